@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from edgefl.errors import UserError, one_line
 from edgefl.experiment import run
+from edgefl.flower.app import require_flwr
+from edgefl.flower.scenario import AppScenario, app_scenario
 from edgefl.hardware import DeviceName, EngineKind
 from edgefl.record.listener import Listener
 from edgefl.report import RunResult
@@ -32,7 +35,8 @@ def simulate(
     """Run a scenario and return its results.
 
     Args:
-        scenario: a scenario, the path of its file, or the name of a shipped one.
+        scenario: a scenario, the path of its file, or the name of a shipped one. A file may run a Flower app; then
+            ``device``, ``engine`` and ``train`` cannot be given.
         out: the run directory, new or empty: existing files are never overwritten or removed. To run again into the
             same folder, remove it first.
         overrides: changes by path, ``{"training.rounds": 20}`` or ``["training.rounds=20"]``.
@@ -52,6 +56,11 @@ def simulate(
     folder = new_user_path(out, argument="out")
     _check_choices(methods, device, engine, train, listeners)
     if not isinstance(scenario, Scenario):
+        if (apps := app_scenario(scenario, overrides)) is not None:
+            for name, given in (("train", not train), ("engine", engine is not None), ("device", device != "auto")):
+                if given:
+                    raise UserError("a Flower app trains in its own code; remove this argument", field=name)
+            return _simulate_apps(apps, folder, methods, listeners)
         scenario = load_scenario(scenario, overrides)
     elif overrides:
         scenario = with_overrides(scenario, overrides)
@@ -66,6 +75,16 @@ def simulate(
         listeners=listeners,
     )
     return RunResult(finished)
+
+
+def _simulate_apps(
+    scenario: AppScenario, folder: Path, methods: Sequence[str] | None, listeners: Sequence[Listener]
+) -> RunResult:
+    """Run the Flower apps of a scenario."""
+    require_flwr()
+    from edgefl.flower.run import run as run_apps
+
+    return RunResult(run_apps(scenario, out=folder, methods=methods, listeners=listeners))
 
 
 def _check_choices(methods: object, device: object, engine: object, train: object, listeners: object) -> None:

@@ -60,8 +60,16 @@ def validate(
     ] = False,
 ) -> None:
     """Check a scenario without running it."""
+    from edgefl.flower.scenario import app_scenario
     from edgefl.scenario import dump_yaml, load_scenario, rehearse, resolve
 
+    if (apps := app_scenario(scenario, changes or ())) is not None:
+        if resolved:
+            say(dump_yaml(resolve(apps)), nl=False)
+        else:
+            runs = f"{_counted(len(apps.methods), 'method')} x {_counted(len(apps.seeds), 'seed')}"
+            say(f"{scenario}: valid ({apps.name}: {apps.data.clients} clients, {runs} of a Flower app)")
+        return
     checked = load_scenario(scenario, changes or ())
     rehearse(checked, file=scenario, overrides=changes or ())
     if resolved:

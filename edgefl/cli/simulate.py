@@ -18,6 +18,7 @@ from edgefl.hardware import DeviceName, EngineKind
 from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
+    from edgefl.flower.scenario import AppScenario
     from edgefl.record.metric import Metric
     from edgefl.scenario import Scenario
 
@@ -58,8 +59,13 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         raise UserError("a scenario's Python files are executed without it; expected it with --resume", file="--trust")
     if scenario is None:
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
+    from edgefl.flower.scenario import app_scenario
     from edgefl.scenario import load_scenario, rehearse
 
+    if (apps := app_scenario(scenario, changes or ())) is not None:
+        _refuse_with_apps(context)
+        _simulate_apps(apps.with_seeds(seed) if seed else apps, scenario, out, method, as_json=as_json)
+        return
     chosen = load_scenario(scenario, changes or ())
     if seed:
         chosen = chosen.with_seeds(seed)
@@ -86,6 +92,41 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             cache=not no_cache,
             listeners=[display],
         )
+
+
+def _refuse_with_apps(context: typer.Context) -> None:
+    """Refuse options about training, which a Flower app does itself."""
+    for name in ("device", "engine", "no_train", "no_cache"):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise UserError(
+                "a Flower app trains in its own code; remove this option", file=f"--{name}".replace("_", "-")
+            )
+
+
+def _simulate_apps(
+    scenario: AppScenario, named: str, out: Path | None, wanted: list[str] | None, *, as_json: bool
+) -> None:
+    """Run the Flower apps of a scenario."""
+    from edgefl.cli.progress import watching
+    from edgefl.experiment import RunsFailed
+    from edgefl.flower.app import require_flwr
+    from edgefl.record.metric import ACCURACY
+
+    labels = chosen_labels(scenario, wanted)
+    folder = _free_folder(out, scenario)
+    require_flwr()
+    from edgefl.flower.run import run
+
+    with quiet(as_json), watching(lambda: ACCURACY) as display:
+        try:
+            run(scenario, out=folder, methods=labels, listeners=[display])
+        except RunsFailed:
+            print_result(folder, as_json=as_json)
+            raise
+        except UserError as error:
+            raise error.located(file=named) from None
+    print_result(folder, as_json=as_json)
 
 
 def check_alone(context: typer.Context, *accepted: str) -> None:
@@ -136,7 +177,7 @@ def _finishing(folder: Path, named: str, *, as_json: bool) -> Iterator[None]:
         raise
 
 
-def chosen_labels(scenario: Scenario, wanted: list[str] | None) -> list[str] | None:
+def chosen_labels(scenario: Scenario | AppScenario, wanted: list[str] | None) -> list[str] | None:
     """The chosen methods in the scenario's order, or ``None`` for all of them."""
     labels = [method.label for method in scenario.methods]
     for name in wanted or ():
@@ -148,7 +189,7 @@ def chosen_labels(scenario: Scenario, wanted: list[str] | None) -> list[str] | N
     return [label for label in labels if label in wanted] if wanted else None
 
 
-def _free_folder(out: Path | None, scenario: Scenario) -> Path:
+def _free_folder(out: Path | None, scenario: Scenario | AppScenario) -> Path:
     """The run directory, which must be empty; the run checks this again after it has locked the folder."""
     from edgefl.experiment import look_free
 

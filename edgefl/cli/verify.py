@@ -16,6 +16,7 @@ def verify(
     The exit code is 1 if a rule is violated.
     """
     from edgefl.experiment.directory import read_run_summary
+    from edgefl.flower.scenario import app_scenario_of
     from edgefl.rerun.verify import is_emulated, is_executed_again, other_software
     from edgefl.rerun.verify import verify as violations_in
 
@@ -28,6 +29,12 @@ def verify(
     summary = read_run_summary(run)
     count = sum(map(len, summary.methods.values()))
     runs = f"{count} {'run' if count == 1 else 'runs'}"
+    if app_scenario_of(run) is not None:
+        say(
+            f"{run}: all checks passed for {runs} (unchanged inputs, consistent event log); not simulated again, "
+            "because its Flower app is not executed"
+        )
+        return
     executed = is_executed_again(run, summary)
     again = ", same results when simulated again" if executed else ""
     note = ""

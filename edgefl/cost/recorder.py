@@ -115,12 +115,16 @@ class Recorder(UncompiledMode):
     Storages that an operator reads and that existed before are listed in ``brought``, with their bytes, and count as
     live during the whole step.
 
+    Args:
+        with_data: whether the tensors have data, so that operators may depend on it.
+
     Attributes:
         draws: operators that drew from PyTorch's global generator, with the part that called them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_data: bool = False) -> None:
         super().__init__()
+        self._with_data = with_data
         self.records: list[Record] = []
         self.phase: Phase = "forward"
         self.layer = False
@@ -153,7 +157,7 @@ class Recorder(UncompiledMode):
     ) -> Any:
         keywords = kwargs or {}
         name = func._schema.name.partition("::")[2]
-        dependence = data_dependence(func, args, dict(keywords))
+        dependence = None if self._with_data else data_dependence(func, args, dict(keywords))
         if dependence is not None:
             raise DataDependentError(dependence)
         given = [*args, *keywords.values()]
@@ -173,7 +177,7 @@ class Recorder(UncompiledMode):
         if name in ALLOCATIONS or (not fresh and not writes):
             return result
         work = work_of(name, args, keywords, outputs)
-        self.records.append(
+        self.add(
             Record(
                 name=name,
                 kind=kind_of(name, args),
@@ -186,6 +190,10 @@ class Recorder(UncompiledMode):
             )
         )
         return result
+
+    def add(self, record: Record) -> None:
+        """Keep the record of an operator."""
+        self.records.append(record)
 
     def _bring(self, tensor: Tensor) -> int:
         storage = tensor.untyped_storage()

@@ -16,6 +16,7 @@ from edgefl.experiment.folder_lock import FolderLock
 from edgefl.experiment.inputs import Input, check_inputs, digests, keep_code
 from edgefl.experiment.software import in_words
 from edgefl.experiment.state import Choices, Finished, State, damaged, read_state
+from edgefl.options import Options
 from edgefl.record import RunPaths, names
 from edgefl.record.summary import SCHEMA, SeedResult, Summary, is_summary, read_summary
 from edgefl.record.unfinished import how_to_continue
@@ -116,7 +117,7 @@ class RunDirectory:
         """The error for a state that does not fit its scenario."""
         return damaged(self._state_file(), "", reason)
 
-    def open(self, scenario: Scenario) -> None:
+    def open(self, scenario: Options) -> None:
         """Write the resolved scenario and copies of its Python files, unless they were written before.
 
         Args:

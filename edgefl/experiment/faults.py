@@ -18,17 +18,18 @@ class RunsFailed(EdgeflError):  # noqa: N818  (what it says of the runs)
         path: the run directory, which is complete.
         runs: the number of its runs.
         faults: the message of each run that failed, by label and seed.
+        resumable: whether the runs that failed can be tried again in the same directory.
 
     Attributes:
         messages: one for each run that failed.
     """
 
-    def __init__(self, path: Path, runs: int, faults: Mapping[tuple[str, int], str]) -> None:
+    def __init__(self, path: Path, runs: int, faults: Mapping[tuple[str, int], str], *, resumable: bool = True) -> None:
         self.path = path
         self.messages = [f"{label}, seed {seed}: {message}" for (label, seed), message in faults.items()]
         kept = "" if len(faults) == runs else f"; the others are complete in {path}"
         again = f"; once the code is fixed, {how_to_continue(path)} tries again"
-        hint = f"{again}; a changed scenario needs a new run"
+        hint = f"{again}; a changed scenario needs a new run" if resumable else ""
         super().__init__(f"{len(faults)} of {runs} runs ended by a fault: {'; '.join(_shared(faults))}{kept}{hint}")
 
 

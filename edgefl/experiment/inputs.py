@@ -14,6 +14,7 @@ from edgefl.durable_file import make_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.wiring import recipe_of
 from edgefl.input_file import code_files, digest_of_file, input_files
+from edgefl.options import Options
 from edgefl.record import RunPaths, names
 from edgefl.scenario import Scenario, resolve
 from edgefl.scenario.paths import what_decides
@@ -83,7 +84,7 @@ class Inputs:
         return found
 
 
-def keep_code(scenario: Scenario, known: Mapping[str, str], folder: Path) -> None:
+def keep_code(scenario: Options, known: Mapping[str, str], folder: Path) -> None:
     """Write copies of the scenario's Python files into a run directory.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from typing import Any
@@ -23,6 +23,11 @@ def software_of(scenario: Scenario) -> dict[str, str]:
     if foreign:
         packages = packages_distributions()
         names |= {name for module in foreign for name in packages.get(module, ())}
+    return versions_of(names)
+
+
+def versions_of(names: Iterable[str]) -> dict[str, str]:
+    """The versions of the packages that are installed, by name."""
     found = {}
     for name in sorted(names):
         with suppress(PackageNotFoundError):

@@ -29,6 +29,20 @@ def recorded_cost(row: StepRow) -> StepCost:
     )
 
 
+def row_of(alpha: int, batch: int, cost: StepCost) -> StepRow:
+    """Return the row of a step for ``costs.json``."""
+    return StepRow(
+        alpha=alpha,
+        batch=batch,
+        layer_macs=cost.layer_macs,
+        forward_macs=cost.forward_macs,
+        training_flops=cost.training_flops,
+        bytes_touched=cost.bytes_touched,
+        peak_memory_bytes=cost.peak_memory_bytes,
+        operators=tuple((each.name, each.flops, each.bytes, each.count, each.kind) for each in cost.operators),
+    )
+
+
 class StepCosts:
     """The step costs of one method: measures each cost on first use, and records which were used.
 
@@ -80,19 +94,7 @@ class StepCosts:
 
     def rows(self) -> list[StepRow]:
         """Return the used costs in a fixed order."""
-        return [
-            StepRow(
-                alpha=alpha,
-                batch=batch,
-                layer_macs=cost.layer_macs,
-                forward_macs=cost.forward_macs,
-                training_flops=cost.training_flops,
-                bytes_touched=cost.bytes_touched,
-                peak_memory_bytes=cost.peak_memory_bytes,
-                operators=tuple((each.name, each.flops, each.bytes, each.count, each.kind) for each in cost.operators),
-            )
-            for (alpha, batch), cost in sorted(self.used.items())
-        ]
+        return [row_of(alpha, batch, cost) for (alpha, batch), cost in sorted(self.used.items())]
 
 
 class RecordedCosts(StepCosts):

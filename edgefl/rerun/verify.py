@@ -13,6 +13,8 @@ from edgefl.experiment.software import in_words, software_of
 from edgefl.experiment.step_costs import recorded_cost
 from edgefl.experiment.wiring import compute_seconds
 from edgefl.fleet import assign
+from edgefl.flower.scenario import app_scenario_of
+from edgefl.flower.verification import verify_app
 from edgefl.input_file import code_files
 from edgefl.network import build_topology
 from edgefl.process_state import process_state_kept
@@ -38,6 +40,8 @@ def verify(run: Path) -> list[str]:
         UserError: the folder contains no finished run.
     """
     summary = read_run_summary(run)
+    if (app := app_scenario_of(run)) is not None:
+        return verify_app(run, app, summary)
     scenario = load_scenario(RunPaths(run).scenario, run_code=False)
     return list(_changed_inputs(run, scenario, summary)) or differences(run, summary, scenario)
 

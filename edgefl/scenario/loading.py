@@ -12,6 +12,7 @@ from edgefl import shipped
 from edgefl.data.location import data_root
 from edgefl.errors import UserError, nearest, one_line
 from edgefl.input_file import code_files
+from edgefl.options import Options
 from edgefl.scenario.overrides import Override, Overrides, blamed, overridden, parse_overrides
 from edgefl.scenario.paths import anchored, found_below
 from edgefl.scenario.scenario import Scenario
@@ -19,6 +20,9 @@ from edgefl.user_code import allow
 from edgefl.user_path import user_path
 from edgefl.validation import shown, validated
 from edgefl.yaml_file import read_yaml
+
+FLOWER = "flower"
+"""The key of scenarios that run a Flower app (:mod:`edgefl.flower`)."""
 
 
 def load_scenario(path_or_name: str | PathLike[str], overrides: Overrides = (), *, run_code: bool = True) -> Scenario:
@@ -40,16 +44,24 @@ def load_scenario(path_or_name: str | PathLike[str], overrides: Overrides = (), 
     >>> load_scenario("5g_100clients", {"training.cohort": 5}).training.cohort
     5
     """
+    name, folder, data = read_scenario(path_or_name)
+    return check(data, parse_overrides(overrides), file=name, folder=folder, run_code=run_code)
+
+
+def read_scenario(path_or_name: str | PathLike[str]) -> tuple[str, Path, Any]:
+    """The name of a scenario file in messages, its folder, and its unchecked contents.
+
+    Raises:
+        UserError: no such scenario, or it is not YAML.
+    """
     if not isinstance(path_or_name, str | PathLike):
         raise UserError(f"expected a path or a name, found {one_line(path_or_name)}", field="scenario")
-    changes = parse_overrides(overrides)
     path = _located(path_or_name)
     name = str(path_or_name)
     try:
-        data = read_yaml(path)
+        return name, path.absolute().parent, read_yaml(path)
     except UserError as error:
         raise UserError(error.message, file=name) from None
-    return check(data, changes, file=name, folder=path.absolute().parent, run_code=run_code)
 
 
 def _located(path_or_name: str | PathLike[str]) -> Path:
@@ -97,15 +109,26 @@ def check(
     if not isinstance(data, Mapping):
         raise UserError(f"expected a mapping with the keys of a scenario, found {shown(data)}", file=file)
     try:
-        changed = anchored(overridden(anchored(data, folder or Path.cwd()), changes), Path.cwd())
-        changed = found_below(changed, _data_folder(changed))
-        _refuse_not_finite(changed)
+        changed = changed_data(data, changes, folder)
+        _refuse_app(changed)
         scenario = validated(Scenario, changed)
     except UserError as error:
         raise blamed(error, changes, file) from None
     for code in code_files(scenario).values() if run_code else ():
         allow(code)
     return scenario
+
+
+def changed_data(data: Mapping[str, Any], changes: Sequence[Override], folder: Path | None) -> dict[str, Any]:
+    """The contents of a scenario file with changes and with absolute paths; see :func:`check`.
+
+    Raises:
+        UserError: a change does not fit, or a number is not finite.
+    """
+    changed = anchored(overridden(anchored(data, folder or Path.cwd()), changes), Path.cwd())
+    changed = found_below(changed, _data_folder(changed))
+    _refuse_not_finite(changed)
+    return changed
 
 
 def _data_folder(data: Mapping[str, Any]) -> Path:
@@ -126,13 +149,22 @@ def with_overrides(scenario: Scenario, overrides: Overrides, *, run_code: bool =
     return check(resolve(scenario), parse_overrides(overrides), file=scenario.name, run_code=run_code)
 
 
-def resolve(scenario: Scenario) -> dict[str, Any]:
+def resolve(scenario: Options) -> dict[str, Any]:
     """A scenario as plain data, with defaults filled in, device profiles embedded, and quantities in base units.
 
     The data depends on no other file of edgefl and is read back as an equal scenario.
     """
     data: dict[str, Any] = scenario.model_dump(mode="json", by_alias=True)
     return data
+
+
+def _refuse_app(data: Mapping[str, Any]) -> None:
+    if FLOWER in data:
+        raise UserError(
+            "this scenario runs a Flower app; only simulate, scenario validate, verify, report and timeline support "
+            "it, and its runs can be neither resumed nor replayed",
+            field=FLOWER,
+        )
 
 
 def _refuse_not_finite(data: Any, path: tuple[str, ...] = ()) -> None:

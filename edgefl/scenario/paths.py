@@ -28,6 +28,8 @@ FILES: dict[str, Place] = {
     "data.partition.file": "file",
     "fleet.*.profile": "profile",
     "fleet.*.availability.file": "file",
+    "flower.app": "root",
+    "methods.*.app": "root",
 }
 """What dotted paths name; ``*`` stands for any key or index. Data sets and models also name files in fields of their
 own."""

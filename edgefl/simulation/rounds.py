@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
+from edgefl.methods.payload import Downlink
 from edgefl.methods.payloads.blocks import bytes_of_last_blocks
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.rounds import RoundRow
@@ -15,10 +17,9 @@ from edgefl.scheduling.blocks.base import BlockFeedback
 from edgefl.scheduling.selection.base import SelectionFeedback
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Standing
-from edgefl.simulation.participation import Participation
 from edgefl.simulation.world import World
 from edgefl.training.faults import Diverged, blaming
-from edgefl.training.job import Evaluation, Mixing
+from edgefl.training.job import Evaluation, Mixing, TrainingJob
 
 EMA_DECAY = 0.9
 """FedMLB reports ema_t = 0.9 ema_{t-1} + 0.1 a_t of the accuracy a_t; here it is of the task's metric."""
@@ -26,7 +27,54 @@ EMA_DECAY = 0.9
 STALL_ROUNDS = 10
 """The number of successive rounds without any update after which a run stalls."""
 
-_UNKNOWN = Evaluation(math.nan, math.nan)
+UNKNOWN = Evaluation(math.nan, math.nan)
+"""Of a model that was not evaluated."""
+
+
+class Life(Protocol):
+    """What the end of a round reads of a :class:`~edgefl.simulation.participation.Participation`."""
+
+    @property
+    def client(self) -> int:
+        """Its number."""
+
+    @property
+    def round(self) -> int:
+        """The model version that it began from."""
+
+    @property
+    def phase(self) -> str:
+        """Where it is; ``refused`` if its device has too little memory."""
+
+    @property
+    def job(self) -> TrainingJob:
+        """Its training job."""
+
+    @property
+    def downlink(self) -> Downlink:
+        """What it was sent."""
+
+    @property
+    def compute_seconds(self) -> float:
+        """Its seconds of computing."""
+
+    @property
+    def exposed_seconds(self) -> float:
+        """Its transfer seconds within the round."""
+
+    @property
+    def arrived_at(self) -> float:
+        """When its update was complete."""
+
+    @property
+    def reached_at(self) -> float:
+        """When its update was complete at the server."""
+
+    def played(self, blocks: int) -> int:
+        """The number of blocks that a scheduler chose."""
+
+    def transfers_since(self, moment: float) -> tuple[float, float]:
+        """Its transfer seconds after and before a given time."""
 
 
 class RoundBook:
@@ -43,7 +91,7 @@ class RoundBook:
     def __init__(self, world: World) -> None:
         self.world = world
         self.rows: list[RoundRow] = []
-        self.latest = _UNKNOWN
+        self.latest = UNKNOWN
         self.ema = math.nan
         self.best = math.nan
         self._evaluated_round = -1
@@ -59,8 +107,8 @@ class RoundBook:
     def close(
         self,
         round: int,
-        lives: Sequence[Participation],
-        arrived: Sequence[Participation],
+        lives: Sequence[Life],
+        arrived: Sequence[Life],
         mixing: Mixing | None = None,
     ) -> None:
         """A round has closed.
@@ -81,9 +129,9 @@ class RoundBook:
             world.stop("diverged")
             return
         world.aggregated(round, [life.job for life in arrived], mixing)
-        self._pass_feedback(round, arrived)
+        self.pass_feedback(round, arrived)
         due = (round + 1) % setup.evaluate_every == 0 or round + 1 == setup.rounds
-        evaluation = self._evaluate(round + 1) if due else _UNKNOWN
+        evaluation = self.evaluate(round + 1) if due else UNKNOWN
         self._account(round, lives, arrived, evaluation)
         self._standing(round, evaluation)
         self._empty_rounds = 0 if arrived else self._empty_rounds + 1
@@ -96,10 +144,11 @@ class RoundBook:
     def evaluate_last(self) -> Evaluation:
         """The newest model's evaluation, even if none was due in its round."""
         if self._evaluated_round != self.rounds_done:
-            self._evaluate(self.rounds_done)
+            self.evaluate(self.rounds_done)
         return self.latest
 
-    def _evaluate(self, version: int) -> Evaluation:
+    def evaluate(self, version: int) -> Evaluation:
+        """Evaluate a model version, and log its metric."""
         with blaming(self.world.setup.label, version - 1, "evaluation"):
             self.latest = self.world.setup.learner.evaluate(version)
         self._evaluated_round = version
@@ -115,7 +164,8 @@ class RoundBook:
             self.world.wrote("evaluation", version - 1, value=value, note=detail(**facts))
         return self.latest
 
-    def _pass_feedback(self, round: int, arrived: Sequence[Participation]) -> None:
+    def pass_feedback(self, round: int, arrived: Sequence[Life]) -> None:
+        """Pass the numbers of the aggregated jobs to the log, the selector and the block scheduler."""
         setup, scheduler = self.world.setup, self.world.setup.scheduler
         selector = setup.selector if setup.selector.learns() else None
         if not arrived or not (setup.trains or scheduler or selector):
@@ -147,9 +197,7 @@ class RoundBook:
             with blaming(setup.label, round, "block scheduler"):
                 scheduler.observe(block_feedback)
 
-    def _account(
-        self, round: int, lives: Sequence[Participation], arrived: Sequence[Participation], evaluation: Evaluation
-    ) -> None:
+    def _account(self, round: int, lives: Sequence[Life], arrived: Sequence[Life], evaluation: Evaluation) -> None:
         world = self.world
         # The critical path is that of the client whose arrival closed the round; there is none if the deadline closed
         # the round.
@@ -163,7 +211,7 @@ class RoundBook:
         spent = total.since(self._before)
         sent = Counter(life.downlink.alpha for life in lives if life.phase != "refused")
         bytes = {alpha: bytes_of_last_blocks(world.setup.sizes, alpha) for alpha in sent}
-        ema = self.ema if evaluation is not _UNKNOWN else math.nan
+        ema = self.ema if evaluation is not UNKNOWN else math.nan
         is_accuracy = world.setup.limits.metric.is_accuracy
         row = RoundRow(
             round=round + 1,

@@ -20,7 +20,7 @@ from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Limits
 from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec
 from edgefl.simulation.rounds import RoundBook
-from edgefl.simulation.setup import Setup
+from edgefl.simulation.setup import Course, Setup
 from edgefl.simulation.synchronous import Synchronous
 from edgefl.simulation.world import World
 from edgefl.training.faults import PartFault
@@ -64,8 +64,7 @@ def simulate_run(setup: Setup) -> Outcome:
         Exception: an error of the world or a listener, not of a part of the method; a note says where it was raised.
     """
     world = World(setup)
-    book = RoundBook(world)
-    protocol = _protocol(world, book)
+    book, protocol = _course(world) if setup.course is None else setup.course(world)
     world.env.process(protocol.run())
     fault = None
     with _noting_where(world, book):
@@ -128,10 +127,10 @@ def _noting_where(world: World, book: RoundBook) -> Iterator[None]:
         raise
 
 
-def _protocol(world: World, book: RoundBook) -> Synchronous | Asynchronous | Hierarchical:
-    spec = world.setup.protocol
+def _course(world: World) -> tuple[RoundBook, Course]:
+    spec, book = world.setup.protocol, RoundBook(world)
     if isinstance(spec, AsynchronousSpec):
-        return Asynchronous(world, book, spec)
+        return book, Asynchronous(world, book, spec)
     if isinstance(spec, HierarchicalSpec):
-        return Hierarchical(world, book, spec)
-    return Synchronous(world, book, spec)
+        return book, Hierarchical(world, book, spec)
+    return book, Synchronous(world, book, spec)

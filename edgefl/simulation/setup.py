@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import networkx as nx
 import numpy as np
@@ -32,6 +32,10 @@ from edgefl.simulation.protocol_specs import ProtocolSpec
 from edgefl.simulation.work import CostOf
 from edgefl.training.faults import blaming
 from edgefl.training.job import Learner, TrainingJob
+
+if TYPE_CHECKING:
+    from edgefl.simulation.rounds import RoundBook
+    from edgefl.simulation.world import World
 
 
 class CapacityChanges(Protocol):
@@ -67,6 +71,16 @@ class Testbed(Protocol):
         """End the training of a job; its event never triggers."""
 
 
+class Course(Protocol):
+    """What happens in a run: one of edgefl's protocols, or the code of somebody else."""
+
+    def run(self) -> Generator[simpy.Event, object, None]:
+        """The whole run, as a SimPy process."""
+
+    def break_off(self) -> None:
+        """The run ends: abort everything in progress."""
+
+
 @dataclass(frozen=True)
 class Setup:
     """One run: a method and a seed on a fleet and a network.
@@ -100,6 +114,7 @@ class Setup:
         sizes_plain: their bytes as float32; ``sizes`` by default.
         listeners: follow the run, in this order.
         testbed: real time and real links; None for computed ones.
+        course: makes what happens in the run, and the book of its rounds; None: the protocol decides.
     """
 
     label: str
@@ -130,6 +145,7 @@ class Setup:
     sizes_plain: ModelSizes | None = None
     listeners: Sequence[Listener] = ()
     testbed: Testbed | None = None
+    course: Callable[[World], tuple[RoundBook, Course]] | None = None
 
     @property
     def clients(self) -> int:

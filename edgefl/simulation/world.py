@@ -61,7 +61,7 @@ class World:
         self.presence = Presence(self.env, setup.fleet, setup.seed, self.batteries)
         setup.capacity_changes.attach(self.network)
         self.failures = Failures(self.env, setup.failures, self.network, self.presence, self._log)
-        self.work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, self._new_work)
+        self.work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, self.new_work)
         self._front_blocks = FrontBlocks(setup.sizes.blocks)
         self.slowdown = Slowdown(setup.fleet, setup.seed)
         self._log.write(self.env.now, "run", item=setup.label, value=setup.seed, detail=self._initial_model())
@@ -258,11 +258,14 @@ class World:
         digests = self.setup.learner.digests(0) if self.setup.trains else None
         return "" if digests is None else detail(model=digests.model)
 
-    def _new_work(self, work: Work) -> None:
+    def new_work(self, work: Work, other_seconds: float | None = None) -> None:
+        """Log work that occurs for the first time, with its seconds that are not the roofline's, if it has such."""
+        other = {} if other_seconds is None else {"other_seconds": other_seconds}
         facts = detail(
             batches={str(size): count for size, count in work.batches.items()},
             fits=work.fits,
             hot_seconds=work.hot_seconds,
+            **other,
         )
         self._wrote_work(
             "work",

@@ -64,6 +64,9 @@ class Given:
             "mine.yaml": lambda: _block("tutorial.md", "yaml", "# mine.yaml"),
             "street.csv": lambda: _block("tutorial.md", "text", "time,rate"),
             "here.yaml": lambda: (ROOT / "device_profiles" / "raspberry-pi-5.yaml").read_text(encoding="utf-8"),
+            "flower.yaml": lambda: _block("flower.md", "yaml", "name: flower"),
+            "digits-app/pyproject.toml": lambda: _block("flower.md", "toml", "[project]"),
+            "digits-app/digits_app.py": lambda: _block("flower.md", "python", "# digits_app.py"),
             "tables.yaml": lambda: _block("own-data.md", "yaml", "name: tables"),
             "my.yaml": lambda: _block("scenarios.md", "yaml", "name: smallest"),
             "my-board.yaml": lambda: _block("device-profiles.md", "yaml", "name: my-board"),
@@ -75,9 +78,12 @@ class Given:
             words.add("data.py")
         if "estimates.yaml" in words:
             words.add("estimates.py")
+        if "flower.yaml" in words:
+            words.update(("digits-app/pyproject.toml", "digits-app/digits_app.py"))
         if "mine.yaml" in words:
             words.update(TUTORIAL)
         for file in words & set(texts):
+            (session.folder / file).parent.mkdir(exist_ok=True)
             (session.folder / file).write_text(texts[file](), encoding="utf-8")
 
     def _run(self, name: str) -> Path:
@@ -103,7 +109,8 @@ def prepare(session: Session, command: Command) -> None:
 
 def missing(command: Command, session: Session) -> str | None:
     """Why a command cannot run here; ``None`` where it can."""
-    for pattern, module in (("--engine ray", "ray"), ("--tensorboard", "tensorboard"), ("optuna", "optuna")):
+    needed = {"--engine ray": "ray", "--tensorboard": "tensorboard", "optuna": "optuna", "flower": "flwr"}
+    for pattern, module in needed.items():
         if pattern in command.text and importlib.util.find_spec(module) is None:
             return f"{module} is not installed"
     if "emulate" in command.text and in_namespaces() is None:

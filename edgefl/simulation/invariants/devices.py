@@ -55,8 +55,11 @@ def work_costs(record: Record) -> Iterator[str]:
         if profile is None:
             yield f"{at(event)}: {_named(event)} is on no device of the fleet"
             continue
+        # The work of a Flower app also waits, and has other overhead than one step's.
+        other = _number(found.get("other_seconds", 0.0))
         seconds, hot = (
-            sum(count * step_seconds(profile, costs[size].operators, hot=hot) for size, count in batches.items())
+            other
+            + sum(count * step_seconds(profile, costs[size].operators, hot=hot) for size, count in batches.items())
             for hot in (False, True)
         )
         flops = sum(count * costs[size].training_flops for size, count in batches.items())

@@ -1,0 +1,141 @@
+"""Load a Flower app as ``flwr run`` does: its components and run configuration are in its ``pyproject.toml``."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgefl.errors import UserError, in_words, nearest
+from edgefl.flower.scenario import AppSpec
+from edgefl.input_file import digest_of_file
+
+OLDEST = (1, 42)
+"""The oldest supported version of flwr."""
+
+_CODE = (".py", ".toml")
+
+
+@dataclass(frozen=True)
+class App:
+    """An app whose code is imported.
+
+    Attributes:
+        server: its ``flwr.serverapp.ServerApp``.
+        client: its ``flwr.clientapp.ClientApp``.
+        run_config: its run configuration with the scenario's values.
+    """
+
+    server: Any
+    client: Any
+    run_config: dict[str, Any]
+
+
+def require_flwr() -> None:
+    """Check that a supported version of flwr is installed.
+
+    Raises:
+        UserError: it is missing or too old.
+    """
+    try:
+        from flwr import __version__ as found
+    except ImportError:
+        raise UserError(
+            "a Flower app needs the package flwr; install it: pip install 'edgefl[flower]'", field="flower"
+        ) from None
+    version = tuple(int(part) for part in str(found).split(".")[:2])
+    if version < OLDEST:
+        raise UserError(f"expected flwr {OLDEST[0]}.{OLDEST[1]} or later, found {found}", field="flower")
+
+
+def read_app(spec: AppSpec) -> tuple[dict[str, str], dict[str, Any]]:
+    """The references of an app's components, and its run configuration; no code of the app is executed.
+
+    Raises:
+        UserError: the folder has no valid ``pyproject.toml``, or ``run_config`` has a key that the app does not have.
+    """
+    require_flwr()
+    from flwr.common.config import flatten_dict, get_project_config
+
+    try:
+        config = get_project_config(spec.app)["tool"]["flwr"]["app"]
+        known: Mapping[str, Any] = flatten_dict(config.get("config", {}))
+    except (FileNotFoundError, ValueError, OSError) as error:
+        raise UserError(" ".join(str(error).split()), file=spec.app, field="flower.app") from None
+    components = config["components"]
+    for name in ("serverapp", "clientapp"):
+        if name not in components:
+            raise UserError(f"its [tool.flwr.app.components] has no {name}", file=spec.app, field="flower.app")
+    for key in spec.run_config:
+        if key not in known:
+            hint = nearest(key, known) if known else "the app has no [tool.flwr.app.config]"
+            raise UserError(f"the app has no such key; {hint}", field=f"flower.run_config.{key}")
+    return dict(components), {**known, **spec.run_config}
+
+
+def digest_of_app(folder: str) -> str:
+    """The SHA-256 of the app's Python and TOML files with their paths in the folder.
+
+    Raises:
+        UserError: the folder does not exist.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise UserError("no such folder", file=folder, field="flower.app")
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*")):
+        inside = path.relative_to(root)
+        if path.suffix in _CODE and path.is_file() and not any(part.startswith(".") for part in inside.parts):
+            digest.update(f"{inside.as_posix()}\0{digest_of_file(path)}\n".encode())
+    return digest.hexdigest()
+
+
+@contextmanager
+def loaded(spec: AppSpec) -> Iterator[App]:
+    """The app, freshly imported; its modules are forgotten at the end, so every run starts with new globals.
+
+    Raises:
+        UserError: it cannot be imported, or a component is not of its type.
+    """
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import ServerApp
+
+    components, run_config = read_app(spec)
+    folder = Path(spec.app).resolve()
+    path, known = list(sys.path), set(sys.modules)
+    importlib.invalidate_caches()
+    try:
+        sys.path.insert(0, str(folder))
+        server = _component(components["serverapp"], ServerApp, spec)
+        client = _component(components["clientapp"], ClientApp, spec)
+        yield App(server, client, run_config)
+    finally:
+        sys.path[:] = path
+        for name in set(sys.modules) - known:
+            if _is_below(sys.modules[name], folder):
+                del sys.modules[name]
+
+
+def _is_below(module: Any, folder: Path) -> bool:
+    file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
+    return file is not None and Path(file).resolve().is_relative_to(folder)
+
+
+def _component(reference: str, kind: type, spec: AppSpec) -> Any:
+    module, _, attributes = reference.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for name in attributes.split("."):
+            found = getattr(found, name)
+    except Exception as error:
+        raise UserError(
+            f"'{reference}' cannot be loaded: {in_words(error)}", file=spec.app, field="flower.app"
+        ) from error
+    if not isinstance(found, kind):
+        raise UserError(f"expected '{reference}' to be a {kind.__name__}, found {type(found).__name__}", file=spec.app)
+    return found

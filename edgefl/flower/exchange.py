@@ -1,0 +1,228 @@
+"""One message to a node and its reply in the simulated world: download, work, upload."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from typing import Any, Literal
+
+import simpy
+
+from edgefl.fleet.figure import value
+from edgefl.flower.client_work import Clients, Done
+from edgefl.flower.messages import NODE_SECONDS_WITHOUT_HEARTBEAT, Wire, error_reply, expired, node_unavailable
+from edgefl.methods.payload import Downlink, Part
+from edgefl.record.kinds import Lost
+from edgefl.simulation.delivery import Delivery
+from edgefl.simulation.transfer import Direction
+from edgefl.simulation.world import World
+from edgefl.training.job import JobId, TrainingJob
+
+Phase = Literal["queued", "download", "compute", "upload", "arrived", "refused", "dropped"]
+
+
+class Exchange:
+    """A message, from its push until the server has its reply or gives it up.
+
+    A node handles one message at a time, as Flower's SuperNode does. Where the device is lost, the reply is the error
+    that Flower gives when the node's heartbeats are missing; when the message's time to live is over, it is another
+    error.
+
+    Args:
+        world: the world of the run.
+        clients: execute the ``ClientApp``.
+        wire: counts bytes.
+        client: the receiving client.
+        round: the round in which it is pushed, from 0.
+        dispatch: the number of the client's earlier messages.
+        message: the message; nothing else refers to it.
+        parts: its parts on the wire.
+        on_left: called when the node is free again.
+
+    Attributes:
+        reply: Flower's reply, when the server has it.
+        replied: triggers when the server has it.
+        replied_at: virtual time at which the server had it.
+        compute_seconds: the seconds of its work.
+        arrived_at, reached_at: virtual time at which the reply was complete at the server, NaN before.
+        pulled: whether the app has the reply.
+        given_up: whether the app will never ask for it.
+    """
+
+    downlink = Downlink((), 1)
+
+    def __init__(
+        self,
+        world: World,
+        clients: Clients,
+        wire: Wire,
+        *,
+        client: int,
+        round: int,
+        dispatch: int,
+        message: Any,
+        parts: tuple[Part, ...],
+        on_left: Callable[[Exchange], None],
+    ) -> None:
+        self.client, self.round, self.message = client, round, message
+        self.phase: Phase = "queued"
+        self.job = TrainingJob(JobId(world.setup.label, world.setup.seed, client, dispatch), round, round, 1, 0)
+        self.reply: Any = None
+        self.replied_at = math.nan
+        self.replied: simpy.Event = world.env.event()
+        self.compute_seconds = 0.0
+        self.arrived_at = self.reached_at = math.nan
+        self.pulled = self.given_up = self._lost = self._ended = False
+        self._world, self._clients, self._wire, self._parts, self._on_left = world, clients, wire, parts, on_left
+        self._env = world.env
+        self._done: Done | None = None
+        self._delivery: Delivery | None = None
+        self._transfers: list[tuple[float, float]] = []
+        self._phase_began = self._env.now
+        self._env.timeout(message.metadata.ttl).callbacks.append(lambda _: self._answer(expired))
+
+    @property
+    def computing(self) -> bool:
+        """Whether the device computes now."""
+        return self.phase == "compute"
+
+    @property
+    def exposed_seconds(self) -> float:
+        """Seconds of its transfers."""
+        return sum((ended - began for began, ended in self._transfers), 0.0)
+
+    def played(self, blocks: int) -> int:
+        """The number of blocks, which an app does not have."""
+        return blocks
+
+    def transfers_since(self, moment: float) -> tuple[float, float]:
+        """Its transfer seconds after and before a given time."""
+        exposed = sum(max(0.0, ended - max(began, moment)) for began, ended in self._transfers)
+        before = sum(max(0.0, min(ended, moment) - began) for began, ended in self._transfers)
+        return exposed, before
+
+    @property
+    def useful(self) -> bool:
+        """Whether the app has received a reply that is not an error."""
+        return self.pulled and self.phase == "arrived" and not self.reply.has_error()
+
+    def live(self) -> Generator[simpy.Event, object, None]:
+        """The exchange as a SimPy process."""
+        world = self._world
+        self._phase_began = self._env.now
+        self.phase = "download"
+        hindrance = world.presence.enters(self)
+        if hindrance is not None:
+            self.quit(hindrance)
+            return
+        yield self._send("down", self._parts)
+        if self._over():
+            return
+        world.waited(*self._place, self._end_transfer())
+
+        self._done = done = self._clients.execute(self.client, self.message, self.job.id.dispatch)
+        self.job = TrainingJob(self.job.id, self.round, self.round, 1, done.work.steps)
+        reply, self.phase = done.reply, "refused"
+        if done.work.fits:
+            again = world.begun(self.client, self.round)
+            self._pace = world.pace(self.client, self.round, done.work, again)
+            self.phase = "compute"
+            world.presence.computes(self, self._pace.seconds, again)
+            world.compute_started(self.job, done.work)
+            yield self._env.timeout(self._pace.seconds)
+            if self._over():
+                return
+            self.compute_seconds = self._end_phase()
+            world.compute_ended(self.job, done.work, self._pace)
+            self._clients.keep(self.client, done.context)
+            self.phase = "upload"
+        else:
+            world.refused(self.job, done.work)
+            reply = error_reply(self.message, "CLIENT_APP_CRASHED", _too_large(done, world, self.client))
+
+        yield self._send("up", self._wire.parts(reply))
+        if self._over():
+            return
+        world.waited(*self._place, self._end_transfer())
+        self._ended = True
+        if self.phase == "upload":
+            self.phase = "arrived"
+        self.arrived_at = self.reached_at = self._env.now
+        world.presence.leaves(self)
+        self._answer(lambda _: reply)
+        if self.given_up or self.reply is not reply:
+            self.lose("late")
+        elif reply.has_error():
+            self.lose("dropped")
+        self._on_left(self)
+
+    def quit(self, reason: str) -> None:
+        """The device drops out; Flower notices that its heartbeats are missing."""
+        if self._over():
+            return
+        self.drop("dropped")
+        self._world.dropped_out(*self._place, reason)
+        # A device that was not there when it was to begin is known to be offline.
+        wait = 0.0 if self._delivery is None else NODE_SECONDS_WITHOUT_HEARTBEAT
+        self._env.timeout(wait).callbacks.append(lambda _: self._answer(node_unavailable))
+        self._on_left(self)
+
+    def drop(self, fate: Lost) -> None:
+        """Abort its activity."""
+        if self._over():
+            return
+        self._ended = True
+        phase = self.phase
+        if phase != "refused":
+            self.phase = "dropped"
+        if phase == "compute" and self._done is not None:
+            self.compute_seconds = self._end_phase()
+            self._world.compute_broken_off(self.job, self._done.work, self._pace, self.compute_seconds)
+        elif self._delivery is not None:
+            self._world.traffic.cancel(self._delivery)
+            self._world.waited(*self._place, self._end_phase())
+        if phase != "queued":
+            self._world.presence.leaves(self)
+        self.lose(fate)
+
+    def lose(self, fate: Lost) -> None:
+        """Its bytes are of no use to the app."""
+        if not self._lost:
+            self._lost = True
+            self._world.lost(*self._place, fate)
+
+    @property
+    def _place(self) -> tuple[int, int, int]:
+        return self.client, self.round, self.job.id.dispatch
+
+    def _over(self) -> bool:
+        """Whether it has ended, which may happen while it waits."""
+        return self._ended
+
+    def _answer(self, make: Callable[[Any], Any]) -> None:
+        """The server has a reply, if it has none yet."""
+        if self.reply is None:
+            self.reply, self.replied_at = make(self.message), self._env.now
+            self.replied.succeed()
+
+    def _send(self, direction: Direction, parts: tuple[Part, ...]) -> Delivery:
+        delivery = self._world.traffic.send(self.client, direction, parts, self.round, self.job.id.dispatch)
+        self._delivery = delivery
+        if delivery.callbacks is not None:
+            delivery.callbacks.append(lambda _: self.quit("timeout") if delivery.failed else None)
+        return delivery
+
+    def _end_transfer(self) -> float:
+        began = self._phase_began
+        seconds = self._end_phase()
+        self._transfers.append((began, self._phase_began))
+        return seconds
+
+    def _end_phase(self) -> float:
+        began, self._phase_began = self._phase_began, self._env.now
+        return self._phase_began - began
+
+
+def _too_large(done: Done, world: World, client: int) -> str:
+    has = value(world.device(client).memory.training)
+    return f"the work needs {done.work.peak_memory_bytes:.0f} bytes of memory, the device has {has:.0f}"

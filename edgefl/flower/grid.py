@@ -1,0 +1,143 @@
+"""The ``Grid`` that an app's ``ServerApp`` gets: it sends messages through the simulated world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import simpy
+
+from edgefl.errors import UserError
+from edgefl.flower.baton import Baton
+from edgefl.flower.course import AppCourse
+from edgefl.flower.exchange import Exchange
+from edgefl.flower.messages import copied_message, node_id_of
+from edgefl.simulation.world import World
+
+
+class VirtualGrid:
+    """Implements ``flwr.serverapp.Grid``; :func:`virtual_grid` makes it a subclass of it.
+
+    Args:
+        world: the world of the run.
+        baton: knows which of the app's threads runs.
+        course: the course of the run.
+        run: Flower's description of the run.
+    """
+
+    def __init__(self, world: World, baton: Baton, course: AppCourse, run: Any) -> None:
+        self._world, self._baton, self._course, self._run = world, baton, course, run
+        self._clients = {node_id_of(client): client for client in range(world.setup.clients)}
+        self._nodes = list(self._clients)
+        self._exchanges: dict[str, Exchange] = {}
+        self._looked_at = -1.0
+
+    def set_run(self, run: Any) -> None:
+        """Keep the description of the run; there is one run only."""
+        self._run = run
+
+    @property
+    def run(self) -> Any:
+        """The description of the run."""
+        return self._run
+
+    def create_message(
+        self, content: Any, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Any:
+        """A new message, as in Flower."""
+        from flwr.app import Message
+
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> list[int]:
+        """The nodes whose devices are available now."""
+        if self._baton.holds():
+            there = self._world.presence.available()
+            self._nodes = [node for node, client in self._clients.items() if there[client]]
+        return list(self._nodes)
+
+    def get_nodes(self) -> list[Any]:
+        """The same nodes as Flower's ``NodeInfo``."""
+        from flwr.proto.node_pb2 import NodeInfo
+
+        return [NodeInfo(node_id=node) for node in self.get_node_ids()]
+
+    def push_messages(self, messages: Iterable[Any]) -> list[str]:
+        """Send messages; each node handles one message after another."""
+        self._check_thread("push_messages")
+        batch = list(messages)
+        for message in batch:
+            if message.metadata.dst_node_id not in self._clients:
+                raise ValueError(f"no node has the id {message.metadata.dst_node_id}")
+        self._course.begin_batch(batch)
+        ids = []
+        for message in batch:
+            number = f"{len(self._exchanges):064x}"
+            message.metadata.__dict__["_message_id"] = number
+            client = self._clients[message.metadata.dst_node_id]
+            # A node gets a copy, as over a network: neither side sees what the other one changes later.
+            exchange = self._course.push(client, copied_message(message), shared=message.content)
+            self._exchanges[number] = exchange
+            ids.append(number)
+        self._course.batch_pushed()
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Any]:
+        """The replies that have arrived.
+
+        Time does not pass, except if a second call at the same time finds nothing again: it waits for the next reply.
+        """
+        self._check_thread("pull_messages")
+        exchanges = [self._of(each) for each in message_ids]
+        found = self._pull(exchanges)
+        if not found and self._looked_at == self._world.now:
+            waiting = [each.replied for each in exchanges if not each.pulled]
+            if waiting:
+                self._baton.wait(self._world.env.any_of(waiting))
+                found = self._pull(exchanges)
+        self._looked_at = self._world.now
+        return found
+
+    def send_and_receive(self, messages: Iterable[Any], *, timeout: float | None = None) -> list[Any]:
+        """Send messages, and return when all replies are there or at the time-out."""
+        exchanges = [self._exchanges[each] for each in self.push_messages(messages)]
+        if exchanges:
+            complete: simpy.Event = self._world.env.all_of([each.replied for each in exchanges])
+            if timeout is not None:
+                complete = complete | self._world.alarm(timeout)
+            self._baton.wait(complete)
+        found = self._pull(exchanges)
+        for exchange in exchanges:
+            if not exchange.pulled:
+                exchange.given_up = True
+        return found
+
+    def _pull(self, exchanges: Iterable[Exchange]) -> list[Any]:
+        """The replies that are there and were not pulled before, in the order of their arrival."""
+        there = [each for each in exchanges if each.reply is not None and not each.pulled]
+        found = sorted(there, key=lambda each: (each.replied_at, each.job.id.client, each.job.id.dispatch))
+        for exchange in found:
+            self._course.pulled(exchange)
+        return [each.reply for each in found]
+
+    def _of(self, message_id: str) -> Exchange:
+        if message_id not in self._exchanges:
+            raise ValueError(f"no message with the id {message_id} was sent")
+        return self._exchanges[message_id]
+
+    def _check_thread(self, call: str) -> None:
+        self._baton.check()
+        if not self._baton.holds():
+            raise UserError(
+                f"the ServerApp calls grid.{call} in a thread that it started itself; edgefl runs the threads of "
+                "Flower's own legacy server, and no others: call it in the main thread",
+                field="flower.app",
+            )
+
+
+def virtual_grid(world: World, baton: Baton, course: AppCourse, run: Any) -> VirtualGrid:
+    """The grid, which ``isinstance(grid, flwr.serverapp.Grid)`` accepts."""
+    from flwr.serverapp import Grid
+
+    Grid.register(VirtualGrid)
+    return VirtualGrid(world, baton, course, run)

@@ -1,0 +1,133 @@
+"""Flower's legacy server (``server_fn``, ``NumPyClient``): its threads take turns, and its clients register at once."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import simpy
+
+from edgefl.flower.baton import Baton
+from edgefl.flower.virtual_time import AppTime, all_replaced
+
+REGISTRATION_SECONDS = 5.0
+"""The interval at which Flower's legacy server looks for new nodes (``flwr.server.compat.app_utils``)."""
+
+
+class _Future(concurrent.futures.Future[Any]):
+    """A future whose place in a set does not depend on its address."""
+
+    _numbers = itertools.count()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = next(self._numbers)
+        self.done_event: simpy.Event | None = None
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class _Executor:
+    """A ``ThreadPoolExecutor`` whose threads take turns with the world; it has as many threads as calls."""
+
+    def __init__(self, baton: Baton) -> None:
+        self._baton = baton
+
+    def __enter__(self) -> _Executor:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def submit(self, act: Callable[..., Any], /, *arguments: Any, **options: Any) -> _Future:
+        future = _Future()
+
+        def execute() -> None:
+            try:
+                result = act(*arguments, **options)
+            except Exception as error:  # noqa: BLE001  (the future has it)
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        future.done_event = self._baton.start(f"call {future.number}", execute)
+        return future
+
+
+@contextmanager
+def legacy_server(clock: AppTime) -> Iterator[None]:
+    """Within the block, Flower's legacy server runs in virtual time."""
+    import flwr.server.compat.app as legacy
+    from flwr.server import server
+
+    def wait(fs: Iterable[_Future], **_: object) -> tuple[list[_Future], list[_Future]]:
+        futures = sorted(fs, key=lambda each: each.number)
+        events = [each.done_event for each in futures if each.done_event is not None]
+        if events:
+            clock.baton.wait(clock.env.all_of(events))
+        return futures, []
+
+    def executor(max_workers: int | None = None) -> _Executor:
+        if max_workers is not None:
+            raise NotImplementedError("edgefl does not support max_workers of Flower's legacy server; remove it")
+        return _Executor(clock.baton)
+
+    futures = SimpleNamespace(**vars(concurrent.futures))
+    futures.ThreadPoolExecutor, futures.wait = executor, wait
+    with all_replaced(
+        (server, "concurrent", SimpleNamespace(futures=futures)),
+        (legacy, "start_update_client_manager_thread", lambda grid, manager: _registering(grid, manager, clock)),
+    ):
+        yield
+
+
+def _registering(grid: Any, manager: Any, clock: AppTime) -> tuple[threading.Thread, threading.Event, threading.Event]:
+    """Keep the client manager's nodes those of the grid, without a thread of its own."""
+    from flwr.server.compat.grid_client_proxy import GridClientProxy
+
+    registered: dict[int, Any] = {}
+
+    def update() -> None:
+        present = grid.get_node_ids()
+        for node in sorted(set(registered) - set(present)):
+            manager.unregister(registered.pop(node))
+        for node in present:
+            if node not in registered:
+                proxy = GridClientProxy(node_id=node, grid=grid, run_id=grid.run.run_id)
+                if manager.register(proxy):
+                    registered[node] = proxy
+
+    def updated(call: Callable[..., Any]) -> Callable[..., Any]:
+        def first_update(*arguments: Any, **options: Any) -> Any:
+            update()
+            return call(*arguments, **options)
+
+        return first_update
+
+    def sampled(call: Callable[..., Any]) -> Callable[..., Any]:
+        def when_enough(num_clients: int, min_num_clients: int | None = None, criterion: Any = None) -> Any:
+            update()
+            while len(registered) < (num_clients if min_num_clients is None else min_num_clients):
+                clock.sleep(REGISTRATION_SECONDS)
+                update()
+            return call(num_clients, min_num_clients, criterion)
+
+        return when_enough
+
+    for name in ("num_available", "all"):
+        setattr(manager, name, updated(getattr(manager, name)))
+    manager.sample = sampled(manager.sample)
+    done = threading.Event()
+    done.set()
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    return thread, threading.Event(), done

@@ -1,0 +1,133 @@
+"""The bytes of Flower's messages, and the error messages that Flower would give."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from edgefl.methods.payload import Part
+from edgefl.randomness import integer_seed
+
+NODE_SECONDS_WITHOUT_HEARTBEAT = 60.0
+"""Seconds after which Flower reports a lost node: 2 heartbeats that are 30 s apart (``flwr.common.constant``)."""
+
+
+def node_id_of(client: int) -> int:
+    """The node id of a client: 63 bits, as Flower's, and the same in every run.
+
+    >>> node_id_of(0) != node_id_of(1)
+    True
+    """
+    return integer_seed(0, "flower node", client)
+
+
+def content_bytes(message: Any) -> int:
+    """What Flower's ``count_bytes`` counts: names and values of all records; 0 for an error."""
+    if not message.has_content():
+        return 0
+    return sum(_record_bytes(record) for record in message.content.values())
+
+
+def _record_bytes(record: Any) -> int:
+    # Flower's own function refuses an empty text, which needs no byte.
+    try:
+        return int(record.count_bytes())
+    except ValueError:
+        texts = {key: value for key, value in record.items() if value not in ("", b"")}
+        return int(type(record)(texts).count_bytes()) + sum(len(key) for key in record if key not in texts)
+
+
+class Wire:
+    """The parts of messages on the wire; contents that several messages share are serialised once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, int, int, int]] = {}
+        self._contents = 0
+
+    def parts(self, message: Any, content: Any = None) -> tuple[Part, ...]:
+        """The content and the framing of a message.
+
+        The framing is what Flower's serialisation adds to the content: the heads of its objects with the hashes of
+        their parts, and the message's own metadata. What gRPC, HTTP and TLS add belongs to the network's transport.
+
+        Args:
+            message: the message.
+            content: the object that several messages have as their content.
+        """
+        from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+
+        counted, below, number = 0, 0, 0
+        if message.has_content():
+            key = id(content)
+            known = None if content is None else self._known.get(key)
+            if known is None:
+                objects = get_all_nested_objects(message.content)
+                self._contents += 1
+                below = sum(len(each.deflate()) for each in objects.values())
+                known = (content, content_bytes(message), below, self._contents)
+                if content is not None:
+                    self._known[key] = known
+            counted, below, number = known[1:]
+        whole = below + len(message.deflate())
+        # Equal chunks of arrays are sent once, so the whole can be less than the content.
+        counted = min(counted, whole)
+        return tuple(
+            part for part in (Part("content", counted, number), Part("framing", whole - counted, number)) if part.bytes
+        )
+
+    def forget(self) -> None:
+        """The shared contents are no longer needed."""
+        self._known.clear()
+
+
+def copied(records: Any) -> Any:
+    """A copy of a ``RecordDict`` that shares only what cannot be changed, such as the bytes of arrays."""
+    from flwr.app import Array, ArrayRecord, RecordDict
+
+    copies = RecordDict()
+    for name, record in records.items():
+        if isinstance(record, ArrayRecord):
+            arrays = {
+                key: Array(array.dtype, tuple(int(size) for size in array.shape), array.stype, array.data)
+                for key, array in record.items()
+            }
+            copies[name] = ArrayRecord(arrays)
+        else:
+            copies[name] = type(record)(copy.deepcopy(dict(record)))
+    return copies
+
+
+def copied_message(message: Any) -> Any:
+    """A copy of a message; see :func:`copied`."""
+    from flwr.app.message import make_message
+
+    return make_message(copy.deepcopy(message.metadata), copied(message.content))
+
+
+def error_reply(message: Any, code: str, reason: str) -> Any:
+    """The reply to a message with an error.
+
+    Args:
+        message: the message.
+        code: the name of one of Flower's error codes.
+        reason: the reason.
+    """
+    from flwr.app import Message
+    from flwr.app.error import Error
+    from flwr.common.constant import ErrorCode
+
+    return Message(Error(getattr(ErrorCode, code), reason), reply_to=message)
+
+
+def node_unavailable(message: Any) -> Any:
+    """The error that the SuperLink returns for a message to a node that is lost."""
+    from flwr.server.superlink.linkstate.utils import create_message_error_unavailable_res_message as lost
+
+    return lost(message.metadata, "node_unavail")
+
+
+def expired(message: Any) -> Any:
+    """The error that the SuperLink returns for a message whose time to live is over."""
+    from flwr.server.superlink.linkstate.utils import create_message_error_unavailable_ins_message as gone
+
+    return gone(message.metadata.message_id, message.metadata.run_id)

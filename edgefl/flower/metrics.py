@@ -1,0 +1,106 @@
+"""The metrics that an app computes: from the results of strategies, current and legacy, while it runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from edgefl.errors import UserError
+from edgefl.flower.virtual_time import all_replaced
+from edgefl.training.job import Evaluation
+
+Source = Literal["server", "clients"]
+"""Who evaluated: the ``ServerApp`` itself, or the clients, whose metrics it aggregated."""
+
+
+class Metrics:
+    """The metrics of the present round.
+
+    Args:
+        name: the metric that is the accuracy; None: the first one whose name contains ``acc``.
+    """
+
+    def __init__(self, name: str | None) -> None:
+        self._name = name
+        self._found: dict[Source, dict[str, float]] = {}
+        self.names: set[str] = set()
+
+    def add(self, source: Source, round: int, values: Mapping[str, Any]) -> None:
+        """Add metrics of a round of the app; those of round 0 belong to the initial model, and do not count."""
+        numbers = {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
+        self.names |= set(numbers)
+        if round > 0:
+            self._found.setdefault(source, {}).update(numbers)
+
+    def clear(self) -> None:
+        """A round begins."""
+        self._found.clear()
+
+    def evaluation(self) -> Evaluation | None:
+        """The accuracy and the loss of the present round; the server's evaluation comes before the clients'.
+
+        Raises:
+            UserError: the accuracy is not in [0, 1].
+        """
+        sources: tuple[Source, ...] = ("server", "clients")
+        for source in sources:
+            found = self._found.get(source, {})
+            name = self._name if self._name is not None else next((each for each in found if "acc" in each), None)
+            if name is None or name not in found:
+                continue
+            value = found[name]
+            if not 0.0 <= value <= 1.0:
+                raise UserError(
+                    f"the app's metric '{name}' is {value:g}, and an accuracy is in [0, 1]; "
+                    "choose another one with flower.metric",
+                    field="flower.metric",
+                )
+            loss = next((number for each, number in found.items() if "loss" in each), math.nan)
+            return Evaluation(value, loss)
+        return None
+
+
+class _Noting(dict[int, Any]):
+    """A dictionary of metrics by round that reports new entries."""
+
+    def __init__(self, report: Callable[[int, Mapping[str, Any]], None]) -> None:
+        super().__init__()
+        self._report = report
+
+    def __setitem__(self, round: int, values: Any) -> None:
+        super().__setitem__(round, values)
+        self._report(round, values)
+
+
+@contextmanager
+def observed(metrics: Metrics) -> Iterator[None]:
+    """Within the block, results of Flower's strategies also add their metrics to ``metrics``."""
+    from flwr.server.history import History
+    from flwr.serverapp.strategy import Result
+
+    made, server_loss, server_values = Result.__init__, History.add_loss_centralized, History.add_metrics_centralized
+    client_loss, client_values = History.add_loss_distributed, History.add_metrics_distributed
+
+    def make(result: Any, *arguments: Any, **options: Any) -> None:
+        made(result, *arguments, **options)
+        result.evaluate_metrics_serverapp = _Noting(lambda round, values: metrics.add("server", round, values))
+        result.evaluate_metrics_clientapp = _Noting(lambda round, values: metrics.add("clients", round, values))
+
+    def adding(then: Any, source: Source, name: str | None) -> Any:
+        def add(history: Any, server_round: int, values: Any = None, **named: Any) -> None:
+            given = next(iter(named.values())) if named else values
+            then(history, server_round, given)
+            metrics.add(source, server_round, given if name is None else {name: given})
+
+        return add
+
+    with all_replaced(
+        (Result, "__init__", make),
+        (History, "add_loss_centralized", adding(server_loss, "server", "loss")),
+        (History, "add_metrics_centralized", adding(server_values, "server", None)),
+        (History, "add_loss_distributed", adding(client_loss, "clients", "loss")),
+        (History, "add_metrics_distributed", adding(client_values, "clients", None)),
+    ):
+        yield

@@ -1,0 +1,219 @@
+"""A scenario with the key ``flower``: an app of Flower decides everything about learning, the scenario all the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from edgefl import limits
+from edgefl.errors import UserError, nearest
+from edgefl.fleet import FleetGroup, group_counts
+from edgefl.fleet import resolve as with_profile
+from edgefl.network.specs import NetworkSpec
+from edgefl.options import Options
+from edgefl.record.metric import ACCURACY
+from edgefl.record.names import label_fault
+from edgefl.scenario.loading import FLOWER, changed_data, read_scenario
+from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
+from edgefl.scenario.scenario import NAME, Scenario
+from edgefl.scenario.targets import Target, check_targets, values_of
+from edgefl.simulation.failure_specs import Crash, Failure
+from edgefl.simulation.specs import BudgetSpec
+from edgefl.units import Seconds
+from edgefl.validation import validated
+
+Value = bool | int | float | str
+"""A value of an app's run configuration."""
+
+Config = Annotated[dict[str, Value], Field(default_factory=dict)]
+
+NonNegative = Annotated[Seconds, Field(ge=0)]
+
+
+class DeclaredSeconds(Options):
+    """Seconds of a client's work on every device, by type of message; None: counted from its PyTorch operators."""
+
+    train: NonNegative | None = Field(default=None, description="of training")
+    evaluate: NonNegative | None = Field(default=None, description="of evaluation")
+    query: NonNegative | None = Field(default=None, description="of a query")
+
+    def of(self, message_type: str) -> float | None:
+        """The seconds for a type of message, such as ``train`` or ``train.action``.
+
+        >>> DeclaredSeconds(train="2 s").of("train.warm_up"), DeclaredSeconds(train="2 s").of("evaluate")
+        (2.0, None)
+        """
+        category = message_type.partition(".")[0]
+        seconds: float | None = getattr(self, category if category in type(self).model_fields else "query")
+        return seconds
+
+
+class AppSpec(Options):
+    """An app, and how its clients' work is timed."""
+
+    app: str = Field(min_length=1, description="the app's folder, which contains its pyproject.toml")
+    run_config: dict[str, Value] = Field(
+        default_factory=dict,
+        description="values in place of those in [tool.flwr.app.config]; keys with dots for tables",
+    )
+    seconds: DeclaredSeconds = Field(
+        default_factory=DeclaredSeconds,
+        description="declared seconds of a client's work: one quantity, or one for each of train, evaluate and query; "
+        "counted from PyTorch's operators if not given",
+    )
+    metric: str | None = Field(
+        default=None,
+        description="the app's metric that is the run's accuracy; null: the first one with acc in its name",
+    )
+
+    @field_validator("run_config", mode="before")
+    @classmethod
+    def _flat(cls, value: Any) -> Any:
+        return flat(value) if isinstance(value, Mapping) else value
+
+    @field_validator("seconds", mode="before")
+    @classmethod
+    def _alike(cls, value: Any) -> Any:
+        if value is None or isinstance(value, Mapping | DeclaredSeconds):
+            return {} if value is None else value
+        return dict.fromkeys(DeclaredSeconds.model_fields, value)
+
+
+class AppMethod(Options):
+    """A method of the scenario: the app with other options."""
+
+    label: str = Field(alias="as", description="the method's label in this scenario")
+    app: str | None = Field(default=None, min_length=1, description="another app")
+    run_config: dict[str, Value] = Field(default_factory=dict, description="further values of the run configuration")
+
+    @field_validator("run_config", mode="before")
+    @classmethod
+    def _flat(cls, value: Any) -> Any:
+        return flat(value) if isinstance(value, Mapping) else value
+
+    @field_validator("label")
+    @classmethod
+    def _a_folder(cls, label: str) -> str:
+        if (fault := label_fault(label)) is not None:
+            raise ValueError(fault)
+        return label
+
+
+class AppData(Options):
+    """The nodes of the app, which has data of its own."""
+
+    clients: int = Field(ge=1, le=100_000, description="nodes; each gets a partition-id from 0")
+
+
+class AppScenario(Options):
+    """A scenario whose methods are runs of Flower apps."""
+
+    name: str = Field(pattern=NAME, description=Scenario.model_fields["name"].description)
+    seeds: tuple[Annotated[int, Field(ge=0, le=2**53)], ...] = Field(
+        default=(0,), min_length=1, max_length=limits.SEEDS
+    )
+    flower: AppSpec
+    data: AppData
+    fleet: tuple[FleetGroup, ...] = Field(min_length=1)
+    network: NetworkSpec
+    failures: tuple[Failure, ...] = ()
+    methods: tuple[AppMethod, ...] = Field(default=(AppMethod(**{"as": "flower"}),), min_length=1)
+    targets: tuple[Target, ...] = ()
+    target_metric: Literal["accuracy", "accuracy_ema", "metric", "metric_ema"] = "accuracy"
+    budgets: BudgetSpec = Field(default_factory=BudgetSpec)
+    stop: Literal["budget", "rounds", "target"] = "budget"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_the_world(cls, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            for key in data:
+                if key in Scenario.model_fields and key not in cls.model_fields:
+                    raise UserError("a Flower app decides this itself; remove the key", field=str(key))
+            if isinstance(data.get("data"), Mapping):
+                for key in data["data"]:
+                    if key not in AppData.model_fields:
+                        raise UserError("a Flower app has data of its own; expected only clients", field=f"data.{key}")
+            data = {key: value for key, value in data.items() if value is not None or key not in ("targets", "budgets")}
+        return data
+
+    @field_validator("fleet")
+    @classmethod
+    def _embed_profiles(cls, groups: tuple[FleetGroup, ...]) -> tuple[FleetGroup, ...]:
+        return tuple(with_profile(group, field=f"fleet.{index}") for index, group in enumerate(groups))
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        group_counts(self.fleet, self.data.clients)
+        check_targets(self.targets, ACCURACY)
+        labels = [method.label.casefold() for method in self.methods]
+        for field, values in (("seeds", self.seeds), ("targets", values_of(self.targets)), ("methods", labels)):
+            for index, value in enumerate(values):
+                if value in values[:index]:
+                    raise UserError(f"expected different {field}, found {value} twice", field=f"{field}.{index}")
+        if self.stop == "target" and not self.targets:
+            raise UserError("expected at least one target because of stop: target, found none", field="targets")
+        for index, failure in enumerate(self.failures):
+            if isinstance(failure, Crash) and failure.client >= self.data.clients:
+                raise UserError(
+                    f"expected a client from 0 to {self.data.clients - 1}, found {failure.client}",
+                    field=f"failures.{index}.client",
+                )
+        for index, group in enumerate(self.fleet):
+            if group.link not in self.network.links:
+                hint = nearest(group.link, self.network.links)
+                raise UserError(f"no link '{group.link}' in network.links; {hint}", field=f"fleet.{index}.link")
+        return self
+
+    def app_of(self, method: AppMethod) -> AppSpec:
+        """The app of a method, with the method's run configuration."""
+        config = {**self.flower.run_config, **method.run_config}
+        return self.flower.model_copy(update={"app": method.app or self.flower.app, "run_config": config})
+
+    def with_seeds(self, seeds: list[int]) -> AppScenario:
+        """The same scenario with other seeds.
+
+        Raises:
+            UserError: a seed is negative or occurs twice.
+        """
+        return validated(AppScenario, {**self.model_dump(mode="json", by_alias=True), "seeds": seeds})
+
+
+def flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as keys with dots, as Flower reads them.
+
+    >>> flat({"model": {"width": 8}, "lr": 0.1})
+    {'model.width': 8, 'lr': 0.1}
+    """
+    found: dict[str, Any] = {}
+    for key, value in nested.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
+
+
+def app_scenario(path_or_name: str | PathLike[str], overrides: Overrides = ()) -> AppScenario | None:
+    """The scenario in a file if it runs a Flower app; None if it is one of edgefl's own methods.
+
+    Raises:
+        UserError: no such file, or something in it is wrong; the message contains file, field and what was expected.
+    """
+    name, folder, data = read_scenario(path_or_name)
+    changes = parse_overrides(overrides)
+    if not isinstance(data, Mapping) or not (FLOWER in data or any(each.path[0] == FLOWER for each in changes)):
+        return None
+    try:
+        return validated(AppScenario, changed_data(data, changes, folder))
+    except UserError as error:
+        raise blamed(error, changes, name) from None
+
+
+def app_scenario_of(run: Path) -> AppScenario | None:
+    """The resolved scenario of a run directory if it ran a Flower app; None if it has none, or another one."""
+    from edgefl.record import RunPaths
+
+    file = RunPaths(run).scenario
+    return app_scenario(file) if file.is_file() else None

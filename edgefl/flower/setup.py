@@ -1,0 +1,190 @@
+"""The setup of one run of an app."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from edgefl.fleet import assign
+from edgefl.flower.app import App, loaded
+from edgefl.flower.baton import Baton
+from edgefl.flower.client_work import Clients, Costs
+from edgefl.flower.course import AppBook, AppCourse
+from edgefl.flower.grid import virtual_grid
+from edgefl.flower.legacy import legacy_server
+from edgefl.flower.metrics import Metrics, observed
+from edgefl.flower.randomness import seeded
+from edgefl.flower.scenario import AppMethod, AppScenario
+from edgefl.flower.virtual_time import AppTime, all_replaced, virtual_time
+from edgefl.methods.build import build_method
+from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.payload import ModelSizes
+from edgefl.network.build import build_topology
+from edgefl.network.client_links import ClientLinks
+from edgefl.record.listener import Listener
+from edgefl.record.metric import ACCURACY
+from edgefl.scenario.targets import values_of
+from edgefl.scheduling.selection.base import Facts, selection
+from edgefl.simulation.limits import Limits
+from edgefl.simulation.protocol_specs import SynchronousSpec
+from edgefl.simulation.rounds import RoundBook
+from edgefl.simulation.run import Outcome, simulate_run
+from edgefl.simulation.setup import Course, Setup
+from edgefl.simulation.work import StepCost
+from edgefl.simulation.world import World
+from edgefl.training.job import Evaluation
+from edgefl.training.neutral import NeutralLearner
+
+RUN_ID = 1
+"""The app's run; each simulated run is one of its own."""
+
+MAXIMUM_ROUNDS = 10_000_000
+"""An app ends by itself."""
+
+
+class AppLearner(NeutralLearner):
+    """Returns the app's own metrics; the app trains in its own code."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def evaluate(self, version: int) -> Evaluation:
+        """The accuracy and the loss that the app has computed in this round."""
+        return self._metrics.evaluation() or super().evaluate(version)
+
+
+def limits_of(scenario: AppScenario) -> Limits:
+    """The budgets and targets of one run, none reached yet."""
+    smoothed = scenario.target_metric.endswith("_ema")
+    return Limits(scenario.budgets.limits(), values_of(scenario.targets), ACCURACY, smoothed=smoothed)
+
+
+def run_app(
+    scenario: AppScenario, method: AppMethod, seed: int, costs: Costs, listeners: Sequence[Listener]
+) -> Outcome:
+    """Import an app and run it once in a simulated world.
+
+    Args:
+        scenario: the world.
+        method: the method, which is a run of the app.
+        seed: the run's seed.
+        costs: collects the costs of its clients' work.
+        listeners: follow the run.
+
+    Raises:
+        UserError: the app cannot be imported, or uses something that is not supported.
+    """
+    spec, metrics, clock = scenario.app_of(method), Metrics(scenario.flower.metric), AppTime()
+    with (
+        seeded(seed, "flower server"),
+        virtual_time(clock),
+        legacy_server(clock),
+        observed(metrics),
+        _identity(),
+        loaded(spec) as app,
+    ):
+
+        def course(world: World) -> tuple[RoundBook, Course]:
+            baton = Baton(world.env, lambda sentence: warnings.warn(sentence, stacklevel=2))
+            clock.begins(world.env, baton)
+            clients = Clients(
+                app,
+                run_id=RUN_ID,
+                seed=seed,
+                fleet=world.setup.fleet,
+                declared=spec.seconds,
+                clock=clock,
+                costs=costs,
+                on_new=world.new_work,
+            )
+            book = AppBook(world, metrics)
+            context = _server_context(app)
+
+            def main() -> None:
+                app.server(virtual_grid(world, baton, running, _run()), context)
+
+            running = AppCourse(world, book, baton=baton, clients=clients, metrics=metrics, main=main)
+            return book, running
+
+        outcome = simulate_run(
+            _setup(scenario, method.label, seed, learner=AppLearner(metrics), listeners=listeners, course=course)
+        )
+    if metrics.names and not any(math.isfinite(row.metric) for row in outcome.rows):
+        names = ", ".join(sorted(metrics.names))
+        warnings.warn(
+            f"none of the app's metrics is an accuracy ({names}); choose one with flower.metric", stacklevel=2
+        )
+    return outcome
+
+
+def _setup(
+    scenario: AppScenario,
+    label: str,
+    seed: int,
+    *,
+    learner: AppLearner,
+    listeners: Sequence[Listener],
+    course: Callable[[World], tuple[RoundBook, Course]],
+) -> Setup:
+    fleet = assign(scenario.fleet, scenario.data.clients, seed)
+    links = [str(name) for name in fleet.link_names()]
+    network = scenario.network
+    return Setup(
+        label=label,
+        seed=seed,
+        rounds=MAXIMUM_ROUNDS,
+        cohort=scenario.data.clients,
+        protocol=SynchronousSpec(),
+        # The app takes the place of these: it selects clients, and its messages have sizes of their own.
+        method=build_method("fedavg", LocalOptions()),
+        scheduler=None,
+        selector=selection("uniform").start(seed),
+        facts=Facts(),
+        sizes=ModelSizes((0,)),
+        cost=_no_step,
+        fleet=fleet,
+        samples=np.zeros(scenario.data.clients, np.int64),
+        topology=build_topology(network.topology, network.links, links),
+        transport=network.transport.build(seed),
+        capacity_changes=ClientLinks(network.links, links, seed),
+        learner=learner,
+        limits=limits_of(scenario),
+        stop=scenario.stop,
+        timeouts=network.transport.timeouts,
+        failures=scenario.failures,
+        listeners=listeners,
+        course=course,
+    )
+
+
+def _no_step(*_: int) -> StepCost:
+    raise AssertionError("an app's work is not measured by local steps")
+
+
+def _server_context(app: App) -> Any:
+    from flwr.app import Context, RecordDict
+    from flwr.common.constant import SUPERLINK_NODE_ID
+
+    return Context(
+        run_id=RUN_ID, node_id=SUPERLINK_NODE_ID, node_config={}, state=RecordDict(), run_config=dict(app.run_config)
+    )
+
+
+def _run() -> Any:
+    from flwr.supercore.run import Run
+
+    return Run.create_empty(RUN_ID)
+
+
+def _identity() -> Any:
+    """Who Flower's messages are from, which its processes set when they start."""
+    from flwr.common.constant import SUPERLINK_NODE_ID
+    from flwr.supercore.task_identity import TaskIdentity
+
+    return all_replaced(
+        (TaskIdentity, "_task_id", 1), (TaskIdentity, "_run_id", RUN_ID), (TaskIdentity, "_node_id", SUPERLINK_NODE_ID)
+    )

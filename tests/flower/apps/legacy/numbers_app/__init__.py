@@ -1,0 +1,1 @@
+"""A small app in the legacy style."""

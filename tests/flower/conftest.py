@@ -1,0 +1,3 @@
+"""The apps of these tests are folders of their own, which need the package flwr."""
+
+collect_ignore_glob = ["apps/*"]

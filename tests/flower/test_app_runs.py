@@ -1,0 +1,455 @@
+"""Whole runs of apps in virtual time, against hand computation."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from edgefl.fleet import load_profile
+from edgefl.flower.scenario import app_scenario_of
+from edgefl.flower.verification import verify_app
+from edgefl.record.summary import read_summary
+
+from .runs import APPS, DOWN, LATENCY, UP, app_run, events_of, made_app, needs_flwr, said, summary_of
+
+pytestmark = needs_flwr
+
+LEGACY = {"app": str(APPS / "legacy"), "seconds": {"train": "7 s", "evaluate": "1 s", "query": "2 s"}}
+
+
+def check(paths):
+    """The run obeys every rule of the model."""
+    run = paths.scenario.parent
+    assert verify_app(run, app_scenario_of(run), read_summary(paths.summary)[1]) == []
+
+
+def transferred(paths, *items):
+    return [row for row in events_of(paths, "flower", 0, "transfer_end") if row.item in items]
+
+
+@pytest.fixture(scope="module")
+def current(tmp_path_factory):
+    return app_run(tmp_path_factory.mktemp("runs") / "current")
+
+
+def test_a_round_of_an_app_takes_its_transfers_and_its_work(current):
+    check(current)
+    time = 0.0
+    for row in events_of(current, "flower", 0, "round_end"):
+        own = [each for each in events_of(current) if each.round == row.round and each.client == row.client]
+        sent = {each.item: each.bytes for each in own if each.kind == "transfer_end"}
+        (work,) = {each.seconds for each in own if each.kind == "compute_end"}
+        time += 2 * LATENCY + 8 * sent["down"] / DOWN + 8 * sent["up"] / UP + work
+        assert row.time == pytest.approx(time, abs=1e-9)
+    assert summary_of(current)["seconds"] == pytest.approx(time, abs=1e-9)
+
+
+def test_work_is_counted_from_the_operators_that_the_client_executes(current):
+    (step,) = json.loads(current.costs.read_text())["flower"]
+    operators = {(name, flops): count for name, flops, _, count, _ in step["operators"]}
+    # Two local steps; a linear layer from 64 pixels to 10 digits, on batches of 32.
+    assert operators["addmm", 2 * 32 * 64 * 10 + 32 * 10] == 2
+    assert operators["mm", 2 * 32 * 64 * 10] == 2
+    pi = load_profile("raspberry-pi-5")
+    roofline = sum(
+        count * (max(flops / pi.rates(kind=kind)[0], bytes / pi.rates(kind=kind)[1]) + pi.rates(kind=kind)[2])
+        for _, flops, bytes, count, kind in step["operators"]
+    )
+    for row in events_of(current, "flower", 0, "compute_end"):
+        assert row.seconds == pytest.approx(roofline + 2 * pi.rates()[3], rel=1e-9)
+        assert row.value == 2
+
+
+def test_the_metrics_of_an_app_are_those_of_the_run(current):
+    found = [row.value for row in events_of(current, "flower", 0, "evaluation")]
+    assert len(found) == 3
+    assert summary_of(current)["accuracy"]["final"] == found[-1] > 0.5
+
+
+def test_equal_runs_of_an_app_are_equal_byte_for_byte(current, tmp_path):
+    again = app_run(tmp_path / "again")
+    one, two = current.of("flower", 0), again.of("flower", 0)
+    for first, second in (
+        (current.summary, again.summary),
+        (current.costs, again.costs),
+        (one.events, two.events),
+        (one.rounds, two.rounds),
+    ):
+        assert first.read_bytes() == second.read_bytes(), first.name
+    other = app_run(tmp_path / "other", seeds=[1])
+    assert summary_of(other)["accuracy"] != summary_of(current)["accuracy"]
+
+
+def test_clients_evaluate_if_the_app_asks_them(tmp_path):
+    paths = app_run(
+        tmp_path / "run",
+        flower={"app": str(APPS / "current"), "run_config": {"fraction-evaluate": 1.0, "num-server-rounds": 1}},
+    )
+    check(paths)
+    assert len(transferred(paths, "down")) == len(transferred(paths, "up")) == 8
+    (row,) = events_of(paths, "flower", 0, "evaluation")
+    assert 0.3 < row.value < 1
+    assert events_of(paths, "flower", 0, "aggregation")[0].value == 8
+
+
+def test_an_error_of_a_client_is_a_message_and_the_round_goes_on(tmp_path):
+    flower = {"app": str(APPS / "current"), "run_config": {"behaviour": "raises", "num-server-rounds": 1}}
+    with pytest.warns(UserWarning, match="client 0: the ClientApp raised RuntimeError: no data here"):
+        paths = app_run(tmp_path / "run", flower=flower)
+    check(paths)
+    (row,) = events_of(paths, "flower", 0, "aggregation")
+    assert row.facts["clients"] == [1, 2, 3]
+    assert [each.client for each in events_of(paths, "flower", 0, "lost")] == [0]
+
+
+def test_sleep_in_a_client_takes_virtual_seconds(current, tmp_path):
+    flower = {"app": str(APPS / "current"), "run_config": {"behaviour": "sleeps", "num-server-rounds": 1}}
+    paths = app_run(tmp_path / "run", flower=flower)
+    check(paths)
+    usual = events_of(current, "flower", 0, "compute_end")[0].seconds
+    slept = [row.seconds for row in events_of(paths, "flower", 0, "compute_end") if row.client == 0]
+    assert slept == [pytest.approx(100 + usual, abs=1e-9)]
+
+
+def test_a_round_ends_at_its_time_out_without_the_late_client(tmp_path):
+    config = {"behaviour": "sleeps", "num-server-rounds": 2, "timeout": 5.0}
+    paths = app_run(tmp_path / "run", flower={"app": str(APPS / "current"), "run_config": config})
+    check(paths)
+    ends = events_of(paths, "flower", 0, "round_end")
+    assert [row.time for row in ends] == [pytest.approx(5, abs=1e-9), pytest.approx(10, abs=1e-9)]
+    assert [row.facts["clients"] for row in events_of(paths, "flower", 0, "aggregation")] == [[1, 2, 3], [1, 2, 3]]
+
+
+def test_a_legacy_app_runs_with_its_threads_in_virtual_time(tmp_path):
+    paths = app_run(tmp_path / "run", flower=LEGACY)
+    check(paths)
+    assert [row.value for row in events_of(paths, "flower", 0, "evaluation")] == pytest.approx([0.015, 0.03])
+    assert [row.facts["loss"] for row in events_of(paths, "flower", 0, "evaluation")] == pytest.approx([1.5, 3.0])
+    # One client gives the initial model; then all clients act side by side, on links of their own.
+    initial, *rest = transferred(paths, "down")
+    first = next(row for row in transferred(paths, "up") if row.client == initial.client)
+    time = 2 * LATENCY + 8 * initial.bytes / DOWN + 8 * first.bytes / UP + 2
+    for row in events_of(paths, "flower", 0, "round_end"):
+        for phase, seconds in ((0, 7), (1, 1)):
+            down = [each.bytes for each in rest if each.round == row.round and each.client == 3][phase]
+            ups = [each for each in transferred(paths, "up") if each.round == row.round and each.client == 3]
+            up = [each.bytes for each in ups if each.dispatch != 0 or initial.client != 3][phase]
+            time += 2 * LATENCY + 8 * down / DOWN + 8 * up / UP + seconds
+        assert row.time == pytest.approx(time, abs=1e-9)
+
+
+def test_equal_runs_of_a_legacy_app_are_equal_byte_for_byte(tmp_path):
+    one, two = (app_run(tmp_path / name, flower=LEGACY) for name in ("one", "two"))
+    assert one.of("flower", 0).events.read_bytes() == two.of("flower", 0).events.read_bytes()
+
+
+def test_several_configurations_of_an_app_are_methods_side_by_side(tmp_path):
+    methods = [{"as": "slow", "run_config": {"lr": 0.0}}, {"as": "fast", "run_config": {"lr": 0.5}}]
+    paths = app_run(tmp_path / "run", methods=methods, targets=[0.5], stop="target")
+    check(paths)
+    assert summary_of(paths, "fast")["stop"] == {"reason": "target", "round": 2}
+    assert summary_of(paths, "slow")["stop"]["reason"] == "rounds"
+    assert summary_of(paths, "fast")["targets"][0]["seconds"] == summary_of(paths, "fast")["seconds"]
+
+
+def test_a_budget_ends_an_app_in_the_middle(tmp_path):
+    paths = app_run(tmp_path / "run", flower=LEGACY, budgets={"seconds": "12 s"})
+    check(paths)
+    assert summary_of(paths)["stop"] == {"reason": "seconds", "round": 1}
+    assert summary_of(paths)["seconds"] == 12
+
+
+def test_an_error_of_the_server_app_is_a_fault_of_the_run(tmp_path):
+    from edgefl.experiment import RunsFailed
+
+    flower = made_app(tmp_path / "app", "time.sleep(3)\nraise ValueError('no strategy')")
+    with pytest.raises(RunsFailed, match="the ServerApp: ValueError: no strategy"):
+        app_run(tmp_path / "run", flower=flower)
+
+
+def test_time_passes_only_while_the_server_waits(tmp_path):
+    flower = made_app(
+        tmp_path / "app",
+        """
+        ids = grid.push_messages(messages(grid))
+        say(len(grid.pull_messages(ids)))
+        time.sleep(0.5)
+        say(len(grid.pull_messages(ids)))
+        time.sleep(4)
+        say(len(grid.pull_messages(ids)))
+        say(len(grid.pull_messages(ids)))
+        """,
+    )
+    paths = app_run(tmp_path / "run", flower=flower)
+    check(paths)
+    assert said(tmp_path / "app") == [0, 0, 4, 0]
+    assert summary_of(paths)["seconds"] == 4.5
+
+
+def test_a_server_that_polls_without_sleeping_waits_for_the_next_reply(tmp_path):
+    client = "time.sleep(partition)\nreturn Message(RecordDict(), reply_to=message)"
+    server = """
+    ids, replies, polls = grid.push_messages(messages(grid)), [], 0
+    while len(replies) < 4:
+        replies += grid.pull_messages(ids)
+        polls += 1
+    say(polls)
+    """
+    flower = made_app(tmp_path / "app", server, client)
+    paths = app_run(tmp_path / "run", flower=flower)
+    check(paths)
+    assert said(tmp_path / "app")[0] <= 12
+    last = max(row.time for row in transferred(paths, "up"))
+    assert summary_of(paths)["seconds"] == last > 4
+
+
+def test_an_expired_message_has_an_error(tmp_path):
+    flower = made_app(tmp_path / "app", "say(codes(grid.send_and_receive(messages(grid, ttl=0.5))))")
+    paths = app_run(tmp_path / "run", flower=flower)
+    check(paths)
+    assert said(tmp_path / "app") == [[3, 3, 3, 3]]  # MESSAGE_UNAVAILABLE
+    assert summary_of(paths)["seconds"] == 0.5
+
+
+def test_a_lost_device_is_an_unavailable_node_after_its_heartbeats(tmp_path):
+    flower = made_app(tmp_path / "app", "say(codes(grid.send_and_receive(messages(grid))))")
+    fleet = [
+        {"profile": "raspberry-pi-5", "count": 3, "link": "wifi"},
+        {"profile": "raspberry-pi-5", "count": 1, "link": "wifi", "dropout": 1},
+    ]
+    paths = app_run(tmp_path / "run", flower=flower, fleet=fleet)
+    check(paths)
+    assert said(tmp_path / "app") == [[0, 0, 0, 5]]  # NODE_UNAVAILABLE
+    (gone,) = events_of(paths, "flower", 0, "dropout")
+    assert gone.item == "accident"
+    assert summary_of(paths)["seconds"] == pytest.approx(gone.time + 60, abs=1e-9)
+
+
+def test_work_that_does_not_fit_the_memory_is_refused(tmp_path):
+    client = "torch.zeros(250, dtype=torch.int8)\nreturn Message(RecordDict(), reply_to=message)"
+    flower = made_app(tmp_path / "app", "say(codes(grid.send_and_receive(messages(grid, 'evaluate'))))", client)
+    for memory, codes in (("250 B", [0]), ("249 B", [8])):  # CLIENT_APP_CRASHED
+        small = {"memory": {"training": memory}}
+        fleet = [{"profile": "raspberry-pi-5", "share": 1, "link": "wifi", "overrides": small}]
+        paths = app_run(tmp_path / memory, flower={"app": flower["app"]}, fleet=fleet, data={"clients": 1})
+        check(paths)
+        assert said(tmp_path / "app")[-1] == codes
+        assert len(events_of(paths, "flower", 0, "refused")) == (codes == [8])
+
+
+def test_the_state_of_a_node_is_kept_and_its_messages_wait_for_each_other(tmp_path):
+    client = """
+    calls = context.state.setdefault("calls", MetricRecord({"count": 0}))
+    calls["count"] += 1
+    of = context.node_config["num-partitions"]
+    numbers = MetricRecord({"count": calls["count"], "partition": partition, "of": of})
+    return Message(RecordDict({"numbers": numbers}), reply_to=message)
+    """
+    server = """
+    replies = grid.send_and_receive(messages(grid) + messages(grid))
+    say(sorted([each.content["numbers"]["partition"], each.content["numbers"]["count"]] for each in replies))
+    say(sorted({each.content["numbers"]["of"] for each in replies}))
+    """
+    flower = made_app(tmp_path / "app", server, client)
+    paths = app_run(tmp_path / "run", flower=flower, data={"clients": 2})
+    check(paths)
+    assert said(tmp_path / "app") == [[[0, 1], [0, 2], [1, 1], [1, 2]], [2]]
+    assert summary_of(paths)["seconds"] > 2
+
+
+def test_neither_side_sees_what_the_other_one_changes_in_a_message(tmp_path):
+    client = "message.content['config']['value'] = 7\nreturn Message(RecordDict(), reply_to=message)"
+    server = """
+    content = RecordDict({"config": ConfigRecord({"value": 1})})
+    grid.send_and_receive(messages(grid, content=content))
+    say(content["config"]["value"])
+    """
+    app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server, client))
+    assert said(tmp_path / "app") == [1]
+
+
+def test_draws_of_clients_do_not_depend_on_each_other(tmp_path):
+    client = """
+    draws = [random.random(), float(numpy.random.rand()), float(torch.rand(1))]
+    for _ in range(partition):
+        random.random(), torch.rand(1)
+    return Message(RecordDict({"draws": MetricRecord({"values": draws})}), reply_to=message)
+    """
+    server = """
+    found = {}
+    nodes = list(grid.get_node_ids())
+    for node in (nodes if context.run_config["file"].endswith("one/said") else nodes[::-1]):
+        (reply,) = grid.send_and_receive([Message(RecordDict(), node, "query")])
+        found[node] = reply.content["draws"]["values"]
+    say(sorted(found.items()))
+    say(random.random())
+    """
+    for name in ("one", "two"):
+        app_run(tmp_path / f"run {name}", flower=made_app(tmp_path / name, server, client))
+    assert said(tmp_path / "one") == said(tmp_path / "two")
+    draws = [tuple(values) for _, values in said(tmp_path / "one")[0]]
+    assert len(set(draws)) == 4
+
+
+def test_bytes_are_those_of_the_objects_that_flower_sends(tmp_path):
+    server = """
+    content = RecordDict({"arrays": ArrayRecord([numpy.arange(100.0)]), "empty": ConfigRecord({"text": ""})})
+    grid.send_and_receive(messages(grid, content=content))
+    """
+    paths = app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server), data={"clients": 1})
+    (down,) = (row for row in events_of(paths, "flower", 0, "transfer_start") if row.item == "down")
+    # An array is a .npy file: a header of 128 bytes and 8 bytes a number. Names count: "0" and "text".
+    chunk = 128 + 800
+    assert down.facts["parts"]["content"] == chunk + len("0") + len("text")
+
+    def object_bytes(kind, children, body):
+        return len(kind) + 1 + max(65 * children - 1, 0) + 1 + len(str(body)) + 1 + body
+
+    meta = len(json.dumps({"dtype": "float64", "shape": [100], "stype": "numpy.ndarray", "arraychunk_ids": [0]}))
+    objects = object_bytes("ArrayChunk", 0, chunk) + object_bytes("Array", 1, meta)
+    whole = down.facts["parts"]["content"] + down.facts["parts"]["framing"]
+    # What is left are the two records, the dictionary of them and the message, each with a short body.
+    left = whole - objects - (len("ArrayRecord") + len("ConfigRecord") + len("RecordDict") + len("Message") + 4 * 65)
+    assert 0 < left < 400
+    assert math.isclose(down.bytes, whole)
+
+
+def test_a_client_without_operators_needs_declared_seconds(tmp_path):
+    from edgefl.errors import UserError
+
+    flower = made_app(tmp_path / "app", "grid.send_and_receive(messages(grid, 'train'))")
+    with pytest.raises(UserError, match=r"client 0 trained without any operator of PyTorch.*flower.seconds"):
+        app_run(tmp_path / "run", flower={"app": flower["app"]}, data={"clients": 1})
+
+
+def test_a_thread_of_the_app_may_not_use_the_grid(tmp_path):
+    server = """
+    import threading
+    errors = []
+    def act():
+        try:
+            grid.send_and_receive(messages(grid))
+        except Exception as error:
+            errors.append(str(error))
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
+    say(errors)
+    """
+    app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server))
+    assert "in a thread that it started itself" in said(tmp_path / "app")[0][0]
+
+
+def test_verification_finds_a_changed_log_and_a_changed_app(tmp_path):
+    flower = made_app(tmp_path / "app", "grid.send_and_receive(messages(grid))")
+    paths = app_run(tmp_path / "run", flower=flower)
+    summary = json.loads(paths.summary.read_text())
+    summary["methods"]["flower"][0]["seconds"] += 1
+    paths.summary.write_text(json.dumps(summary))
+    run = tmp_path / "run"
+    scenario = app_scenario_of(run)
+    (found,) = verify_app(run, scenario, read_summary(paths.summary)[1])
+    assert found.startswith("flower, seed 0: seconds: summary.json has")
+    (tmp_path / "app" / "made.py").write_text("")
+    (found,) = verify_app(run, scenario, read_summary(paths.summary)[1])
+    assert found.endswith("flower.app: is not the app that the run executed")
+
+
+def test_the_metric_of_a_scenario_is_the_accuracy(tmp_path):
+    server = """
+    from flwr.serverapp.strategy import Result
+    result = Result()
+    for number, values in enumerate([{"accuracy": 0.9}, {"top5": 0.5, "accuracy": 0.25, "loss": 2.0}, {"top5": 0.75}]):
+        if number:
+            grid.send_and_receive(messages(grid, "train"))
+        result.evaluate_metrics_serverapp[number] = MetricRecord(values)
+    """
+    flower = made_app(tmp_path / "app", server)
+    found = []
+    for name, metric in (("usual", None), ("chosen", "top5")):
+        paths = app_run(tmp_path / name, flower={**flower, "metric": metric})
+        check(paths)
+        found.append([(row.round, row.value) for row in events_of(paths, "flower", 0, "evaluation")])
+    assert found == [[(1, 0.25)], [(1, 0.5), (2, 0.75)]]
+    assert events_of(paths, "flower", 0, "evaluation")[0].facts["loss"] == 2
+    with pytest.warns(UserWarning, match=r"none of the app's metrics is an accuracy \(accuracy, loss, top5\)"):
+        app_run(tmp_path / "none", flower={**flower, "metric": "recall"})
+
+
+def test_an_accuracy_in_per_cent_is_refused(tmp_path):
+    from edgefl.errors import UserError
+
+    server = """
+    from flwr.serverapp.strategy import Result
+    grid.send_and_receive(messages(grid, "train"))
+    Result().evaluate_metrics_clientapp[1] = MetricRecord({"accuracy": 87.5})
+    """
+    with pytest.raises(UserError, match=r"the app's metric 'accuracy' is 87.5, and an accuracy is in \[0, 1\]"):
+        app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server))
+    assert not (tmp_path / "run").exists()
+
+
+def test_workers_of_a_data_loader_are_reported(tmp_path):
+    client = """
+    list(torch.utils.data.DataLoader([1, 2], num_workers=1))
+    return Message(RecordDict(), reply_to=message)
+    """
+    flower = made_app(tmp_path / "app", "grid.send_and_receive(messages(grid))", client)
+    with pytest.warns(UserWarning, match="the app's DataLoader has worker processes"):
+        app_run(tmp_path / "run", flower=flower, data={"clients": 1})
+
+
+def test_a_failed_run_does_not_stop_the_next_method(tmp_path):
+    from edgefl.experiment import RunsFailed
+
+    made_app(tmp_path / "broken", "raise ValueError('no strategy')")
+    flower = made_app(tmp_path / "app", "grid.send_and_receive(messages(grid, 'train'))")
+    methods = [{"as": "broken", "app": str(tmp_path / "broken")}, {"as": "sound"}]
+    with pytest.raises(RunsFailed, match="1 of 2 runs ended by a fault"):
+        app_run(tmp_path / "run", flower=flower, methods=methods)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())["methods"]
+    assert [summary[label][0]["stop"]["reason"] for label in ("broken", "sound")] == ["fault", "rounds"]
+    assert summary["sound"][0]["rounds"] == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"flower": {"app": str(APPS / "current"), "run_config": {"lrr": 1}}}, "did you mean 'lr'"),
+        ({"flower": {"app": str(APPS)}}, "Cannot find pyproject.toml"),
+        ({"flower": {"app": "/nowhere"}}, "Cannot find pyproject.toml"),
+    ],
+)
+def test_wrong_apps_are_refused_before_anything_is_written(tmp_path, keys, message):
+    from edgefl.errors import UserError
+
+    with pytest.raises(UserError, match=message):
+        app_run(tmp_path / "run", **keys)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_app_that_cannot_be_imported_is_refused_with_the_reason(tmp_path):
+    from edgefl.errors import UserError
+
+    flower = made_app(tmp_path / "app", "pass")
+    (tmp_path / "app" / "made.py").write_text("import no_such_package")
+    with pytest.raises(UserError, match=r"'made:server' cannot be loaded: .*no_such_package"):
+        app_run(tmp_path / "run", flower=flower)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_crashed_node_is_unavailable_until_it_restarts(tmp_path):
+    server = """
+    say(codes(grid.send_and_receive(messages(grid))))
+    say(len(grid.get_node_ids()))
+    time.sleep(100)
+    say(codes(grid.send_and_receive(messages(grid))))
+    """
+    failures = [{"kind": "crash", "client": 2, "at": "0.5 s", "duration": "100 s"}]
+    paths = app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server), failures=failures)
+    check(paths)
+    assert said(tmp_path / "app") == [[0, 0, 0, 5], 3, [0, 0, 0, 0]]
+    (gone,) = events_of(paths, "flower", 0, "dropout")
+    assert (gone.time, gone.item) == (0.5, "crash")

@@ -1,0 +1,108 @@
+"""Scenarios with the key ``flower``: what they accept and what they refuse, without the package flwr."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgefl.errors import UserError
+from edgefl.flower.app import digest_of_app, require_flwr
+from edgefl.flower.scenario import AppScenario, AppSpec, app_scenario, flat
+from edgefl.scenario import dump_yaml, load_scenario, resolve
+from edgefl.scenario.paths import what_decides
+from edgefl.validation import validated
+
+from .runs import APPS, world
+
+
+def read(**keys):
+    return validated(AppScenario, world(**keys))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"training": {"rounds": 3}}, "training: a Flower app decides this itself; remove the key"),
+        ({"model": {"name": "cnn"}}, "model: a Flower app decides this itself"),
+        (
+            {"data": {"name": "digits", "clients": 4}},
+            "data.name: a Flower app has data of its own",
+        ),
+        ({"data": {"clients": 0}}, "data.clients: "),
+        ({"flower": {"app": "a", "run_conf": {}}}, "flower.run_conf: unknown key; did you mean 'run_config'?"),
+        ({"methods": [{"as": "a"}, {"as": "A"}]}, "methods.1: expected different methods"),
+        ({"methods": [{"as": "a/b"}]}, "methods.0.as: "),
+        ({"methods": ["fedavg"]}, "methods.0: "),
+        ({"stop": "target"}, "targets: expected at least one target because of stop: target"),
+        ({"seeds": [1, 1]}, "seeds.1: expected different seeds, found 1 twice"),
+        ({"fleet": [{"profile": "raspberry-pi-5", "share": 1, "link": "5g"}]}, "no link '5g' in network.links"),
+        ({"flowr": 1}, "flowr: unknown key; did you mean 'flower'?"),
+    ],
+)
+def test_wrong_scenarios_are_refused_in_one_sentence(keys, message):
+    with pytest.raises(UserError) as caught:
+        read(**keys)
+    assert message in str(caught.value)
+
+
+def test_a_resolved_scenario_is_read_back_as_an_equal_one(tmp_path):
+    scenario = read(flower={"app": "/apps/a", "run_config": {"model": {"width": 8}, "fast": True}, "seconds": "2 s"})
+    assert scenario.flower.run_config == {"model.width": 8, "fast": True}
+    assert scenario.flower.seconds.of("train.again") == scenario.flower.seconds.of("get_parameters") == 2
+    (tmp_path / "scenario.yaml").write_text(dump_yaml(resolve(scenario)))
+    assert app_scenario(tmp_path / "scenario.yaml") == scenario
+
+
+def test_the_place_of_an_app_does_not_decide_results_but_its_configuration_does():
+    here, there = (what_decides(resolve(read(flower={"app": place}))) for place in ("/a", "/b"))
+    assert here == there
+    assert here != what_decides(resolve(read(flower={"app": "/a", "run_config": {"lr": 1}})))
+
+
+def test_other_commands_refuse_the_scenario_by_name(tmp_path):
+    (tmp_path / "app.yaml").write_text(dump_yaml(world()))
+    with pytest.raises(UserError, match="flower: this scenario runs a Flower app; only simulate, scenario validate"):
+        load_scenario(tmp_path / "app.yaml")
+    assert app_scenario("5g_100clients") is None
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "flwr", None)
+    with pytest.raises(UserError, match=r"pip install 'edgefl\[flower\]'"):
+        require_flwr()
+
+
+def test_the_digest_of_an_app_changes_with_its_code_and_with_nothing_else(tmp_path):
+    (tmp_path / "app.py").write_text("a = 1")
+    one = digest_of_app(str(tmp_path))
+    (tmp_path / "data.bin").write_bytes(b"1")
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / ".cache" / "app.py").write_text("b")
+    assert digest_of_app(str(tmp_path)) == one
+    (tmp_path / "app.py").write_text("a = 2")
+    assert digest_of_app(str(tmp_path)) != one
+    with pytest.raises(UserError, match="no such folder"):
+        digest_of_app(str(tmp_path / "missing"))
+
+
+@given(st.recursive(st.integers(), lambda inner: st.dictionaries(st.text("ab", min_size=1), inner, max_size=3)))
+def test_flattened_tables_have_one_key_for_each_value(value):
+    def leaves(each):
+        return sum(map(leaves, each.values())) if isinstance(each, dict) else 1
+
+    found = flat({"x": value})
+    assert len(found) == leaves({"x": value})
+    assert all(not isinstance(each, dict) for each in found.values())
+
+
+def test_methods_override_the_configuration_of_the_scenario():
+    scenario = read(
+        flower={"app": str(APPS / "current"), "run_config": {"lr": 1, "local-steps": 3}},
+        methods=[{"as": "a", "run_config": {"lr": 2}}, {"as": "b", "app": str(APPS / "legacy")}],
+    )
+    one, two = (scenario.app_of(method) for method in scenario.methods)
+    assert one == AppSpec(app=str(APPS / "current"), run_config={"lr": 2, "local-steps": 3})
+    assert two.app == str(APPS / "legacy")

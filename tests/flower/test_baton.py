@@ -1,0 +1,97 @@
+"""Threads of an app and the simulated world take turns."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from edgefl.flower import baton as module
+from edgefl.flower.baton import Baton
+from edgefl.simulation.clock import Clock
+
+
+def played(*lives):
+    """The moments at which threads were at certain places, and the clock at the end."""
+    env, seen, sentences = Clock(), [], []
+    baton = Baton(env, sentences.append)
+    for number, life in enumerate(lives):
+        baton.start(
+            f"thread {number}",
+            lambda life=life, number=number: life(env, baton, lambda what, n=number: seen.append((env.now, n, what))),
+        )
+    env.process(baton.play())
+    assert env.run_until(env.event()) is None
+    return env, baton, seen, sentences
+
+
+def waiting(*seconds):
+    def life(env, baton, see):
+        for each in seconds:
+            see("waits")
+            baton.wait(env.timeout(each))
+        see("ends")
+
+    return life
+
+
+def test_threads_run_one_after_another_in_the_order_of_their_events():
+    _, _, seen, _ = played(waiting(2, 2), waiting(1, 3))
+    assert seen == [
+        (0, 0, "waits"), (0, 1, "waits"), (1, 1, "waits"), (2, 0, "waits"), (4, 1, "ends"), (4, 0, "ends"),
+    ]  # fmt: skip
+
+
+def test_a_thread_can_wait_for_others_that_it_starts():
+    def main(env, baton, see):
+        ends = [baton.start(f"call {seconds}", lambda s=seconds: baton.wait(env.timeout(s))) for seconds in (5, 3)]
+        baton.wait(env.all_of(ends))
+        see("all ended")
+
+    _, _, seen, _ = played(main)
+    assert seen == [(5, 0, "all ended")]
+
+
+def test_an_error_of_a_thread_is_raised_in_the_world():
+    def life(env, baton, see):
+        baton.wait(env.timeout(3))
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        played(life)
+
+
+def test_stopping_ends_waiting_threads_and_refuses_further_waits():
+    env, ended = Clock(), []
+    baton = Baton(env, lambda sentence: None)
+
+    def life():
+        try:
+            baton.wait(env.event())
+        finally:
+            with pytest.raises(module.AppStopped):
+                baton.wait(env.timeout(1))
+            ended.append(threading.current_thread())
+
+    baton.start("one", life)
+    env.process(baton.play())
+    env.run_until(env.timeout(1))
+    baton.stop()
+    assert len(ended) == 1
+    ended[0].join(10)
+    assert not ended[0].is_alive()
+
+
+def test_the_watchdog_says_where_a_thread_is(monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
+    goes_on, said = threading.Event(), []
+
+    def life(env, baton, see):
+        goes_on.wait(20)
+
+    env = Clock()
+    baton = Baton(env, lambda sentence: (said.append(sentence), goes_on.set()))
+    baton.start("stuck", lambda: life(env, baton, None))
+    env.process(baton.play())
+    env.run_until(env.event())
+    assert "the app's thread 'stuck' has not returned for 0.05 s; it is in " in said[0]
