@@ -40,7 +40,7 @@ class Failures:
         self._network = network
         self._presence = presence
         self._log = log
-        # Failures are scheduled before everything else, so they come first at their instant.
+        # Failures are scheduled before everything else, so they come first at their instant; those at 0 come now.
         for client, spans in crashes_of(failures).items():
             self._schedule(spans, self._crash_of(client), self._restart_of(client))
         for (source, target), spans in outages_of(failures).items():
@@ -54,7 +54,10 @@ class Failures:
                 self._at(ended, end)
 
     def _at(self, seconds: float, act: Callable[[], None]) -> None:
-        self._env.timeout(seconds).callbacks.append(lambda _: act())
+        if seconds > 0:
+            self._env.timeout(seconds).callbacks.append(lambda _: act())
+        else:
+            act()
 
     def _crash_of(self, client: int) -> Callable[[float], None]:
         def crash(until: float) -> None:

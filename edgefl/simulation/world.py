@@ -60,11 +60,11 @@ class World:
         self.batteries = self.traffic.batteries
         self.presence = Presence(self.env, setup.fleet, setup.seed, self.batteries)
         setup.capacity_changes.attach(self.network)
-        self.failures = Failures(self.env, setup.failures, self.network, self.presence, self._log)
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, self.new_work)
         self._front_blocks = FrontBlocks(setup.sizes.blocks)
         self.slowdown = Slowdown(setup.fleet, setup.seed)
         self._log.write(self.env.now, "run", item=setup.label, value=setup.seed, detail=self._initial_model())
+        self.failures = Failures(self.env, setup.failures, self.network, self.presence, self._log)
         budget = setup.limits.seconds
         if budget is not None:
             limit = budget.limit

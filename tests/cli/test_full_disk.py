@@ -56,6 +56,7 @@ FOLDERS = {
 """Outputs that are new folders."""
 LEFT_OUT = {
     "emulate --out": "is a run directory, and so is its prediction beside it, which is written first",
+    "emulate --resume": "is read",
     "report --against": "is read, and its picture is one of several",
     "simulate --resume": "is read; tests/experiment/test_faults.py tries a disk that fills up later",
     "report --tensorboard": "is written by TensorBoard, which appends",

@@ -227,6 +227,11 @@ EXTREMES: dict[str, list[Any]] = {
     ],
     "fleet.0.share": [0, 0.5, 1],
     "fleet.0.dropout": [0, 0.5, 1],
+    "failures": [
+        [{"kind": "crash", "client": 1, "at": 0}, {"kind": "crash", "client": 0, "at": "20 ms", "duration": "90 ms"}],
+        [{"kind": "outage", "link": ["server", "internet"], "at": "30 ms", "duration": "1 s", "one_way": True}],
+        [{"kind": "outage", "link": ["client/0", "nowhere"], "at": 0}],
+    ],
     "fleet.0.availability": ["always", {"kind": "diurnal"}],
     "fleet.0.profile": ["jetson-nano", "phone-flagship"],
     "network.topology.latency": TIMES,

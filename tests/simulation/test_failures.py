@@ -110,6 +110,13 @@ def test_crashes_at_any_moment_leave_a_consistent_log(run, protocol, at):
     check(result)
 
 
+def test_failures_at_the_start_come_before_the_first_round(run):
+    result = run(rounds=2, failures=[crash(0, 0.0, 3.0), outage("internet", "client/1", 0.0, 0.5)])
+    assert [row.participants for row in result.outcome.rows] == [1, 2]
+    assert [row.seconds for row in result.outcome.rows] == pytest.approx([4.5, 8.5])
+    check(result)
+
+
 def test_an_outage_stops_transfers_and_the_link_goes_on_as_it_would_have(run):
     result = run(rounds=1, failures=[outage("internet", "client/0", 0.25, 3.0)])
     # A quarter of the model, 3 s without a byte, the rest, 2 s of training, 1 s up.
