@@ -100,6 +100,19 @@ def test_a_deadline_cuts_real_transfers_off(tmp_path):
     assert verify(runs.measured) == []
 
 
+@pytest.mark.parametrize("deadline", [None, "9 s"])
+def test_with_one_queue_the_command_computes_the_band_or_says_why_not(tmp_path, capsys, deadline):
+    file, out = tmp_path / "scenario.yaml", tmp_path / "run"
+    file.write_text(yaml.safe_dump(small("fifo", protocol={"kind": "synchronous", "deadline": deadline})))
+    assert main(["emulate", str(file), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert ("no band over draws of the shares in queues: deadline: " in said) == (deadline is not None)
+    bands = compare_runs(RunRecord(out), RunRecord(tmp_path / "run-predicted")).bands
+    assert bands.draws == (0 if deadline else 19)
+    assert set(bands.rounds) == (set() if deadline else {("fedavg", 0, 1), ("fedavg", 0, 2)})
+    assert bool(bands.missing) == (deadline is not None)
+
+
 def test_a_killed_emulation_leaves_no_process(tmp_path):
     file = tmp_path / "scenario.yaml"
     file.write_text(yaml.safe_dump(small("star-20ms")))
