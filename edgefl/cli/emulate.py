@@ -103,7 +103,7 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
         )
     print_result(runs.measured, as_json=as_json)
     if chosen.network.transport.queue == "fifo":
-        _write_band(runs.predicted, as_json=as_json)
+        _write_band(runs.predicted, untrained=no_train, as_json=as_json)
     if calibrate:
         from edgefl.emulation.calibration import calibrate as fitted
         from edgefl.emulation.workplace import workplace
@@ -147,12 +147,12 @@ def _print_comparison(runs: Emulated, *, as_json: bool) -> None:
     say(f"prediction: {runs.predicted}; to compare: {compare}", err=as_json)
 
 
-def _write_band(predicted: Path, *, as_json: bool) -> None:
+def _write_band(predicted: Path, *, untrained: bool, as_json: bool) -> None:
     """Time the prediction again with other shares in the queues, for the band that the comparison shows."""
     from edgefl.rerun.sensitivity import write_sensitivity
 
     try:
-        write_sensitivity(predicted)
+        write_sensitivity(predicted, untrained=untrained)
     except UserError as error:
         say(f"no band over draws of the shares in queues: {error.message}", err=as_json)
 

@@ -34,8 +34,8 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
         bool,
         typer.Option(
             "--sensitivity",
-            help="Re-time RUN on slow and fast devices, at ±30 % bandwidth, and with other shares in queues (queue: fifo);"
-            " adds the result to RUN and its report.",
+            help="Re-time RUN on slow and fast devices, at ±30 % bandwidth, and with other shares in queues (queue:"
+            " fifo); adds the result to RUN and its report.",
         ),
     ] = False,
     trust: Trust = False,

@@ -85,14 +85,19 @@ class FinishedRun:
         trained_on = {DATA: known[DATA]} if DATA in known else {}
         return digests(found) | trained_on
 
-    def recording(self, label: str, seed: int) -> Recording:
+    def recording(self, label: str, seed: int, *, untrained: bool = False) -> Recording:
         """The recorded training of one method with one seed.
+
+        Args:
+            label: the method.
+            seed: the seed.
+            untrained: accept a run after ``--no-train``, whose log has decisions only.
 
         Raises:
             UserError: the log cannot be read, a fault ended the run, or nothing was trained in it.
         """
         recording = read_recording(self.paths.of(label, seed).events)
-        if recording.reason == "fault" or not recording.evaluations:
+        if recording.reason == "fault" or not (recording.evaluations or untrained):
             what = "a fault ended it" if recording.reason == "fault" else "it has no training"
             raise UserError(
                 f"{what}, so there is nothing to replay", file=str(self.path), field=f"{label}, seed {seed}"

@@ -13,6 +13,8 @@ from edgefl.record.listener import Listener
 from edgefl.rerun.finished_run import FinishedRun
 from edgefl.rerun.replayed_learner import ReplayedLearner
 from edgefl.simulation.setup import Setup
+from edgefl.training.job import Learner
+from edgefl.training.neutral import NeutralLearner
 
 
 def retimed_setup(
@@ -31,7 +33,7 @@ def retimed_setup(
     Args:
         run: the finished run.
         label: the method.
-        recording: its recorded training.
+        recording: its recorded training; without any, placeholders stand for its numbers.
         world: the run's fleet and shards, with changes that do not affect training.
         links: the run's capacities of the clients' links.
         listener: follows the run.
@@ -39,7 +41,9 @@ def retimed_setup(
         draw: which draw of the shares in queues; 0 is the run's own.
     """
     costs, scenario = run.costs[label], run.scenario
-    learner = ReplayedLearner(recording, label, stateful=costs.method.state is not None)
+    learner: Learner = NeutralLearner()
+    if recording.evaluations:
+        learner = ReplayedLearner(recording, label, stateful=costs.method.state is not None)
     method = scenario.method(label)
     topology = build_topology(
         scenario.network.topology, scenario.network.links, [str(name) for name in world.fleet.link_names()]

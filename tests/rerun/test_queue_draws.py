@@ -100,7 +100,7 @@ def test_a_band_has_a_tolerance_of_1_percent():
 @pytest.mark.parametrize(
     ("changes", "train", "words"),
     [
-        ({}, False, "No band over draws of the shares in queues: nothing was trained."),
+        ({}, False, "nothing was trained, and this run is no prediction of edgefl emulate."),
         ({}, True, "--sensitivity computes it, if arrival times do not decide what is trained."),
     ],
 )
@@ -111,6 +111,17 @@ def test_without_a_band_the_comparison_says_why(changes, train, words, tmp_path,
     assert len(said) == 1
     assert said[0].endswith(words)
     assert "inside" not in found["seeds"][0]["by_round"][0]
+
+
+def test_a_run_without_training_has_the_same_band(predicted, tmp_path, capsys):
+    folder = run(check(scenario()), out=tmp_path / "run", train=False)
+    assert main(["replay", str(folder), "--sensitivity"]) == 2
+    assert "no method of this run was trained" in capsys.readouterr().err
+    write_sensitivity(folder, untrained=True)
+    for draw in (0, 1, 18):
+        assert ends(folder, draw).tolist() == ends(predicted, draw).tolist()
+    assert verify(folder) == []
+    assert "by draws of shares" in page([RunResult(folder)])
 
 
 def test_the_page_shows_the_range_over_draws(predicted, tmp_path):

@@ -53,11 +53,10 @@ def read_bands(predicted: RunRecord) -> Bands:
     transport = (predicted.scenario.get("network") or {}).get("transport") or {}
     if transport.get("queue") != "fifo":
         return Bands(0, {}, [])
-    if not predicted.trained:
-        return Bands(0, {}, ["No band over draws of the shares in queues: nothing was trained."])
     hint = f"edgefl replay {predicted.given} --sensitivity computes it, if arrival times do not decide what is trained"
     if not predicted.paths.sensitivity.is_file():
-        return Bands(0, {}, [f"No band over draws of the shares in queues: {hint}."])
+        why = hint if predicted.trained else "nothing was trained, and this run is no prediction of edgefl emulate"
+        return Bands(0, {}, [f"No band over draws of the shares in queues: {why}."])
     try:
         found = read_retimed(predicted.path)
     except UserError as error:

@@ -36,14 +36,17 @@ def timed(run: RunResult) -> Timed:
 def robustness_data(runs: Sequence[RunResult], timings: Sequence[Timed]) -> list[dict[str, Any]]:
     """For each run, a sentence and a grid for each target and budget, or how to create them."""
     return [
-        {"name": name, **(_found(found) if isinstance(found, Sensitivity) else {"missing": _missing(run, found)})}
+        {
+            "name": name,
+            **(_found(found) if isinstance(found, Sensitivity) and run.trained else {"missing": _missing(run, found)}),
+        }
         for name, run, found in zip(run_names(runs), runs, timings, strict=True)
     ]
 
 
-def _missing(run: RunResult, error: UserError | None) -> str:
-    if error is not None:
-        return f"Left out: {error}"
+def _missing(run: RunResult, found: Timed) -> str:
+    if isinstance(found, UserError):
+        return f"Left out: {found}"
     if not run.trained:
         return "Nothing was trained, so there is no winner."
     return (

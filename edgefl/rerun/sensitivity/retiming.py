@@ -96,7 +96,9 @@ class _Retiming:
 
 
 @process_state_kept()
-def write_sensitivity(path: Path, conditions: Sequence[Condition] | None = None, *, trust: bool = False) -> Path:
+def write_sensitivity(
+    path: Path, conditions: Sequence[Condition] | None = None, *, trust: bool = False, untrained: bool = False
+) -> Path:
     """Re-time a finished run under each of the conditions, and write ``sensitivity.parquet`` into its directory.
 
     Args:
@@ -104,6 +106,7 @@ def write_sensitivity(path: Path, conditions: Sequence[Condition] | None = None,
         conditions: the conditions; if not given, those of :data:`CONDITIONS`, and with ``queue: fifo`` also other draws
             of the shares.
         trust: execute the scenario's Python files even if they are not those that the run began with.
+        untrained: accept a run after ``--no-train``.
 
     Returns:
         The file.
@@ -122,7 +125,7 @@ def write_sensitivity(path: Path, conditions: Sequence[Condition] | None = None,
     for label in run.labels:
         try:
             own = [
-                _Retiming(run, label, entry.seed, entry.rounds, run.recording(label, entry.seed))
+                _Retiming(run, label, entry.seed, entry.rounds, run.recording(label, entry.seed, untrained=untrained))
                 for entry in run.entries[label]
             ]
         except UserError as error:
