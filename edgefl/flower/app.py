@@ -137,5 +137,5 @@ def _component(reference: str, kind: type, spec: AppSpec) -> Any:
             f"'{reference}' cannot be loaded: {in_words(error)}", file=spec.app, field="flower.app"
         ) from error
     if not isinstance(found, kind):
-        raise UserError(f"expected '{reference}' to be a {kind.__name__}, found {type(found).__name__}", file=spec.app)
+        raise UserError(f"expected {kind.__name__} as '{reference}', found {type(found).__name__}", file=spec.app)
     return found

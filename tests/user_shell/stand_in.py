@@ -22,7 +22,7 @@ LEFT_OUT = {
 SMALL = ("--set", "training.rounds=2", "--set", "training.cohort=2")
 
 SHORT = (
-    ("edgefl simulate", ("--resume",), ()),
+    ("edgefl simulate", ("--resume", "flower.yaml"), ()),
     ("edgefl simulate", ("--seed",), SMALL),
     ("edgefl simulate", (), (*SMALL, "--seed", "0")),
     ("edgefl --traceback simulate", (), (*SMALL, "--seed", "0")),

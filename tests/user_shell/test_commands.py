@@ -81,7 +81,9 @@ def one_of_each_family() -> list[Command]:
     chosen: dict[str, Command] = {}
     for page in PAGES:
         for command in whole(page):
-            if any(word in command.text for word in ("ray", "tensorboard", "fashion_mnist", *NEVER, *ELSEWHERE)):
+            if any(
+                word in command.text for word in ("ray", "tensorboard", "flower", "fashion_mnist", *NEVER, *ELSEWHERE)
+            ):
                 continue
             if "lte" in command.text and "--no-train" not in command.text:
                 continue
