@@ -21,6 +21,7 @@ from edgefl.user_path import user_path
 if TYPE_CHECKING:
     from edgefl.emulation.emulate import Emulated
     from edgefl.record.metric import Metric
+    from edgefl.scenario import Scenario
 
 
 def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -102,8 +103,7 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
             listeners=[display],
         )
     print_result(runs.measured, as_json=as_json)
-    if chosen.network.transport.queue == "fifo":
-        _write_band(runs.predicted, untrained=no_train, as_json=as_json)
+    _write_band(chosen, runs.predicted, untrained=no_train, as_json=as_json)
     if calibrate:
         from edgefl.emulation.calibration import calibrate as fitted
         from edgefl.emulation.workplace import workplace
@@ -126,6 +126,8 @@ def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:
     with _finishing(folder, str(folder)), quiet(as_json), watching(metric) as display:
         runs = resume(folder, say=lambda text: say(text, err=True), listeners=[display], trust=trust)
     print_result(runs.measured, as_json=as_json)
+    finished = load_scenario(RunPaths(folder).scenario, run_code=False)
+    _write_band(finished, runs.predicted, untrained=True, as_json=as_json)
     _print_comparison(runs, as_json=as_json)
 
 
@@ -147,10 +149,12 @@ def _print_comparison(runs: Emulated, *, as_json: bool) -> None:
     say(f"prediction: {runs.predicted}; to compare: {compare}", err=as_json)
 
 
-def _write_band(predicted: Path, *, untrained: bool, as_json: bool) -> None:
+def _write_band(scenario: Scenario, predicted: Path, *, untrained: bool, as_json: bool) -> None:
     """Time the prediction again with other shares in the queues, for the band that the comparison shows."""
     from edgefl.rerun.sensitivity import write_sensitivity
 
+    if scenario.network.transport.queue != "fifo":
+        return
     try:
         write_sensitivity(predicted, untrained=untrained)
     except UserError as error:

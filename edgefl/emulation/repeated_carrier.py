@@ -15,7 +15,7 @@ class RepeatedCarrier:
     Args:
         carrier: the processes and links.
         history: what is repeated.
-        start: starts the clock, and calls :meth:`go_live`; it has no effect later.
+        start: starts the clock, and calls :meth:`prepare` and :meth:`go_live`; it has no effect later.
     """
 
     def __init__(self, carrier: Carrier, history: History, start: Callable[[], None]) -> None:
@@ -26,14 +26,14 @@ class RepeatedCarrier:
         self._down: set[str] = set()
         self._sent: dict[int, tuple[str, str, int, int | None]] = {}
 
-    def go_live(self) -> None:
-        """The repetition is over: bring processes and links into the present state.
-
-        Transfers in progress begin again, because the processes that carried them are gone.
-        """
+    def prepare(self) -> None:
+        """The repetition is over: bring processes and links into the present state, before connections are opened."""
         self._carrier.set_capacities(self._capacities)
         for node in sorted(self._down):
             self._carrier.end_process(node)
+
+    def go_live(self) -> None:
+        """Begin the transfers in progress again, because the processes that carried them are gone."""
         for flow, (source, target, bytes, round_trips) in self._sent.items():
             self._carrier.send(flow, source, target, bytes, round_trips)
 

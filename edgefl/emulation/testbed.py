@@ -114,6 +114,8 @@ class Testbed:
 
     def begin(self) -> None:
         """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        if self._repeated is not None:
+            self._repeated.prepare()
         self._laboratory.open_connections(OPENING_SECONDS)
         self._before = self._laboratory.counters()
 

@@ -129,6 +129,8 @@ def test_a_carrier_carries_nothing_during_the_repetition_and_then_brings_its_lin
     def start():
         if not started:
             started.append(True)
+            repeated.prepare()
+            carrier.open_connections()
             repeated.go_live()
 
     repeated = RepeatedCarrier(carrier, history, start)
@@ -148,6 +150,7 @@ def test_a_carrier_carries_nothing_during_the_repetition_and_then_brings_its_lin
     assert carrier.asked == [
         ("set_capacities", {("a", "b"): 3.0, ("b", "c"): 2.0}),
         ("end_process", "client/6"),
+        ("open_connections",),
         ("send", 2, "server", "client/2", 1000, None),
         ("send", 3, "server", "client/3", 1000, None),
         ("send", 4, "server", "client/4", 1000, None),

@@ -294,6 +294,22 @@ def test_phases_of_a_job_with_a_prefetch():
     assert (alone.seconds["download"], alone.seconds["hidden download"]) == (2.0, 4.0)
 
 
+@pytest.mark.parametrize(
+    ("failures", "failed"),
+    [
+        ({"server → 0": [(0.5, 1.0)]}, True),
+        ({"server → 0": [(2.5, 3.0)]}, False),
+        ({"0 → server": [(0.5, 1.0)]}, False),
+        ({"client 0": [(2.0, math.inf)]}, True),
+        ({"client 1": [(0.0, math.inf)]}, False),
+    ],
+)
+def test_a_job_is_hit_by_failures_of_its_client_and_its_links_during_its_transfers(failures, failed):
+    made = Course(transfers=[transfer("down", 0, 0.0, 2.0)], rounds=course([]).rounds, failures=failures)
+    (job,) = jobs_of(made, common_rounds=True).values()
+    assert job.failed is failed
+
+
 def test_an_aborted_transfer_is_no_phase():
     made = Course(transfers=[transfer("down", 0, 0.0, 2.0, whole=False)], rounds=course([]).rounds)
     (job,) = jobs_of(made, common_rounds=True).values()
@@ -311,12 +327,16 @@ def test_shared_seconds_are_those_with_another_transfer_on_a_link(spans):
         assert links.seconds(one) == pytest.approx(expected)
 
 
-def the_cause(gap, *, latency=0.0, bytes=1000, setup=0.0, crowd=0.0, attempts=0, emulation=None, phase="upload"):
+def the_cause(
+    gap, *, latency=0.0, bytes=1000, setup=0.0, crowd=0.0, attempts=0, failed=False, emulation=None, phase="upload"
+):
     """The cause of a gap of an upload of 10 s, beside which another one uses the link for ``crowd`` seconds."""
     predicted = transfer("up", 0, 0.0, 10.0, latency=latency, bytes=bytes, setup=setup, tcp=setup > 0)
     measured = predicted._replace(ended=10.0 + gap)
     others = [transfer("up", 9, 0.0, crowd, client=1)] if crowd else []
-    jobs = tuple(Job(1, transfers={"upload": [each]}, attempts=attempts) for each in (predicted, measured))
+    jobs = tuple(
+        Job(1, transfers={"upload": [each]}, attempts=attempts, failed=failed) for each in (predicted, measured)
+    )
     shared = tuple(SharedLinks([each, *others]) for each in (predicted, measured))
     return cause_of(phase, gap, jobs, shared, emulation)
 
@@ -333,6 +353,7 @@ def test_each_cause_has_its_rule():
     assert the_cause(-2.0, crowd=2.5) == "sharing"
     assert the_cause(-2.0, crowd=1.5) == "other"
     assert the_cause(0.1, latency=1.0, attempts=1) == "attempts"
+    assert the_cause(0.1, latency=1.0, attempts=1, failed=True) == "failure"
     assert the_cause(0.1, phase="compute", emulation=emulated) == "scheduling"
     assert the_cause(0.1, phase="compute", emulation=emulated.model_copy(update={"compute": "real"})) == "device"
     assert the_cause(0.1, phase="compute") == "device"

@@ -13,9 +13,10 @@ from edgefl.record.emulation import Emulation
 from edgefl.report.against.jobs import Job, Phase
 from edgefl.report.course import Transfer
 
-Cause = Literal["attempts", "set-up", "sharing", "scheduling", "device", "other"]
+Cause = Literal["failure", "attempts", "set-up", "sharing", "scheduling", "device", "other"]
 
 CAUSES: dict[Cause, str] = {
+    "failure": "its client or a link of its path failed during a transfer of the job",
     "attempts": "a transfer broke and was repeated",
     "set-up": "set-up of the connection and slow start: the gap is at most the round trips that are not predicted",
     "sharing": "unequal shares: other transfers used a link of its path for at least as long as the gap",
@@ -102,6 +103,8 @@ def cause_of(
     transfers = [job.transfers.get(phase, []) for job in jobs]
     if not all(transfers):
         return "scheduling" if phase == "between phases" and emulation is not None else "other"
+    if any(job.failed for job in jobs):
+        return "failure"
     if any(job.attempts for job in jobs):
         return "attempts"
     if 0.0 < gap <= sum(map(_opening_seconds, transfers[0])):
