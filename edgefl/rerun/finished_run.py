@@ -69,7 +69,11 @@ class FinishedRun:
         self._check_scenario()
         self._check_protocol()
         self._data: dict[int, FederatedData | None] = {}
-        self.costs = step_costs(self.scenario, self.labels, read_costs(self.paths.costs))
+        steps = read_costs(self.paths.costs)
+        for label in self.labels:
+            if label not in steps:
+                raise UserError(f"expected the steps of '{label}', found none", file=str(self.paths.costs))
+        self.costs = step_costs(self.scenario, self.labels, steps)
 
     def inputs(self, scenario: Scenario) -> dict[str, str]:
         """The digests of a replay's inputs under this scenario, and of the run's training inputs.

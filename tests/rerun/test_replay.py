@@ -102,6 +102,13 @@ def test_a_change_of_training_and_a_run_without_training_are_refused(small, tmp_
         replay(timed, SLOW, tmp_path / "replayed")
 
 
+def test_a_run_without_a_methods_steps_is_refused(small, tmp_path):
+    finished = run(small(methods=["fedavg"]), out=tmp_path / "run")
+    (finished / "costs.json").write_text("{}")
+    with pytest.raises(UserError, match=r"costs\.json: expected the steps of 'fedavg', found none"):
+        replay(finished, SLOW, tmp_path / "replayed")
+
+
 def test_the_command_replays_on_many_networks(small, tmp_path, capsys):
     finished = run(small(methods=["fedavg", "fednova"]), out=tmp_path / "run")
     arguments = ["replay", str(finished), "--grid", "network.links.5g.down=[2 Mbit/s, 4 Mbit/s]", "--method", "fednova"]
