@@ -6,11 +6,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from edgefl.flower.baton import Baton
 from edgefl.simulation.clock import Clock
+
+BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
+"""Messages carry times of the calendar; a time of 0 would need fewer bytes than a real one."""
 
 
 class AppTime:
@@ -55,8 +58,8 @@ class AppTime:
             self._really(seconds)
 
     def now(self) -> datetime:
-        """The timestamp of a message: virtual seconds since 1970."""
-        return datetime.fromtimestamp(0.0 if self._world is None else self.env.now, tz=UTC)
+        """The timestamp of a message; a run begins at :data:`BEGINNING`."""
+        return BEGINNING + timedelta(seconds=0.0 if self._world is None else self.env.now)
 
     @contextmanager
     def in_client(self) -> Iterator[list[float]]:
