@@ -22,6 +22,7 @@ MEASURED = {
         "paused_seconds": 3.0,
         "paused_while_sending": 0.0,
     },
+    "after_round": 2,
     "trust": ["The computer was idle for 60 % of the time."],
     "machine": {"kernel": "6.8", "cores": 4},
 }
@@ -33,7 +34,18 @@ def test_it_is_read_as_it_was_written(tmp_path):
     write_emulation(Emulation.model_validate(MEASURED), path)
     assert path == tmp_path / "fedavg" / "seed-3" / "emulation.json"
     assert json.loads(path.read_text()) == MEASURED
-    assert read_emulation(path) == Emulation.model_validate(MEASURED)
+    found = read_emulation(path)
+    assert found == Emulation.model_validate(MEASURED)
+    assert found.words == "time dilation 4, paced computation, fifo queues, resumed after round 2"
+
+
+def test_a_file_of_a_run_that_was_not_resumed_may_lack_the_round(tmp_path):
+    path = RunPaths(tmp_path).make("fedavg", 3).emulation
+    path.write_text(json.dumps({key: value for key, value in MEASURED.items() if key != "after_round"}))
+    found = read_emulation(path)
+    assert found is not None
+    assert found.after_round == 0
+    assert "resumed" not in found.words
 
 
 @pytest.mark.parametrize(
