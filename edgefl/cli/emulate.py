@@ -21,7 +21,6 @@ from edgefl.user_path import user_path
 if TYPE_CHECKING:
     from edgefl.emulation.emulate import Emulated
     from edgefl.record.metric import Metric
-    from edgefl.scenario import Scenario
 
 
 def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -103,7 +102,6 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
             listeners=[display],
         )
     print_result(runs.measured, as_json=as_json)
-    _write_band(chosen, runs.predicted, untrained=no_train, as_json=as_json)
     if calibrate:
         from edgefl.emulation.calibration import calibrate as fitted
         from edgefl.emulation.workplace import workplace
@@ -126,8 +124,6 @@ def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:
     with _finishing(folder, str(folder)), quiet(as_json), watching(metric) as display:
         runs = resume(folder, say=lambda text: say(text, err=True), listeners=[display], trust=trust)
     print_result(runs.measured, as_json=as_json)
-    finished = load_scenario(RunPaths(folder).scenario, run_code=False)
-    _write_band(finished, runs.predicted, untrained=True, as_json=as_json)
     _print_comparison(runs, as_json=as_json)
 
 
@@ -145,18 +141,22 @@ def _finishing(folder: Path, named: str) -> Iterator[None]:
 
 
 def _print_comparison(runs: Emulated, *, as_json: bool) -> None:
+    _write_band(runs.predicted, as_json=as_json)
     compare = f"edgefl report {runs.measured} --against {runs.predicted}"
     say(f"prediction: {runs.predicted}; to compare: {compare}", err=as_json)
 
 
-def _write_band(scenario: Scenario, predicted: Path, *, untrained: bool, as_json: bool) -> None:
-    """Time the prediction again with other shares in the queues, for the band that the comparison shows."""
+def _write_band(predicted: Path, *, as_json: bool) -> None:
+    """With one queue for all, time the prediction again with other shares, for the band that the comparison shows."""
+    from edgefl.report.against.bands import has_one_queue
+    from edgefl.report.run_record import RunRecord
     from edgefl.rerun.sensitivity import write_sensitivity
 
-    if scenario.network.transport.queue != "fifo":
+    run = RunRecord(predicted)
+    if not has_one_queue(run):
         return
     try:
-        write_sensitivity(predicted, untrained=untrained)
+        write_sensitivity(predicted, untrained=not run.trained)
     except UserError as error:
         say(f"no band over draws of the shares in queues: {error.message}", err=as_json)
 

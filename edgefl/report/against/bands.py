@@ -48,10 +48,15 @@ class Bands(NamedTuple):
         return self.rounds.get((gap.place.method, gap.place.seed, gap.place.round))
 
 
+def has_one_queue(run: RunRecord) -> bool:
+    """Whether transfers of a run share one queue (``queue: fifo``)."""
+    transport = (run.scenario.get("network") or {}).get("transport") or {}
+    return bool(transport.get("queue") == "fifo")
+
+
 def read_bands(predicted: RunRecord) -> Bands:
     """The bands of a run, from its ``sensitivity.parquet``; none with fair queues."""
-    transport = (predicted.scenario.get("network") or {}).get("transport") or {}
-    if transport.get("queue") != "fifo":
+    if not has_one_queue(predicted):
         return Bands(0, {}, [])
     hint = f"edgefl replay {predicted.given} --sensitivity computes it, if arrival times do not decide what is trained"
     if not predicted.paths.sensitivity.is_file():
