@@ -142,7 +142,7 @@ class Laboratory:
         if node not in self._wiring.addresses:
             return  # of a large fleet, it has no process
         self._down.add(node)
-        self.nodes.replace(node)
+        self.nodes.expect_successor(node)
         self.nodes.order(LAB, do="kill", name=node)
         for source, target in self._wiring.routes:
             if target == node and source not in self._down:

@@ -76,7 +76,7 @@ class Nodes:
         except (OSError, KeyError):
             raise EmulationFailed(f"the process of {node} has ended") from None
 
-    def replace(self, node: str) -> None:
+    def expect_successor(self, node: str) -> None:
         """Expect the end of a node's process, and another one in its place; its unread reports have no effect."""
         self._nodes.pop(node, None)
         self._waiting.setdefault(node, [])
