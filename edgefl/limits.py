@@ -1,7 +1,7 @@
 """Limits on what edgefl reads and accepts, with their reasons.
 
 Files and scenarios come from elsewhere. Without limits a few bytes could take all memory, or hours, before the first
-message. A limit is far above what is of use: whoever reaches one has made a mistake, or has been sent a hostile file.
+message. A limit is far above what is of use: a larger value is a mistake, or the file is hostile.
 """
 
 from __future__ import annotations

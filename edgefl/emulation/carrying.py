@@ -12,6 +12,7 @@ import time
 from contextlib import ExitStack
 
 from edgefl.emulation.dilation import PacketRates
+from edgefl.emulation.failure import EmulationFailed
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.links import Links
 from edgefl.emulation.machine import in_namespaces
@@ -31,17 +32,17 @@ def measured_rates() -> PacketRates:
     """Packets a second that this machine carries, with their acknowledgements.
 
     Raises:
-        OSError: the links cannot be made here.
+        EmulationFailed: the links cannot be made here.
     """
     start = in_namespaces()
     if start is None:
-        raise OSError("this machine allows no namespaces to this user")
+        raise EmulationFailed("this machine allows no namespaces to this user")
     rates = []
     for latency in (_LATENCY, 0.0):
         command = [*start, *python("carrying"), str(latency)]
         done = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
-            raise OSError(done.stderr.strip().rpartition("\n")[2])
+            raise EmulationFailed(f"packets cannot be counted: {done.stderr.strip().rpartition(chr(10))[2]}")
         rates.append(float(json.loads(done.stdout)))
     return PacketRates(*rates)
 

@@ -13,7 +13,7 @@ from edgefl.emulation.carrying import measured_rates
 from edgefl.emulation.dilation import choose_dilation
 from edgefl.emulation.laboratory import Laboratory
 from edgefl.emulation.machine import check, missing
-from edgefl.emulation.measured import measured, processor_seconds
+from edgefl.emulation.measured import measured
 from edgefl.emulation.quotas import at_a_time, check_real_training, quotas_of
 from edgefl.emulation.testbed import Testbed
 from edgefl.emulation.trainer import Plan
@@ -166,7 +166,6 @@ def _testbeds(
             factor = chosen.factor
             if say is not None:
                 say(f"{setup.label}, seed {setup.seed}: {chosen}")
-        before = processor_seconds()
         with ExitStack() as stack:
             laboratory = stack.enter_context(
                 Laboratory(wiring, settings_of(setup, factor), folder=folder, content=content_of(simulated))
@@ -181,6 +180,6 @@ def _testbeds(
                 )
             made = Testbed(laboratory, dilation=factor, trainers=trainers, past=past)
             yield made
-            write_emulation(measured(made, setup, before), paths.emulation)
+            write_emulation(measured(made, setup), paths.emulation)
 
     return testbed

@@ -32,9 +32,13 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
             control.sendall(json.dumps(report).encode() + b"\n")
 
         try:
-            commands = {name: _command(name, coordinator, settings.queue) for name in wiring.nodes}
+            control_name = _congestion_control(settings.queue)
             # Each in a network namespace of its own.
-            nodes = {name: _started("unshare", "--net", *commands[name]) for name in wiring.nodes}
+            nodes = {
+                name: _started("unshare", "--net", *python("node"), name, coordinator, control_name)
+                for name in wiring.nodes
+            }
+            lives = dict.fromkeys(wiring.nodes, 0)
             links = Links(wiring, {name: node.pid for name, node in nodes.items()}, settings)
             stack.callback(links.close)
             tell(node=LAB, ready=True)
@@ -49,8 +53,10 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
                         nodes[name].kill()
                         nodes[name].wait()
                         # Its successor starts now, so that it is ready when the node is back.
+                        lives[name] += 1
+                        life = str(lives[name])
                         with links.inside(name):
-                            nodes[name] = _started(*commands[name])
+                            nodes[name] = _started(*python("node"), name, coordinator, control_name, life)
                     case "counters":
                         tell(counters=[[*ends, count] for ends, count in links.counters().items()])
         except OSError as error:
@@ -59,12 +65,10 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
             raise
 
 
-def _command(name: str, coordinator: str, queue: str) -> list[str]:
-    """The command of a node's process."""
-    command = [*python("node"), name, coordinator]
-    if queue == "fifo" and "cubic" in _AVAILABLE.read_text().split():
-        command.append("cubic")  # as most servers on the internet
-    return command
+def _congestion_control(queue: str) -> str:
+    """Of the nodes' connections; the namespace's if empty."""
+    # As most servers on the internet.
+    return "cubic" if queue == "fifo" and "cubic" in _AVAILABLE.read_text().split() else ""
 
 
 def _started(*command: str) -> subprocess.Popen[bytes]:

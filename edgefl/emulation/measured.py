@@ -12,18 +12,9 @@ from edgefl.record.emulation import Emulation, Load, WireBytes
 from edgefl.simulation.setup import Setup
 
 
-def processor_seconds() -> tuple[float, float]:
-    """The seconds for which all processors of this machine have worked, and for which they could have."""
-    with open("/proc/stat", encoding="ascii") as file:
-        ticks = [int(each) for each in file.readline().split()[1:9]]
-    idle = ticks[3] + ticks[4]
-    return float(sum(ticks) - idle), float(sum(ticks))
-
-
-def measured(testbed: Testbed, setup: Setup, before: tuple[float, float]) -> Emulation:
-    """How a run's seconds were measured; ``before`` are the processors' seconds at its start."""
+def measured(testbed: Testbed, setup: Setup) -> Emulation:
+    """How a run's seconds were measured, at its end."""
     clock = testbed.real_clock
-    after = processor_seconds()
     down = up = 0
     for (source, target), count in testbed.carried().items():
         if target.startswith("client/"):
@@ -32,14 +23,14 @@ def measured(testbed: Testbed, setup: Setup, before: tuple[float, float]) -> Emu
             up += count
     late = [each / clock.dilation for each in clock.late] or [0.0]
     load = Load(
-        cpu=min(1.0, (after[0] - before[0]) / max(after[1] - before[1], 1.0)),
+        cpu=testbed.busy,
         late_seconds_median=statistics.median(late),
         late_seconds_worst=max(late),
         paused_seconds=clock.paused / clock.dilation,
         paused_while_sending=clock.paused_while_sending / clock.dilation,
     )
     trust = [
-        *doubts(load, seconds=clock.now, rounds=setup.rounds, dilation=clock.dilation),
+        *doubts(load, seconds=testbed.measured_seconds, rounds=testbed.measured_rounds, dilation=clock.dilation),
         *testbed.doubts_of_training(),
     ]
     return Emulation(

@@ -127,7 +127,7 @@ class Node:
             to: the receiver's address.
             warm: bytes to send first. A receiver of Linux offers 64 KiB, and twice of what has arrived.
         """
-        with suppress(ConnectionError):  # the receiver's process may have ended; a transfer then opens its own
+        with suppress(OSError):  # the receiver's process may have ended; a transfer then opens its own
             self._idle.setdefault(to, []).append(await self._connected(to, [warm]))
             self.tell(opened=to, of=self._name)
 
@@ -261,11 +261,11 @@ async def _reached(connection: socket.socket, to: str) -> None:
         await asyncio.sleep(0.01)
 
 
-async def _live(name: str, coordinator: str, congestion_control: str = "") -> None:
+async def _live(name: str, coordinator: str, congestion_control: str = "", life: str = "0") -> None:
     orders, control = await asyncio.open_unix_connection(coordinator)
     node = Node(name, control, congestion_control)
     listening = asyncio.create_task(node.listen())
-    node.tell(node=name)
+    node.tell(node=name, life=int(life))
     try:
         await node.obey(orders)
     finally:
@@ -273,7 +273,7 @@ async def _live(name: str, coordinator: str, congestion_control: str = "") -> No
 
 
 def main() -> None:
-    """``python -m edgefl.emulation.node NAME COORDINATOR [CONTROL]``: live until the coordinator is gone."""
+    """``python -m edgefl.emulation.node NAME COORDINATOR [CONTROL [LIFE]]``: live until the coordinator is gone."""
     with suppress(ConnectionError, BrokenPipeError):
         asyncio.run(_live(*sys.argv[1:]))
 

@@ -8,6 +8,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ LONGEST_PATH = 107
 
 
 def check_alive(report: Mapping[str, Any]) -> None:
-    """Check that a report does not tell of a process that has ended, or of links that do not work.
+    """Check that a report reports no process that has ended, and no links that do not work.
 
     Raises:
         EmulationFailed: it does.
@@ -55,6 +56,7 @@ class Nodes:
         self._rest: dict[socket.socket, bytes] = {}
         self._nodes: dict[str, socket.socket] = {}
         self._waiting: dict[str, list[bytes]] = {}
+        self._lives: dict[str, int] = {}  # how many processes of a node have been killed
 
     @property
     def names(self) -> set[str]:
@@ -79,7 +81,8 @@ class Nodes:
     def expect_successor(self, node: str) -> None:
         """Expect the end of a node's process, and another one in its place; its unread reports have no effect."""
         self._nodes.pop(node, None)
-        self._waiting.setdefault(node, [])
+        self._lives[node] = self._lives.get(node, 0) + 1
+        self._waiting[node] = []
 
     def wait(self, seconds: float) -> bool:
         """Wait for reports, at most for these seconds; return whether there are any."""
@@ -136,7 +139,10 @@ class Nodes:
         for line in lines:
             report = json.loads(line)
             if "node" in report:
+                if report.get("life", 0) < self._lives.get(report["node"], 0):
+                    continue  # it was killed before it was ready
                 self._nodes[report["node"]] = connection
-                for order in self._waiting.pop(report["node"], ()):
-                    connection.sendall(order)
+                with suppress(OSError):  # its end is reported when it is read
+                    for order in self._waiting.pop(report["node"], ()):
+                        connection.sendall(order)
             self.reports.append(report)

@@ -34,7 +34,7 @@ class Reporter(Protocol):
         """The machine's time of the earliest unread report, if there is one."""
 
     def handle(self) -> None:
-        """Let the world know of the earliest unread report; the clock shows its moment."""
+        """Pass the earliest unread report to the world; the clock shows its moment."""
 
     @property
     def under_way(self) -> bool:
@@ -48,7 +48,7 @@ class Reporter(Protocol):
         """Whether no byte has arrived since the last call, although links have capacity."""
 
     def repeat(self, row: Event) -> None:
-        """Let the world know of an end that was measured before; the clock shows its moment."""
+        """Pass an end that was measured before to the world; the clock shows its moment."""
 
     def go_live(self) -> None:
         """The repetition is over, and the clock follows the machine's."""
@@ -77,7 +77,7 @@ class RealClock(Clock):
         self._history = history
         self.dilation = dilation
         self._reporter = reporter
-        self._heard = time.monotonic()
+        self._last_report = time.monotonic()
         self.late: list[float] = []
         self.paused = self.paused_while_sending = 0.0
         self._origin = math.nan
@@ -109,14 +109,16 @@ class RealClock(Clock):
                 self.late.append(-ahead)
                 self._work(super().step)
                 return
+            if not self._reporter.under_way:
+                self._last_report = time.monotonic()
             if due == math.inf and (not self._reporter.under_way or self._reporter.blocked):
                 raise EmptySchedule
             if self._reporter.wait(min(ahead, PATIENCE)):
-                self._heard = time.monotonic()
-            elif self._reporter.under_way and time.monotonic() - self._heard > PATIENCE:
+                self._last_report = time.monotonic()
+            elif self._reporter.under_way and time.monotonic() - self._last_report > PATIENCE:
                 if self._reporter.stuck():
                     raise EmulationFailed(f"no byte has arrived for {PATIENCE:g} s")
-                self._heard = time.monotonic()
+                self._last_report = time.monotonic()
 
     def start(self) -> None:
         """Follow the machine's clock from now on; no effect if it does already."""
@@ -141,6 +143,7 @@ class RealClock(Clock):
             do()
         finally:
             spent = time.monotonic() - began
+            self._last_report += spent
             if not sending or spent > LONG_STEP:
                 self.paused += spent
                 if sending:

@@ -57,7 +57,7 @@ class RepeatedCarrier:
 
     def progress(self, flow: int, target: str) -> int:
         """See :class:`~edgefl.emulation.carried_network.Carrier`."""
-        # A repeated world reads it only when it aborts the transfer.
+        # Exact where a transfer is aborted; batteries look in between, and the journal finds what that changes.
         return self._history.delivered(flow) if self._repeats() else self._carrier.progress(flow, target)
 
     def set_capacities(self, changes: dict[Pair, float]) -> None:

@@ -143,6 +143,7 @@ class Routing:
             "net.ipv4.tcp_no_metrics_save": "1",
             "net.ipv4.tcp_timestamps": "1",
             "net.ipv4.tcp_retries2": "255",
+            "net.ipv4.tcp_syn_retries": "127",
             "net.ipv4.tcp_rmem": f"4096 {space} {max(2 * space, 1 << 25)}",
             "net.ipv4.tcp_wmem": f"4096 {space} {max(2 * space, 1 << 25)}",
             **({"net.ipv4.tcp_early_retrans": "0"} if settings.queue == "fair" else {}),

@@ -14,7 +14,7 @@ from edgefl.emulation.nodes import check_alive
 from edgefl.emulation.real_clock import RealClock
 from edgefl.emulation.repeated_carrier import RepeatedCarrier
 from edgefl.emulation.trainers import Trainers
-from edgefl.emulation.trust import starved
+from edgefl.emulation.trust import processor_seconds, starved
 from edgefl.emulation.wiring import Pair
 from edgefl.network.flow import FlowObserver
 from edgefl.network.topology import Topology
@@ -62,12 +62,16 @@ class Testbed:
         self._trainers = trainers
         self._network: CarriedNetwork | None = None
         self._arrived = 0
+        self._log: EventLog | None = None
+        self._began = 0.0
+        self._worked_before = processor_seconds()
         self._before: dict[Pair, int] = {}
 
     # What the world asks for
 
     def clock(self, log: EventLog) -> RealClock:
         """The run's clock; the world writes its rows to this log."""
+        self._log = log
         if self._history is not None:
             self._history.follow(log)
         return self.real_clock
@@ -83,6 +87,22 @@ class Testbed:
     def carried(self) -> dict[Pair, int]:
         """The bytes of payload that each link has carried since the clock started."""
         return {ends: count - self._before.get(ends, 0) for ends, count in self._laboratory.counters().items()}
+
+    @property
+    def measured_seconds(self) -> float:
+        """The scenario's seconds that were measured here, without those that were repeated."""
+        return self.real_clock.now - self._began
+
+    @property
+    def measured_rounds(self) -> int:
+        """The rounds that ended in them."""
+        return 0 if self._log is None else self._log.rounds - self.repeated_rounds
+
+    @property
+    def busy(self) -> float:
+        """The share of their time for which the processors have worked since the clock started."""
+        worked, could = (after - before for after, before in zip(processor_seconds(), self._worked_before, strict=True))
+        return min(1.0, worked / max(could, 1.0))
 
     @property
     def trains(self) -> bool:
@@ -118,6 +138,8 @@ class Testbed:
             self._repeated.prepare()
         self._laboratory.open_connections(OPENING_SECONDS)
         self._before = self._laboratory.counters()
+        self._worked_before = processor_seconds()
+        self._began = self.real_clock.now
 
     def go_live(self) -> None:
         """See :class:`~edgefl.emulation.real_clock.Reporter`."""

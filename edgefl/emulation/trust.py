@@ -17,6 +17,14 @@ LEAST_OF_A_QUOTA = 0.95
 """Processes that train should get at least this share of their quotas."""
 
 
+def processor_seconds() -> tuple[float, float]:
+    """The ticks for which all processors of this machine have worked, and all ticks."""
+    with open("/proc/stat", encoding="ascii") as file:
+        ticks = [int(each) for each in file.readline().split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    return float(sum(ticks) - idle), float(sum(ticks))
+
+
 def starved(used: float, granted: float) -> Iterator[str]:
     """A sentence if processes got less of the processors than their quotas; none if nothing was trained.
 

@@ -159,14 +159,6 @@ class Sharing:
         if not stream.cap < min(before, limit):  # else its own links limit it to less, before and after
             self._rebundle(stream, now)
 
-    def set_weight(self, flow: int, weight: float, now: float) -> None:
-        """Change the share of a flow relative to flows of weight 1, if it has joined."""
-        stream = self._streams.get(flow)
-        if stream is not None and stream.own_weight != weight:
-            stream.own_weight = weight
-            if stream.bundle is not None and stream.bundle.links:
-                self._rebundle(stream, now)
-
     def leave(self, flow: int, now: float) -> None:
         """Remove a flow from its links; nothing happens if it had not joined them."""
         stream = self._streams.get(flow)

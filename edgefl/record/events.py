@@ -122,6 +122,9 @@ class EventLog:
 
     Args:
         listeners: receive the rows, in this order.
+
+    Attributes:
+        rounds: how many have ended.
     """
 
     BATCH = 2048
@@ -130,6 +133,7 @@ class EventLog:
     def __init__(self, listeners: Sequence[Listener]) -> None:
         self._rows: list[Event] = []
         self._passed = 0
+        self.rounds = 0
         self._listeners = listeners
 
     @property
@@ -165,6 +169,7 @@ class EventLog:
         that clients train from.
         """
         rows, number = self._rows, round + 1
+        self.rounds += kind == "round_end"
         # Create the tuple directly, without the extra call of a named tuple's constructor.
         rows.append(
             _tuple(

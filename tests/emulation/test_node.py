@@ -87,6 +87,26 @@ def test_a_process_that_is_gone_is_reported(node: Nodes) -> None:
         node.wait_for("arrived", 0, 0.05)
 
 
+def test_a_process_that_was_killed_before_its_greeting_was_read_gets_no_orders(node: Nodes, tmp_path: Path) -> None:
+    def greets(life: int) -> socket.socket:
+        process = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        process.connect(str(tmp_path / "coordinator"))
+        process.sendall(b'{"node": "b", "life": %d}\n' % life)
+        process.settimeout(20.0)
+        return process
+
+    with greets(0) as killed, greets(2) as successor:
+        node.expect_successor("b")
+        node.order("b", do="send")
+        node.expect_successor("b")
+        node.order("b", do="open")
+        assert node.wait_for("node", "b", 20.0)["life"] == 2
+        assert successor.recv(1000) == b'{"do": "open"}\n'
+        killed.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            killed.recv(1000)
+
+
 def test_waiting_for_a_report_ends_with_a_process(node: Nodes, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
         other.connect(str(tmp_path / "coordinator"))

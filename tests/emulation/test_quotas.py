@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from edgefl.experiment import run
 from edgefl.fleet import assign
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.record import RunPaths
-from edgefl.record.events import Event
+from edgefl.record.events import Event, EventLog
 from edgefl.record.paths import SeedPaths
 from edgefl.record.tables import read_events
 from edgefl.scenario import Scenario, load_scenario
@@ -137,7 +137,7 @@ class Training:
         self.stopped: list[JobId] = []
         self._clock = Clock()
 
-    def clock(self) -> Clock:
+    def clock(self, log: EventLog) -> Clock:
         return self._clock
 
     def network(self, topology, *, observer, transport) -> FlowNetwork:  # type: ignore[no-untyped-def]
@@ -153,7 +153,7 @@ class Training:
 
 def events_of(scenario: Scenario, testbed: Training, out: Path) -> list[Event]:
     @contextmanager
-    def made(setup: Setup, paths: SeedPaths) -> Iterator[Training]:
+    def made(setup: Setup, paths: SeedPaths, past: Sequence[Event]) -> Iterator[Training]:
         yield testbed
 
     run(scenario, out=out, train=False, testbed=made)

@@ -77,5 +77,5 @@ def read_bands(predicted: RunRecord) -> Bands:
     draws = len({draw for _, _, draw in ends})
     missing = [f"{label}: no band over draws of the shares: {why}." for label, why in found.refused.items()]
     if draws < 2:
-        return Bands(0, {}, [f"No band over draws of the shares in queues: {hint}."])
+        return Bands(0, {}, missing or [f"No band over draws of the shares in queues: {hint}."])
     return Bands(draws, {place: Band(min(each), max(each)) for place, each in seconds.items()}, missing)

@@ -61,6 +61,8 @@ def jobs_of(course: Course, *, common_rounds: bool) -> dict[Key, Job]:
         if transfer.item == "relay":
             job = jobs.setdefault((-1, transfer.round, "–".join(transfer.path)), Job(transfer.round))
             _add(job, "relay", [transfer], [(transfer.started, transfer.ended)], course)
+            job.attempts += transfer.flow in course.broken
+            job.failed |= _failed(transfer, course)
         elif course.own_fates.get(transfer.flow) != "prefetched_in_vain":
             own[transfer.client, transfer.dispatch].append(transfer)
     computing: defaultdict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
