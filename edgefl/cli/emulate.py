@@ -141,24 +141,8 @@ def _finishing(folder: Path, named: str) -> Iterator[None]:
 
 
 def _print_comparison(runs: Emulated, *, as_json: bool) -> None:
-    _write_band(runs.predicted, as_json=as_json)
     compare = f"edgefl report {runs.measured} --against {runs.predicted}"
     say(f"prediction: {runs.predicted}; to compare: {compare}", err=as_json)
-
-
-def _write_band(predicted: Path, *, as_json: bool) -> None:
-    """With one queue for all, time the prediction again with other shares, for the band that the comparison shows."""
-    from edgefl.report.against.bands import has_one_queue
-    from edgefl.report.run_record import RunRecord
-    from edgefl.rerun.sensitivity import write_sensitivity
-
-    run = RunRecord(predicted)
-    if not has_one_queue(run):
-        return
-    try:
-        write_sensitivity(predicted, untrained=not run.trained)
-    except UserError as error:
-        say(f"no band over draws of the shares in queues: {error.message}", err=as_json)
 
 
 def _print_check() -> None:

@@ -20,7 +20,7 @@ from edgefl.emulation.trainer import Plan
 from edgefl.emulation.trainers import Trainers
 from edgefl.emulation.workplace import workplace
 from edgefl.errors import UserError
-from edgefl.experiment import is_interrupted, look_free, run
+from edgefl.experiment import look_free, run
 from edgefl.experiment import resume as resume_run
 from edgefl.experiment.one_run import MakeTestbed
 from edgefl.experiment.state import Choices
@@ -28,7 +28,9 @@ from edgefl.record.emulation import write_emulation
 from edgefl.record.events import Event
 from edgefl.record.listener import Listener
 from edgefl.record.paths import RunPaths, SeedPaths
-from edgefl.record.unfinished import how_to_continue
+from edgefl.report.against.bands import has_one_queue
+from edgefl.report.run_record import RunRecord
+from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.scenario import Scenario
 from edgefl.simulation.setup import Setup
 
@@ -56,7 +58,9 @@ def emulate(
 
     The simulation comes first: it is the prediction, and the emulation finds the results of its training jobs, so that
     no training disturbs transfers. Jobs that only the emulation has (because a decision depends on time) are trained
-    when they are needed, and the clock stands still meanwhile.
+    when they are needed, and the clock stands still meanwhile. :func:`resume` goes on with an emulation that was
+    stopped, also during its simulation. With ``queue: fifo`` the simulation is timed again at the end with other draws
+    of the shares (``sensitivity.parquet``), for the band that a comparison shows.
 
     Args:
         scenario: the scenario.
@@ -65,7 +69,7 @@ def emulate(
         device: where training runs.
         train: ``False`` runs only devices and network, with placeholder numbers in place of training.
         dilation: real seconds for one second of the scenario; chosen by rule if not given.
-        say: called with the reason of each dilation that was chosen.
+        say: called with the reason of each dilation that was chosen, and with why there is no band over queue draws.
         compute: ``paced``: local training takes the predicted seconds; ``real``: it takes the time of a process that
             trains under the CPU quota of the client's profile.
         listeners: follow all runs, the simulated ones first.
@@ -74,14 +78,12 @@ def emulate(
         UserError: the scenario cannot be emulated, or this machine cannot do it.
         EmulationFailed: a process, a link or a transfer failed.
     """
-    if out.name in {"", ".."}:
-        raise UserError("expected a folder with a name; choose another folder with --out", file=str(out))
     predicted = _predicted(out)
     for path in (out, predicted):
         look_free(path, hint="choose another folder with --out")
     with workplace() as folder:
         testbed = _testbeds(scenario, folder, predicted, dilation=dilation, compute=compute, say=say)
-        simulated = partial(
+        begun = partial(
             run,
             scenario,
             methods=methods,
@@ -90,8 +92,9 @@ def emulate(
             listeners=listeners,
             results=folder / "results",
         )
-        simulated(out=predicted)
-        simulated(out=out, testbed=testbed, dilation=dilation, compute=compute)
+        # The emulation's directory first: it has what a resumption needs, even if the simulation is stopped.
+        begun(out=out, testbed=testbed, dilation=dilation, compute=compute, first=partial(begun, out=predicted))
+    _write_band(predicted, say)
     return Emulated(out, predicted)
 
 
@@ -100,13 +103,14 @@ def resume(
 ) -> Emulated:
     """Go on with an interrupted emulation.
 
-    The rounds up to its last checkpoint stay as they were measured. The clock goes on at the end of the last one of
-    them, with new processes and with links that have the capacities of that time; transfers that were then in progress
-    begin again.
+    If its simulation is not finished, that goes on first; the emulation trains again what had been trained before. The
+    rounds up to its last checkpoint stay as they were measured. The clock goes on at the end of the last one of them,
+    with new processes and with links that have the capacities of that time; transfers that were then in progress begin
+    again.
 
     Args:
         out: the run directory of the emulation.
-        say: called with the reason of each dilation that was chosen.
+        say: as for :func:`emulate`. A dilation that was chosen by rule is chosen again.
         listeners: follow the runs.
         trust: execute the scenario's Python files even if they are not those that the run began with.
 
@@ -116,20 +120,55 @@ def resume(
         LogDiffers: the repetition of its rounds gives others than those that were measured.
     """
     predicted = _predicted(out)
-    if is_interrupted(predicted):
-        raise UserError(f"its simulation is not finished: {how_to_continue(predicted)}", file=str(predicted))
     with workplace() as folder:
+        results = folder / "results"
 
         def testbed(scenario: Scenario, choices: Choices) -> MakeTestbed:
             dilation, compute = choices.dilation, choices.compute
-            return _testbeds(scenario, folder, predicted, dilation=dilation, compute=compute, say=say)
+            made = _testbeds(scenario, folder, predicted, dilation=dilation, compute=compute, say=say)
+            paths = RunPaths(predicted)
+            if paths.state.exists() or paths.faulted.exists():
+                resume_run(predicted, listeners=listeners, trust=trust, results=results)
+            elif not paths.summary.exists():
+                methods, device, train = choices.methods, choices.device, choices.train
+                run(
+                    scenario,
+                    out=predicted,
+                    methods=methods,
+                    device=device,
+                    train=train,
+                    listeners=listeners,
+                    results=results,
+                )
+            return made
 
-        resume_run(out, listeners=listeners, trust=trust, make_testbed=testbed, results=folder / "results")
+        resume_run(out, listeners=listeners, trust=trust, make_testbed=testbed, results=results)
+    _write_band(predicted, say, trust=trust)
     return Emulated(out, predicted)
 
 
 def _predicted(out: Path) -> Path:
-    return out.with_name(f"{out.name}-predicted")
+    """The run directory of the simulation, next to that of the emulation.
+
+    Raises:
+        UserError: the folder has no name, and nothing is next to it.
+    """
+    named = out if out.name not in {"", ".."} else out.resolve()
+    if not named.name:
+        raise UserError("expected a folder with a name, since its simulation is written next to it", file=str(out))
+    return named.with_name(f"{named.name}-predicted")
+
+
+def _write_band(predicted: Path, say: Callable[[str], None] | None, *, trust: bool = False) -> None:
+    """With one queue for all, time the simulation again with other shares, for the band that a comparison shows."""
+    run = RunRecord(predicted)
+    if not has_one_queue(run):
+        return
+    try:
+        write_sensitivity(predicted, trust=trust, untrained=not run.trained)
+    except UserError as error:
+        if say is not None:
+            say(f"no band over draws of the shares in queues: {error.message}")
 
 
 def _testbeds(

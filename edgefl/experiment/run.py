@@ -52,6 +52,7 @@ def run(
     results: Path | None = None,
     dilation: float | None = None,
     compute: Literal["paced", "real"] = "paced",
+    first: Callable[[], object] | None = None,
 ) -> Path:
     """Run the scenario's methods with each of its seeds, and write a run directory.
 
@@ -70,6 +71,8 @@ def run(
         results: a folder for cached results that stays when the runs have ended, for other runs of this scenario.
         dilation: of an emulation, for its resumption: the chosen dilation, if it was chosen.
         compute: of an emulation, for its resumption: how local training takes its seconds.
+        first: called before the runs, when the directory can already be resumed. If it raises a :class:`UserError`,
+            the directory is removed.
 
     Returns:
         The run directory.
@@ -91,7 +94,7 @@ def run(
     if engine is not None:
         scenario = with_overrides(scenario, of_engine(engine))
     with RunDirectory(out.absolute(), choices) as directory:
-        return _execute(scenario, directory, listeners, pause, testbed=testbed, results=results)
+        return _execute(scenario, directory, listeners, pause, testbed=testbed, results=results, first=first)
 
 
 def resume(
@@ -144,8 +147,16 @@ def _execute(
     *,
     testbed: MakeTestbed | None = None,
     results: Path | None = None,
+    first: Callable[[], object] | None = None,
 ) -> Path:
     experiment = _Experiment(scenario, directory, listeners, pause, testbed=testbed, results=results)
+    if first is not None:
+        directory.open(scenario)
+        try:
+            first()
+        except UserError:
+            directory.forget()
+            raise
     try:
         experiment.begin()
         for seed in scenario.seeds:

@@ -17,7 +17,6 @@ from typing import Any
 from edgefl.emulation.emulate import emulate
 from edgefl.report.against.comparing import compare_runs
 from edgefl.report.run_record import RunRecord
-from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.scenario.loading import check
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -123,10 +122,7 @@ def scenarios() -> dict[str, dict[str, Any]]:
 def measured(name: str) -> dict[str, Any]:
     """Emulate one scenario; what its comparison says."""
     with tempfile.TemporaryDirectory() as place:
-        chosen = check(scenarios()[name])
-        runs = emulate(chosen, out=Path(place) / name)
-        if chosen.network.transport.queue == "fifo":
-            write_sensitivity(runs.predicted)
+        runs = emulate(check(scenarios()[name]), out=Path(place) / name)
         return compared(runs.measured, runs.predicted)
 
 

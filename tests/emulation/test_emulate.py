@@ -16,9 +16,10 @@ import pytest
 import yaml
 
 from edgefl.cli import main
-from edgefl.emulation.emulate import emulate
+from edgefl.emulation.emulate import emulate, resume
 from edgefl.emulation.failure import EmulationFailed
 from edgefl.emulation.machine import in_namespaces
+from edgefl.errors import UserError
 from edgefl.record.paths import RunPaths
 from edgefl.report.against.comparing import compare_runs
 from edgefl.report.run_record import RunRecord
@@ -105,7 +106,7 @@ def test_with_one_queue_the_command_computes_the_band_or_says_why_not(tmp_path, 
     file, out = tmp_path / "scenario.yaml", tmp_path / "run"
     file.write_text(yaml.safe_dump(small("fifo", protocol={"kind": "synchronous", "deadline": deadline})))
     assert main(["emulate", str(file), "--out", str(out)]) == 0
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     assert ("no band over draws of the shares in queues: deadline: " in said) == (deadline is not None)
     bands = compare_runs(RunRecord(out), RunRecord(tmp_path / "run-predicted")).bands
     assert bands.draws == (0 if deadline else 19)
@@ -132,13 +133,15 @@ def test_a_killed_emulation_leaves_no_process(tmp_path):
 def test_a_stopped_emulation_says_how_it_goes_on(tmp_path):
     file, out = tmp_path / "scenario.yaml", tmp_path / "run"
     file.write_text(yaml.safe_dump(small("star-20ms")))
-    command = [sys.executable, "-m", "edgefl", "emulate", str(file), "--dilate", "20", "--out", str(out)]
+    command = [sys.executable, "-m", "edgefl", "emulate", str(file), "--no-train", "--dilate", "50", "--out", str(out)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 60.0
-    while not RunPaths(out).state.is_file() and time.monotonic() < until:
+    while not left_behind(process.pid) and process.poll() is None and time.monotonic() < until:
         time.sleep(0.1)
+    begun = RunPaths(out).state.is_file() and RunPaths(tmp_path / "run-predicted").summary.is_file()
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60.0)[1]
+    assert begun
     assert process.returncode == 130
     assert f"{out} is unfinished: edgefl emulate --resume {out}" in said
     assert gone(process.pid)
@@ -147,8 +150,23 @@ def test_a_stopped_emulation_says_how_it_goes_on(tmp_path):
 def test_a_folder_without_a_name_is_refused(tmp_path, capsys):
     file = tmp_path / "scenario.yaml"
     file.write_text(yaml.safe_dump(small("star")))
-    assert main(["emulate", str(file), "--no-train", "--out", "/"]) == 2
-    assert "expected a folder with a name" in capsys.readouterr().err
+    for options in ([str(file), "--no-train", "--out"], ["--resume"]):
+        assert main(["emulate", *options, "/"]) == 2
+        assert "expected a folder with a name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", [".", ".."])
+def test_a_folder_that_is_named_by_dots_has_the_simulation_next_to_it(tmp_path, monkeypatch, given):
+    out = tmp_path / "run"
+    (out / "inner").mkdir(parents=True)
+    monkeypatch.chdir(out if given == "." else out / "inner")
+    with pytest.raises(UserError, match="nothing to resume"):
+        resume(Path(given))
+    (out / "inner").rmdir()
+    if given == ".":
+        runs = emulate(check(small("star")), out=Path(given), train=False)
+        assert (runs.measured.resolve(), runs.predicted.resolve()) == (out, tmp_path / "run-predicted")
+        assert RunPaths(runs.predicted).summary.is_file()
 
 
 def test_a_full_folder_for_temporary_files_is_named(tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ from edgefl.errors import UserError
 from edgefl.experiment.faults import RunMoved, RunsFailed
 from edgefl.record.emulation import read_emulation
 from edgefl.record.events import Event, EventLog
+from edgefl.record.listener import Listener
 from edgefl.record.paths import RunPaths
 from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
@@ -84,6 +85,61 @@ def test_each_command_says_how_an_emulation_goes_on(tmp_path, capsys):
     assert f"edgefl report {out} --against {out}-predicted" in capsys.readouterr().out
     assert main(["emulate", "--resume", str(out)]) == 2
     assert "nothing to resume: its run is finished" in capsys.readouterr().err
+
+
+@needs_namespaces
+@pytest.mark.parametrize("stopped_after", [1, 2], ids=["in it", "at its end"])
+def test_an_emulation_that_was_stopped_in_its_simulation_goes_on(tmp_path, capsys, stopped_after):
+    from edgefl.cli import main
+
+    scenario, out, after = check(small("star")), tmp_path / "run", Rows()
+    with pytest.raises(KeyboardInterrupt):
+        emulate(scenario, out=out, dilation=2.0, listeners=[Stop(stopped_after)])
+    assert RunPaths(tmp_path / "run-predicted").state.is_file()
+    assert main(["simulate", "--resume", str(out)]) == 2
+    assert f"edgefl emulate --resume {out}" in capsys.readouterr().err
+    runs = resume(out, listeners=[after])
+    # The rest of the simulation, and then all of the emulation, with the choices of the first command.
+    assert [row.round for row in after.rows if row.kind == "round_end"] == [1, 2, 1, 2]
+    files = [RunPaths(run).of("fedavg", 0) for run in runs]
+    assert files[0].final_model.read_bytes() == files[1].final_model.read_bytes()
+    emulation = read_emulation(files[0].emulation)
+    assert emulation is not None
+    assert emulation.dilation == 2.0
+    assert verify(runs.measured) == verify(runs.predicted) == []
+
+
+@needs_namespaces
+def test_an_emulation_goes_on_whatever_there_is_of_its_simulation(tmp_path):
+    out, predicted = tmp_path / "run", tmp_path / "run-predicted"
+
+    class StopAtOnce(Listener):
+        def began(self, runs, rounds):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        emulate(check(small("star")), out=out, train=False, listeners=[StopAtOnce()])
+    assert RunPaths(out).state.is_file()
+    assert not predicted.exists()
+    with pytest.raises(KeyboardInterrupt):
+        # Two simulated rounds and one that is measured.
+        resume(out, listeners=[Stop(2 + 1)])
+    assert RunPaths(predicted).summary.is_file()
+    after = Rows()
+    resume(out, listeners=[after])
+    assert [row.round for row in after.rows if row.kind == "round_end"] == [1, 2]
+    assert verify(out) == verify(predicted) == []
+
+
+@needs_namespaces
+def test_a_simulation_that_cannot_begin_leaves_no_emulation(tmp_path):
+    class Refuse(Listener):
+        def began(self, runs, rounds):
+            raise UserError("refused")
+
+    with pytest.raises(UserError, match="refused"):
+        emulate(check(small("star")), out=tmp_path / "run", train=False, listeners=[Refuse()])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_simulation_is_not_resumed_as_an_emulation(tmp_path):
