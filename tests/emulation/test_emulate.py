@@ -19,13 +19,13 @@ from edgefl.cli import main
 from edgefl.emulation.emulate import emulate, resume
 from edgefl.emulation.failure import EmulationFailed
 from edgefl.emulation.machine import in_namespaces
-from edgefl.errors import UserError
 from edgefl.record.paths import RunPaths
 from edgefl.report.against.comparing import compare_runs
 from edgefl.report.run_record import RunRecord
 from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
 
+from ..small_runs import Stop
 from .campaign import scenarios
 
 
@@ -155,18 +155,19 @@ def test_a_folder_without_a_name_is_refused(tmp_path, capsys):
         assert "expected a folder with a name" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("given", [".", ".."])
-def test_a_folder_that_is_named_by_dots_has_the_simulation_next_to_it(tmp_path, monkeypatch, given):
+@pytest.mark.parametrize(("given", "inside"), [(".", "."), ("..", "fedavg")])
+def test_a_folder_that_is_named_by_dots_has_the_simulation_next_to_it(tmp_path, monkeypatch, given, inside):
     out = tmp_path / "run"
-    (out / "inner").mkdir(parents=True)
-    monkeypatch.chdir(out if given == "." else out / "inner")
-    with pytest.raises(UserError, match="nothing to resume"):
-        resume(Path(given))
-    (out / "inner").rmdir()
-    if given == ".":
-        runs = emulate(check(small("star")), out=Path(given), train=False)
-        assert (runs.measured.resolve(), runs.predicted.resolve()) == (out, tmp_path / "run-predicted")
-        assert RunPaths(runs.predicted).summary.is_file()
+    out.mkdir()
+    monkeypatch.chdir(out)
+    with pytest.raises(KeyboardInterrupt):
+        # Two simulated rounds and one that is measured.
+        emulate(check(small("star")), out=Path(), train=False, dilation=1.0, listeners=[Stop(2 + 1)])
+    monkeypatch.chdir(out / inside)
+    runs = resume(Path(given))
+    assert (runs.measured.resolve(), runs.predicted) == (out, tmp_path / "run-predicted")
+    assert all(RunPaths(run).summary.is_file() for run in runs)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["run", "run-predicted"]
 
 
 def test_a_full_folder_for_temporary_files_is_named(tmp_path, monkeypatch):
