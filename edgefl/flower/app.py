@@ -90,7 +90,7 @@ def digest_of_app(folder: str) -> str:
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*")):
         inside = path.relative_to(root)
-        if path.suffix in _CODE and path.is_file() and not any(part.startswith(".") for part in inside.parts):
+        if path.suffix in _CODE and _is_own(inside) and path.is_file():
             digest.update(f"{inside.as_posix()}\0{digest_of_file(path)}\n".encode())
     return digest.hexdigest()
 
@@ -108,6 +108,7 @@ def loaded(spec: AppSpec) -> Iterator[App]:
     components, run_config = read_app(spec)
     folder = Path(spec.app).resolve()
     path, known = list(sys.path), set(sys.modules)
+    others = {name: sys.modules.pop(name) for name in known if _is_below(sys.modules[name], folder)}
     importlib.invalidate_caches()
     try:
         sys.path.insert(0, str(folder))
@@ -116,14 +117,22 @@ def loaded(spec: AppSpec) -> Iterator[App]:
         yield App(server, client, run_config)
     finally:
         sys.path[:] = path
-        for name in set(sys.modules) - known:
+        for name in (set(sys.modules) - known) | (set(sys.modules) & set(others)):
             if _is_below(sys.modules[name], folder):
                 del sys.modules[name]
+        sys.modules.update(others)
+
+
+def _is_own(inside: Path) -> bool:
+    """Whether a path in an app's folder is the app's: not an environment's or a tool's."""
+    return not any(part == "site-packages" or part.startswith(".") for part in inside.parts)
 
 
 def _is_below(module: Any, folder: Path) -> bool:
     file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
-    return file is not None and Path(file).resolve().is_relative_to(folder)
+    if file is None or not (path := Path(file).resolve()).is_relative_to(folder):
+        return False
+    return _is_own(path.relative_to(folder))
 
 
 def _component(reference: str, kind: type, spec: AppSpec) -> Any:

@@ -3,6 +3,9 @@
 A thread of the app runs until it calls something that takes virtual time. It then waits for an event of the world, and
 the next thread runs. When every thread waits, the world runs until one of their events happens. So the order of all
 actions is the same in each run.
+
+What an app's thread asks of the world (:meth:`Baton.in_world`) happens in the world's thread. So an error of a listener
+or of a file ends the run, and the app cannot catch it.
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 import simpy
 
 from edgefl.simulation.clock import Clock
+
+Result = TypeVar("Result")
 
 PATIENCE_SECONDS = 60.0
 """Seconds of the wall clock after which the watchdog names the code in which a thread still is."""
@@ -25,6 +30,18 @@ PATIENCE_SECONDS = 60.0
 
 class AppStopped(BaseException):
     """Raised in an app's thread when the run ends before the app: at a budget, for example."""
+
+
+class AppRaised(Exception):  # noqa: N818  (an envelope)
+    """Carries the error that a thread of an app ended with, so that it is not mistaken for an error of the world.
+
+    Args:
+        error: what the thread raised.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 @dataclass(eq=False)
@@ -62,6 +79,8 @@ class Baton:
         self._back = threading.Semaphore(0)
         self._current: _Turn | None = None
         self._stopping = False
+        self._failure: Exception | None = None
+        self._asked: Callable[[], object] | None = None
         self._awake = env.event()
 
     def start(self, name: str, act: Callable[[], object]) -> simpy.Event:
@@ -99,6 +118,33 @@ class Baton:
         if self._stopping:
             raise AppStopped
 
+    def in_world(self, act: Callable[[], Result]) -> Result:
+        """Execute ``act`` in the world's thread; called by the app's thread that runs now.
+
+        An error of ``act`` is raised in the world, and this thread does not continue.
+
+        Raises:
+            AppStopped: the run has ended.
+        """
+        self.check()
+        turn = self._current
+        assert turn is not None
+        results: list[Result] = []
+        self._asked = lambda: results.append(act())
+        self._back.release()
+        turn.go.acquire()
+        self.check()
+        return results[0]
+
+    def fail(self, error: Exception) -> NoReturn:
+        """Raise an error in a thread of the app, and in the world when it is its turn, even if the app catches it."""
+        self._failure = self._failure or error
+        raise error
+
+    def end(self) -> None:
+        """The run has ended: threads get :class:`AppStopped` when it is their turn."""
+        self._stopping = True
+
     def wait(self, event: simpy.Event) -> Any:
         """Let the world run until the event has happened; called by the app's thread that runs now.
 
@@ -119,7 +165,8 @@ class Baton:
         """Run the threads, as a process of the world, until all of them have ended.
 
         Raises:
-            BaseException: the error that a thread ended with.
+            AppRaised: a thread ended with an error.
+            BaseException: an error of the world, or of :meth:`fail`.
         """
         while self._turns:
             while self._ready:
@@ -134,10 +181,14 @@ class Baton:
             self._awake.succeed()
 
     def stop(self) -> None:
-        """End all threads: each one gets :class:`AppStopped` where it waits."""
+        """End all threads: each one gets :class:`AppStopped` where it waits; no effect the second time.
+
+        After Ctrl-C a thread may still run. It is not waited for, and ends when it next calls edgefl.
+        """
         self._stopping = True
-        for turn in list(self._turns):
-            if not turn.ended:
+        running = self._current
+        for turn in self._turns:
+            if not turn.ended and turn is not running:
                 self._take_turn(turn)
         self._turns.clear()
         self._ready.clear()
@@ -146,11 +197,23 @@ class Baton:
         self._take_turn(turn)
         if turn.ended:
             self._turns.remove(turn)
-            if turn.error is not None:
-                raise turn.error
+        if self._failure is not None:
+            raise self._failure
+        if turn.error is not None:
+            raise AppRaised(turn.error)
+        if turn.ended:
             turn.done.succeed()
 
     def _take_turn(self, turn: _Turn) -> None:
+        self._let_run(turn)
+        while (act := self._asked) is not None:
+            self._asked = None
+            act()
+            self._let_run(turn)
+        if turn.ended and turn.thread is not None:
+            turn.thread.join()
+
+    def _let_run(self, turn: _Turn) -> None:
         self._current = turn
         turn.go.release()
         while not self._back.acquire(timeout=PATIENCE_SECONDS):

@@ -19,7 +19,7 @@ from edgefl.errors import UserError, in_words
 from edgefl.fleet import FleetAssignment, compute_joules, fits, step_seconds
 from edgefl.flower.app import App
 from edgefl.flower.counting import OperatorCount
-from edgefl.flower.messages import copied, error_reply, node_id_of
+from edgefl.flower.messages import copied, copied_message, error_reply, node_id_of
 from edgefl.flower.randomness import seeded
 from edgefl.flower.scenario import DeclaredSeconds
 from edgefl.flower.virtual_time import AppTime, replaced
@@ -125,7 +125,11 @@ class Clients:
                     reply = self._app.client(message, context)
                 if not isinstance(reply, type(message)):
                     raise TypeError(f"expected a Message from the ClientApp, found {type(reply).__name__}")  # noqa: TRY301
-            except Exception as error:  # noqa: BLE001  (Flower's nodes return every error of an app as a message)
+                if reply.metadata.reply_to_message_id != message.metadata.message_id:
+                    raise ValueError("expected a reply to the message from the ClientApp, found another message")  # noqa: TRY301
+                if reply.has_content():
+                    reply = copied_message(reply)  # the app may keep records of its reply in the node's state
+            except (Exception, SystemExit) as error:  # noqa: BLE001  (Flower's nodes return every error of an app)
                 reply, failed = error_reply(message, "CLIENT_APP_RAISED_EXCEPTION", f"{type(error)}:<'{error}'>"), True
                 warnings.warn(f"client {client}: the ClientApp raised {in_words(error)}", stacklevel=2)
         reply.metadata.__dict__["_message_id"] = f"reply to {message.metadata.message_id}"

@@ -6,14 +6,16 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
+import numpy as np
 import simpy
 
-from edgefl.errors import EdgeflError, in_words
-from edgefl.flower.baton import AppStopped, Baton
+from edgefl.errors import EdgeflError, UserError, in_words
+from edgefl.flower.baton import AppRaised, Baton
 from edgefl.flower.client_work import Clients
 from edgefl.flower.exchange import Exchange
 from edgefl.flower.messages import Wire
 from edgefl.flower.metrics import Metrics
+from edgefl.methods.payload import Part
 from edgefl.simulation.rounds import UNKNOWN, Life, RoundBook
 from edgefl.simulation.world import World
 from edgefl.training.faults import PartFault
@@ -74,7 +76,7 @@ class AppCourse:
     ) -> None:
         self._world, self._book, self._baton, self._clients = world, book, baton, clients
         self._metrics, self._main = metrics, main
-        self._wire = Wire()
+        self.wire = Wire()
         self._round = 0
         self._label: str | None = None
         self._trained = False
@@ -85,7 +87,6 @@ class AppCourse:
         self._queues: defaultdict[int, deque[Exchange]] = defaultdict(deque)
         self._busy: set[int] = set()
         self._dispatches: Counter[int] = Counter()
-        self._picked: list[int] = []
 
     def run(self) -> Generator[simpy.Event, object, None]:
         """Run the app to its end."""
@@ -94,9 +95,10 @@ class AppCourse:
         self._baton.start("ServerApp", self._main)
         try:
             yield from self._baton.play()
-        except (EdgeflError, KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:
+        except AppRaised as raised:
+            error = raised.error
+            if isinstance(error, EdgeflError | KeyboardInterrupt):
+                raise error from error.__cause__
             raise PartFault(world.setup.label, self._round, "the ServerApp", in_words(error)) from error
         if self._lives and not world.stopped.triggered:
             self._close()
@@ -108,36 +110,38 @@ class AppCourse:
         for exchange in list(self._active):
             exchange.drop("unfinished")
 
-    # Calls from the grid, in the app's thread
+    # Calls from the grid, in the world's thread
 
-    def begin_batch(self, messages: Sequence[Any]) -> None:
-        """Messages will be pushed together; training messages may begin a round."""
-        training = [each for each in messages if each.metadata.message_type.partition(".")[0] == "train"]
-        if training:
-            label = _label(training[0])
-            outstanding = any(
-                not (each.pulled or each.given_up) and each.message.metadata.message_type.startswith("train")
-                for each in self._lives
-            )
-            if (not outstanding) if label is None else label != self._label:
-                self._begin_round(label)
-        self._picked = []
-
-    def push(self, client: int, message: Any, *, shared: Any) -> Exchange:
-        """Send a message to a client's node.
+    def push(self, messages: Sequence[tuple[int, Any, tuple[Part, ...]]]) -> list[Exchange]:
+        """Send messages together; training messages may begin a round. Idle nodes begin when all are sent.
 
         Args:
-            client: the client.
-            message: a copy of the message.
-            shared: the content that several messages may have in common.
+            messages: client, message and its parts on the wire; nothing else refers to the message.
         """
+        training = [message for _, message, _ in messages if _trains(message)]
+        if training:
+            label = _label(training[0])
+            outstanding = any(not (each.pulled or each.given_up) and _trains(each.message) for each in self._lives)
+            if (not outstanding) if label is None else label != self._label:
+                self._begin_round(label)
+        if self._world.stopped.triggered:
+            self._baton.end()
+            return []
+        exchanges = [self._queued(*each) for each in messages]
+        if exchanges:
+            clients = [each.client for each in exchanges]
+            self._world.decided(self._round, "selection", READS, clients=sorted(set(clients)))
+            for client in clients:
+                self._next(client)
+        return exchanges
+
+    def _queued(self, client: int, message: Any, parts: tuple[Part, ...]) -> Exchange:
         dispatch = self._dispatches[client]
         self._dispatches[client] += 1
-        parts = self._wire.parts(message, shared)
         exchange = Exchange(
             self._world,
             self._clients,
-            self._wire,
+            self.wire,
             client=client,
             round=self._round,
             dispatch=dispatch,
@@ -145,32 +149,41 @@ class AppCourse:
             parts=parts,
             on_left=self._left,
         )
-        self._picked.append(client)
         self._lives.append(exchange)
         self._all.append(exchange)
         self._active.append(exchange)
         self._queues[client].append(exchange)
         return exchange
 
-    def batch_pushed(self) -> None:
-        """All messages of a batch were pushed: idle nodes begin."""
-        self._wire.forget()
-        if self._picked:
-            self._world.decided(self._round, "selection", READS, clients=sorted(set(self._picked)))
-            for client in self._picked:
-                self._next(client)
-            self._picked = []
-
-    def pulled(self, exchange: Exchange) -> None:
-        """The app gets the reply of an exchange."""
-        exchange.pulled = True
-        if exchange.useful:
-            if exchange.round == self._round:
-                self._pulled.append(exchange)
-            else:
-                exchange.lose("late")
+    def pulled(self, exchanges: Sequence[Exchange]) -> None:
+        """The app gets the replies of exchanges."""
+        for exchange in exchanges:
+            exchange.pulled = True
+            if exchange.useful:
+                if exchange.round == self._round:
+                    self._pulled.append(exchange)
+                else:
+                    exchange.lose("late")
 
     # Nodes
+
+    def wait_for_nodes(self, seconds: float) -> None:
+        """Let time pass because the app wants more nodes; called in the app's thread.
+
+        Raises:
+            UserError: there will never be more.
+        """
+        presence = self._world.presence
+        if not self._active and presence.next_arrival() == np.inf:
+            there = np.count_nonzero(presence.available())
+            self._baton.fail(
+                UserError(
+                    f"the app waits for more nodes than will ever be available: {there} of {self._world.setup.clients} "
+                    "are there; change its number of nodes, or data.clients",
+                    field="flower.app",
+                )
+            )
+        self._baton.wait(self._world.env.timeout(seconds))
 
     def _next(self, client: int) -> None:
         if client not in self._busy and self._queues[client]:
@@ -189,7 +202,7 @@ class AppCourse:
         if self._trained:
             self._close()
             if self._world.stopped.triggered:
-                raise AppStopped
+                return
             self._round += 1
             self._world.round_begins(self._round, ())
         self._trained = True
@@ -203,6 +216,10 @@ class AppCourse:
         lives = [each for each in self._lives if each.phase != "refused"]
         self._lives, self._pulled = [], []
         self._book.close(self._round, [*lives, *refused], arrived)
+
+
+def _trains(message: Any) -> bool:
+    return message.metadata.message_type.partition(".")[0] == "train"  # type: ignore[no-any-return]
 
 
 def _label(message: Any) -> str | None:

@@ -11,6 +11,7 @@ import simpy
 from edgefl.fleet.figure import value
 from edgefl.flower.client_work import Clients, Done
 from edgefl.flower.messages import NODE_SECONDS_WITHOUT_HEARTBEAT, Wire, error_reply, expired, node_unavailable
+from edgefl.flower.virtual_time import BEGINNING
 from edgefl.methods.payload import Downlink, Part
 from edgefl.record.kinds import Lost
 from edgefl.simulation.delivery import Delivery
@@ -79,7 +80,10 @@ class Exchange:
         self._delivery: Delivery | None = None
         self._transfers: list[tuple[float, float]] = []
         self._phase_began = self._env.now
-        self._env.timeout(message.metadata.ttl).callbacks.append(lambda _: self._answer(expired))
+        self._pushed_at = self._env.now
+        age = self._env.now - (message.metadata.created_at - BEGINNING.timestamp())
+        left = max(0.0, message.metadata.ttl - max(0.0, age))
+        self._env.timeout(left).callbacks.append(lambda _: self._answer(expired))
 
     @property
     def computing(self) -> bool:
@@ -109,6 +113,10 @@ class Exchange:
     def live(self) -> Generator[simpy.Event, object, None]:
         """The exchange as a SimPy process."""
         world = self._world
+        if self.replied.triggered:  # it expired while the node had others; Flower deletes such a message
+            self.drop("late")
+            self._on_left(self)
+            return
         self._phase_began = self._env.now
         self.phase = "download"
         hindrance = world.presence.enters(self)
@@ -157,13 +165,13 @@ class Exchange:
         self._on_left(self)
 
     def quit(self, reason: str) -> None:
-        """The device drops out; Flower notices that its heartbeats are missing."""
+        """The device drops out; its heartbeats are missing."""
         if self._over():
             return
         self.drop("dropped")
         self._world.dropped_out(*self._place, reason)
-        # A device that was not there when it was to begin is known to be offline.
-        wait = 0.0 if self._delivery is None else NODE_SECONDS_WITHOUT_HEARTBEAT
+        # A device that was not there when the message was pushed is known to be offline.
+        wait = 0.0 if self._env.now == self._pushed_at else NODE_SECONDS_WITHOUT_HEARTBEAT
         self._env.timeout(wait).callbacks.append(lambda _: self._answer(node_unavailable))
         self._on_left(self)
 

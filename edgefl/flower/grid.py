@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,7 +21,7 @@ class VirtualGrid:
 
     Args:
         world: the world of the run.
-        baton: knows which of the app's threads runs.
+        baton: says which of the app's threads runs.
         course: the course of the run.
         run: Flower's description of the run.
     """
@@ -30,6 +31,7 @@ class VirtualGrid:
         self._clients = {node_id_of(client): client for client in range(world.setup.clients)}
         self._nodes = list(self._clients)
         self._exchanges: dict[str, Exchange] = {}
+        self._unanswered: list[Exchange] = []
         self._looked_at = -1.0
 
     def set_run(self, run: Any) -> None:
@@ -69,42 +71,46 @@ class VirtualGrid:
         for message in batch:
             if message.metadata.dst_node_id not in self._clients:
                 raise ValueError(f"no node has the id {message.metadata.dst_node_id}")
-        self._course.begin_batch(batch)
-        ids = []
-        for message in batch:
-            number = f"{len(self._exchanges):064x}"
+        ids = [f"{len(self._exchanges) + index:064x}" for index in range(len(batch))]
+        sent = []
+        for number, message in zip(ids, batch, strict=True):
             message.metadata.__dict__["_message_id"] = number
-            client = self._clients[message.metadata.dst_node_id]
             # A node gets a copy, as over a network: neither side sees what the other one changes later.
-            exchange = self._course.push(client, copied_message(message), shared=message.content)
-            self._exchanges[number] = exchange
-            ids.append(number)
-        self._course.batch_pushed()
+            own = copied_message(message)
+            parts = self._course.wire.parts(own, message.content)
+            sent.append((self._clients[message.metadata.dst_node_id], own, parts))
+        self._course.wire.forget()
+        exchanges = self._baton.in_world(lambda: self._course.push(sent))
+        self._exchanges |= zip(ids, exchanges, strict=True)
+        self._unanswered += exchanges
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Any]:
         """The replies that have arrived.
 
-        Time does not pass, except if a second call at the same time finds nothing again: it waits for the next reply.
+        Time does not pass, except if a second call at the same time finds nothing again: it waits for the next reply
+        to any message, as an app may ask for one message after another.
         """
         self._check_thread("pull_messages")
         exchanges = [self._of(each) for each in message_ids]
         found = self._pull(exchanges)
-        if not found and self._looked_at == self._world.now:
-            waiting = [each.replied for each in exchanges if not each.pulled]
-            if waiting:
-                self._baton.wait(self._world.env.any_of(waiting))
-                found = self._pull(exchanges)
+        self._unanswered = [each for each in self._unanswered if each.reply is None]
+        expected = self._unanswered and not all(each.pulled for each in exchanges)
+        if not found and expected and self._looked_at == self._world.now:
+            self._baton.wait(self._world.env.any_of([each.replied for each in self._unanswered]))
+            found = self._pull(exchanges)
         self._looked_at = self._world.now
         return found
 
     def send_and_receive(self, messages: Iterable[Any], *, timeout: float | None = None) -> list[Any]:
         """Send messages, and return when all replies are there or at the time-out."""
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError("expected a number of seconds as timeout, found nan")
         exchanges = [self._exchanges[each] for each in self.push_messages(messages)]
         if exchanges:
             complete: simpy.Event = self._world.env.all_of([each.replied for each in exchanges])
-            if timeout is not None:
-                complete = complete | self._world.alarm(timeout)
+            if timeout is not None and timeout < math.inf:
+                complete = complete | self._world.alarm(max(0.0, timeout))
             self._baton.wait(complete)
         found = self._pull(exchanges)
         for exchange in exchanges:
@@ -116,8 +122,7 @@ class VirtualGrid:
         """The replies that are there and were not pulled before, in the order of their arrival."""
         there = [each for each in exchanges if each.reply is not None and not each.pulled]
         found = sorted(there, key=lambda each: (each.replied_at, each.job.id.client, each.job.id.dispatch))
-        for exchange in found:
-            self._course.pulled(exchange)
+        self._baton.in_world(lambda: self._course.pulled(found))
         return [each.reply for each in found]
 
     def _of(self, message_id: str) -> Exchange:
@@ -128,10 +133,12 @@ class VirtualGrid:
     def _check_thread(self, call: str) -> None:
         self._baton.check()
         if not self._baton.holds():
-            raise UserError(
-                f"the ServerApp calls grid.{call} in a thread that it started itself; edgefl runs the threads of "
-                "Flower's own legacy server, and no others: call it in the main thread",
-                field="flower.app",
+            self._baton.fail(
+                UserError(
+                    f"the ServerApp calls grid.{call} in a thread that it started itself; edgefl runs the threads of "
+                    "Flower's own legacy server, and no others: call it in the main thread",
+                    field="flower.app",
+                )
             )
 
 

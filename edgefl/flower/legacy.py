@@ -12,15 +12,19 @@ from typing import Any
 
 import simpy
 
+from edgefl.errors import UserError
 from edgefl.flower.baton import Baton
 from edgefl.flower.virtual_time import AppTime, all_replaced
 
 REGISTRATION_SECONDS = 5.0
 """The interval at which Flower's legacy server looks for new nodes (``flwr.server.compat.app_utils``)."""
 
+PATIENCE_SECONDS = 86400.0
+"""How long it waits for enough nodes (``flwr.server.client_manager``)."""
+
 
 class _Future(concurrent.futures.Future[Any]):
-    """A future whose place in a set does not depend on its address."""
+    """A future with the number of its call; Flower keeps futures in sets, whose order depends on addresses."""
 
     _numbers = itertools.count()
 
@@ -28,12 +32,6 @@ class _Future(concurrent.futures.Future[Any]):
         super().__init__()
         self.number = next(self._numbers)
         self.done_event: simpy.Event | None = None
-
-    def __hash__(self) -> int:
-        return self.number
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
 
 class _Executor:
@@ -67,6 +65,7 @@ class _Executor:
 def legacy_server(clock: AppTime) -> Iterator[None]:
     """Within the block, Flower's legacy server runs in virtual time."""
     import flwr.server.compat.app as legacy
+    import flwr.server.workflow.default_workflows as workflows
     from flwr.server import server
 
     def wait(fs: Iterable[_Future], **_: object) -> tuple[list[_Future], list[_Future]]:
@@ -78,14 +77,19 @@ def legacy_server(clock: AppTime) -> Iterator[None]:
 
     def executor(max_workers: int | None = None) -> _Executor:
         if max_workers is not None:
-            raise NotImplementedError("edgefl does not support max_workers of Flower's legacy server; remove it")
+            sentence = "edgefl does not support max_workers of Flower's legacy server; remove it"
+            clock.baton.fail(UserError(sentence, field="flower.app"))
         return _Executor(clock.baton)
+
+    def registering(grid: Any, client_manager: Any) -> Any:
+        return _registering(grid, client_manager, clock)
 
     futures = SimpleNamespace(**vars(concurrent.futures))
     futures.ThreadPoolExecutor, futures.wait = executor, wait
     with all_replaced(
         (server, "concurrent", SimpleNamespace(futures=futures)),
-        (legacy, "start_update_client_manager_thread", lambda grid, manager: _registering(grid, manager, clock)),
+        (legacy, "start_update_client_manager_thread", registering),
+        (workflows, "start_update_client_manager_thread", registering),
     ):
         yield
 
@@ -113,19 +117,19 @@ def _registering(grid: Any, manager: Any, clock: AppTime) -> tuple[threading.Thr
 
         return first_update
 
-    def sampled(call: Callable[..., Any]) -> Callable[..., Any]:
-        def when_enough(num_clients: int, min_num_clients: int | None = None, criterion: Any = None) -> Any:
+    def wait_for(num_clients: int, timeout: float = PATIENCE_SECONDS) -> bool:
+        # A time-out of the app's own is a decision; the default one only limits a wait for ever.
+        sleep = clock.sleep if timeout < PATIENCE_SECONDS else clock.sleep_for_nodes
+        end = clock.env.now + timeout
+        update()
+        while len(registered) < num_clients and clock.env.now < end:
+            sleep(min(REGISTRATION_SECONDS, end - clock.env.now))
             update()
-            while len(registered) < (num_clients if min_num_clients is None else min_num_clients):
-                clock.sleep(REGISTRATION_SECONDS)
-                update()
-            return call(num_clients, min_num_clients, criterion)
+        return len(registered) >= num_clients
 
-        return when_enough
-
-    for name in ("num_available", "all"):
+    for name in ("num_available", "all", "sample"):
         setattr(manager, name, updated(getattr(manager, name)))
-    manager.sample = sampled(manager.sample)
+    manager.wait_for = wait_for  # the one that ``sample`` calls
     done = threading.Event()
     done.set()
     thread = threading.Thread(target=lambda: None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -29,10 +30,10 @@ class Metrics:
 
     def add(self, source: Source, round: int, values: Mapping[str, Any]) -> None:
         """Add metrics of a round of the app; those of round 0 belong to the initial model, and do not count."""
-        numbers = {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
-        self.names |= set(numbers)
+        found = {name: float(value) for name, value in values.items() if isinstance(value, numbers.Real)}
+        self.names |= set(found)
         if round > 0:
-            self._found.setdefault(source, {}).update(numbers)
+            self._found.setdefault(source, {}).update(found)
 
     def clear(self) -> None:
         """A round begins."""
@@ -63,15 +64,20 @@ class Metrics:
 
 
 class _Noting(dict[int, Any]):
-    """A dictionary of metrics by round that reports new entries."""
+    """A dictionary of metrics by round that reports its entries; a copy or a pickle of it is an ordinary one."""
 
-    def __init__(self, report: Callable[[int, Mapping[str, Any]], None]) -> None:
+    def __init__(self, given: Mapping[int, Any], report: Callable[[int, Mapping[str, Any]], None]) -> None:
         super().__init__()
         self._report = report
+        for round, values in given.items():
+            self[round] = values
 
     def __setitem__(self, round: int, values: Any) -> None:
         super().__setitem__(round, values)
         self._report(round, values)
+
+    def __reduce__(self) -> tuple[type, tuple[dict[int, Any]]]:
+        return dict, (dict(self),)
 
 
 @contextmanager
@@ -85,8 +91,9 @@ def observed(metrics: Metrics) -> Iterator[None]:
 
     def make(result: Any, *arguments: Any, **options: Any) -> None:
         made(result, *arguments, **options)
-        result.evaluate_metrics_serverapp = _Noting(lambda round, values: metrics.add("server", round, values))
-        result.evaluate_metrics_clientapp = _Noting(lambda round, values: metrics.add("clients", round, values))
+        server, clients = result.evaluate_metrics_serverapp, result.evaluate_metrics_clientapp
+        result.evaluate_metrics_serverapp = _Noting(server, lambda *entry: metrics.add("server", *entry))
+        result.evaluate_metrics_clientapp = _Noting(clients, lambda *entry: metrics.add("clients", *entry))
 
     def adding(then: Any, source: Source, name: str | None) -> Any:
         def add(history: Any, server_round: int, values: Any = None, **named: Any) -> None:

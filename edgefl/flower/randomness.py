@@ -23,6 +23,8 @@ def seeded(seed: int, purpose: str, *ids: int | str) -> Iterator[None]:
     True
     """
     before = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002  (apps use it)
+    # PyTorch seeds its GPU generators, too; without a GPU in use there are no states to keep.
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     number = integer_seed(seed, purpose, *ids)
     random.seed(number)
     np.random.seed(number % 2**32)  # noqa: NPY002
@@ -33,3 +35,5 @@ def seeded(seed: int, purpose: str, *ids: int | str) -> Iterator[None]:
         random.setstate(before[0])
         np.random.set_state(before[1])  # noqa: NPY002
         torch.set_rng_state(before[2])
+        if gpus:
+            torch.cuda.set_rng_state_all(gpus)

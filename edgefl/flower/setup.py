@@ -90,7 +90,6 @@ def run_app(
 
         def course(world: World) -> tuple[RoundBook, Course]:
             baton = Baton(world.env, lambda sentence: warnings.warn(sentence, stacklevel=2))
-            clock.begins(world.env, baton)
             clients = Clients(
                 app,
                 run_id=RUN_ID,
@@ -108,11 +107,15 @@ def run_app(
                 app.server(virtual_grid(world, baton, running, _run()), context)
 
             running = AppCourse(world, book, baton=baton, clients=clients, metrics=metrics, main=main)
+            clock.begins(world.env, baton, running.wait_for_nodes)
             return book, running
 
-        outcome = simulate_run(
-            _setup(scenario, method.label, seed, learner=AppLearner(metrics), listeners=listeners, course=course)
-        )
+        try:
+            outcome = simulate_run(
+                _setup(scenario, method.label, seed, learner=AppLearner(metrics), listeners=listeners, course=course)
+            )
+        finally:
+            clock.stop()
     if metrics.names and not any(math.isfinite(row.metric) for row in outcome.rows):
         names = ", ".join(sorted(metrics.names))
         warnings.warn(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,8 +18,20 @@ BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
 """Messages carry times of the calendar; a time of 0 would need fewer bytes than a real one."""
 
 
+LAST_SECOND = (datetime.max.replace(tzinfo=UTC) - BEGINNING).total_seconds() - 1
+"""The calendar has no later times; the world's clock has."""
+
+_really = time.sleep
+_present: AppTime | None = None
+
+
+def sleep(seconds: float) -> None:
+    """Replaces ``time.sleep`` while an app runs; modules that import it keep it, and sleep really afterwards."""
+    (_really if _present is None else _present.sleep)(seconds)
+
+
 class AppTime:
-    """The time in which an app lives.
+    """The clock of an app.
 
     ``time.sleep`` in a thread of the ``ServerApp`` lets the world run for that long. In a ``ClientApp`` the seconds are
     added to the client's work. All other threads really sleep.
@@ -25,13 +39,18 @@ class AppTime:
 
     def __init__(self) -> None:
         self._world: tuple[Clock, Baton] | None = None
-        self._really = time.sleep
+        self._wait_for_nodes: Callable[[float], None] = self.sleep
         self._in_client: int | None = None
         self._slept = 0.0
 
-    def begins(self, env: Clock, baton: Baton) -> None:
-        """The world and the app's threads exist now."""
-        self._world = env, baton
+    def begins(self, env: Clock, baton: Baton, wait_for_nodes: Callable[[float], None]) -> None:
+        """The world and the app's threads exist now; ``wait_for_nodes`` sleeps if more nodes can become available."""
+        self._world, self._wait_for_nodes = (env, baton), wait_for_nodes
+
+    def stop(self) -> None:
+        """The run has ended, maybe by an error: end the app's threads."""
+        if self._world is not None:
+            self.baton.stop()
 
     @property
     def env(self) -> Clock:
@@ -49,17 +68,36 @@ class AppTime:
         return self._world
 
     def sleep(self, seconds: float) -> None:
-        """Replaces ``time.sleep``."""
-        if self._in_client == threading.get_ident():
-            self._slept += max(0.0, float(seconds))
-        elif self._world is not None and self.baton.holds():
-            self.baton.wait(self.env.timeout(max(0.0, float(seconds))))
+        """Sleep as ``time.sleep`` does.
+
+        Raises:
+            ValueError: a thread of the app sleeps for seconds that are negative or not finite.
+        """
+        in_client = self._in_client == threading.get_ident()
+        if not in_client and not self.holds():
+            _really(seconds)
+        elif not 0.0 <= seconds < math.inf:
+            raise ValueError(f"expected seconds of sleep that are not negative, found {seconds}")
+        elif in_client:
+            self._slept += seconds
         else:
-            self._really(seconds)
+            self.baton.wait(self.env.timeout(float(seconds)))
+
+    def sleep_for_nodes(self, seconds: float) -> None:
+        """Sleep because too few nodes are available.
+
+        Raises:
+            UserError: there will never be more.
+        """
+        (self._wait_for_nodes if self.holds() else self.sleep)(seconds)
+
+    def holds(self) -> bool:
+        """Whether the calling thread is the ``ServerApp``'s that runs now."""
+        return self._world is not None and self.baton.holds()
 
     def now(self) -> datetime:
         """The timestamp of a message; a run begins at :data:`BEGINNING`."""
-        return BEGINNING + timedelta(seconds=0.0 if self._world is None else self.env.now)
+        return BEGINNING + timedelta(seconds=0.0 if self._world is None else min(self.env.now, LAST_SECOND))
 
     @contextmanager
     def in_client(self) -> Iterator[list[float]]:
@@ -79,7 +117,12 @@ def virtual_time(clock: AppTime) -> Iterator[None]:
     import flwr.app.message.message as messages
     import flwr.serverapp.strategy.strategy_utils as sampling
 
-    with all_replaced((time, "sleep", clock.sleep), (messages, "now", clock.now), (sampling, "sleep", clock.sleep)):
+    with all_replaced(
+        (sys.modules[__name__], "_present", clock),
+        (time, "sleep", sleep),
+        (messages, "now", clock.now),
+        (sampling, "sleep", clock.sleep_for_nodes),
+    ):
         yield
 
 

@@ -57,8 +57,47 @@ def test_an_error_of_a_thread_is_raised_in_the_world():
         baton.wait(env.timeout(3))
         raise ValueError("broken")
 
-    with pytest.raises(ValueError, match="broken"):
+    with pytest.raises(module.AppRaised) as raised:
         played(life)
+    assert str(raised.value.error) == "broken"
+
+
+def test_what_a_thread_asks_of_the_world_happens_in_the_worlds_thread():
+    def life(env, baton, see):
+        baton.wait(env.timeout(2))
+        see(baton.in_world(threading.current_thread) is not threading.current_thread())
+        see(baton.in_world(baton.holds))
+
+    assert [what for _, _, what in played(life)[2]] == [True, False]
+
+
+def test_an_error_of_the_world_cannot_be_caught_by_the_thread_that_causes_it():
+    env, seen = Clock(), []
+    baton = Baton(env, lambda sentence: None)
+
+    def life():
+        try:
+            baton.in_world(lambda: int("none"))
+        except Exception:  # noqa: BLE001
+            seen.append("caught")
+
+    baton.start("one", life)
+    env.process(baton.play())
+    with pytest.raises(ValueError, match="none"):
+        env.run_until(env.event())
+    baton.stop()
+    baton.stop()
+    assert seen == []
+
+
+def test_after_the_end_no_thread_that_is_ready_continues():
+    def first(env, baton, see):
+        baton.in_world(baton.end)
+
+    def second(env, baton, see):
+        see("runs")
+
+    assert played(first, second)[2] == []
 
 
 def test_stopping_ends_waiting_threads_and_refuses_further_waits():
