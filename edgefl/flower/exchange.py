@@ -11,7 +11,7 @@ import simpy
 from edgefl.fleet.figure import value
 from edgefl.flower.client_work import Clients, Done
 from edgefl.flower.messages import NODE_SECONDS_WITHOUT_HEARTBEAT, Wire, error_reply, expired, node_unavailable
-from edgefl.flower.virtual_time import BEGINNING
+from edgefl.flower.virtual_time import date_at
 from edgefl.methods.payload import Downlink, Part
 from edgefl.record.kinds import Lost
 from edgefl.simulation.delivery import Delivery
@@ -81,8 +81,8 @@ class Exchange:
         self._transfers: list[tuple[float, float]] = []
         self._phase_began = self._env.now
         self._pushed_at = self._env.now
-        age = self._env.now - (message.metadata.created_at - BEGINNING.timestamp())
-        left = max(0.0, message.metadata.ttl - max(0.0, age))
+        age = date_at(self._env.now).timestamp() - message.metadata.created_at
+        left = max(0.0, message.metadata.ttl - age)
         self._env.timeout(left).callbacks.append(lambda _: self._answer(expired))
 
     @property

@@ -21,6 +21,12 @@ BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
 LAST_SECOND = (datetime.max.replace(tzinfo=UTC) - BEGINNING).total_seconds() - 1
 """The calendar has no later times; the world's clock has."""
 
+
+def date_at(seconds: float) -> datetime:
+    """The date of a virtual time; after the end of the calendar it is the last one."""
+    return BEGINNING + timedelta(seconds=min(seconds, LAST_SECOND))
+
+
 _really = time.sleep
 _present: AppTime | None = None
 
@@ -97,7 +103,7 @@ class AppTime:
 
     def now(self) -> datetime:
         """The timestamp of a message; a run begins at :data:`BEGINNING`."""
-        return BEGINNING + timedelta(seconds=0.0 if self._world is None else min(self.env.now, LAST_SECOND))
+        return date_at(0.0 if self._world is None else self.env.now)
 
     @contextmanager
     def in_client(self) -> Iterator[list[float]]:
