@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, get_args
 from edgefl.errors import UserError, one_line
 from edgefl.experiment import run
 from edgefl.flower.app import require_flwr
-from edgefl.flower.scenario import AppScenario, app_scenario
+from edgefl.flower.scenario import AppScenario, load_any_scenario
 from edgefl.hardware import DeviceName, EngineKind
 from edgefl.record.listener import Listener
 from edgefl.report import RunResult
-from edgefl.scenario import Scenario, load_scenario, rehearse, with_overrides
+from edgefl.scenario import Scenario, rehearse, with_overrides
 from edgefl.user_path import new_user_path
 
 if TYPE_CHECKING:
@@ -56,12 +56,13 @@ def simulate(
     folder = new_user_path(out, argument="out")
     _check_choices(methods, device, engine, train, listeners)
     if not isinstance(scenario, Scenario):
-        if (apps := app_scenario(scenario, overrides)) is not None:
+        found = load_any_scenario(scenario, overrides)
+        if isinstance(found, AppScenario):
             for name, given in (("train", not train), ("engine", engine is not None), ("device", device != "auto")):
                 if given:
                     raise UserError("a Flower app trains in its own code; remove this argument", field=name)
-            return _simulate_apps(apps, folder, methods, listeners)
-        scenario = load_scenario(scenario, overrides)
+            return _simulate_apps(found, folder, methods, listeners)
+        scenario = found
     elif overrides:
         scenario = with_overrides(scenario, overrides)
     rehearse(scenario, overrides=overrides)

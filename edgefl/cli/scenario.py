@@ -60,23 +60,20 @@ def validate(
     ] = False,
 ) -> None:
     """Check a scenario without running it."""
-    from edgefl.flower.scenario import app_scenario
-    from edgefl.scenario import dump_yaml, load_scenario, rehearse, resolve
+    from edgefl.flower.scenario import AppScenario, load_any_scenario
+    from edgefl.scenario import dump_yaml, rehearse, resolve
 
-    if (apps := app_scenario(scenario, changes or ())) is not None:
-        if resolved:
-            say(dump_yaml(resolve(apps)), nl=False)
-        else:
-            runs = f"{_counted(len(apps.methods), 'method')} x {_counted(len(apps.seeds), 'seed')}"
-            say(f"{scenario}: valid ({apps.name}: {apps.data.clients} clients, {runs} of a Flower app)")
-        return
-    checked = load_scenario(scenario, changes or ())
-    rehearse(checked, file=scenario, overrides=changes or ())
+    checked = load_any_scenario(scenario, changes or ())
+    if not isinstance(checked, AppScenario):
+        rehearse(checked, file=scenario, overrides=changes or ())
     if resolved:
         say(dump_yaml(resolve(checked)), nl=False)
     else:
         runs = f"{_counted(len(checked.methods), 'method')} x {_counted(len(checked.seeds), 'seed')}"
-        runs += f", {_counted(checked.training.rounds, 'round')}"
+        if isinstance(checked, AppScenario):
+            runs += " of a Flower app"
+        else:
+            runs += f", {_counted(checked.training.rounds, 'round')}"
         say(f"{scenario}: valid ({checked.name}: {checked.data.clients} clients, {runs})")
 
 

@@ -59,16 +59,16 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         raise UserError("a scenario's Python files are executed without it; expected it with --resume", file="--trust")
     if scenario is None:
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
-    from edgefl.flower.scenario import app_scenario
-    from edgefl.scenario import load_scenario, rehearse
+    from edgefl.flower.scenario import AppScenario, load_any_scenario
+    from edgefl.scenario import rehearse
 
-    if (apps := app_scenario(scenario, changes or ())) is not None:
-        _refuse_with_apps(context)
-        _simulate_apps(apps.with_seeds(seed) if seed else apps, scenario, out, method, as_json=as_json)
-        return
-    chosen = load_scenario(scenario, changes or ())
+    chosen = load_any_scenario(scenario, changes or ())
     if seed:
         chosen = chosen.with_seeds(seed)
+    if isinstance(chosen, AppScenario):
+        _refuse_with_apps(context)
+        _simulate_apps(chosen, scenario, out, method, as_json=as_json)
+        return
     labels = chosen_labels(chosen, method)
     folder = _free_folder(out, chosen)
     check_device(device)

@@ -14,7 +14,7 @@ from edgefl.experiment.conclusion import Conclusion, kept_models_of
 from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.journal import Journal
 from edgefl.experiment.pausing import Pause, Pausing
-from edgefl.experiment.resuming import CHECKPOINT_EVERY, ResumedLearner
+from edgefl.experiment.resuming import ResumedLearner
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import summarise
 from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of
@@ -115,7 +115,7 @@ class OneRun(Listener):
         conclusion = Conclusion(scenario, self._paths, core, data, seed, method, learner, kept)
         last = scenario.training.rounds if scenario.personalisation is None else None
         # Rounds of real seconds are worth a checkpoint each.
-        every = CHECKPOINT_EVERY if self._testbed is None else 1
+        every = None if self._testbed is None else 1
         with (
             Journal(self._paths.journal) as journal,
             ResumedLearner(learner, self._method.label, journal, self._paths.checkpoints, last, every=every) as resumed,

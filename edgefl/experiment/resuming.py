@@ -47,7 +47,7 @@ class ResumedLearner(Listener):
         journal: the run's journal.
         folder: the folder of checkpoints.
         last: the last round, which needs no checkpoint; ``None`` if something is trained after it.
-        every: rounds between checkpoints.
+        every: rounds between checkpoints; :data:`CHECKPOINT_EVERY` if not given.
 
     Attributes:
         until: the round of the newest valid checkpoint; 0 if there is none.
@@ -61,12 +61,12 @@ class ResumedLearner(Listener):
         folder: Path,
         last: int | None = None,
         *,
-        every: int = CHECKPOINT_EVERY,
+        every: int | None = None,
     ) -> None:
         self._learner = learner
         self._journal = journal
         self._last = last
-        self._every = every
+        self._every = CHECKPOINT_EVERY if every is None else every
         self._folder = folder
         self._writer = CheckpointWriter(folder, journal)
         self.until = 0

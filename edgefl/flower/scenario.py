@@ -17,7 +17,7 @@ from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
 from edgefl.record.metric import ACCURACY
 from edgefl.record.names import label_fault
-from edgefl.scenario.loading import FLOWER, changed_data, read_scenario
+from edgefl.scenario.loading import FLOWER, changed_data, check, read_scenario
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import NAME, Scenario
 from edgefl.scenario.targets import Target, check_targets, values_of
@@ -195,8 +195,8 @@ def flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def app_scenario(path_or_name: str | PathLike[str], overrides: Overrides = ()) -> AppScenario | None:
-    """The scenario in a file if it runs a Flower app; None if it is one of edgefl's own methods.
+def load_any_scenario(path_or_name: str | PathLike[str], overrides: Overrides = ()) -> Scenario | AppScenario:
+    """The scenario in a file, of edgefl's own methods or of a Flower app; the file is read once, so it may be a pipe.
 
     Raises:
         UserError: no such file, or something in it is wrong; the message contains file, field and what was expected.
@@ -204,7 +204,7 @@ def app_scenario(path_or_name: str | PathLike[str], overrides: Overrides = ()) -
     name, folder, data = read_scenario(path_or_name)
     changes = parse_overrides(overrides)
     if not isinstance(data, Mapping) or not (FLOWER in data or any(each.path[0] == FLOWER for each in changes)):
-        return None
+        return check(data, changes, file=name, folder=folder)
     try:
         return validated(AppScenario, changed_data(data, changes, folder))
     except UserError as error:
@@ -216,4 +216,7 @@ def app_scenario_of(run: Path) -> AppScenario | None:
     from edgefl.record import RunPaths
 
     file = RunPaths(run).scenario
-    return app_scenario(file) if file.is_file() else None
+    if not file.is_file() or FLOWER not in (read_scenario(file)[2] or ()):
+        return None
+    found = load_any_scenario(file)
+    return found if isinstance(found, AppScenario) else None

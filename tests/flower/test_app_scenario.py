@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from edgefl.errors import UserError
 from edgefl.flower.app import digest_of_app, require_flwr
-from edgefl.flower.scenario import AppScenario, AppSpec, app_scenario, flat
-from edgefl.scenario import dump_yaml, load_scenario, resolve
+from edgefl.flower.scenario import AppScenario, AppSpec, flat, load_any_scenario
+from edgefl.scenario import Scenario, dump_yaml, load_scenario, resolve
 from edgefl.scenario.paths import what_decides
 from edgefl.validation import validated
 
@@ -53,7 +53,7 @@ def test_a_resolved_scenario_is_read_back_as_an_equal_one(tmp_path):
     assert scenario.flower.run_config == {"model.width": 8, "fast": True}
     assert scenario.flower.seconds.of("train.again") == scenario.flower.seconds.of("get_parameters") == 2
     (tmp_path / "scenario.yaml").write_text(dump_yaml(resolve(scenario)))
-    assert app_scenario(tmp_path / "scenario.yaml") == scenario
+    assert load_any_scenario(tmp_path / "scenario.yaml") == scenario
 
 
 def test_the_place_of_an_app_does_not_decide_results_but_its_configuration_does():
@@ -66,7 +66,7 @@ def test_other_commands_refuse_the_scenario_by_name(tmp_path):
     (tmp_path / "app.yaml").write_text(dump_yaml(world()))
     with pytest.raises(UserError, match="flower: this scenario runs a Flower app; only simulate, scenario validate"):
         load_scenario(tmp_path / "app.yaml")
-    assert app_scenario("5g_100clients") is None
+    assert isinstance(load_any_scenario("5g_100clients"), Scenario)
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):

@@ -12,7 +12,7 @@ from edgefl import RunResult
 from edgefl.api import simulate
 from edgefl.cli.app import app
 from edgefl.errors import UserError
-from edgefl.flower.scenario import AppMethod, AppSpec, app_scenario
+from edgefl.flower.scenario import AppMethod, AppSpec, load_any_scenario
 
 from .runs import needs_flwr
 
@@ -41,7 +41,7 @@ class TestWithFlower:
 
 
 def test_the_example_is_a_scenario_without_flower(tmp_path):
-    scenario = app_scenario(written(tmp_path), ["flower.run_config.local-steps=7"])
+    scenario = load_any_scenario(written(tmp_path), ["flower.run_config.local-steps=7"])
     assert scenario is not None
     assert scenario.flower.app == str(tmp_path / "digits-app")
     twenty, five = (scenario.app_of(method).run_config["local-steps"] for method in scenario.methods)

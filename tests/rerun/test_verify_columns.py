@@ -19,7 +19,7 @@ from ..small_runs import SMALL
 TABLES = ["fedavg/seed-0/events.parquet", "fedavg/seed-0/rounds.parquet", "sensitivity.parquet"]
 CHANGES = {
     "extra": lambda table: table.append_column("more", pa.nulls(len(table))),
-    "missing": lambda table: table.drop_columns(table.column_names[-1]),
+    "missing": lambda table: table.drop_columns(table.column_names[-2]),
     "reordered": lambda table: table.select(table.column_names[::-1]),
     "another type": lambda table: table.set_column(
         table.column_names.index("seconds"), "seconds", table["seconds"].cast("float32")

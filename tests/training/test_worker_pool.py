@@ -204,6 +204,7 @@ KILLS = {"kill", "killpg", "terminate", "send_signal", "raise_signal", "pthread_
 """Functions and options that send a signal, and so may end a process."""
 
 ALLOWED_KILLS = {
+    ("emulation/lab.py", "kill"): "a child that it has not yet waited for",
     ("emulation/laboratory.py", "kill"): "a child that it has not yet waited for",
     ("emulation/links.py", "kill"): "a child that it has not yet waited for",
     ("emulation/trainers.py", "kill"): "a child that it has not yet waited for",
