@@ -80,9 +80,7 @@ def inputs_of(scenario: AppScenario, folder: Path) -> dict[str, Input]:
         UserError: an app's folder does not exist.
     """
     found = {SCENARIO: Input(str(folder / names.SCENARIO), digest_of_scenario(resolve(scenario)))}
-    fields = {"flower.app": scenario.flower.app}
-    fields |= {f"methods.{index}.app": each.app for index, each in enumerate(scenario.methods) if each.app is not None}
-    return found | {field: Input(app, digest_of_app(app)) for field, app in fields.items()}
+    return found | {field: Input(app, digest_of_app(app)) for field, app in scenario.apps().items()}
 
 
 class _Runs:

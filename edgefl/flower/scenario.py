@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from edgefl import limits
 from edgefl.errors import UserError, nearest
@@ -29,7 +29,10 @@ from edgefl.validation import validated
 Value = bool | int | float | str
 """A value of an app's run configuration."""
 
-Config = Annotated[dict[str, Value], Field(default_factory=dict)]
+RunConfig = Annotated[
+    dict[str, Value], BeforeValidator(lambda value: flat(value) if isinstance(value, Mapping) else value)
+]
+"""A run configuration, in which keys with dots stand for tables."""
 
 NonNegative = Annotated[Seconds, Field(ge=0)]
 
@@ -56,7 +59,7 @@ class AppSpec(Options):
     """An app, and how its clients' work is timed."""
 
     app: str = Field(min_length=1, description="the app's folder, which contains its pyproject.toml")
-    run_config: dict[str, Value] = Field(
+    run_config: RunConfig = Field(
         default_factory=dict,
         description="values in place of those in [tool.flwr.app.config]; keys with dots for tables",
     )
@@ -69,11 +72,6 @@ class AppSpec(Options):
         default=None,
         description="the app's metric that is the run's accuracy; null: the first one with acc in its name",
     )
-
-    @field_validator("run_config", mode="before")
-    @classmethod
-    def _flat(cls, value: Any) -> Any:
-        return flat(value) if isinstance(value, Mapping) else value
 
     @field_validator("seconds", mode="before")
     @classmethod
@@ -88,12 +86,7 @@ class AppMethod(Options):
 
     label: str = Field(alias="as", description="the method's label in this scenario")
     app: str | None = Field(default=None, min_length=1, description="another app")
-    run_config: dict[str, Value] = Field(default_factory=dict, description="further values of the run configuration")
-
-    @field_validator("run_config", mode="before")
-    @classmethod
-    def _flat(cls, value: Any) -> Any:
-        return flat(value) if isinstance(value, Mapping) else value
+    run_config: RunConfig = Field(default_factory=dict, description="further values of the run configuration")
 
     @field_validator("label")
     @classmethod
@@ -173,6 +166,11 @@ class AppScenario(Options):
         """The app of a method, with the method's run configuration."""
         config = {**self.flower.run_config, **method.run_config}
         return self.flower.model_copy(update={"app": method.app or self.flower.app, "run_config": config})
+
+    def apps(self) -> dict[str, str]:
+        """The folder of each app, by its field in the scenario."""
+        own = {f"methods.{index}.app": each.app for index, each in enumerate(self.methods) if each.app is not None}
+        return {"flower.app": self.flower.app, **own}
 
     def with_seeds(self, seeds: list[int]) -> AppScenario:
         """The same scenario with other seeds.

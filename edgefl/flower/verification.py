@@ -57,9 +57,7 @@ def _changed(run: Path, scenario: AppScenario, summary: Summary) -> Iterator[str
     for label in summary.chosen:
         if label not in summary.methods:
             yield f"methods: '{label}' was chosen, but has no results in summary.json"
-    apps = {"flower.app": scenario.flower.app}
-    apps |= {f"methods.{index}.app": each.app for index, each in enumerate(scenario.methods) if each.app is not None}
-    for field, app in apps.items():
+    for field, app in scenario.apps().items():
         if field not in known:
             yield f"inputs: summary.json has no digest of {field}"
         elif Path(app).is_dir() and digest_of_app(app) != known[field]:

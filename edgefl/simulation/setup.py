@@ -72,7 +72,7 @@ class Testbed(Protocol):
 
 
 class Course(Protocol):
-    """What happens in a run: one of edgefl's protocols, or the code of somebody else."""
+    """What happens in a run: one of edgefl's protocols, or a Flower app."""
 
     def run(self) -> Generator[simpy.Event, object, None]:
         """The whole run, as a SimPy process."""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from edgefl.fleet import load_profile
 from edgefl.flower.scenario import app_scenario_of
 from edgefl.flower.verification import verify_app
+from edgefl.record import RunPaths
 from edgefl.record.summary import read_summary
 
 from .runs import APPS, DOWN, LATENCY, UP, app_run, events_of, made_app, needs_flwr, said, summary_of
@@ -119,6 +125,9 @@ def test_a_round_ends_at_its_time_out_without_the_late_client(tmp_path):
     ends = events_of(paths, "flower", 0, "round_end")
     assert [row.time for row in ends] == [pytest.approx(5, abs=1e-9), pytest.approx(10, abs=1e-9)]
     assert [row.facts["clients"] for row in events_of(paths, "flower", 0, "aggregation")] == [[1, 2, 3], [1, 2, 3]]
+    sent = [row for row in events_of(paths, "flower", 0, "transfer_start") if row.item == "down"]
+    assert [row.client for row in sent].count(0) == 1  # its second message waits until it has slept
+    assert [row.client for row in sent].count(1) == 2
 
 
 def test_a_legacy_app_runs_with_its_threads_in_virtual_time(tmp_path):
@@ -139,9 +148,28 @@ def test_a_legacy_app_runs_with_its_threads_in_virtual_time(tmp_path):
         assert row.time == pytest.approx(time, abs=1e-9)
 
 
-def test_equal_runs_of_a_legacy_app_are_equal_byte_for_byte(tmp_path):
+def test_equal_runs_of_a_legacy_app_are_equal_byte_for_byte_also_in_another_process(tmp_path):
     one, two = (app_run(tmp_path / name, flower=LEGACY) for name in ("one", "two"))
-    assert one.of("flower", 0).events.read_bytes() == two.of("flower", 0).events.read_bytes()
+    code = (
+        "from pathlib import Path; from tests.flower.runs import app_run; "
+        f"app_run(Path({str(tmp_path / 'three')!r}), flower={LEGACY!r})"
+    )
+    for seed in ("1", "2"):
+        shutil.rmtree(tmp_path / "three", ignore_errors=True)
+        root = Path(__file__).parents[2]
+        subprocess.run([sys.executable, "-c", code], check=True, cwd=root, env={**os.environ, "PYTHONHASHSEED": seed})
+        three = RunPaths(tmp_path / "three")
+        assert len({paths.of("flower", 0).events.read_bytes() for paths in (one, two, three)}) == 1
+
+
+def test_a_legacy_client_with_an_error_is_a_failure_of_its_round_only(tmp_path):
+    flower = {**LEGACY, "run_config": {"raises": True}}
+    with pytest.warns(UserWarning, match="client 1: the ClientApp raised ValueError: cannot add"):
+        paths = app_run(tmp_path / "run", flower=flower)
+    check(paths)
+    # The mean of the numbers 0, 2 and 3 is added in each round; all clients evaluate, in hundredths.
+    found = [row.value for row in events_of(paths, "flower", 0, "evaluation")]
+    assert found == pytest.approx([5 / 300, 10 / 300])
 
 
 def test_several_configurations_of_an_app_are_methods_side_by_side(tmp_path):
@@ -199,7 +227,7 @@ def test_a_server_that_polls_without_sleeping_waits_for_the_next_reply(tmp_path)
     flower = made_app(tmp_path / "app", server, client)
     paths = app_run(tmp_path / "run", flower=flower)
     check(paths)
-    assert said(tmp_path / "app")[0] <= 12
+    assert said(tmp_path / "app") == [5]  # the first one only looks; each further one waits for one reply
     last = max(row.time for row in transferred(paths, "up"))
     assert summary_of(paths)["seconds"] == last > 4
 
