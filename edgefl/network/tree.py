@@ -7,6 +7,7 @@ then each client's, down before up.
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterable, Sequence
 
@@ -16,6 +17,9 @@ from edgefl.network.topology import Sharing, unknown_node
 
 SERVER = "server"
 INTERNET = "internet"
+
+_NUMBER = re.compile("0|[1-9][0-9]{0,8}")
+"""As it is written in a node's name: each node has one name only."""
 
 
 class TreeLinks:
@@ -132,8 +136,8 @@ class TreeLinks:
 
     def _chain(self, node: Node) -> list[int]:
         """The down links between the node and the internet, the node's own first (the server's is link 0)."""
-        kind, _, number_text = str(node).partition("/")
-        number = int(number_text) if number_text.isdecimal() else -1
+        kind, _, written = str(node).partition("/")
+        number = int(written) if _NUMBER.fullmatch(written) else -1
         if kind == "client" and 0 <= number < self.clients:
             own = 2 + 2 * self.cells + 2 * number
             return [own] if self._cell is None else [own, 2 + 2 * self._cell[number]]

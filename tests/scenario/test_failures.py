@@ -36,6 +36,8 @@ def with_failures(*failures, **changes):
         ({**OUTAGE, "link": ["internet"]}, "failures.0.link", ""),
         ({**OUTAGE, "link": ["server", "client/3"]}, "failures.0.link", "no link 'server' -> 'client/3'"),
         ({**OUTAGE, "link": ["internet", "client/9"]}, "failures.0.link", "no node 'client/9'"),
+        ({**OUTAGE, "link": ["internet", "client/03"]}, "failures.0.link", "no node 'client/03'"),
+        ({**OUTAGE, "link": ["internet", f"client/{'9' * 5000}"]}, "failures.0.link", "no node 'client/999"),
     ],
 )
 def test_a_wrong_failure_is_refused_in_one_sentence(failure, field, message):
