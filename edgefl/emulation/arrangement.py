@@ -41,6 +41,8 @@ def check_scenario(scenario: Scenario) -> None:
         raise UserError("expected 0: the links of an emulation lose no packet", field="network.transport.loss")
     if transport.connection_limit is not None:
         raise UserError("expected null: an emulation limits links only", field="network.transport.connection_limit")
+    if getattr(scenario.network.topology, "sharing", "wired") != "wired":
+        raise UserError("expected wired: an emulation has no radio channels", field="network.topology.sharing")
 
 
 def taking_part(setup: Setup, predicted: SeedPaths) -> list[int]:
@@ -60,7 +62,7 @@ def wiring_of(setup: Setup, chosen: Sequence[int]) -> Wiring:
     """The plan of a run's links to these clients.
 
     Raises:
-        UserError: more nodes than can be emulated, or radio channels.
+        UserError: more nodes than can be emulated.
     """
     topology = GraphLinks(setup.topology) if isinstance(setup.topology, nx.Graph) else setup.topology
     clients = [f"client/{client}" for client in chosen]

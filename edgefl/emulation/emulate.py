@@ -58,9 +58,11 @@ def emulate(
 
     The simulation comes first: it is the prediction, and the emulation finds the results of its training jobs, so that
     no training disturbs transfers. Jobs that only the emulation has (because a decision depends on time) are trained
-    when they are needed, and the clock stands still meanwhile. :func:`resume` goes on with an emulation that was
-    stopped, also during its simulation. With ``queue: fifo`` the simulation is timed again at the end with other draws
-    of the shares (``sensitivity.parquet``), for the band that a comparison shows.
+    when they are needed, and the clock stands still meanwhile. With ``queue: fifo`` the simulation is timed again at
+    the end with other draws of the shares (``sensitivity.parquet``), for the band that a comparison shows.
+
+    :func:`resume` goes on with an emulation that was stopped or ended by an error, also during its simulation. After an
+    error before the first simulated round, nothing remains.
 
     Args:
         scenario: the scenario.
@@ -93,7 +95,14 @@ def emulate(
             results=folder / "results",
         )
         # The emulation's directory first: it has what a resumption needs, even if the simulation is stopped.
-        begun(out=out, testbed=testbed, dilation=dilation, compute=compute, first=partial(begun, out=predicted))
+        begun(
+            out=out,
+            testbed=testbed,
+            dilation=dilation,
+            compute=compute,
+            first=partial(begun, out=predicted),
+            kept_with=predicted,
+        )
     _write_band(predicted, say)
     return Emulated(out, predicted)
 

@@ -168,7 +168,6 @@ def plan_wiring(
     topology: Topology,
     talks: Iterable[Pair],
     *,
-    capacities: Mapping[Pair, float] | None = None,
     peaks: Mapping[Pair, float] | None = None,
 ) -> Wiring:
     """Plan the links for the nodes that talk to each other.
@@ -178,11 +177,10 @@ def plan_wiring(
     Args:
         topology: the links of the simulated network.
         talks: pairs of nodes between which connections are made; the order of a pair has no meaning.
-        capacities: bit/s at the start, by the ends of a link, where it is not the topology's.
-        peaks: the highest bit/s that a link will have, where it is not its capacity at the start.
+        peaks: the highest bit/s that a link will have, by its ends, where it is not its capacity at the start.
 
     Raises:
-        UserError: no path, more than 128 nodes, or a radio channel that links share.
+        UserError: no path, or more than 128 nodes.
 
     >>> from edgefl.network.tree import TreeLinks
     >>> star = TreeLinks(server=(1e9, 1e9), down=[8e6, 4e6], up=[1e6, 1e6], latency=0.02)
@@ -213,13 +211,7 @@ def plan_wiring(
     links = []
     for number in sorted(crossing):
         source, target = (str(node) for node in topology.ends(number))
-        if topology.air(number) >= 0:
-            raise UserError(
-                f"link {source} -> {target}: expected wired sharing for real links, found a radio channel that links"
-                " share"
-            )
-        capacity = topology.capacity[number] if capacities is None else capacities.get((source, target), math.nan)
-        capacity = topology.capacity[number] if math.isnan(capacity) else capacity
+        capacity = topology.capacity[number]
         peak = max(capacity, peaks.get((source, target), 0.0) if peaks else 0.0)
         pairs = tuple(sorted(crossing[number]))
         links.append(WiredLink(number, source, target, capacity, peak, topology.latency[number], pairs))

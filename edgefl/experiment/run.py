@@ -53,6 +53,7 @@ def run(
     dilation: float | None = None,
     compute: Literal["paced", "real"] = "paced",
     first: Callable[[], object] | None = None,
+    kept_with: Path | None = None,
 ) -> Path:
     """Run the scenario's methods with each of its seeds, and write a run directory.
 
@@ -71,8 +72,9 @@ def run(
         results: a folder for cached results that stays when the runs have ended, for other runs of this scenario.
         dilation: of an emulation, for its resumption: the chosen dilation, if it was chosen.
         compute: of an emulation, for its resumption: how local training takes its seconds.
-        first: called before the runs, when the directory can already be resumed. If it raises a :class:`UserError`,
-            the directory is removed.
+        first: called before the runs, when the directory can already be resumed.
+        kept_with: after a :class:`UserError` before the end of the first round the directory is removed; but it is kept
+            if this path exists then.
 
     Returns:
         The run directory.
@@ -94,7 +96,9 @@ def run(
     if engine is not None:
         scenario = with_overrides(scenario, of_engine(engine))
     with RunDirectory(out.absolute(), choices) as directory:
-        return _execute(scenario, directory, listeners, pause, testbed=testbed, results=results, first=first)
+        return _execute(
+            scenario, directory, listeners, pause, testbed=testbed, results=results, first=first, kept_with=kept_with
+        )
 
 
 def resume(
@@ -148,16 +152,13 @@ def _execute(
     testbed: MakeTestbed | None = None,
     results: Path | None = None,
     first: Callable[[], object] | None = None,
+    kept_with: Path | None = None,
 ) -> Path:
     experiment = _Experiment(scenario, directory, listeners, pause, testbed=testbed, results=results)
-    if first is not None:
-        directory.open(scenario)
-        try:
-            first()
-        except UserError:
-            directory.forget()
-            raise
     try:
+        if first is not None:
+            directory.open(scenario)
+            first()
         experiment.begin()
         for seed in scenario.seeds:
             experiment.run_seed(seed)
@@ -165,7 +166,7 @@ def _execute(
     except ListenerError as failure:
         raise failure.error from failure.error.__cause__
     except UserError:
-        if not experiment.rounds:
+        if not experiment.rounds and not (kept_with is not None and kept_with.exists()):
             directory.forget()
         raise
     except (OSError, sqlite3.Error) as error:

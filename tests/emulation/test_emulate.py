@@ -201,17 +201,19 @@ def test_the_end_of_the_process_that_delays_packets_ends_the_emulation(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("transport", "field"),
+    ("part", "changes"),
     [
-        ({"multicast": True}, "multicast"),
-        ({"kind": "tcp", "loss": 0.01}, "loss"),
-        ({"connection_limit": "1 Mbit/s"}, "connection_limit"),
+        ("transport", {"multicast": True}),
+        ("transport", {"loss": 0.01, "kind": "tcp"}),
+        ("transport", {"connection_limit": "1 Mbit/s"}),
+        ("topology", {"sharing": "rate_fair"}),
     ],
 )
-def test_what_real_links_cannot_do_is_refused_by_name(tmp_path, capsys, transport, field):
-    data = small("star")
+def test_what_real_links_cannot_do_is_refused_by_name(tmp_path, capsys, part, changes):
+    data = small("hierarchical")
     file = tmp_path / "scenario.yaml"
-    file.write_text(yaml.safe_dump({**data, "network": {**data["network"], "transport": transport}}))
+    network = {**data["network"], part: {**data["network"][part], **changes}}
+    file.write_text(yaml.safe_dump({**data, "network": network}))
     assert main(["emulate", str(file), "--out", str(tmp_path / "run")]) == 2
-    assert f"network.transport.{field}: expected" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
+    assert f"network.{part}.{next(iter(changes))}: expected" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [file]

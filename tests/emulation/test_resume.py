@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 
 from edgefl.emulation.emulate import emulate, resume
 from edgefl.emulation.history import History
@@ -140,6 +141,47 @@ def test_a_simulation_that_cannot_begin_leaves_no_emulation(tmp_path):
     with pytest.raises(UserError, match="refused"):
         emulate(check(small("star")), out=tmp_path / "run", train=False, listeners=[Refuse()])
     assert list(tmp_path.iterdir()) == []
+
+
+@needs_namespaces
+def test_an_error_in_the_input_after_a_round_leaves_an_emulation_that_goes_on(tmp_path, capsys, monkeypatch):
+    from edgefl.cli import main
+    from edgefl.emulation import emulate as module
+
+    class Refuse(Listener):
+        def round_ended(self, row):
+            raise UserError("refused")
+
+    def refused(*_):
+        raise UserError("not on this machine")
+
+    file, out = tmp_path / "scenario.yaml", tmp_path / "run"
+    file.write_text(yaml.safe_dump(small("star")))
+    with pytest.raises(UserError, match="refused"):
+        emulate(check(small("star")), out=out, train=False, listeners=[Refuse()])
+    # Its simulation is complete when the next error comes.
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "choose_dilation", refused)
+        with pytest.raises(UserError, match="not on this machine"):
+            resume(out)
+    assert main(["emulate", str(file), "--out", str(out)]) == 2
+    assert f"to continue: edgefl emulate --resume {out}" in capsys.readouterr().err
+    resume(out)
+    assert verify(out) == []
+
+
+@needs_namespaces
+def test_an_error_after_a_new_simulation_leaves_it_with_its_emulation(tmp_path, monkeypatch):
+    from edgefl.emulation import emulate as module
+
+    def refused(*_):
+        raise UserError("not on this machine")
+
+    monkeypatch.setattr(module, "choose_dilation", refused)
+    with pytest.raises(UserError, match="not on this machine"):
+        emulate(check(small("star")), out=tmp_path / "run", train=False)
+    assert RunPaths(tmp_path / "run").state.is_file()
+    assert RunPaths(tmp_path / "run-predicted").summary.is_file()
 
 
 def test_a_simulation_is_not_resumed_as_an_emulation(tmp_path):

@@ -108,9 +108,9 @@ def test_a_cell_that_averages_is_an_endpoint():
     assert not wiring.link("internet", "cell/0").shared
 
 
-def test_capacities_and_peaks_replace_those_of_the_topology():
+def test_a_peak_is_that_of_the_topology_or_a_higher_one():
     ends = ("internet", "client/0")
-    wiring = plan_wiring(star_of(1), [("server", "client/0")], capacities={ends: 0.0}, peaks={ends: 5e6})
+    wiring = plan_wiring(star_of(1, down=[0.0]), [("server", "client/0")], peaks={ends: 5e6})
     link, other = wiring.link(*ends), wiring.link("client/0", "internet")
     assert (link.capacity, link.peak, link.latency) == (0.0, 5e6, 0.02)
     assert (other.capacity, other.peak) == (1e6, 1e6)
@@ -131,9 +131,3 @@ def test_every_node_has_an_address_of_its_own():
 def test_more_than_128_nodes_are_refused():
     with pytest.raises(UserError, match=r"at most 128 nodes .* found 129"):
         plan_wiring(star_of(127), [("server", f"client/{client}") for client in range(127)])
-
-
-def test_a_shared_radio_channel_is_refused():
-    cells = star_of(1, backhaul=[(1e8, 1e8)], cell=[0], sharing="airtime_fair")
-    with pytest.raises(UserError, match=r"link .*: expected wired sharing for real links"):
-        plan_wiring(cells, [("server", "client/0")])
