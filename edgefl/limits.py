@@ -35,6 +35,11 @@ TABLE_BYTES = 2**30
 TABLE_EXPANSION = 100
 """a larger table may be so many times its file. Compressed tables of runs expand to about ten times."""
 
+REPLY_BYTES = 2**29
+"""A recorded reply of a Flower app's client with its context; SQLite stores at most 10^9 bytes in a value."""
+REPLIES_BYTES = 2**34
+"""All of them in one run: the room that a run in progress takes on the disk at most, besides its log."""
+
 # Contents of files.
 
 DEPTH = 32

@@ -109,7 +109,6 @@ def _simulate_apps(
 ) -> None:
     """Run the Flower apps of a scenario."""
     from edgefl.cli.progress import watching
-    from edgefl.experiment import RunsFailed
     from edgefl.flower.app import require_flwr
     from edgefl.record.metric import ACCURACY
 
@@ -118,15 +117,8 @@ def _simulate_apps(
     require_flwr()
     from edgefl.flower.run import run
 
-    with quiet(as_json), watching(lambda: ACCURACY) as display:
-        try:
-            run(scenario, out=folder, methods=labels, listeners=[display])
-        except RunsFailed:
-            print_result(folder, as_json=as_json)
-            raise
-        except UserError as error:
-            raise error.located(file=named) from None
-    print_result(folder, as_json=as_json)
+    with _finishing(folder, named, as_json=as_json), quiet(as_json), watching(lambda: ACCURACY) as display:
+        run(scenario, out=folder, methods=labels, listeners=[display])
 
 
 def check_alone(context: typer.Context, *accepted: str) -> None:
@@ -148,8 +140,19 @@ def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:
     """Finish an interrupted run."""
     from edgefl.cli.progress import watching
     from edgefl.experiment import resume
+    from edgefl.flower.app import require_flwr
+    from edgefl.flower.scenario import app_scenario_of
     from edgefl.record import RunPaths
+    from edgefl.record.metric import ACCURACY
     from edgefl.scenario import load_scenario
+
+    if app_scenario_of(folder) is not None:
+        require_flwr()
+        from edgefl.flower.run import resume as resume_apps
+
+        with _finishing(folder, str(folder), as_json=as_json), quiet(as_json), watching(lambda: ACCURACY) as display:
+            resume_apps(folder, listeners=[display], trust=trust)
+        return
 
     def metric() -> Metric:
         return load_scenario(RunPaths(folder).scenario, run_code=False).task.measured

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,9 +18,10 @@ from edgefl.experiment.software import in_words
 from edgefl.experiment.state import Choices, Finished, State, damaged, read_state
 from edgefl.options import Options
 from edgefl.record import RunPaths, names
+from edgefl.record.metric import Metric
 from edgefl.record.summary import SCHEMA, SeedResult, Summary, is_summary, read_summary
 from edgefl.record.unfinished import how_to_continue
-from edgefl.scenario import Scenario, dump_yaml, resolve
+from edgefl.scenario import dump_yaml, resolve
 from edgefl.version import __version__
 
 
@@ -98,16 +99,22 @@ class RunDirectory:
         """The new path of a folder that was moved, if the system reports it."""
         return None if self._lock is None else self._lock.new_place
 
-    def check(self, scenario: Scenario) -> None:
+    def check(self, labels: Sequence[str], seeds: Sequence[int], metric: Metric, keep_models: str) -> None:
         """Check that the state of an interrupted run belongs to its scenario, and that its finished runs are complete.
+
+        Args:
+            labels: the scenario's methods.
+            seeds: its seeds.
+            metric: what its runs measure.
+            keep_models: which models its runs with training keep.
 
         Raises:
             UserError: it contains runs that the scenario does not have, or a file of a finished run is missing.
         """
         if self._state_read is None:
             return
-        self._state_read.check(scenario, self._state_file())
-        kept = scenario.keep_models if self.choices.train else "none"
+        self._state_read.check(labels, seeds, metric, self._state_file())
+        kept = keep_models if self.choices.train else "none"
         for (label, seed), known in self.finished.items():
             for path in self.paths.of(label, seed).of_finished(known.entry, kept):
                 if not path.is_file():

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from edgefl.errors import EdgeflError, UserError
 from edgefl.experiment.recording import DAMAGED, Recording, recording_of
@@ -23,6 +23,9 @@ _COLUMNS = {
     "events": "position INTEGER PRIMARY KEY, figures BLOB NOT NULL, words TEXT NOT NULL",
     "rounds": "round INTEGER PRIMARY KEY, events INTEGER NOT NULL",
     "manifests": "round INTEGER PRIMARY KEY, manifest TEXT NOT NULL",
+    "replies": (
+        "job INTEGER PRIMARY KEY, message TEXT NOT NULL, work TEXT NOT NULL, reply BLOB NOT NULL, context BLOB NOT NULL"
+    ),
 }
 _TABLES = {name: f"CREATE TABLE {name} ({columns})" for name, columns in _COLUMNS.items()}
 
@@ -36,6 +39,22 @@ _OF_THE_SYSTEM = frozenset(
 """SQLite's errors whose cause is the disk or the system; all others mean that the file is damaged."""
 
 T = TypeVar("T")
+
+
+class Reply(NamedTuple):
+    """What a client of a Flower app answered to a message.
+
+    Attributes:
+        message: the digest of the message.
+        work: what the answer took, as JSON.
+        reply, context: the reply and the node's context after it, as Flower serialises them.
+    """
+
+    message: str
+    work: str
+    reply: bytes
+    context: bytes
+
 
 _WHOLE, _WORDS = (
     [place for place, value in enumerate(Event(0.0, "run")) if isinstance(value, kind)] for kind in (int, str)
@@ -101,6 +120,11 @@ class Journal(Listener):
             self._rows.append((self._position, *packed(fresh)))
             self._position += len(fresh)
 
+    @property
+    def repeated(self) -> bool:
+        """Whether all rows of earlier processes have been derived again."""
+        return self._position >= self._known_events
+
     def recording(self) -> Recording:
         """The training that earlier processes recorded.
 
@@ -151,6 +175,37 @@ class Journal(Listener):
         """Remove the record of the unusable checkpoint of ``round``."""
         with self._sound():
             self._file.execute("DELETE FROM manifests WHERE round = ?", (round,))
+
+    def reply(self, client: int, dispatch: int) -> Reply | None:
+        """The reply of a client to one of its messages, if it was recorded.
+
+        Raises:
+            UserError: it is damaged.
+        """
+        query = "SELECT message, work, reply, context FROM replies WHERE job = ?"
+        with self._sound():
+            found = self._file.execute(query, (_job(client, dispatch),)).fetchone()
+            if found is None:
+                return None
+            message, work, reply, context = found
+            return Reply(_of(str, message), _of(str, work), _of(bytes, reply), _of(bytes, context))
+
+    def record(self, client: int, dispatch: int, reply: Reply) -> None:
+        """Record a reply at once; a kill in the middle of a round does not lose it."""
+        with self._sound():
+            self._file.execute(
+                "INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?)", (_job(client, dispatch), *reply)
+            )
+
+    def recorded_bytes(self) -> int:
+        """The bytes of all recorded replies and contexts."""
+        with self._sound():
+            query = "SELECT COALESCE(SUM(LENGTH(reply) + LENGTH(context)), 0) FROM replies"
+            return _of(int, self._file.execute(query).fetchone()[0])
+
+    def damaged_reply(self, error: Exception) -> UserError:
+        """The error for a recorded reply that cannot be read."""
+        return self._damaged(error)
 
     @contextmanager
     def _sound(self) -> Iterator[None]:
@@ -204,6 +259,11 @@ class Journal(Listener):
             rows = unpacked(*group)
             position += len(rows)
             yield from rows
+
+
+def _job(client: int, dispatch: int) -> int:
+    """One number for a job; a key of two columns would need an index of its own."""
+    return client << 32 | dispatch
 
 
 def packed(events: Sequence[Event]) -> tuple[bytes, str]:

@@ -133,7 +133,8 @@ def resume(
     """
     with RunDirectory(path.absolute(), None) as directory:
         scenario = load_scenario(directory.paths.scenario, run_code=False)
-        directory.check(scenario)
+        labels = [method.label for method in scenario.methods]
+        directory.check(labels, scenario.seeds, scenario.task.measured, scenario.keep_models)
         if directory.choices.emulated != (make_testbed is not None):
             what = "an emulation" if directory.choices.emulated else "no emulation"
             raise UserError(f"is {what}; to continue: {how_to_continue(path)}", file=str(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from edgefl.errors import UserError
 from edgefl.json_file import read_json
+from edgefl.record.metric import Metric
 from edgefl.record.summary import SCHEMA, SeedResult
-from edgefl.scenario import Scenario
 from edgefl.validation import validated
 from edgefl.version import __version__
 
@@ -87,21 +88,27 @@ class State(_Checked):
     choices: Choices
     finished: tuple[Finished, ...] = Field(strict=False)
 
-    def check(self, scenario: Scenario, file: Path) -> None:
+    def check(self, labels: Sequence[str], seeds: Sequence[int], metric: Metric, file: Path) -> None:
         """Check that the state fits a scenario.
+
+        Args:
+            labels: the scenario's methods.
+            seeds: its seeds.
+            metric: what its runs measure.
+            file: the file of the state.
 
         Raises:
             UserError: a method or a seed is not in the scenario, or occurs twice.
         """
-        labels, chosen = [method.label for method in scenario.methods], self.choices.methods
+        chosen = self.choices.methods
         known = [(each.label, each.seed) for each in self.finished]
         if not set(chosen) <= set(labels) or len(set(chosen)) < len(chosen):
             raise damaged(file, "choices.methods", f"expected labels of the scenario, each once, found {list(chosen)}")
         for place, (label, seed) in enumerate(known):
-            if label not in chosen or seed not in scenario.seeds or (label, seed) in known[:place]:
+            if label not in chosen or seed not in seeds or (label, seed) in known[:place]:
                 found = f"expected a run of the scenario, each once, found '{label}' with seed {seed}"
                 raise damaged(file, f"finished.{place}", found)
-            if self.finished[place].entry.metric.metric != scenario.task.measured.named:
+            if self.finished[place].entry.metric.metric != metric.named:
                 raise damaged(file, f"finished.{place}.entry.metric", "expected the metric of the scenario's task")
 
 

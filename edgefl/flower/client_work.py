@@ -21,6 +21,7 @@ from edgefl.flower.app import App
 from edgefl.flower.counting import OperatorCount
 from edgefl.flower.messages import copied, copied_message, error_reply, node_id_of
 from edgefl.flower.randomness import seeded
+from edgefl.flower.replies import Answer, Replies
 from edgefl.flower.scenario import DeclaredSeconds
 from edgefl.flower.virtual_time import AppTime, replaced
 from edgefl.simulation.work import Work
@@ -45,9 +46,14 @@ class Done:
 
 
 class Costs:
-    """The costs of all distinct work of a run, numbered from 1 in the order of their first occurrence."""
+    """The costs of all distinct work of a run, numbered in the order of their first occurrence.
 
-    def __init__(self) -> None:
+    Args:
+        before: the number of pieces of work of the method's earlier runs, which have the numbers from 1.
+    """
+
+    def __init__(self, before: int = 0) -> None:
+        self._before = before
         self._numbers: dict[tuple[object, ...], int] = {}
         self.used: list[StepCost] = []
 
@@ -55,8 +61,8 @@ class Costs:
         """The number of this work, with its optimizer steps and the seconds that no operator takes."""
         key = (cost.operators, cost.peak_memory_bytes, steps, waits)
         if key not in self._numbers:
-            self._numbers[key] = len(self.used) + 1
-            self.used.append(replace(cost, batch=len(self.used) + 1))
+            self._numbers[key] = self._before + len(self.used) + 1
+            self.used.append(replace(cost, batch=self._numbers[key]))
         return self._numbers[key]
 
 
@@ -71,6 +77,7 @@ class Clients:
         declared: the declared seconds of work.
         clock: counts the seconds that it sleeps.
         costs: collects the costs of all work.
+        replies: records replies, and returns recorded ones.
         on_new: called once for each distinct work of a kind of device, with its seconds besides the roofline's.
     """
 
@@ -84,13 +91,14 @@ class Clients:
         declared: DeclaredSeconds,
         clock: AppTime,
         costs: Costs,
+        replies: Replies,
         on_new: Callable[[Work, float], None],
     ) -> None:
         from flwr.app import Context, RecordDict
 
         number = len(fleet.group)
         self._app, self._seed, self._fleet, self._declared, self._clock = app, seed, fleet, declared, clock
-        self._costs, self._on_new = costs, on_new
+        self._costs, self._replies, self._on_new = costs, replies, on_new
         self._known: dict[tuple[int, int], Work] = {}
         self._contexts = [
             Context(
@@ -103,12 +111,25 @@ class Clients:
             for client in range(number)
         ]
 
-    def execute(self, client: int, message: Any, dispatch: int) -> Done:
-        """Call the ``ClientApp`` with a message, which it may change.
+    def execute(self, client: int, message: Any, dispatch: int, digest: str) -> Done:
+        """Call the ``ClientApp`` with a message, which it may change, or return its recorded answer.
+
+        Args:
+            client: the client.
+            message: the message.
+            dispatch: the number of the client's earlier messages.
+            digest: the digest of the message.
 
         Raises:
             UserError: it trained without executing any operator of PyTorch, and no seconds are declared.
         """
+        answer = self._replies.recorded(client, dispatch, digest)
+        if answer is None:
+            answer = self._call(client, message, dispatch)
+            self._replies.record(client, dispatch, digest, answer)
+        return Done(answer.reply, self._work(client, answer.cost, answer.steps, answer.waits), answer.context)
+
+    def _call(self, client: int, message: Any, dispatch: int) -> Answer:
         kind = message.metadata.message_type
         context = copy.copy(self._contexts[client])
         context.state, context.run_config = copied(context.state), dict(context.run_config)
@@ -141,7 +162,7 @@ class Clients:
                 "counted; declare them: flower.seconds",
                 field="flower.seconds",
             )
-        return Done(reply, self._work(client, cost, steps["steps"] if declared is None else 0, waits), context)
+        return Answer(reply, context, cost, steps["steps"] if declared is None else 0, waits)
 
     def keep(self, client: int, context: Any) -> None:
         """The client's work is complete: its state is that of this context."""

@@ -13,9 +13,8 @@ from edgefl.errors import EdgeflError, UserError, in_words
 from edgefl.flower.baton import AppRaised, Baton
 from edgefl.flower.client_work import Clients
 from edgefl.flower.exchange import Exchange
-from edgefl.flower.messages import Wire
+from edgefl.flower.messages import Sent, Wire
 from edgefl.flower.metrics import Metrics
-from edgefl.methods.payload import Part
 from edgefl.simulation.rounds import UNKNOWN, Life, RoundBook
 from edgefl.simulation.world import World
 from edgefl.training.faults import PartFault
@@ -112,11 +111,11 @@ class AppCourse:
 
     # Calls from the grid, in the world's thread
 
-    def push(self, messages: Sequence[tuple[int, Any, tuple[Part, ...]]]) -> list[Exchange]:
+    def push(self, messages: Sequence[tuple[int, Any, Sent]]) -> list[Exchange]:
         """Send messages together; training messages may begin a round. Idle nodes begin when all are sent.
 
         Args:
-            messages: client, message and its parts on the wire; nothing else refers to the message.
+            messages: client, message and what it is on the wire; nothing else refers to the message.
         """
         training = [message for _, message, _ in messages if _trains(message)]
         if training:
@@ -135,7 +134,7 @@ class AppCourse:
                 self._next(client)
         return exchanges
 
-    def _queued(self, client: int, message: Any, parts: tuple[Part, ...]) -> Exchange:
+    def _queued(self, client: int, message: Any, sent: Sent) -> Exchange:
         dispatch = self._dispatches[client]
         self._dispatches[client] += 1
         exchange = Exchange(
@@ -146,7 +145,7 @@ class AppCourse:
             round=self._round,
             dispatch=dispatch,
             message=message,
-            parts=parts,
+            sent=sent,
             on_left=self._left,
         )
         self._lives.append(exchange)

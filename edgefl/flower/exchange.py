@@ -10,7 +10,7 @@ import simpy
 
 from edgefl.fleet.figure import value
 from edgefl.flower.client_work import Clients, Done
-from edgefl.flower.messages import NODE_SECONDS_WITHOUT_HEARTBEAT, Wire, error_reply, expired, node_unavailable
+from edgefl.flower.messages import NODE_SECONDS_WITHOUT_HEARTBEAT, Sent, Wire, error_reply, expired, node_unavailable
 from edgefl.flower.virtual_time import date_at
 from edgefl.methods.payload import Downlink, Part
 from edgefl.record.kinds import Lost
@@ -37,7 +37,7 @@ class Exchange:
         round: the round in which it is pushed, from 0.
         dispatch: the number of the client's earlier messages.
         message: the message; nothing else refers to it.
-        parts: its parts on the wire.
+        sent: what it is on the wire.
         on_left: called when the node is free again.
 
     Attributes:
@@ -62,7 +62,7 @@ class Exchange:
         round: int,
         dispatch: int,
         message: Any,
-        parts: tuple[Part, ...],
+        sent: Sent,
         on_left: Callable[[Exchange], None],
     ) -> None:
         self.client, self.round, self.message = client, round, message
@@ -74,7 +74,7 @@ class Exchange:
         self.compute_seconds = 0.0
         self.arrived_at = self.reached_at = math.nan
         self.pulled = self.given_up = self._lost = self._ended = False
-        self._world, self._clients, self._wire, self._parts, self._on_left = world, clients, wire, parts, on_left
+        self._world, self._clients, self._wire, self._sent, self._on_left = world, clients, wire, sent, on_left
         self._env = world.env
         self._done: Done | None = None
         self._delivery: Delivery | None = None
@@ -123,12 +123,12 @@ class Exchange:
         if hindrance is not None:
             self.quit(hindrance)
             return
-        yield self._send("down", self._parts)
+        yield self._send("down", self._sent.parts)
         if self._over():
             return
         world.waited(*self._place, self._end_transfer())
 
-        self._done = done = self._clients.execute(self.client, self.message, self.job.id.dispatch)
+        self._done = done = self._clients.execute(self.client, self.message, self.job.id.dispatch, self._sent.digest)
         self.job = TrainingJob(self.job.id, self.round, self.round, 1, done.work.steps)
         reply, self.phase = done.reply, "refused"
         if done.work.fits:

@@ -77,8 +77,8 @@ class VirtualGrid:
             message.metadata.__dict__["_message_id"] = number
             # A node gets a copy, as over a network: neither side sees what the other one changes later.
             own = copied_message(message)
-            parts = self._course.wire.parts(own, message.content)
-            sent.append((self._clients[message.metadata.dst_node_id], own, parts))
+            wired = self._course.wire.sent(own, message.content)
+            sent.append((self._clients[message.metadata.dst_node_id], own, wired))
         self._course.wire.forget()
         exchanges = self._baton.in_world(lambda: self._course.push(sent))
         self._exchanges |= zip(ids, exchanges, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 from edgefl.methods.payload import Part
 from edgefl.randomness import integer_seed
@@ -37,15 +37,31 @@ def _record_bytes(record: Any) -> int:
         return int(type(record)(texts).count_bytes()) + sum(len(key) for key in record if key not in texts)
 
 
+class Sent(NamedTuple):
+    """A message on the wire.
+
+    Attributes:
+        parts: what is transferred.
+        digest: of its type and its content.
+    """
+
+    parts: tuple[Part, ...]
+    digest: str
+
+
 class Wire:
     """The parts of messages on the wire; contents that several messages share are serialised once."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, int, int, int]] = {}
+        self._known: dict[int, tuple[Any, int, int, int, str]] = {}
         self._contents = 0
 
     def parts(self, message: Any, content: Any = None) -> tuple[Part, ...]:
-        """The content and the framing of a message.
+        """The content and the framing of a message; see :meth:`sent`."""
+        return self.sent(message, content).parts
+
+    def sent(self, message: Any, content: Any = None) -> Sent:
+        """What a message is on the wire: its content and its framing.
 
         The framing is what Flower's serialisation adds to the content: the heads of its objects with the hashes of
         their parts, and the message's own metadata. What gRPC, HTTP and TLS add belongs to the network's transport.
@@ -56,7 +72,7 @@ class Wire:
         """
         from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
-        counted, below, number = 0, 0, 0
+        counted, below, number, digest = 0, 0, 0, ""
         if message.has_content():
             key = id(content)
             known = None if content is None else self._known.get(key)
@@ -64,16 +80,16 @@ class Wire:
                 objects = get_all_nested_objects(message.content)
                 self._contents += 1
                 below = sum(len(each.deflate()) for each in objects.values())
-                known = (content, content_bytes(message), below, self._contents)
+                digest = next(reversed(objects))  # the last one is the content itself
+                known = (content, content_bytes(message), below, self._contents, digest)
                 if content is not None:
                     self._known[key] = known
-            counted, below, number = known[1:]
+            counted, below, number, digest = known[1:]
         whole = below + len(message.deflate())
         # Equal chunks of arrays are sent once, so the whole can be less than the content.
         counted = min(counted, whole)
-        return tuple(
-            part for part in (Part("content", counted, number), Part("framing", whole - counted, number)) if part.bytes
-        )
+        parts = (Part("content", counted, number), Part("framing", whole - counted, number))
+        return Sent(tuple(part for part in parts if part.bytes), f"{message.metadata.message_type} {digest}")
 
     def forget(self) -> None:
         """The shared contents are no longer needed."""

@@ -1,28 +1,33 @@
-"""Run the apps of a scenario, and write the run directory."""
+"""Run or resume the apps of a scenario, and write the run directory."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
 from edgefl.errors import UserError, nearest
-from edgefl.experiment.directory import RunDirectory
+from edgefl.experiment.directory import RunDirectory, is_interrupted
 from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.faults import NotWritten, RunsFailed, storage_reason
 from edgefl.experiment.guarded import Guarded, ListenerError
 from edgefl.experiment.inputs import SCENARIO, Input, digest_of_scenario
+from edgefl.experiment.journal import Journal, LogDiffers
 from edgefl.experiment.software import versions_of
 from edgefl.experiment.state import Choices
 from edgefl.experiment.step_costs import row_of
 from edgefl.experiment.summary import summarise
 from edgefl.flower.app import digest_of_app, read_app, require_flwr
 from edgefl.flower.client_work import Costs
-from edgefl.flower.scenario import AppMethod, AppScenario
+from edgefl.flower.replies import Replies
+from edgefl.flower.scenario import AppMethod, AppScenario, app_scenario_of
 from edgefl.flower.setup import run_app
 from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths, names
-from edgefl.record.costs import write_costs
+from edgefl.record.costs import StepRow, read_costs, write_costs
 from edgefl.record.listener import Listener
+from edgefl.record.metric import ACCURACY
+from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult, write_summary
 from edgefl.record.tables import EventFile, write_rounds
 from edgefl.scenario import resolve
@@ -46,7 +51,7 @@ def run(
     Raises:
         UserError: flwr or an app is missing or cannot be imported, or ``out`` is not empty.
         RunsFailed: a ``ServerApp`` raised an error; the directory is complete and contains the error.
-        NotWritten: files could not be written.
+        NotWritten: files could not be written; the run can be resumed.
     """
     require_flwr()
     labels = [each.label for each in scenario.methods]
@@ -55,22 +60,62 @@ def run(
             raise UserError(
                 f"the scenario '{scenario.name}' has no method labelled '{label}'; {nearest(label, labels)}"
             )
-    chosen = [each for each in scenario.methods if methods is None or each.label in methods]
-    for method in chosen:
-        read_app(scenario.app_of(method))
-    choices = Choices(methods=tuple(method.label for method in chosen), device="cpu", train=True)
+    chosen = [label for label in labels if methods is None or label in methods]
+    choices = Choices(methods=tuple(chosen), device="cpu", train=True)
     with RunDirectory(out.absolute(), choices) as directory, process_state_kept():
-        try:
-            return _Runs(scenario, chosen, directory, listeners).execute()
-        except ListenerError as failure:
-            raise failure.error from failure.error.__cause__
-        except UserError:
-            directory.forget()
+        return _execute(scenario, directory, listeners)
+
+
+def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = False) -> Path:
+    """Resume an interrupted run of apps; the result is identical byte for byte to that of an uninterrupted run.
+
+    The present app's ``ServerApp`` is executed again from its start, and gets the recorded replies of its clients.
+
+    Args:
+        path: the run directory.
+        listeners: follow the runs, including rounds that are only repeated.
+        trust: execute apps whose folder is in the run directory, which may be somebody else's.
+
+    Raises:
+        UserError: there is no interrupted run, an app has changed, or the run directory is damaged.
+        LogDiffers: the ``ServerApp`` decides differently than before the interruption.
+        RunsFailed, NotWritten: as for :func:`run`.
+    """
+    require_flwr()
+    with RunDirectory(path.absolute(), None) as directory, process_state_kept():
+        scenario = app_scenario_of(path)
+        if scenario is None:
+            raise UserError("is no run of a Flower app", file=str(path))
+        if not directory.opened:
+            raise UserError(
+                "nothing to resume: its runs are finished; an app that is changed needs a run in another folder",
+                file=str(path),
+            )
+        directory.check([method.label for method in scenario.methods], scenario.seeds, ACCURACY, "none")
+        for field, app in scenario.apps().items():
+            if not trust and Path(app).resolve().is_relative_to(path.resolve()):
+                raise UserError(
+                    "this app is not executed, since it is part of the run directory; read it, and add --trust to "
+                    "execute it",
+                    file=app,
+                    field=field,
+                )
+        return _execute(scenario, directory, listeners)
+
+
+def _execute(scenario: AppScenario, directory: RunDirectory, listeners: Sequence[Listener]) -> Path:
+    try:
+        return _Runs(scenario, directory, listeners).execute()
+    except ListenerError as failure:
+        raise failure.error from failure.error.__cause__
+    except UserError:
+        directory.forget()
+        raise
+    except (OSError, sqlite3.Error) as error:
+        if not directory.opened:
             raise
-        except OSError as error:
-            if not directory.opened:
-                raise
-            raise NotWritten(directory.path, storage_reason(error), resumable=False) from error
+        resumable = is_interrupted(directory.path)
+        raise NotWritten(directory.path, storage_reason(error), resumable=resumable) from error
 
 
 def inputs_of(scenario: AppScenario, folder: Path) -> dict[str, Input]:
@@ -83,64 +128,94 @@ def inputs_of(scenario: AppScenario, folder: Path) -> dict[str, Input]:
     return found | {field: Input(app, digest_of_app(app)) for field, app in scenario.apps().items()}
 
 
+class _Commits(Listener):
+    """Commits the journal after every round; the journal comes before it in the list of listeners."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def round_ended(self, row: RoundRow) -> None:
+        self._journal.commit(row.round)
+
+
 class _Runs:
     """The runs of one directory, in sequence."""
 
-    def __init__(
-        self, scenario: AppScenario, methods: list[AppMethod], directory: RunDirectory, listeners: Sequence[Listener]
-    ) -> None:
-        self._scenario, self._methods, self._directory = scenario, methods, directory
+    def __init__(self, scenario: AppScenario, directory: RunDirectory, listeners: Sequence[Listener]) -> None:
+        chosen = directory.choices.methods
+        self._scenario, self._directory = scenario, directory
+        self._methods = [method for method in scenario.methods if method.label in chosen]
+        self._configs = [read_app(scenario.app_of(method))[1] for method in self._methods]
         self._listeners = [Guarded(listener) for listener in listeners]
-        self._costs = {method.label: Costs() for method in methods}
         self._fault: PartFault | None = None
+        self._costs = self._known_costs()
 
     def execute(self) -> Path:
-        """Run everything, and return the directory."""
+        """Run everything that is not finished, and return the directory."""
         directory, scenario = self._directory, self._scenario
         directory.use_software(versions_of(PACKAGES))
-        runs = [(method.label, seed) for seed in scenario.seeds for method in self._methods]
+        runs = [(method, seed) for seed in scenario.seeds for method in self._methods]
+        left = [(method, seed) for method, seed in runs if (method.label, seed) not in directory.finished]
         for listener in self._listeners:
-            listener.began(list(runs), self._planned_rounds())
-        for seed in scenario.seeds:
-            for method in self._methods:
-                directory.read_inputs(inputs_of(scenario, directory.path))
-                directory.open(scenario)
-                for listener in self._listeners:
-                    listener.run_began(method.label, seed)
-                entry = self._run(method, seed)
-                directory.run_finished(method.label, seed, entry, [])
-                for listener in self._listeners:
-                    listener.run_ended(entry)
+            listener.began([(method.label, seed) for method, seed in left], self._planned_rounds())
+        for method, seed in left:
+            directory.read_inputs(inputs_of(scenario, directory.path))
+            directory.open(scenario)
+            for listener in self._listeners:
+                listener.run_began(method.label, seed)
+            entry, numbers = self._run(method, seed)
+            write_costs(self._costs, directory.paths.costs)
+            directory.run_finished(method.label, seed, entry, numbers)
+            for listener in self._listeners:
+                listener.run_ended(entry)
         entries = {
             method.label: [directory.finished[method.label, seed].entry for seed in scenario.seeds]
             for method in self._methods
         }
-        write_costs(
-            {label: [row_of(1, step.batch, step) for step in costs.used] for label, costs in self._costs.items()},
-            directory.paths.costs,
-        )
+        write_costs(self._costs, directory.paths.costs)
         write_summary(scenario.name, entries, directory.paths.summary, directory.inputs, directory.software)
         directory.all_finished()
-        faults = {run: directory.finished[run].entry.stop.message or "" for run in runs if self._failed(run)}
+        faults = {run: each.entry.stop.message or "" for run, each in directory.finished.items() if each.entry.faulted}
         if faults:
             raise RunsFailed(directory.path, len(runs), faults, resumable=False) from self._fault
         return directory.path
 
-    def _failed(self, run: tuple[str, int]) -> bool:
-        return self._directory.finished[run].entry.faulted
+    def _known_costs(self) -> dict[str, list[StepRow]]:
+        """The costs of the finished runs, by label; those of a run that was interrupted are counted again."""
+        costs: dict[str, list[StepRow]] = {method.label: [] for method in self._methods}
+        finished = self._directory.finished
+        if not finished:
+            return costs
+        known = read_costs(self._directory.paths.costs)
+        for (label, seed), run in finished.items():
+            rows = {(row.alpha, row.batch): row for row in known.get(label, ())}
+            for number in run.costs:
+                if number not in rows or number != (1, len(costs[label]) + 1):
+                    raise self._directory.damaged(f"'{label}', seed {seed}: costs.json has no work {number[1]}")
+                costs[label].append(rows[number])
+        return costs
 
-    def _run(self, method: AppMethod, seed: int) -> SeedResult:
+    def _run(self, method: AppMethod, seed: int) -> tuple[SeedResult, list[tuple[int, int]]]:
+        """The result of a run, and (1, number) of each piece of work that it added to the costs."""
         paths = RunPaths(self._directory.path).make(method.label, seed)
-        early_end = EarlyEnd()
-        with EventFile(paths.events) as table:
-            listeners = [early_end, table, *self._listeners]
-            outcome = run_app(self._scenario, method, seed, self._costs[method.label], listeners)
+        early_end, costs = EarlyEnd(), Costs(before=len(self._costs[method.label]))
+        with Journal(paths.journal) as journal, EventFile(paths.events) as table:
+            listeners = [early_end, journal, _Commits(journal), table, *self._listeners]
+            outcome = run_app(self._scenario, method, seed, costs=costs, replies=Replies(journal), listeners=listeners)
+            if not journal.repeated:
+                raise LogDiffers(
+                    f"{method.label}, seed {seed}: the app ends earlier than before the interruption, since it decided "
+                    "differently when it was executed again: the run cannot be resumed"
+                )
         self._fault = self._fault or outcome.fault
         write_rounds(outcome.rows, paths.rounds)
-        return summarise(outcome, seed, block_wise=False, why=early_end.why(outcome))
+        self._costs[method.label] += [row_of(1, step.batch, step) for step in costs.used]
+        entry = summarise(outcome, seed, block_wise=False, why=early_end.why(outcome))
+        return entry, [(1, step.batch) for step in costs.used]
 
     def _planned_rounds(self) -> int:
         """The rounds that the apps' configurations name, for the progress display."""
-        found = [read_app(self._scenario.app_of(method))[1] for method in self._methods]
-        rounds = [value for config in found for key, value in config.items() if "rounds" in key and type(value) is int]
+        rounds = [
+            value for config in self._configs for key, value in config.items() if "rounds" in key and type(value) is int
+        ]
         return max(rounds, default=1)

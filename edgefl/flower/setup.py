@@ -18,6 +18,7 @@ from edgefl.flower.grid import virtual_grid
 from edgefl.flower.legacy import legacy_server
 from edgefl.flower.metrics import Metrics, observed
 from edgefl.flower.randomness import seeded
+from edgefl.flower.replies import Replies
 from edgefl.flower.scenario import AppMethod, AppScenario
 from edgefl.flower.virtual_time import AppTime, all_replaced, virtual_time
 from edgefl.methods.build import build_method
@@ -64,7 +65,13 @@ def limits_of(scenario: AppScenario) -> Limits:
 
 
 def run_app(
-    scenario: AppScenario, method: AppMethod, seed: int, costs: Costs, listeners: Sequence[Listener]
+    scenario: AppScenario,
+    method: AppMethod,
+    seed: int,
+    *,
+    costs: Costs,
+    replies: Replies,
+    listeners: Sequence[Listener],
 ) -> Outcome:
     """Import an app and run it once in a simulated world.
 
@@ -73,6 +80,7 @@ def run_app(
         method: the method, which is a run of the app.
         seed: the run's seed.
         costs: collects the costs of its clients' work.
+        replies: records replies, and returns recorded ones.
         listeners: follow the run.
 
     Raises:
@@ -98,6 +106,7 @@ def run_app(
                 declared=spec.seconds,
                 clock=clock,
                 costs=costs,
+                replies=replies,
                 on_new=world.new_work,
             )
             book = AppBook(world, metrics)
