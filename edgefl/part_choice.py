@@ -79,7 +79,7 @@ def chosen_part(parts: Registry[type[Part]], entry: Any) -> Part:
 
     Args:
         parts: the family.
-        entry: a name, or a mapping with ``kind`` and options.
+        entry: a name, or a mapping with ``kind`` and options; see :func:`part_of`.
 
     Raises:
         UserError: unknown name or option; the message contains the key.
@@ -89,11 +89,6 @@ def chosen_part(parts: Registry[type[Part]], entry: Any) -> Part:
             f"expected the name of {with_article(parts.noun)} or a mapping with the key kind, found {shown(entry)}"
         )
     options = {"kind": entry} if isinstance(entry, str) else dict(entry)
-    if "kind" not in options:
-        raise UserError(f"this key is missing; expected one of: {', '.join(parts.names())}", field="kind")
-    kind = options.pop("kind")
-    try:
-        part = parts[str(kind)]
-    except UserError as error:
-        raise error.located(field="kind") from None
+    _, part = part_of(parts, options, "kind")
+    options.pop("kind", None)
     return validated(part, options)

@@ -18,8 +18,9 @@ _KNOWN = frozenset({"edgefl", "torch", "numpy", "pydantic", *sys.stdlib_module_n
 
 def software_of(scenario: Scenario) -> dict[str, str]:
     """The versions of torch and of the packages that contain a scenario's parts or that they depend on, by name."""
-    names = {"torch", *(name for part in parts_of(scenario) for name in getattr(type(part), "packages", ()))}
-    foreign = set(_modules(scenario)) - _KNOWN
+    parts = list(_parts(scenario))
+    names = {"torch", *(name for part in parts for name in getattr(type(part), "packages", ()))}
+    foreign = {_module(part).partition(".")[0] for part in parts} - _KNOWN
     if foreign:
         packages = packages_distributions()
         names |= {name for module in foreign for name in packages.get(module, ())}
@@ -44,11 +45,10 @@ def in_words(software: Mapping[str, str]) -> str:
     return " and ".join(f"{name} {version}" for name, version in software.items()) or "no packages"
 
 
-def _modules(scenario: Scenario) -> Iterator[str]:
-    """The top-level modules of everything that a scenario's parts consist of."""
+def _parts(scenario: Scenario) -> Iterator[Any]:
+    """Everything that a scenario and its methods consist of."""
     methods = [(METHODS[each.name], recipe_of(scenario, each)) for each in scenario.methods]
-    for part in parts_of((scenario, methods)):
-        yield _module(part).partition(".")[0]
+    return parts_of((scenario, methods))
 
 
 def _module(part: Any) -> str:

@@ -43,7 +43,8 @@ def keeping_local(method: Method, layout: Layout) -> Method:
     """The method with clients that keep the local part of a model with this layout, if it has one.
 
     Raises:
-        UserError: its server and clients control each other with vectors of all parameters, and some are local.
+        UserError: some parameters are local, and its server and clients control each other with vectors of all
+            parameters, or its server needs each client's model.
     """
     if not layout.local:
         return method
@@ -52,6 +53,11 @@ def keeping_local(method: Method, layout: Layout) -> Method:
         vectors = ", ".join(server.broadcasts) or "its sum of the clients' changes"
         raise UserError(
             f"the server of '{method.label}' controls all parameters with {vectors}, so none can stay local; expected "
+            "only buffers in the model's local part"
+        )
+    if layout.local_parameters and server.needs_each_model:
+        raise UserError(
+            f"the server of '{method.label}' needs each client's whole model, so no parameter can stay local; expected "
             "only buffers in the model's local part"
         )
     before = method.state.states if isinstance(method.state, StatesTogether) else (method.state,)

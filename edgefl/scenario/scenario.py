@@ -213,6 +213,12 @@ class Scenario(Options):
                     f"'{self.training.selection.name}' needs its results ({', '.join(sorted(selector.reads))})",
                     field=f"methods.{index}.overlap",
                 )
+            if recipe.server.needs_each_model and isinstance(self.protocol, HierarchicalSpec):
+                raise UserError(
+                    "this server update needs each client's model, and in hierarchical rounds the cells send their "
+                    "clients' mean; expected protocol.kind: synchronous or asynchronous",
+                    field=f"methods.{index}.server",
+                )
 
     def method(self, label: str) -> ScenarioMethod:
         """The method with this label.

@@ -163,7 +163,8 @@ class ServerModel:
             uploads = {part: each * shares for part, each in uploads.items()}
         weights = deltas.new_tensor(self._weights([outcome.samples for outcome in arrived]))
         steps = deltas.new_tensor([outcome.steps for outcome in arrived])
-        facts = RoundFacts(self._method.local.lr_at(round), self._clients, steps, uploads)
+        losses = [outcome.first_loss for outcome in arrived]
+        facts = RoundFacts(self._method.local.lr_at(round), self._clients, steps, uploads, round, losses)
         server, before = self._method.server, self.vector[:count]
         # Copies: clients, checkpoints and other methods may still read the current model and state.
         state = {name: vector.clone() for name, vector in self._state.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
@@ -29,12 +29,16 @@ class RoundFacts(NamedTuple):
         steps: H_k, local steps ``[K]``.
         uploads: other vectors that clients sent ``[K, parameter_count]``, by the part's name, if a codec rounds them;
             otherwise they follow from the updates.
+        round: t, from 0.
+        losses: mean cross-entropy over the first local epoch of each client ``[K]``.
     """
 
     lr: float
     clients: int
     steps: Tensor
     uploads: Mapping[str, Tensor] = MappingProxyType({})
+    round: int = 0
+    losses: Sequence[float] = ()
 
 
 class ServerSide(NamedTuple):
@@ -68,6 +72,11 @@ class ServerUpdate(Component):
         error, so that no vector is sent without being charged.
         """
         return {name: name for name in self.broadcasts}
+
+    @property
+    def needs_each_model(self) -> bool:
+        """Whether the update is not a function of the clients' weighted mean, so that no cell may average before it."""
+        return False
 
     def objective(self, loss: Objective) -> Objective:
         """The clients' loss with this server update, given the method's loss; FedDyn adds its penalty."""

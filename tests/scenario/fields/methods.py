@@ -197,7 +197,7 @@ PROBES: list[Probe] = probes(trained, [
     *((f"methods[]<{name}>.method", {**method(name), "methods": ["fedprox" if name == "fedavg" else "fedavg"]},
        method(name), differs) for name in METHODS.names()),
     *((f"methods[].server<{kind}>.kind", {**UNEVEN, **server("fedavgm" if kind == "mean" else "mean")}, server(kind),
-       differs) for kind in SERVER_UPDATES.names() if kind not in HOSTS),
+       differs) for kind in SERVER_UPDATES.names() if kind not in {*HOSTS, "flower"}),
     *option_probes(),
     *server_probes(),
     *local_probes("training.local", {}),
