@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from edgefl.experiment.recording import Recording
 from edgefl.training.faults import Diverged
@@ -48,6 +48,14 @@ class RecordedLearner:
         if found is None:
             raise self._missing(f"feedback of job {job.dispatch} of client {job.client}")
         return found
+
+    def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
+        """See :class:`~edgefl.training.job.Learner`."""
+        known = self._recording.local_losses
+        for client in clients:
+            if (version, client) not in known:
+                raise self._missing(f"loss of version {version} on client {client}")
+        return [known[version, client] for client in clients]
 
     def evaluate(self, version: int) -> Evaluation:
         """See :class:`~edgefl.training.job.Learner`."""

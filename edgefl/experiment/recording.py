@@ -13,7 +13,7 @@ from edgefl.record.kinds import EventKind
 from edgefl.record.tables import read_events
 from edgefl.training.job import Digests, Evaluation, Feedback
 
-TIMELESS = frozenset({"loss", "distance", "samples", "label_support"})
+TIMELESS = frozenset({"loss", "distance", "samples", "label_support", "data_sizes", "local_losses"})
 """Inputs of decisions that are equal on every network and fleet; all other inputs depend on time."""
 
 _WANTED: tuple[EventKind, ...] = (
@@ -55,6 +55,7 @@ class Recording:
         reason: why the run stopped.
         timed: decisions that depended on time, as (round, name, inputs).
         cohorts: for each round, the selected clients.
+        local_losses: by model version and client, the losses that clients were asked for.
         alphas: for each round with a choice of a block scheduler, each client's number of blocks.
     """
 
@@ -67,6 +68,7 @@ class Recording:
     reason: str = ""
     timed: list[tuple[int, str, list[str]]] = field(default_factory=list)
     cohorts: dict[int, list[int]] = field(default_factory=dict)
+    local_losses: dict[tuple[int, int], float] = field(default_factory=dict)
     alphas: dict[int, dict[int, int]] = field(default_factory=dict)
 
 
@@ -132,6 +134,9 @@ def _note_decision(recording: Recording, round: int, what: str, facts: Mapping[s
         recording.timed.append((round, what, timed))
     if what == "selection":
         recording.cohorts[round] = facts["clients"]
+    elif what == "asked":
+        for client, loss in facts["local_losses"].items():
+            recording.local_losses[round, int(client)] = float(loss)
     elif what == "blocks":
         recording.alphas[round] = {int(client): alpha for client, alpha in facts["alphas"].items()}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -102,6 +102,10 @@ class ResumedLearner(Listener):
     def feedback(self, job: JobId) -> Feedback:
         """See :class:`~edgefl.training.job.Learner`."""
         return self._answers.feedback(job)
+
+    def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
+        """See :class:`~edgefl.training.job.Learner`."""
+        return self._answers.local_losses(version, clients, images)
 
     def evaluate(self, version: int) -> Evaluation:
         """See :class:`~edgefl.training.job.Learner`."""

@@ -71,6 +71,15 @@ class Attendance:
             self.there(now)
         return bool(self._there[client])
 
+    def share(self, clients: NDArray[np.int64], begin: float, end: float) -> NDArray[np.float64]:
+        """The part of the time from ``begin`` to ``end`` in which each of these clients can take part."""
+        shares = np.ones(len(clients))
+        for part, (_, windows, rows, shifts) in enumerate(self._parts):
+            mine = np.flatnonzero(self._part_of[clients] == part)
+            place = self._place[clients[mine]]
+            shares[mine] = windows.share(rows[place], begin + shifts[place], end + shifts[place])
+        return shares
+
     def next_arrival(self, now: float, among: NDArray[np.int64] | None = None) -> float:
         """The first time at which an unavailable client (of these) becomes available; infinite if none does."""
         there, until = self.there(now), self._until

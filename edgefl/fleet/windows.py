@@ -65,6 +65,27 @@ class Windows:
         continues = there & (end >= period) & (opening <= 0)
         return there, np.where(continues, np.where(closing >= period, math.inf, stays + closing), stays)
 
+    def share(self, rows: NDArray[np.int64], begin: Numbers, end: Numbers) -> Numbers:
+        """The part of the time from ``begin`` to ``end``, which is later, in which each of these rows is available.
+
+        >>> windows = Windows.of([((10.0, 50.0), (20.0, 60.0), 100.0)])
+        >>> windows.share(np.array([0, 0]), np.array([15.0, 0.0]), np.array([55.0, 200.0])).tolist()
+        [0.25, 0.2]
+        """
+        return np.clip((self._available_until(rows, end) - self._available_until(rows, begin)) / (end - begin), 0, 1)
+
+    def _available_until(self, rows: NDArray[np.int64], seconds: Numbers) -> Numbers:
+        """For each row its available seconds from the time 0 to its own time, which may be negative."""
+        if not len(self.starts):
+            return np.zeros(len(rows))
+        whole, local = np.divmod(seconds, self.periods[rows])
+        first, last = self.offsets[rows], self.offsets[rows + 1]
+        place = self._windows_begun(first, last, local)
+        before = np.concatenate(([0.0], np.cumsum(self.ends - self.starts)))
+        latest = np.maximum(place - 1, 0)
+        not_yet = np.where(place > first, np.maximum(self.ends[latest] - local, 0.0), 0.0)
+        return np.asarray(whole * (before[last] - before[first]) + before[place] - before[first] - not_yet)
+
     def _windows_begun(self, first: NDArray[np.int64], last: NDArray[np.int64], local: Numbers) -> NDArray[np.int64]:
         """For each row the index after its last window that has begun, by a binary search in all rows at once."""
         low, high = first.copy(), last.copy()

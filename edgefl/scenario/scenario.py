@@ -201,13 +201,19 @@ class Scenario(Options):
                 "has none",
                 field="training.selection.kind",
             )
+        if selector.asks() and not isinstance(self.protocol, SynchronousSpec):
+            raise UserError(
+                f"selection '{self.training.selection.name}' asks clients for losses before a round, which only "
+                "synchronous rounds do",
+                field="training.selection",
+            )
         for index, method in enumerate(self.methods):
             with built_at(f"methods.{index}"):
                 recipe = build_method(method.entry, self.training.local, self.training.codec)
             if isinstance(self.cost, SecondsCost) and self.cost.range_of((method.label, method.name)) is None:
                 hint = nearest(method.label, self.cost.methods)
                 raise UserError(f"no seconds of method '{method.label}'; {hint}", field="cost.methods")
-            if recipe.overlap and selector.learns() and not isinstance(self.protocol, AsynchronousSpec):
+            if recipe.overlap and selector.waits() and not isinstance(self.protocol, AsynchronousSpec):
                 raise UserError(
                     "overlap selects a cohort while the previous round still runs, but selection "
                     f"'{self.training.selection.name}' needs its results ({', '.join(sorted(selector.reads))})",

@@ -10,10 +10,13 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
+from edgefl.errors import WrongAnswer
+from edgefl.fleet import compute_joules
 from edgefl.record.events import detail
 from edgefl.scheduling.blocks.base import checked_alphas
 from edgefl.scheduling.blocks.makespan import BlockForecast, least_makespan
-from edgefl.scheduling.selection.base import Foreseen, checked_cohort
+from edgefl.scheduling.selection.base import Charge, Foreseen, checked_cohort
+from edgefl.simulation.protocol_specs import SynchronousSpec
 from edgefl.simulation.world import World
 from edgefl.training.faults import blaming
 
@@ -23,11 +26,17 @@ class Decisions:
 
     Args:
         world: the world of the run; its setup contains them, and its log receives the answers.
+
+    Attributes:
+        everyone: the numbers of all clients.
+        asked: the clients that the last pick asked for losses, with the number of images of each.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.everyone = np.arange(world.setup.clients, dtype=np.int64)
+        self.asked: dict[int, int] = {}
+        self._losses: dict[int, float | str] = {}
 
     def pick(self, number: int, available: NDArray[np.int64], size: int, round: int) -> list[int]:
         """``size`` of the available clients, or all if there are fewer; none, and no row, if no client is available.
@@ -39,17 +48,73 @@ class Decisions:
             round: the round that they are picked for.
         """
         setup = self._world.setup
+        self.asked, self._losses = {}, {}
         available = available[self._world.presence.available()[available]]
         if not len(available):
             return []
-        facts = setup.facts._replace(foreseen=partial(self._foreseen, round))
+        asks = setup.selector.asks() and isinstance(setup.protocol, SynchronousSpec)
+        facts = setup.facts._replace(
+            foreseen=partial(self._foreseen, round),
+            data_sizes=setup.samples.copy(),
+            now=self._world.now,
+            availability=self._world.presence.share,
+            charge=partial(self._charge, round),
+            local_losses=partial(self._local_losses, round, available) if asks else None,
+        )
         with blaming(setup.label, round, "selection"):
             picked = setup.selector.pick(number, available.copy(), size, facts)
             cohort = checked_cohort(picked, available, size, setup.clients)
-        if not cohort:
-            return []
-        self._world.decided(round, "selection", setup.selector.reads, clients=cohort)
+        if self.asked:
+            self._world.decided(round, "asked", setup.selector.reads, local_losses=self._losses)
+        elif cohort:
+            self.chose(round, cohort)
         return cohort
+
+    def chose(self, round: int, cohort: Sequence[int]) -> None:
+        """Log the cohort of a round: at its pick or, if clients were asked for losses, when all have answered."""
+        self._world.decided(round, "selection", self._world.setup.selector.reads, clients=list(cohort))
+
+    def _local_losses(
+        self, round: int, available: NDArray[np.int64], clients: NDArray[np.int64], images: int | None
+    ) -> NDArray[np.float64]:
+        """The losses of the model that the round begins with, on each client's own images."""
+        setup = self._world.setup
+        if self.asked:
+            raise WrongAnswer("it asked for losses twice; expected one call for each cohort")
+        asked = checked_cohort(clients, available, len(available), setup.clients)
+        if asked != clients.tolist():
+            raise WrongAnswer("it asked for losses of clients in another order; expected ascending numbers")
+        sizes = setup.samples[asked].tolist()
+        self.asked = {
+            client: size if images is None else min(images, size) for client, size in zip(asked, sizes, strict=True)
+        }
+        losses = setup.learner.local_losses(round, asked, images)
+        # JSON has no numbers that are not finite.
+        texts = [loss if math.isfinite(loss) else repr(loss) for loss in losses]
+        self._losses = dict(zip(asked, texts, strict=True))
+        return np.array(losses, np.float64)
+
+    def _charge(self, round: int, clients: NDArray[np.int64]) -> Charge:
+        """The clients' batteries now, and what a round with the whole model is predicted to use of them."""
+        world = self._world
+        level, used = np.ones(len(clients)), np.zeros(len(clients))
+        charges = world.batteries.charges
+        foreseen = self._foreseen(round, clients)
+        down_bytes, up_bytes = world.setup.sizes.model_bytes, sum(part.bytes for part in world.setup.uplink)
+        draws = world.accounts.draws
+        for place, client in enumerate(clients.tolist()):
+            if not charges.has(client):
+                continue
+            down, compute, up = (float(seconds[place]) for seconds in foreseen)
+            joules = (
+                draws.idle(client, down + up)
+                + compute_joules(world.device(client), compute)
+                + draws.transfer(client, "down", down, down_bytes)
+                + draws.transfer(client, "up", up, up_bytes)
+            )
+            level[place] = world.batteries.left(client) / charges.capacity[client]
+            used[place] = joules / charges.capacity[client]
+        return Charge(level, used)
 
     def _foreseen(self, round: int, clients: NDArray[np.int64]) -> Foreseen:
         """The predicted seconds of a round with the whole model for each client, from what is known now."""

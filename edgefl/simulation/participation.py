@@ -285,7 +285,11 @@ class Participation:
         if prefetch is not None and prefetch.serves(self.downlink):
             early = prefetch.parts
             deliveries.append(self._following(prefetch.delivery))
-            self.hidden_seconds += prefetch.settle()
+            seconds = prefetch.settle()
+            if prefetch.within_round:
+                self._transfers.append((prefetch.delivery.started, prefetch.delivery.started + seconds))
+            else:
+                self.hidden_seconds += seconds
         elif prefetch is not None:
             prefetch.drop()
         rest = [part for part in self.downlink.parts if part not in early]

@@ -23,6 +23,12 @@ class Prefetch:
         round: the round that will need them.
         awake: the client takes part in the present round too, so its idle watts are charged there.
         dispatch: the number of the job that will need them; ``None``: the client's next one.
+        within_round: the round has begun, so that the transfer lengthens it.
+
+    Attributes:
+        parts, within_round: as given.
+        delivery: the transfer.
+        over: triggers when it is over: its participation has begun, or it was dropped.
     """
 
     def __init__(
@@ -34,24 +40,31 @@ class Prefetch:
         *,
         awake: bool,
         dispatch: int | None = None,
+        within_round: bool = False,
     ) -> None:
         self.parts = parts
+        self.within_round = within_round
         self._dispatch = world.dispatches(client) if dispatch is None else dispatch
         self.delivery: Delivery = world.traffic.send(client, "down", parts, round, self._dispatch, early=True)
         self._world = world
         self._client = client
         self._round = round
         self._awake = awake
-        self._over = False
+        self.over: simpy.Event = world.env.event()
         world.presence.prefetches(client, self)
 
     def serves(self, downlink: Downlink) -> bool:
         """Whether the client needs any of the parts, and has not lost them."""
-        return not self._over and not self.delivery.failed and any(part in downlink.parts for part in self.parts)
+        return self.usable and any(part in downlink.parts for part in self.parts)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the client has not lost it."""
+        return not self.over.triggered and not self.delivery.failed
 
     def settle(self) -> float:
         """Its participation begins: charge the client's waiting up to now; return the transfer's seconds so far."""
-        self._over = True
+        self.over.succeed()
         self._world.presence.prefetched(self._client, self)
         sent = self.delivery
         seconds = (self._world.now if sent.ended is None else sent.ended) - sent.started
@@ -61,7 +74,7 @@ class Prefetch:
 
     def drop(self) -> None:
         """Cancel the prefetch, which is no longer needed, or was lost in a crash; no effect if it is over."""
-        if self._over:
+        if self.over.triggered:
             return
         self.settle()
         self._world.traffic.cancel(self.delivery)

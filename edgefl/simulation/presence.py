@@ -68,6 +68,10 @@ class Presence:
             there[list(self._down)] = False
         return there
 
+    def share(self, clients: NDArray[np.int64], begin: float, end: float) -> NDArray[np.float64]:
+        """The part of a window, in seconds from now, in which each of these clients is available by its trace."""
+        return self._attendance.share(clients, self._env.now + begin, self._env.now + end)
+
     def next_arrival(self, among: NDArray[np.int64] | None = None) -> float:
         """Seconds until an absent client (of these clients) becomes available; infinite if none does."""
         now, charges = self._env.now, self._batteries.charges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 
 import simpy
 
@@ -51,6 +51,9 @@ class RoundByRound(ABC):
                     world.stop("stalled")
                     return
                 cohort = self._ahead.cohort(round)
+            if self._decisions.asked:
+                yield from self.ask(round, self._decisions.asked, cohort)
+                self._decisions.chose(round, cohort)
             alphas = self._decisions.blocks(round, cohort)
             self._downloading = set(cohort)
             began, self.seconds = world.now, self._next_deadline(round)
@@ -72,6 +75,16 @@ class RoundByRound(ABC):
             cohort: the participating clients.
             alphas: each client's number of blocks from the scheduler, if there is one.
         """
+
+    def ask(self, round: int, asked: Mapping[int, int], cohort: list[int]) -> Generator[simpy.Event, object, None]:
+        """Wait until the clients that a selector asked for losses have evaluated the model; only some protocols ask.
+
+        Args:
+            round: the round that will begin.
+            asked: the number of images of each asked client.
+            cohort: the clients that were picked.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def prefetch(self, round: int) -> None:

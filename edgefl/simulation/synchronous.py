@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 
 import simpy
 
+from edgefl.simulation.asking import Asking
 from edgefl.simulation.participation import Participation
 from edgefl.simulation.prefetching import Prefetch
 from edgefl.simulation.protocol_specs import SynchronousSpec
@@ -26,6 +27,7 @@ class Synchronous(RoundByRound):
     def __init__(self, world: World, book: RoundBook, spec: SynchronousSpec) -> None:
         super().__init__(world, book, spec)
         self._prefetches: dict[int, Prefetch] = {}
+        self._asking = Asking(world, self._prefetches)
 
     def hold(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> Generator[simpy.Event, object, None]:
         """See :class:`RoundByRound`."""
@@ -35,6 +37,10 @@ class Synchronous(RoundByRound):
         yield closed if self.seconds is None else closed | world.alarm(self.seconds)
         for life in self.lives:
             life.drop("late")
+
+    def ask(self, round: int, asked: Mapping[int, int], cohort: list[int]) -> Generator[simpy.Event, object, None]:
+        """See :class:`RoundByRound`."""
+        return self._asking.wait(round, asked, cohort)
 
     def prefetch(self, round: int) -> None:
         """See :class:`RoundByRound`."""

@@ -69,6 +69,13 @@ class Work:
     hot_seconds: float
     cool_for: float
 
+    def forward_share(self, images: int) -> float:
+        """The part of this work that a forward pass on as many images costs.
+
+        A step on an image is counted as three passes: forward, and backward for inputs and weights.
+        """
+        return images / (3 * sum(size * count for size, count in self.batches.items()))
+
     def pace(self, slowdown: float) -> Pace:
         """Its pace in a round in which computing takes ``slowdown`` times as long."""
         return Pace(self.seconds * slowdown, self.hot_seconds * slowdown, self.cool_for)

@@ -173,6 +173,34 @@ class World:
             self.batteries.phase(client, computing=False)
         self.accounts.check()
 
+    def forward_seconds(self, client: int, round: int, images: int) -> float:
+        """The seconds of a forward pass on as many images, on an undisturbed device."""
+        work = self.work.of(client, self.setup.sizes.blocks)
+        return self.foreseen_compute(client, round, work) * work.forward_share(images)
+
+    def evaluated(self, client: int, round: int, images: int, seconds: float) -> None:
+        """The client has evaluated the model that round ``round`` begins with, for the last ``seconds``."""
+        work = self.work.of(client, self.setup.sizes.blocks)
+        flops, joules = work.flops * work.forward_share(images), work.watts * seconds
+        joules = self.batteries.given(client, joules)
+        self._log.write(
+            self.env.now,
+            "forward",
+            round,
+            client,
+            group=work.group,
+            alpha=work.alpha,
+            images=work.samples,
+            item=work.device,
+            seconds=seconds,
+            flops=flops,
+            joules=joules,
+            value=images,
+        )
+        self.ledger.computed(flops, seconds)
+        self.accounts.drew(client, joules)
+        self.accounts.check()
+
     def waited(self, client: int, round: int, dispatch: int, seconds: float, *, prefetching: bool = False) -> None:
         """The client was awake without computing for the last ``seconds``, and drew its idle watts.
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from edgefl.methods.local_options import LocalOptions
@@ -74,6 +76,16 @@ class JobResult:
     kept: Mapping[str, Tensor] = field(default_factory=dict)
 
 
+class EvaluationData(Protocol):
+    """Samples on which a model is evaluated."""
+
+    def evaluation(self) -> Sequence[slice]:
+        """The samples as consecutive batches of a fixed size."""
+
+    def evaluation_batch(self, place: slice) -> Batch:
+        """One of the batches on the training device, without augmentation."""
+
+
 class JobData(Protocol):
     """A data set divided among clients, for training; reading is thread-safe."""
 
@@ -101,6 +113,9 @@ class JobData(Protocol):
 
     def evaluation_batch(self, place: slice) -> Batch:
         """One evaluation batch on the training device, without augmentation."""
+
+    def own(self, client: int, chosen: NDArray[np.int64] | None = None) -> EvaluationData:
+        """The client's training samples, or those at some places of its shard, to evaluate a model on."""
 
 
 Arrived = Callable[[int, JobResult], None]

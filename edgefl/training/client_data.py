@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from edgefl.data.batches import JobBatches, StackedBatches, fetch, job_batches
+from edgefl.data.dataset import Dataset
 from edgefl.data.federated import FederatedData
 from edgefl.methods.objectives.base import Batch
 from edgefl.training.base import JobTask
@@ -69,6 +73,11 @@ class ClientData:
             dispatch=task.dispatch,
         )
 
+    def own(self, client: int, chosen: NDArray[np.int64] | None = None) -> OwnSamples:
+        """The client's training samples, or those at some places of its shard."""
+        shard = self._data.shards.shard(client)
+        return OwnSamples(self._data.train, torch.from_numpy(shard if chosen is None else shard[chosen]))
+
     def evaluation(self) -> Sequence[slice]:
         """Consecutive batches of :data:`~edgefl.training.evaluation.BATCH` images."""
         return [slice(start, start + BATCH) for start in range(0, len(self._evaluated), BATCH)]
@@ -76,3 +85,23 @@ class ClientData:
     def evaluation_batch(self, place: slice) -> Batch:
         """The images of one evaluation batch, without augmentation."""
         return fetch(self._data.evaluation, self._evaluated[place])
+
+
+class OwnSamples(NamedTuple):
+    """A client's own samples; implements :class:`~edgefl.training.base.EvaluationData`.
+
+    Attributes:
+        data: the training set.
+        indices: the positions of the client's samples in it.
+    """
+
+    data: Dataset
+    indices: Tensor
+
+    def evaluation(self) -> Sequence[slice]:
+        """Consecutive batches of :data:`~edgefl.training.evaluation.BATCH` samples."""
+        return [slice(start, start + BATCH) for start in range(0, len(self.indices), BATCH)]
+
+    def evaluation_batch(self, place: slice) -> Batch:
+        """One of these batches, without augmentation."""
+        return fetch(self.data, self.indices[place])

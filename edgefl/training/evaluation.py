@@ -13,7 +13,7 @@ from torch import Tensor
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
 from edgefl.tasks.base import Task
-from edgefl.training.base import JobData
+from edgefl.training.base import EvaluationData
 from edgefl.training.device import exact_arithmetic
 from edgefl.training.job import Evaluation
 from edgefl.training.lent import Lent
@@ -36,7 +36,7 @@ class BatchScore(NamedTuple):
 
 
 def evaluate_batches(
-    vector: Tensor, places: Sequence[slice], model: BlockModel, data: JobData, mode: Mapping[str, Any]
+    vector: Tensor, places: Sequence[slice], model: BlockModel, data: EvaluationData, mode: Mapping[str, Any]
 ) -> list[BatchScore]:
     """Score the model ``vector`` ``[size]`` on some batches, with running statistics and without gradients.
 

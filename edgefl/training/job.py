@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import Literal, NamedTuple, Protocol
@@ -124,3 +124,6 @@ class Learner(Protocol):
 
     def evaluate(self, version: int) -> Evaluation:
         """The task's metric and loss of a model version."""
+
+    def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
+        """The mean loss of the latest version on each client's own training images, or on a random draw of them."""

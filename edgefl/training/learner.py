@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,10 +13,12 @@ from edgefl.methods.local_part import OWN
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.digest import digest_of_model
+from edgefl.randomness import generator
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import Engine, JobData, JobResult
 from edgefl.training.client_states import ClientStates, State
 from edgefl.training.epochs import epoch_losses
+from edgefl.training.evaluation import evaluate_batches, total
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.training.job_inputs import JobInputs, JobResolver, Received
 from edgefl.training.kept_models import KeptModels
@@ -64,6 +67,8 @@ class MethodLearner:
         kept_models: KeptModels | None = None,
     ) -> None:
         self._method = method
+        self._model = model
+        self._seed = seed
         self._kept_models = kept_models or KeptModels()
         self._data = data
         self._engine = engine
@@ -182,6 +187,26 @@ class MethodLearner:
                 found = found._replace(ensemble=self._engine.evaluate(average, self._evaluation_mode).metric)
             self._evaluations[version] = found._replace(model=digest_of_model(self.model(version)))
         return self._evaluations[version]
+
+    def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
+        """The mean loss of a kept model version on each client's training images, without augmentation.
+
+        Args:
+            version: the model.
+            clients: the clients.
+            images: how many images of each client are drawn, keyed by version and client; ``None``: all are used.
+        """
+        vector, losses = self.model(version), []
+        with neutral_torch():
+            for client in clients:
+                chosen, held = None, self._data.samples(client)
+                if images is not None and images < held:
+                    draws = generator(self._seed, "local losses", version, client)
+                    chosen = np.sort(draws.choice(held, size=images, replace=False))
+                own = self._data.own(client, chosen)
+                scores = evaluate_batches(vector, own.evaluation(), self._model, own, self._evaluation_mode)
+                losses.append(total(scores, self._model.task).loss)
+        return losses
 
     def model(self, version: int) -> Tensor:
         """The weights ``[size]`` of a kept model version; do not modify them.

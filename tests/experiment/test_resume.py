@@ -197,6 +197,14 @@ MORE = {
     "personalisation": {**PERSONAL, "methods": ["fedadc"]},
     "partial work and oort selection": {**PARTIAL, **KEPT, "methods": ["fednova", "moon"]},
     "asynchronous, oort selection": {**OORT, **KEPT, "methods": ["fedavg", "scaffold"]},
+    "losses that clients are asked for": {
+        "training__selection": {"kind": "power_of_choice", "images": 20},
+        **KEPT,
+        "methods": ["fedavg", "scaffold"],
+    },
+    "tiers": {"training__selection": {"kind": "tifl", "tiers": 3, "interval": 2}, "methods": ["fedavg", "fedbr"]},
+    "least available": {"training__selection": {"kind": "refl", "rest": 1}, "methods": ["fedavg"]},
+    "utility and batteries": {"training__selection": "eafl", "methods": ["moon"]},
     "hierarchical": {
         "protocol": {"kind": "hierarchical"},
         "network__topology": CELLS,

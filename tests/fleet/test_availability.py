@@ -61,6 +61,32 @@ def test_windows_agree_with_a_plain_search_and_hold_until_they_say(rows, seconds
             assert stays[number] > 0
 
 
+@given(rows_of_windows(), st.floats(-3000, 3000), st.floats(0.5, 2000))
+def test_the_share_of_a_window_is_the_length_of_its_available_parts(rows, begin, length):
+    number = len(rows)
+    found = Windows.of(rows).share(np.arange(number), np.full(number, begin), np.full(number, begin + length))
+    for row, share in zip(rows, found.tolist(), strict=True):
+        starts, ends, period = row
+        first, last = math.floor(begin / period), math.floor((begin + length) / period)
+        there = sum(
+            max(0.0, min(end + turn * period, begin + length) - max(start + turn * period, begin))
+            for turn in range(first, last + 1)
+            for start, end in zip(starts, ends, strict=True)
+        )
+        assert share == pytest.approx(there / length, abs=1e-6)
+
+
+def test_attendance_forecasts_with_each_clients_own_clock(trace):
+    fleet = fleet_of(6, availability={"kind": "trace", "file": str(trace)})
+    asked = np.array([4, 1])
+    found = Attendance(fleet, 0).share(asked, 30.0, 90.0)
+    plain = Attendance(fleet, 0)
+    moments = np.arange(30.0, 90.0, 0.01) + 0.005
+    there = np.mean([plain.there(moment)[asked] for moment in moments], axis=0)
+    assert found == pytest.approx(there, abs=1e-3)
+    assert Attendance(fleet_of(3), 0).share(np.arange(3), 0.0, 1.0).tolist() == [1, 1, 1]
+
+
 def test_a_trace_says_who_is_there_and_repeats(trace):
     attendance = Attendance(fleet_of(1, availability={"kind": "trace", "file": str(trace), "shift": False}), seed=0)
     moments = [0, 10, 19.5, 20, 50, 69, 70, 109, 110, 120]

@@ -205,6 +205,10 @@ EXTREMES: dict[str, list[Any]] = {
     "training.selection": [
         "coverage",
         "oort",
+        {"kind": "tifl", "tiers": 1000, "interval": 1},
+        {"kind": "refl", "duration": "1e300 s"},
+        {"kind": "power_of_choice", "candidates": 1e6, "images": 1},
+        {"kind": "eafl", "f": 0},
         {"kind": "fixed", "clients": [0, 1, 2]},
         {"kind": "deadline", "deadline": "0 s"},
     ],

@@ -56,6 +56,13 @@ def test_budgets_and_targets_can_be_asked_afterwards(small, tmp_path):
     assert tree(replay(finished, asked, tmp_path / "replayed")) == tree(expected)
 
 
+def test_losses_that_clients_were_asked_for_do_not_depend_on_the_network(small, tmp_path):
+    asked = {"training__selection": "power_of_choice"}
+    finished = run(small(**asked), out=tmp_path / "run")
+    expected = run(small(**asked, network__topology__latency="90 ms"), out=tmp_path / "expected")
+    assert tree(replay(finished, {"network.topology.latency": "90 ms"}, tmp_path / "replayed")) == tree(expected)
+
+
 def refused(small, tmp_path, changes, **said) -> str:
     finished = run(small(**said), out=tmp_path / "run")
     with pytest.raises(UserError) as told:
@@ -73,6 +80,8 @@ def refused(small, tmp_path, changes, **said) -> str:
             ["fedbr, seed 0: the decision on blocks in round 2 read compute_seconds and transfer_seconds"],
         ),
         ({"training__selection": "oort"}, ["the decision on selection in round 1 read seconds"]),
+        ({"training__selection": "tifl"}, ["the decision on asked in round 1 read foreseen"]),
+        ({"training__selection": "refl"}, ["the decision on selection in round 1 read availability and now"]),
         ({"protocol": {"deadline": "90 ms"}}, ["protocol: deadline: the aggregated updates depend on arrival times"]),
         ({"protocol": {"over_select": 1.5}}, ["protocol: over_select"]),
         (

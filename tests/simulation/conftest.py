@@ -77,6 +77,7 @@ class RecordingLearner:
     discarded: list[JobId] = field(default_factory=list)
     aggregated: list[list[JobId]] = field(default_factory=list)
     mixings: list[Mixing | None] = field(default_factory=list)
+    asked: list[tuple[int, list[int], int | None]] = field(default_factory=list)
 
     def submit(self, job: TrainingJob) -> None:
         self.submitted.append(job)
@@ -95,6 +96,10 @@ class RecordingLearner:
 
     def feedback(self, job: JobId) -> Feedback:
         return Feedback(loss=1.0 / (1 + job.dispatch), first_loss=1.0, distance=1.0 + job.client, drift=0.0)
+
+    def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
+        self.asked.append((version, list(clients), images))
+        return [float(client) for client in clients]
 
     def evaluate(self, version: int) -> Evaluation:
         return Evaluation(min(1.0, version / 10), math.exp(-version))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.errors import WrongAnswer, one_line
+from edgefl.errors import UserError, WrongAnswer, one_line
 from edgefl.options import Options
 from edgefl.part_choice import chosen_part
 from edgefl.registry import Registry, class_of
@@ -29,16 +29,56 @@ class Foreseen(NamedTuple):
     upload: NDArray[np.float64]
 
 
+class Charge(NamedTuple):
+    """Batteries of clients, in parts of their capacity; one entry for each client.
+
+    Attributes:
+        level: the charge now; 1 without a battery.
+        used: the charge that a whole round is predicted to use; 0 without a battery.
+    """
+
+    level: NDArray[np.float64]
+    used: NDArray[np.float64]
+
+
 class Facts(NamedTuple):
     """Facts about the clients for a selector; ``None`` where the scenario's world does not provide them.
 
     Attributes:
         label_support: which classes each client holds ``[clients, classes]``, True or False.
         foreseen: a function from clients' numbers to the predicted seconds of a round.
+        data_sizes: the training images n_k of each client ``[clients]``.
+        now: seconds since the run's start.
+        availability: a function from clients' numbers and the begin and end of a window, in seconds from now, to the
+            part of the window in which each client will be available.
+        charge: a function from clients' numbers to their batteries.
+        local_losses: a function from different clients' numbers, ascending, and a number of images (``None``: all) to
+            the mean loss of the model that the round begins with, on as many of each client's training images. These
+            clients are charged for it: they download the model before the round and compute a forward pass. Only in
+            synchronous rounds.
     """
 
     label_support: NDArray[np.bool_] | None = None
     foreseen: Callable[[NDArray[np.int64]], Foreseen] | None = None
+    data_sizes: NDArray[np.int64] | None = None
+    now: float | None = None
+    availability: Callable[[NDArray[np.int64], float, float], NDArray[np.float64]] | None = None
+    charge: Callable[[NDArray[np.int64]], Charge] | None = None
+    local_losses: Callable[[NDArray[np.int64], int | None], NDArray[np.float64]] | None = None
+
+
+Fact = TypeVar("Fact")
+
+
+def needed(fact: Fact | None, selection: str, what: str) -> Fact:
+    """A fact that a selector cannot do without.
+
+    Raises:
+        UserError: the world does not provide it.
+    """
+    if fact is None:
+        raise UserError(f"selection '{selection}' needs the {what}, which this simulation cannot compute")
+    return fact
 
 
 class SelectionFeedback(NamedTuple):
@@ -68,6 +108,16 @@ class Selector(ABC):
     def learns(cls) -> bool:
         """Whether it reads feedback of finished rounds; such a selector cannot pick before a round has ended."""
         return bool(cls.reads & set(SelectionFeedback._fields))
+
+    @classmethod
+    def waits(cls) -> bool:
+        """Whether it needs the results of the round before, and so cannot pick while that round still runs."""
+        return cls.learns() or cls.asks()
+
+    @classmethod
+    def asks(cls) -> bool:
+        """Whether it asks clients for losses, which delays the round."""
+        return "local_losses" in cls.reads
 
     @abstractmethod
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:

@@ -54,7 +54,7 @@ class OortSelector(Selector):
         known, unknown = available[tried], available[~tried]
         share = max(self._spec.least_exploration, self._spec.exploration * self._spec.decay ** (self._picks - 1))
         explore = min(len(unknown), max(round_up(share * cohort), cohort - len(known)))
-        exploited = self._exploit(draws, known, cohort - explore)
+        exploited = self._exploit(draws, known, cohort - explore, facts)
         return np.sort(np.concatenate([exploited, sample(draws, unknown, explore)]))
 
     def observe(self, feedback: SelectionFeedback) -> None:
@@ -82,10 +82,16 @@ class OortSelector(Selector):
         penalty = np.where(seconds > preferred, (preferred / np.maximum(seconds, 1e-300)) ** self._spec.penalty, 1.0)
         return np.asarray(utility * penalty)
 
-    def _exploit(self, draws: np.random.Generator, known: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
+    def rewards(self, clients: NDArray[np.int64], facts: Facts) -> NDArray[np.float64]:
+        """What clients that were tried before are compared by: their utility."""
+        return self.utilities(clients)
+
+    def _exploit(
+        self, draws: np.random.Generator, known: NDArray[np.int64], wanted: int, facts: Facts
+    ) -> NDArray[np.int64]:
         if wanted <= 0:
             return known[:0]
-        utility = self.utilities(known)
+        utility = self.rewards(known, facts)
         threshold = self._spec.cutoff * np.sort(utility)[-wanted]
         able = utility >= threshold
         weights = utility[able]

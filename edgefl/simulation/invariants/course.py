@@ -66,8 +66,9 @@ def seamless(record: Record) -> Iterator[str]:
 
 
 def cohorts(record: Record) -> Iterator[str]:
-    """A client that transfers or computes for a round was selected for it; without common rounds, once for each job."""
+    """A client that is active in a round was selected or asked for it; without common rounds, selected for each job."""
     selected: dict[int, set[int]] = {}
+    asked: dict[int, set[int]] = {}
     times: Counter[int] = Counter()
     without_rounds = isinstance(record.protocol, AsynchronousSpec)
     for event in record.events:
@@ -75,10 +76,16 @@ def cohorts(record: Record) -> Iterator[str]:
             clients = event.facts.get("clients", ())
             selected.setdefault(event.round, set()).update(clients)
             times.update(clients)
+        elif event.kind == "decision" and event.item == "asked":
+            asked.setdefault(event.round, set()).update(map(int, event.facts.get("local_losses", ())))
+        elif event.client in asked.get(event.round, ()) and (event.item == "prefetch" or event.kind == "forward"):
+            continue
         elif event.kind == "transfer_start" and event.item != "relay" and without_rounds:
             if not event.dispatch < times[event.client]:
                 yield f"{at(event)}: job {event.dispatch} of a client that was selected {times[event.client]} times"
-        elif without_rounds or event.item == "relay" or event.kind not in ("transfer_start", "compute_start"):
+        elif (
+            without_rounds or event.item == "relay" or event.kind not in ("transfer_start", "compute_start", "forward")
+        ):
             continue
         elif event.client not in selected.get(event.round, ()):
             yield f"{at(event)}: the client was not selected for round {event.round}"

@@ -140,4 +140,15 @@ def waiting(record: Record) -> Iterator[str]:
             yield f"{at(event)}: drew {event.joules:g} J, the profile gives {joules:g} J"
 
 
-LAWS = (one_place, work_costs, computations, paces, waiting)
+def forward_passes(record: Record) -> Iterator[str]:
+    """A forward pass on an image executes a third of the FLOPs of a training step on it."""
+    works = {(event.group, event.alpha, event.images): event for event in record.of("work")}
+    for event in record.of("forward"):
+        work = works.get((event.group, event.alpha, event.images))
+        steps = {} if work is None else work.facts.get("batches", {})
+        trained = sum(int(size) * count for size, count in steps.items())
+        if work is None or not close(event.flops * 3 * trained, work.flops * event.value):
+            yield f"{at(event)}: {event.flops:g} FLOPs on {event.value:g} images are not a third of the training's"
+
+
+LAWS = (one_place, work_costs, computations, paces, waiting, forward_passes)

@@ -21,7 +21,7 @@ def summary(record: Record) -> Iterator[str]:
     reported = record.summary
     ends = list(record.of("round_end"))
     expected: dict[str, float] = {
-        "flops": sum(event.flops for event in record.events if event.kind.startswith("compute")),
+        "flops": sum(event.flops for event in record.events if event.kind != "work"),
         "joules": sum(event.joules for event in record.events if event.kind != "work"),
         "seconds": record.events[-1].time,
         "rounds": len(ends),
@@ -195,9 +195,8 @@ def _nothing() -> dict[str, Any]:
 def _add(row: dict[str, Any], event: Event) -> None:
     if event.kind in ("transfer_end", "transfer_drop") and event.item != "relay":
         row["bytes_up" if event.item == "up" else "bytes_down"] += event.bytes
-    if event.kind.startswith("compute"):
-        row["flops"] += event.flops
     if event.kind != "work":
+        row["flops"] += event.flops
         row["joules"] += event.joules
     if event.kind == "refused":
         row["refused"] += 1

@@ -27,6 +27,13 @@ CRASHED = {"failures": [{"kind": "crash", "client": 0, "at": 0.02}]}
 OUTAGE = {"kind": "outage", "link": ["server", "internet"], "at": 0.02, "duration": 1.0}
 FIXED = {"training.selection": {"kind": "fixed"}}
 OORT = {"training.selection": {"kind": "oort"}, "training.rounds": 6, "training.cohort": 2}
+TIFL = {"training.selection": {"kind": "tifl", "tiers": 2}, "training.rounds": 6, "training.cohort": 2}
+LEAVING = {
+    "training.selection": {"kind": "refl", "accuracy": 1, "rest": 0}, "training.cohort": 1, "training.rounds": 5,
+    "fleet.0.availability": {"kind": "diurnal", "share": 0.9, "spread": "6 h"},
+    "fleet.1.availability": {"kind": "diurnal", "share": 0.5, "spread": "6 h"},
+}  # fmt: skip
+CHOICE = {"training.selection": {"kind": "power_of_choice"}, "training.cohort": 2}
 UNEQUAL = {
     "training.selection": {"kind": "oort", "exploration": 1, "decay": 0.5, "least_exploration": 0, "cutoff": 0.1},
     "training.rounds": 8, "fleet.1.link": "slow",
@@ -52,6 +59,30 @@ def adaptive_probes(kind: str, base: Changes) -> list[tuple[str, Changes, Change
         (f"{field}.deviations", {**base, key: ADAPTIVE}, {f"{key}.deviations": 50}, LATER),
         (f"{field}.rounds", {**base, key: ADAPTIVE}, {f"{key}.rounds": 1}, differs),
         (f"{field}.first", {**base, key: ADAPTIVE}, {f"{key}.first": "100 ms"}, EARLIER),
+    ]
+
+
+def eafl() -> list[tuple[str, Changes, Changes]]:
+    """EAFL's options: Oort's, and the weight of utility against the battery."""
+    plain = {**OORT, "training.selection": {"kind": "eafl", "f": 1}}
+    exploit = {**plain, "training.selection": {"kind": "eafl", "f": 1, "exploration": 0}}
+    unequal = {**UNEQUAL, "training.selection": {**UNEQUAL["training.selection"], "kind": "eafl", "f": 1}}
+    emptying = {
+        **exploit, "fleet.0.profile": "phone-low-end", "training.rounds": 12,
+    }  # fmt: skip
+    narrow = {**plain, "training.selection": {**plain["training.selection"], "decay": 0.1}}
+    windows = {**plain, "training.selection": {**exploit["training.selection"], "window": 1, "penalty": 50}}
+    raised = {**plain, "training.selection": {**exploit["training.selection"], "pacer_step": 100, "penalty": 50}}
+    return [
+        ("exploration", plain, oort(exploration=0.2)),
+        ("decay", plain, oort(decay=0.1)),
+        ("least_exploration", narrow, oort(least_exploration=0.9)),
+        ("penalty", {**unequal, **oort(penalty=0)}, oort(penalty=50)),
+        ("cutoff", exploit, oort(cutoff=0)),
+        ("percentile", exploit, oort(percentile=100)),
+        ("pacer_step", windows, oort(pacer_step=100)),
+        ("window", raised, oort(window=1)),
+        ("f", emptying, oort(f=0)),
     ]
 
 
@@ -136,6 +167,28 @@ PROBES: list[Probe] = probes(world, [
      oort(pacer_step=100), differs),
     ("training.selection<oort>.window", {**OORT, **oort(exploration=0, pacer_step=100, penalty=50)},
      oort(window=1), differs),
+    *[(f"training.selection<{kind}>.kind", {}, {"training.selection": {"kind": kind}}, differs)
+      for kind in ("tifl", "refl", "power_of_choice", "eafl")],
+    ("training.selection<tifl>.tiers", TIFL, {"training.selection.tiers": 1}, differs),
+    ("training.selection<tifl>.probabilities[]", {**TIFL, "training.selection.probabilities": [1, 0]},
+     {"training.selection.probabilities": [0, 1]}, differs),
+    ("training.selection<tifl>.interval", TIFL, {"training.selection.interval": 1}, differs),
+    ("training.selection<tifl>.credits[]", {**TIFL, "training.selection.credits": [9, 0]},
+     {"training.selection.credits": [0, 9]}, differs),
+    ("training.selection<tifl>.timeout", {**TIFL, "fleet.1.link": "slow"}, {"training.selection.timeout": "150 ms"},
+     EARLIER),
+    ("training.selection<refl>.duration", LEAVING, {"training.selection.duration": "20 h"}, differs),
+    ("training.selection<refl>.smoothing", {**LEAVING, "training.selection.duration": "20 h"},
+     {"training.selection.smoothing": 1}, differs),
+    ("training.selection<refl>.accuracy", LEAVING, {"training.selection.accuracy": 0}, differs),
+    ("training.selection<refl>.rest", {"training.selection": {"kind": "refl", "accuracy": 1, "rest": 0}},
+     {"training.selection.rest": 1}, differs),
+    ("training.selection<power_of_choice>.candidates", CHOICE, {"training.selection.candidates": 4},
+     more("bytes", "flops")),
+    ("training.selection<power_of_choice>.losses", CHOICE, {"training.selection.losses": "reported"},
+     less("bytes", "flops")),
+    ("training.selection<power_of_choice>.images", CHOICE, {"training.selection.images": 5}, less("flops")),
+    *[(f"training.selection<eafl>.{name}", base, change, differs) for name, base, change in eafl()],
     ("training.selection<coverage>.kind", {}, {"training.selection": {"kind": "coverage"}}, differs),
     ("training.selection<coverage>.tries", {"training.selection": {"kind": "coverage"}, "training.cohort": 2},
      {"training.selection.tries": 1}, differs),
