@@ -20,7 +20,7 @@ Figures = tuple[float, float, float]
 STEP_WEIGHT = 3.0
 """Weight of a whole step's error relative to a chain's: steps are what is to be predicted."""
 
-CLOSENESS = 0.3
+CLOSENESS = 0.6
 """Penalty for each factor of e between a kind's figure and the general figure, in units of a chain's error."""
 
 

@@ -19,7 +19,7 @@ from .steps import steps
 from .timing import LEAST_BLOCK_SECONDS, clock_for, fastest_product, time_cases
 
 FORMAT = "edgefl device measurement"
-VERSION = 1
+VERSION = 2
 """Must change whenever a case of the same name executes something else."""
 
 

@@ -43,15 +43,19 @@ def _plain(weigh: Weigh, images: Tensor) -> Tensor:
 
 
 def _residual(weigh: Weigh, images: Tensor) -> Tensor:
-    """Eight wide residual units of two 3x3 convolutions each."""
+    """Eight wide residual units of two 3x3 convolutions each.
+
+    Its 7.8 million parameters stay below 32 MiB: glibc takes each larger block anew from the system, whose pages cost
+    many times what the arithmetic on them does.
+    """
     made = F.relu(_layer(weigh, images, 64, 3))
-    for stage, channels in enumerate((64, 128, 256, 512)):
+    for stage, channels in enumerate((64, 128, 256, 384)):
         for unit in range(2):
             stride = 2 if stage and not unit else 1
             inner = _layer(weigh, F.relu(_layer(weigh, made, channels, 3, stride=stride)), channels, 3)
             past = made if stride == 1 else _layer(weigh, made, channels, 1, stride=stride)
             made = F.relu(inner + past)
-    return F.linear(made.mean((-2, -1)), weigh(10, 512), weigh(10))
+    return F.linear(made.mean((-2, -1)), weigh(10, 384), weigh(10))
 
 
 def _fire(weigh: Weigh, images: Tensor) -> Tensor:
