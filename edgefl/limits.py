@@ -75,3 +75,8 @@ SAMPLE_NUMBERS = 2**26
 """Numbers in a sample of ``--shape``; with more, memory would not suffice to count its step."""
 CLASSES = 100_000
 """Classes or tokens; a larger label is not the number of a class."""
+
+# Runs of Flower apps.
+
+SLEEPS_WITHOUT_MESSAGE = 100_000
+"""Sleeps of a ServerApp in a row while no message is in progress; a day in steps of a second has 86,400."""

@@ -26,7 +26,7 @@ NAVIGATION = {
         "How time is modelled": "time-model", "Emulation over real links": "emulation",
         "Presenting a result": "report", "Resume, replay, verify": "reliability",
         "Your own model": "own-model", "Your own data": "own-data", "Your own world": "own-world",
-        "Flower apps": "flower", "Schedulers": "schedulers",
+        "For Flower users": "flower", "Schedulers": "schedulers",
         "Adding parts of your own": "extending", "Parts from Python": "python",
         "Performance": "performance",
     },

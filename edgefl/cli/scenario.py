@@ -84,6 +84,6 @@ def _counted(number: int, what: str) -> str:
 @app.command()
 def schema() -> None:
     """Print the JSON schema of scenario files."""
-    from edgefl.scenario import json_schema
+    from edgefl.flower.scenario import json_schema_of_any
 
-    say(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    say(json.dumps(json_schema_of_any(), indent=2, ensure_ascii=False))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import importlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,18 @@ def loaded(spec: AppSpec) -> Iterator[App]:
             if _is_below(sys.modules[name], folder):
                 del sys.modules[name]
         sys.modules.update(others)
+
+
+def code_of(spec: AppSpec) -> Callable[[str], bool]:
+    """Whether a file, by its path, contains code of the app."""
+    folder = Path(spec.app).resolve()
+
+    @cache
+    def is_own(file: str) -> bool:
+        path = Path(file).resolve()
+        return path.is_relative_to(folder) and _is_own(path.relative_to(folder))
+
+    return is_own
 
 
 def _is_own(inside: Path) -> bool:

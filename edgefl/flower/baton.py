@@ -14,7 +14,8 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
@@ -217,13 +218,38 @@ class Baton:
         self._current = turn
         turn.go.release()
         while not self._back.acquire(timeout=PATIENCE_SECONDS):
-            self._warn(f"the app's thread '{turn.name}' has not returned for {PATIENCE_SECONDS:g} s; {_place(turn)}")
+            self._warn(
+                f"the app's thread '{turn.name}' has not returned for {PATIENCE_SECONDS:g} s; {_place(turn.thread)}"
+            )
         self._current = None
 
 
-def _place(turn: _Turn) -> str:
+@contextmanager
+def watched(what: str, warn: Callable[[str], None]) -> Iterator[None]:
+    """Report where the calling thread still is, each time that the block has taken :data:`PATIENCE_SECONDS` more.
+
+    Args:
+        what: what the block does, in words.
+        warn: called with a sentence, in another thread.
+    """
+    ended, thread = threading.Event(), threading.current_thread()
+
+    def watch() -> None:
+        while not ended.wait(PATIENCE_SECONDS):
+            warn(f"{what} has not returned for {PATIENCE_SECONDS:g} s; {_place(thread)}")
+
+    watcher = threading.Thread(target=watch, name="edgefl-watchdog", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def _place(thread: threading.Thread | None) -> str:
     """The code in which a thread is."""
-    frame = sys._current_frames().get(turn.thread.ident or 0) if turn.thread is not None else None
+    frame = sys._current_frames().get(thread.ident or 0) if thread is not None else None
     if frame is None:
         return "it has no frame"
     last = traceback.extract_stack(frame)[-1]

@@ -18,6 +18,7 @@ from edgefl.cost.measure import StepCost
 from edgefl.errors import UserError, in_words
 from edgefl.fleet import FleetAssignment, compute_joules, fits, step_seconds
 from edgefl.flower.app import App
+from edgefl.flower.baton import watched
 from edgefl.flower.counting import OperatorCount
 from edgefl.flower.messages import copied, copied_message, error_reply, node_id_of
 from edgefl.flower.randomness import seeded
@@ -140,6 +141,7 @@ class Clients:
             seeded(self._seed, "flower", client, dispatch),
             _optimizer_steps(steps),
             loader_workers_reported(),
+            watched(f"client {client} in its ClientApp", lambda sentence: warnings.warn(sentence, stacklevel=2)),
         ):
             try:
                 with counted if declared is None else nullcontext():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import simpy
 
+from edgefl import limits
 from edgefl.errors import EdgeflError, UserError, in_words
 from edgefl.flower.baton import AppRaised, Baton
 from edgefl.flower.client_work import Clients
@@ -76,7 +77,7 @@ class AppCourse:
         self._world, self._book, self._baton, self._clients = world, book, baton, clients
         self._metrics, self._main = metrics, main
         self.wire = Wire()
-        self._round = 0
+        self._round = self._sleeps = 0
         self._label: str | None = None
         self._trained = False
         self._lives: list[Exchange] = []
@@ -165,6 +166,24 @@ class AppCourse:
                     exchange.lose("late")
 
     # Nodes
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass; called in the app's thread.
+
+        Raises:
+            UserError: the app has only slept for too often.
+        """
+        self._sleeps = 0 if self._active else self._sleeps + 1
+        if self._sleeps > limits.SLEEPS_WITHOUT_MESSAGE:
+            self._baton.fail(
+                UserError(
+                    f"the ServerApp has slept {limits.SLEEPS_WITHOUT_MESSAGE} times, until "
+                    f"{self._world.now:.6g} s of virtual time, while no message was in progress, and seems to "
+                    "wait for something that does not happen; budgets.seconds ends such a run without an error",
+                    field="flower.app",
+                )
+            )
+        self._baton.wait(self._world.env.timeout(seconds))
 
     def wait_for_nodes(self, seconds: float) -> None:
         """Let time pass because the app wants more nodes; called in the app's thread.

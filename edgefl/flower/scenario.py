@@ -20,6 +20,7 @@ from edgefl.record.names import label_fault
 from edgefl.scenario.loading import FLOWER, changed_data, check, read_scenario
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import NAME, Scenario
+from edgefl.scenario.schema import json_schema
 from edgefl.scenario.targets import Target, check_targets, values_of
 from edgefl.simulation.failure_specs import Crash, Failure
 from edgefl.simulation.specs import BudgetSpec
@@ -218,3 +219,23 @@ def app_scenario_of(run: Path) -> AppScenario | None:
         return None
     found = load_any_scenario(file)
     return found if isinstance(found, AppScenario) else None
+
+
+def json_schema_of_any() -> dict[str, Any]:
+    """The JSON schema of scenario files: with the key ``flower`` those of apps, without it those of own methods.
+
+    >>> sorted(json_schema_of_any()["then"]["required"])
+    ['data', 'fleet', 'flower', 'name', 'network']
+    """
+    own, apps = json_schema(), AppScenario.model_json_schema(mode="validation")
+    definitions = {**apps.pop("$defs"), **own.pop("$defs")}
+    described = definitions["AppSpec"]["properties"]
+    described["seconds"] = {"anyOf": [described["seconds"], {"type": ["string", "number"]}]}  # one for all types
+    return {
+        "$schema": own.pop("$schema"),
+        "type": "object",
+        "if": {"required": [FLOWER]},
+        "then": apps,
+        "else": own,
+        "$defs": definitions,
+    }

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from edgefl.fleet import assign
-from edgefl.flower.app import App, loaded
+from edgefl.flower.app import App, code_of, loaded
 from edgefl.flower.baton import Baton
 from edgefl.flower.client_work import Clients, Costs
 from edgefl.flower.course import AppBook, AppCourse
@@ -86,7 +86,8 @@ def run_app(
     Raises:
         UserError: the app cannot be imported, or uses something that is not supported.
     """
-    spec, metrics, clock = scenario.app_of(method), Metrics(scenario.flower.metric), AppTime()
+    spec, metrics = scenario.app_of(method), Metrics(scenario.flower.metric)
+    clock = AppTime(code_of(spec))
     with (
         seeded(seed, "flower server"),
         virtual_time(clock),
@@ -116,7 +117,7 @@ def run_app(
                 app.server(virtual_grid(world, baton, running, _run()), context)
 
             running = AppCourse(world, book, baton=baton, clients=clients, metrics=metrics, main=main)
-            clock.begins(world.env, baton, running.wait_for_nodes)
+            clock.begins(world.env, baton, running)
             return book, running
 
         try:

@@ -1,4 +1,7 @@
-"""While an app runs, ``time.sleep`` and the timestamps of messages are virtual; other clocks are not."""
+"""While an app runs, ``time.sleep`` and the timestamps of messages are virtual; other clocks are not.
+
+An app that reads one of :data:`REAL_CLOCKS` gets a warning. ``datetime.now`` belongs to a type that cannot be changed.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ import math
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from types import FrameType
+from typing import Any, Protocol
 
 from edgefl.flower.baton import Baton
 from edgefl.simulation.clock import Clock
@@ -36,22 +41,66 @@ def sleep(seconds: float) -> None:
     (_really if _present is None else _present.sleep)(seconds)
 
 
+class Sleeping(Protocol):
+    """How a thread of the ``ServerApp`` sleeps."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+
+    def wait_for_nodes(self, seconds: float) -> None:
+        """Let time pass because too few nodes are available, unless there will never be more."""
+
+
+REAL_CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
+"""Functions of the module ``time`` that an app may mistake for virtual ones."""
+
+
+def _reading(name: str) -> Callable[[], Any]:
+    """Replaces a function of :data:`REAL_CLOCKS` while an app runs; see :func:`sleep`."""
+    really: Callable[[], Any] = getattr(time, name)
+
+    def read() -> Any:
+        if _present is not None:
+            _present.was_read(name, sys._getframe(1))
+        return really()
+
+    return read
+
+
+_READINGS = [(time, name, _reading(name)) for name in REAL_CLOCKS]
+
+
 class AppTime:
     """The clock of an app.
 
     ``time.sleep`` in a thread of the ``ServerApp`` lets the world run for that long. In a ``ClientApp`` the seconds are
     added to the client's work. All other threads really sleep.
+
+    Args:
+        is_app: whether a file contains code of the app.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_app: Callable[[str], bool] = lambda _: False) -> None:
+        self._is_app = is_app
+        self._warned = False
         self._world: tuple[Clock, Baton] | None = None
-        self._wait_for_nodes: Callable[[float], None] = self.sleep
+        self._course: Sleeping | None = None
         self._in_client: int | None = None
         self._slept = 0.0
 
-    def begins(self, env: Clock, baton: Baton, wait_for_nodes: Callable[[float], None]) -> None:
-        """The world and the app's threads exist now; ``wait_for_nodes`` sleeps if more nodes can become available."""
-        self._world, self._wait_for_nodes = (env, baton), wait_for_nodes
+    def begins(self, env: Clock, baton: Baton, course: Sleeping) -> None:
+        """The world and the app's threads exist now, and its course, which sleeps."""
+        self._world, self._course = (env, baton), course
+
+    def was_read(self, name: str, frame: FrameType) -> None:
+        """A real clock was read there: warn once, if it is the app that did it."""
+        file = frame.f_code.co_filename
+        if not self._warned and self._is_app(file):
+            self._warned = True
+            warnings.warn(
+                f"the app reads a real clock: time.{name}, {file}, line {frame.f_lineno}; only time.sleep is virtual",
+                stacklevel=3,
+            )
 
     def stop(self) -> None:
         """The run has ended, maybe by an error: end the app's threads."""
@@ -78,6 +127,7 @@ class AppTime:
 
         Raises:
             ValueError: a thread of the app sleeps for seconds that are negative or not finite.
+            UserError: the app does nothing else.
         """
         in_client = self._in_client == threading.get_ident()
         if not in_client and not self.holds():
@@ -87,7 +137,8 @@ class AppTime:
         elif in_client:
             self._slept += seconds
         else:
-            self.baton.wait(self.env.timeout(float(seconds)))
+            assert self._course is not None
+            self._course.sleep(float(seconds))
 
     def sleep_for_nodes(self, seconds: float) -> None:
         """Sleep because too few nodes are available.
@@ -95,7 +146,10 @@ class AppTime:
         Raises:
             UserError: there will never be more.
         """
-        (self._wait_for_nodes if self.holds() else self.sleep)(seconds)
+        if self._course is not None and self.holds():
+            self._course.wait_for_nodes(seconds)
+        else:
+            self.sleep(seconds)
 
     def holds(self) -> bool:
         """Whether the calling thread is the ``ServerApp``'s that runs now."""
@@ -128,6 +182,7 @@ def virtual_time(clock: AppTime) -> Iterator[None]:
         (time, "sleep", sleep),
         (messages, "now", clock.now),
         (sampling, "sleep", clock.sleep_for_nodes),
+        *_READINGS,
     ):
         yield
 

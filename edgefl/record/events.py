@@ -35,7 +35,8 @@ class Event(NamedTuple):
         dispatch: the number of the client's job, from 0.
         group: of local training: the kind of device, an index into the fleet's profiles.
         alpha: of local training: the number of blocks received.
-        images: of local training: the client's number of images.
+        images: of local training: the client's number of images; of a Flower app the number of its work, whose
+            operators are in ``costs.json``.
         item: what was sent, decided or reached, or the device that trains, by name.
         flow: the number of the transfer.
         source: node of the topology.
@@ -98,7 +99,12 @@ EVENTS = pa.schema(
         column("dispatch", pa.int32(), "", "number of the client's job, from 0; -1 for none"),
         column("group", pa.int32(), "", "of local training: the kind of device, from 0; -1 for none"),
         column("alpha", pa.int32(), "", "of local training: the number of blocks received; -1 for none"),
-        column("images", pa.int32(), "", "of local training: the client's number of images; -1 for none"),
+        column(
+            "images",
+            pa.int32(),
+            "",
+            "of local training: the client's number of images, of a Flower app the number of its work; -1 for none",
+        ),
         column("item", _WORD, "", "what was sent, decided or reached, or the device that trains, by name"),
         column("flow", pa.int64(), "", "number of the transfer; -1 for none"),
         column("source", _WORD, "", "node of the topology"),

@@ -169,3 +169,60 @@ def test_the_limit_of_workers_of_the_legacy_server_is_refused(tmp_path):
     """
     with pytest.raises(UserError, match=r"flower.app: .*max_workers"):
         app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server))
+
+
+READS = {
+    "server": ("now = time.time()", "return Message(RecordDict(), reply_to=message)", "time.time"),
+    "client": ("", "now = time.perf_counter_ns()", "time.perf_counter_ns"),
+}
+
+
+@pytest.mark.parametrize(("server", "client", "name"), READS.values(), ids=READS)
+def test_an_app_that_reads_a_real_clock_is_warned_once(tmp_path, server, client, name):
+    server = f"for _ in range(3):\n    {server or 'pass'}\n    grid.send_and_receive(messages(grid))\n"
+    client = f"{client}\nreturn Message(RecordDict(), reply_to=message)"
+    with pytest.warns(UserWarning, match="reads a real clock") as found:
+        app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server, client))
+    (warning,) = [each for each in found if "real clock" in str(each.message)]
+    file = tmp_path / "app" / "made.py"
+    text = file.read_text().splitlines()
+    assert f"time.{name.removeprefix('time.')}, {file}, line " in str(warning.message)
+    said_line = int(str(warning.message).partition("line ")[2].partition(";")[0])
+    assert f"{name}()" in text[said_line - 1]
+
+
+def test_clocks_that_others_read_give_no_warning(tmp_path, recwarn):
+    server = """
+    import threading
+    threading.Event().wait(0.01)
+    torch.utils.data.DataLoader([1])
+    """
+    app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server))
+    assert [each for each in recwarn if "real clock" in str(each.message)] == []
+
+
+def test_an_app_that_sleeps_for_ever_is_refused(tmp_path, monkeypatch):
+    from edgefl import limits
+
+    monkeypatch.setattr(limits, "SLEEPS_WITHOUT_MESSAGE", 50)
+    server = """
+    grid.send_and_receive(messages(grid))
+    while len(grid.get_node_ids()) < 100:
+        time.sleep(3)
+    """
+    with pytest.raises(UserError, match=r"has slept 50 times, until 15\d\.\d+ s of virtual time, while no message"):
+        app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server))
+
+
+def test_an_app_may_sleep_often_while_a_message_is_in_progress(tmp_path, monkeypatch):
+    from edgefl import limits
+
+    monkeypatch.setattr(limits, "SLEEPS_WITHOUT_MESSAGE", 5)
+    server = """
+    ids = grid.push_messages(messages(grid))
+    while len(ids) > len(list(grid.pull_messages(ids))):
+        time.sleep(0.01)
+        if time.sleep(0) is None and len(grid.get_node_ids()) == 0:
+            break
+    """
+    app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 
 import pytest
@@ -106,3 +108,15 @@ def test_methods_override_the_configuration_of_the_scenario():
     one, two = (scenario.app_of(method) for method in scenario.methods)
     assert one == AppSpec(app=str(APPS / "current"), run_config={"lr": 2, "local-steps": 3})
     assert two.app == str(APPS / "legacy")
+
+
+def test_the_schema_of_scenario_files_describes_apps():
+    from edgefl.flower.scenario import json_schema_of_any
+
+    schema = json_schema_of_any()
+    assert schema["if"] == {"required": ["flower"]}
+    assert schema["then"]["properties"].keys() == AppScenario.model_fields.keys()
+    assert "model" in schema["else"]["required"]
+    assert schema["$defs"]["AppSpec"]["properties"].keys() == AppSpec.model_fields.keys()
+    referred = set(re.findall(r"#/\$defs/([^\"]+)\"", json.dumps(schema)))
+    assert referred <= schema["$defs"].keys()

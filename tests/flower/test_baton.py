@@ -134,3 +134,13 @@ def test_the_watchdog_says_where_a_thread_is(monkeypatch):
     env.process(baton.play())
     env.run_until(env.event())
     assert "the app's thread 'stuck' has not returned for 0.05 s; it is in " in said[0]
+
+
+def test_the_watchdog_says_where_a_client_is(monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
+    goes_on, said = threading.Event(), []
+    with module.watched("client 3 in its ClientApp", lambda sentence: (said.append(sentence), goes_on.set())):
+        assert goes_on.wait(20)
+    assert "client 3 in its ClientApp has not returned for 0.05 s; it is in wait, " in said[0]
+    assert "threading.py, line " in said[0]
+    assert [thread for thread in threading.enumerate() if thread.name == "edgefl-watchdog"] == []
