@@ -11,10 +11,10 @@ from typing import Literal, NamedTuple
 from edgefl.emulation.arrangement import check_scenario, content_of, settings_of, taking_part, wiring_of
 from edgefl.emulation.carrying import measured_rates
 from edgefl.emulation.dilation import choose_dilation
-from edgefl.emulation.laboratory import Laboratory
 from edgefl.emulation.machine import check, missing
 from edgefl.emulation.measured import measured
 from edgefl.emulation.quotas import at_a_time, check_real_training, quotas_of
+from edgefl.emulation.real_links import RealLinks
 from edgefl.emulation.testbed import Testbed
 from edgefl.emulation.trainer import Plan
 from edgefl.emulation.trainers import Trainers
@@ -215,18 +215,18 @@ def _testbeds(
             if say is not None:
                 say(f"{setup.label}, seed {setup.seed}: {chosen}")
         with ExitStack() as stack:
-            laboratory = stack.enter_context(
-                Laboratory(wiring, settings_of(setup, factor), folder=folder, content=content_of(simulated))
+            real_links = stack.enter_context(
+                RealLinks(wiring, settings_of(setup, factor), folder=folder, content=content_of(simulated))
             )
             trainers = None
             if compute == "real":
                 plan = Plan(scenario, setup.label, setup.seed, setup.sizes.blocks)
                 quotas = quotas_of(setup.fleet, factor)
-                nodes, coordinator = laboratory.nodes, laboratory.coordinator
+                nodes, coordinator = real_links.nodes, real_links.coordinator
                 trainers = stack.enter_context(
                     Trainers(plan, at_a_time(scenario), quotas, nodes=nodes, coordinator=coordinator)
                 )
-            made = Testbed(laboratory, dilation=factor, trainers=trainers, past=past)
+            made = Testbed(real_links, dilation=factor, trainers=trainers, past=past)
             yield made
             write_emulation(measured(made, setup), paths.emulation)
 

@@ -65,9 +65,9 @@ class Node:
         self._tasks: set[asyncio.Task[None]] = set()
         self._receiving: dict[str, dict[socket.socket, asyncio.Task[None]]] = {}
 
-    def tell(self, **message: Any) -> None:
-        """Send a message to the coordinator."""
-        self._control.write(json.dumps(message).encode() + b"\n")
+    def report(self, **facts: Any) -> None:
+        """Send a report to the coordinator."""
+        self._control.write(json.dumps(facts).encode() + b"\n")
 
     async def obey(self, orders: asyncio.StreamReader) -> None:
         """Carry out the coordinator's orders until it closes the connection."""
@@ -116,7 +116,7 @@ class Node:
 
     def _report_progress(self, flow: int) -> None:
         incoming = self._incoming.get(flow)
-        self.tell(progress=flow, bytes=0 if incoming is None else incoming.received, at=time.monotonic())
+        self.report(progress=flow, bytes=0 if incoming is None else incoming.received, at=time.monotonic())
 
     # Sending
 
@@ -129,7 +129,7 @@ class Node:
         """
         with suppress(OSError):  # the receiver's process may have ended; a transfer then opens its own
             self._idle.setdefault(to, []).append(await self._connected(to, [warm]))
-            self.tell(opened=to, of=self._name)
+            self.report(opened=to, of=self._name)
 
     async def _connected(self, to: str, round_trips: list[int]) -> socket.socket:
         """A new connection, after round trips with these bytes that follow TCP's own handshake."""
@@ -177,7 +177,7 @@ class Node:
             if connection is not None:
                 _reset(connection)
             if isinstance(error, OSError):
-                self.tell(failed=flow, reason=str(error), at=time.monotonic())
+                self.report(failed=flow, reason=str(error), at=time.monotonic())
         finally:
             self._sending.pop(flow, None)
 
@@ -218,7 +218,7 @@ class Node:
             at = time.monotonic()
             (expected,) = _CHECKSUM.unpack(await _exactly(connection, _CHECKSUM.size))
             if flow not in self._stopped:
-                self.tell(arrived=flow, at=at, first=incoming.first, intact=checksum == expected)
+                self.report(arrived=flow, at=at, first=incoming.first, intact=checksum == expected)
 
 
 async def _exactly(connection: socket.socket, size: int) -> bytes:
@@ -265,7 +265,7 @@ async def _live(name: str, coordinator: str, congestion_control: str = "", life:
     orders, control = await asyncio.open_unix_connection(coordinator)
     node = Node(name, control, congestion_control)
     listening = asyncio.create_task(node.listen())
-    node.tell(node=name, life=int(life))
+    node.report(node=name, life=int(life))
     try:
         await node.obey(orders)
     finally:

@@ -9,9 +9,9 @@ import simpy
 from edgefl.emulation.carried_network import CarriedNetwork
 from edgefl.emulation.failure import EmulationFailed
 from edgefl.emulation.history import History
-from edgefl.emulation.laboratory import Laboratory
 from edgefl.emulation.nodes import check_alive
 from edgefl.emulation.real_clock import RealClock
+from edgefl.emulation.real_links import RealLinks
 from edgefl.emulation.repeated_carrier import RepeatedCarrier
 from edgefl.emulation.trainers import Trainers
 from edgefl.emulation.trust import processor_seconds, starved
@@ -30,7 +30,7 @@ class Testbed:
     """The real processes and links of one run, as its world uses them.
 
     Args:
-        laboratory: the processes and links, which are ready.
+        real_links: the processes and links, which are ready.
         dilation: real seconds for one second of the scenario.
         trainers: train the clients' jobs in real time; None if training takes the predicted seconds.
         past: the log of measured rounds that are repeated first, because the run was interrupted.
@@ -44,20 +44,20 @@ class Testbed:
 
     def __init__(
         self,
-        laboratory: Laboratory,
+        real_links: RealLinks,
         *,
         dilation: float,
         trainers: Trainers | None = None,
         past: Sequence[Event] = (),
     ) -> None:
-        self._laboratory = laboratory
-        self._nodes = laboratory.nodes
+        self._real_links = real_links
+        self._nodes = real_links.nodes
         self._history = History(past, trains=trainers is not None) if past else None
         self.repeated_rounds = 0 if self._history is None else self._history.rounds
         self.real_clock = RealClock(dilation, self, self._history)
         self._repeated: RepeatedCarrier | None = None
         if self._history is not None:
-            self._repeated = RepeatedCarrier(laboratory, self._history, self.real_clock.start)
+            self._repeated = RepeatedCarrier(real_links, self._history, self.real_clock.start)
         self._postponed: dict[JobId, tuple[TrainingJob, float, simpy.Event]] = {}
         self._trainers = trainers
         self._network: CarriedNetwork | None = None
@@ -78,7 +78,7 @@ class Testbed:
 
     def network(self, topology: Topology, *, observer: FlowObserver, transport: Transport) -> CarriedNetwork:
         """The run's network."""
-        carrier = self._repeated or self._laboratory
+        carrier = self._repeated or self._real_links
         self._network = CarriedNetwork(
             self.real_clock, topology, observer=observer, transport=transport, carrier=carrier
         )
@@ -86,7 +86,7 @@ class Testbed:
 
     def carried(self) -> dict[Pair, int]:
         """The bytes of payload that each link has carried since the clock started."""
-        return {ends: count - self._before.get(ends, 0) for ends, count in self._laboratory.counters().items()}
+        return {ends: count - self._before.get(ends, 0) for ends, count in self._real_links.counters().items()}
 
     @property
     def measured_seconds(self) -> float:
@@ -136,8 +136,8 @@ class Testbed:
         """See :class:`~edgefl.emulation.real_clock.Reporter`."""
         if self._repeated is not None:
             self._repeated.prepare()
-        self._laboratory.open_connections(OPENING_SECONDS)
-        self._before = self._laboratory.counters()
+        self._real_links.open_connections(OPENING_SECONDS)
+        self._before = self._real_links.counters()
         self._worked_before = processor_seconds()
         self._began = self.real_clock.now
 

@@ -115,14 +115,14 @@ class Trainer:
 
 
 def _live(control: socket.socket, orders: Iterable[bytes], name: str, plan: Plan) -> None:
-    def tell(**report: Any) -> None:
-        control.sendall(json.dumps(report).encode() + b"\n")
+    def report(**facts: Any) -> None:
+        control.sendall(json.dumps(facts).encode() + b"\n")
 
     # A device's profile is measured with plain steps; traced ones are faster.
     TracedSteps.used = False
     trainer = Trainer(plan, control)
     trainer.warm_up()
-    tell(node=name)
+    report(node=name)
     for line in orders:
         order = json.loads(line)
         if order.pop("do") == "train":
@@ -130,7 +130,7 @@ def _live(control: socket.socket, orders: Iterable[bytes], name: str, plan: Plan
             began, used = time.monotonic(), time.process_time()
             trainer.train(**order)
             ended, used = time.monotonic(), time.process_time() - used
-            tell(trained=number, seconds=ended - began, used=used, at=ended)
+            report(trained=number, seconds=ended - began, used=used, at=ended)
 
 
 def main() -> None:

@@ -124,7 +124,7 @@ def write_parquet(table: pa.Table, path: Path, **options: Any) -> None:
     write_durably(path, content.getvalue().to_pybytes())
 
 
-_ELDER = {"metric": "accuracy", "metric_ema": "accuracy_ema", "metric_ensemble": "accuracy_ensemble"}
+_OLDER = {"metric": "accuracy", "metric_ema": "accuracy_ema", "metric_ensemble": "accuracy_ensemble"}
 """Columns that tables of edgefl 0.2.0 do not have, and those that contain the same."""
 
 
@@ -143,8 +143,8 @@ def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
         _check_size(file)
         table = pq.read_table(file, page_checksum_verification=True)
         for name in schema.names:
-            if name not in table.column_names and _ELDER.get(name) in table.column_names:
-                table = table.append_column(name, table[_ELDER[name]])
+            if name not in table.column_names and _OLDER.get(name) in table.column_names:
+                table = table.append_column(name, table[_OLDER[name]])
         for name in schema.names:
             if name not in table.column_names and name in _ABSENT:
                 table = table.append_column(name, pa.repeat(_ABSENT[name], table.num_rows))

@@ -110,9 +110,9 @@ def peer():
     incoming = {}
     lock = threading.Lock()
 
-    def tell(**report):
+    def report(**facts):
         with lock:
-            print(json.dumps(report), flush=True)
+            print(json.dumps(facts), flush=True)
 
     def accept(listening):
         while True:
@@ -127,7 +127,7 @@ def peer():
         space = bytearray(1 << 18)
         while left:
             left -= connection.recv_into(space, min(left, len(space)))
-        tell(number=number, at=time.monotonic())
+        report(number=number, at=time.monotonic())
 
     def send(connection, size, at):
         time.sleep(max(at - time.monotonic(), 0.0))
@@ -139,7 +139,7 @@ def peer():
             case "listen":
                 listening = socket.create_server(("", PORT))
                 threading.Thread(target=accept, args=(listening,), daemon=True).start()
-                tell()
+                report()
             case "connect":
                 connection = socket.create_connection((order["to"], PORT), 10.0)
                 connection.settimeout(None)
@@ -148,18 +148,18 @@ def peer():
                 connection.sendall(b"?")
                 connection.recv(1)
                 connections[order["to"]] = connection
-                tell()
+                report()
             case "receive":
                 job = (order["origin"], order["bytes"], order["number"])
                 threading.Thread(target=receive, args=job, daemon=True).start()
-                tell()
+                report()
             case "send":
                 job = (connections[order["to"]], order["bytes"], order["at"])
                 threading.Thread(target=send, args=job, daemon=True).start()
             case "losses":
                 text = Path("/proc/net/snmp").read_text().split("\n")
                 names, values = (line.split() for line in text if line.startswith("Tcp:"))
-                tell(lost=int(dict(zip(names, values, strict=True))["RetransSegs"]))
+                report(lost=int(dict(zip(names, values, strict=True))["RetransSegs"]))
 
 
 if __name__ == "__main__":

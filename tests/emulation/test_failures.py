@@ -11,9 +11,9 @@ import pytest
 
 from edgefl.emulation.emulate import emulate
 from edgefl.emulation.failure import EmulationFailed
-from edgefl.emulation.laboratory import Laboratory
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.machine import in_namespaces
+from edgefl.emulation.real_links import RealLinks
 from edgefl.emulation.wiring import plan_wiring
 from edgefl.network.tree import TreeLinks
 from edgefl.record.paths import RunPaths
@@ -33,23 +33,23 @@ def _needs_namespaces():
         pytest.skip("network namespaces cannot be made here; edgefl emulate --check says why")
 
 
-@pytest.fixture(name="laboratory")
-def laboratory_fixture(tmp_path):
+@pytest.fixture(name="real_links")
+def real_links_fixture(tmp_path):
     """A server and two clients with 8 Mbit/s each."""
     star = TreeLinks(server=(1e9, 1e9), down=[8e6, 8e6], up=[8e6, 8e6], latency=0.0)
     wiring = plan_wiring(star, [("server", "client/0"), ("server", "client/1")])
-    with Laboratory(wiring, LinkSettings(), folder=tmp_path, content=bytes(range(256))) as laboratory:
-        laboratory.open_connections(20.0)
-        yield laboratory
+    with RealLinks(wiring, LinkSettings(), folder=tmp_path, content=bytes(range(256))) as real_links:
+        real_links.open_connections(20.0)
+        yield real_links
 
 
-def process_of(laboratory, node, *, other_than=-1):
+def process_of(real_links, node, *, other_than=-1):
     """The process of a node, once there is one."""
     until = time.monotonic() + 60.0
     while time.monotonic() < until:
         for place in Path("/proc").glob("[0-9]*"):
             words = command_line(int(place.name)).split()
-            if int(place.name) != other_than and {node, str(laboratory.coordinator)} <= {*words}:
+            if int(place.name) != other_than and {node, str(real_links.coordinator)} <= {*words}:
                 return int(place.name)
         time.sleep(0.05)
     raise AssertionError(f"{node} has no process")
@@ -67,47 +67,47 @@ def ended(process, seconds=60.0):
     return not command_line(process)
 
 
-def progress(laboratory, flow, target, least, seconds=60.0):
+def progress(real_links, flow, target, least, seconds=60.0):
     """The bytes of a transfer, once there are at least so many."""
     until = time.monotonic() + seconds
-    while (found := laboratory.progress(flow, target)) < least:
+    while (found := real_links.progress(flow, target)) < least:
         assert time.monotonic() < until, f"{found} of {least} bytes arrived in {seconds:g} s"
         time.sleep(0.05)
     return found
 
 
-def arrives(laboratory, flow, source, target):
+def arrives(real_links, flow, source, target):
     """Whether a short transfer arrives."""
-    laboratory.send(flow, source, target, 50_000, None)
-    return laboratory.nodes.wait_for("arrived", flow, 60.0)["intact"]
+    real_links.send(flow, source, target, 50_000, None)
+    return real_links.nodes.wait_for("arrived", flow, 60.0)["intact"]
 
 
-def test_a_killed_process_is_replaced_in_its_namespace_and_its_peers_go_on(laboratory):
-    before = process_of(laboratory, "client/0")
+def test_a_killed_process_is_replaced_in_its_namespace_and_its_peers_go_on(real_links):
+    before = process_of(real_links, "client/0")
     namespace = namespace_of(before)
-    laboratory.send(0, "server", "client/0", MANY_BYTES, None)
-    laboratory.send(1, "client/0", "server", MANY_BYTES, None)
-    laboratory.send(2, "server", "client/1", MANY_BYTES, None)
+    real_links.send(0, "server", "client/0", MANY_BYTES, None)
+    real_links.send(1, "client/0", "server", MANY_BYTES, None)
+    real_links.send(2, "server", "client/1", MANY_BYTES, None)
     for flow, target in ((0, "client/0"), (1, "server"), (2, "client/1")):
-        progress(laboratory, flow, target, 10_000)
-    laboratory.end_process("client/0")
+        progress(real_links, flow, target, 10_000)
+    real_links.end_process("client/0")
     assert ended(before)
-    laboratory.stop(0, "server", "client/0")
-    assert 10_000 <= laboratory.stop(1, "client/0", "server") < MANY_BYTES
+    real_links.stop(0, "server", "client/0")
+    assert 10_000 <= real_links.stop(1, "client/0", "server") < MANY_BYTES
     # What the dead process had sent does not go on to arrive.
-    found = laboratory.progress(1, "server")
-    progress(laboratory, 2, "client/1", laboratory.progress(2, "client/1") + 1_000_000)
-    assert laboratory.progress(1, "server") == found
-    laboratory.begin_process("client/0")
-    assert arrives(laboratory, 3, "client/0", "server")
-    assert arrives(laboratory, 4, "server", "client/0")
-    after = process_of(laboratory, "client/0", other_than=before)
+    found = real_links.progress(1, "server")
+    progress(real_links, 2, "client/1", real_links.progress(2, "client/1") + 1_000_000)
+    assert real_links.progress(1, "server") == found
+    real_links.begin_process("client/0")
+    assert arrives(real_links, 3, "client/0", "server")
+    assert arrives(real_links, 4, "server", "client/0")
+    after = process_of(real_links, "client/0", other_than=before)
     assert namespace_of(after) == namespace
     # Neither the killed process nor the broken transfers are failures of the emulation; all else still is.
-    assert not [report for report in laboratory.nodes.reports if "gone" in report or "broken" in report]
+    assert not [report for report in real_links.nodes.reports if "gone" in report or "broken" in report]
     os.kill(after, signal.SIGKILL)
     with pytest.raises(EmulationFailed, match="the process of client/0 has ended"):
-        laboratory.nodes.wait_for("nothing", ..., 60.0)
+        real_links.nodes.wait_for("nothing", ..., 60.0)
 
 
 def events_of(run):

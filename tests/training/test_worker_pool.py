@@ -204,8 +204,8 @@ KILLS = {"kill", "killpg", "terminate", "send_signal", "raise_signal", "pthread_
 """Functions and options that send a signal, and so may end a process."""
 
 ALLOWED_KILLS = {
-    ("emulation/lab.py", "kill"): "a child that it has not yet waited for",
-    ("emulation/laboratory.py", "kill"): "a child that it has not yet waited for",
+    ("emulation/link_maker.py", "kill"): "a child that it has not yet waited for",
+    ("emulation/real_links.py", "kill"): "a child that it has not yet waited for",
     ("emulation/links.py", "kill"): "a child that it has not yet waited for",
     ("emulation/trainers.py", "kill"): "a child that it has not yet waited for",
     ("training/parallel/worker_pool.py", "kill_workers"): "loky ends children that it has not yet waited for",

@@ -15,7 +15,7 @@ from edgefl.record.sensitivity import OWN, Condition, read_retimed
 from edgefl.record.summary import Summary
 from edgefl.record.tables import SENSITIVITY, check_schema, read_parquet
 
-_ELDER = SENSITIVITY.remove(SENSITIVITY.get_field_index("draw"))
+_OLDER = SENSITIVITY.remove(SENSITIVITY.get_field_index("draw"))
 """The columns of a file without draws of shares in queues, as edgefl wrote it before it had them."""
 
 
@@ -29,7 +29,7 @@ def check_sensitivity(run: Path, summary: Summary) -> Iterator[str]:
         return
     try:
         found = read_retimed(run)
-        check_schema(file, SENSITIVITY if "draw" in pq.read_schema(file).names else _ELDER)
+        check_schema(file, SENSITIVITY if "draw" in pq.read_schema(file).names else _OLDER)
     except UserError as error:
         yield f"sensitivity.parquet {error.message}"
         return

@@ -1,6 +1,6 @@
-"""The process inside the namespaces: starts the nodes' processes, makes the links, and changes them on order.
+"""The first process inside the namespaces: starts the nodes' processes, makes the links, and changes them on order.
 
-It is the first process of its process namespace, so all others end with it.
+All others in its process namespace end with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from edgefl.emulation.namespaces import python
 from edgefl.emulation.wiring import Wiring
 
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-LAB = "lab"
+LINK_MAKER = "link maker"
 """Its name among the nodes."""
 
 
@@ -28,8 +28,8 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
         control = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         control.connect(coordinator)
 
-        def tell(**report: Any) -> None:
-            control.sendall(json.dumps(report).encode() + b"\n")
+        def report(**facts: Any) -> None:
+            control.sendall(json.dumps(facts).encode() + b"\n")
 
         try:
             control_name = _congestion_control(settings.queue)
@@ -41,7 +41,7 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
             lives = dict.fromkeys(wiring.nodes, 0)
             links = Links(wiring, {name: node.pid for name, node in nodes.items()}, settings)
             stack.callback(links.close)
-            tell(node=LAB, ready=True)
+            report(node=LINK_MAKER, ready=True)
             for line in stack.enter_context(control.makefile("rb")):
                 links.check()
                 order = json.loads(line)
@@ -58,10 +58,10 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
                         with links.inside(name):
                             nodes[name] = _started(*python("node"), name, coordinator, control_name, life)
                     case "counters":
-                        tell(counters=[[*ends, count] for ends, count in links.counters().items()])
+                        report(counters=[[*ends, count] for ends, count in links.counters().items()])
         except OSError as error:
             with suppress(OSError):  # the coordinator may be what has ended
-                tell(broken=str(error))
+                report(broken=str(error))
             raise
 
 
@@ -76,7 +76,7 @@ def _started(*command: str) -> subprocess.Popen[bytes]:
 
 
 def main() -> None:
-    """``python -m edgefl.emulation.lab COORDINATOR``, with the plan on standard input."""
+    """``python -m edgefl.emulation.link_maker COORDINATOR``, with the plan on standard input."""
     (coordinator,) = sys.argv[1:]
     plan = json.load(sys.stdin)
     _live(coordinator, Wiring.read(plan["wiring"]), LinkSettings.read(plan["settings"]))

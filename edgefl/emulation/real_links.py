@@ -1,8 +1,8 @@
 """The processes and links of an emulation, from their start to their removal.
 
-A process inside new namespaces (``python -m edgefl.emulation.lab``) makes the links and starts one process for each
-node. The namespaces have no names, so they end with their processes, and these end with their connection to this one,
-however it ends.
+A process inside new namespaces (``python -m edgefl.emulation.link_maker``) makes the links and starts one process for
+each node. The namespaces have no names, so they end with their processes, and these end with their connection to this
+one, however it ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from edgefl.emulation.failure import EmulationFailed
-from edgefl.emulation.lab import LAB
+from edgefl.emulation.link_maker import LINK_MAKER
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.machine import in_namespaces
 from edgefl.emulation.namespaces import python
@@ -35,7 +35,7 @@ ANSWER_SECONDS = 10.0
 """How long a process may take to answer."""
 
 
-class Laboratory:
+class RealLinks:
     """All processes and links of one run; a context manager.
 
     Args:
@@ -143,7 +143,7 @@ class Laboratory:
             return  # of a large fleet, it has no process
         self._down.add(node)
         self.nodes.expect_successor(node)
-        self.nodes.order(LAB, do="kill", name=node)
+        self.nodes.order(LINK_MAKER, do="kill", name=node)
         for source, target in self._wiring.routes:
             if target == node and source not in self._down:
                 self.nodes.order(source, do="forget", peer=self._wiring.addresses[node])
@@ -159,11 +159,11 @@ class Laboratory:
 
     def set_capacities(self, changes: Mapping[Pair, float]) -> None:
         """Change capacities of links, bit/s of the scenario."""
-        self.nodes.order(LAB, do="capacities", changes=[[*ends, rate] for ends, rate in changes.items()])
+        self.nodes.order(LINK_MAKER, do="capacities", changes=[[*ends, rate] for ends, rate in changes.items()])
 
     def counters(self) -> dict[Pair, int]:
         """The bytes that each link has carried, with headers."""
-        self.nodes.order(LAB, do="counters")
+        self.nodes.order(LINK_MAKER, do="counters")
         found: list[Any] = self.nodes.wait_for("counters", ..., ANSWER_SECONDS)["counters"]
         return {(source, target): count for source, target, count in found}
 
@@ -177,23 +177,23 @@ class Laboratory:
         command = in_namespaces()
         assert command is not None, "checked before"
         with said.open("wb") as messages:
-            self._lab = subprocess.Popen(
-                [*command, *python("lab"), str(folder / "coordinator")],
+            self._maker = subprocess.Popen(
+                [*command, *python("link_maker"), str(folder / "coordinator")],
                 stdin=subprocess.PIPE,
                 stdout=messages,
                 stderr=messages,
             )
-        assert self._lab.stdin is not None
-        with self._lab.stdin as plan:
+        assert self._maker.stdin is not None
+        with self._maker.stdin as plan:
             plan.write(json.dumps({"wiring": self._wiring.written(), "settings": self._settings.written()}).encode())
-        until, names = time.monotonic() + START_SECONDS, {*self._wiring.nodes, LAB}
+        until, names = time.monotonic() + START_SECONDS, {*self._wiring.nodes, LINK_MAKER}
         while not self.nodes.names >= names:
             self.nodes.wait(0.1)
             for report in self.nodes.reports:
                 if "broken" in report:
                     check_alive(report)
             late = time.monotonic() > until
-            if late or self._lab.poll() is not None:
+            if late or self._maker.poll() is not None:
                 why = f"were not ready within {START_SECONDS:g} s" if late else "ended at their start"
                 reason = said.read_text(errors="replace").strip() or "no message"
                 raise EmulationFailed(f"the processes of the emulation {why}: {reason}")
@@ -203,7 +203,7 @@ class Laboratory:
         """Close the connections, so that all processes end; those that do not are ended."""
         self.nodes.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._lab.wait(5.0)
-        if self._lab.poll() is None:
-            self._lab.kill()
-            self._lab.wait()
+            self._maker.wait(5.0)
+        if self._maker.poll() is None:
+            self._maker.kill()
+            self._maker.wait()
