@@ -22,6 +22,7 @@ from edgefl.models.registry import MODELS
 from edgefl.plug_ins import PlugIns
 from edgefl.registry import Registry
 from edgefl.scenario import json_schema
+from edgefl.scheduling.bandwidth.base import ALLOCATIONS
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
 from edgefl.scheduling.selection.base import SELECTORS
 from edgefl.tasks.base import TASKS
@@ -88,6 +89,11 @@ FAMILIES = {
         BLOCK_SCHEDULERS,
         "all",
         CLASS.format(module="edgefl.scheduling.blocks.base", registry="BLOCK_SCHEDULERS", name="all"),
+    ),
+    "edgefl.bandwidth": (
+        ALLOCATIONS,
+        "proportional",
+        CLASS.format(module="edgefl.scheduling.bandwidth.base", registry="ALLOCATIONS", name="proportional"),
     ),
     "edgefl.device_profiles": (
         Profiles(),
@@ -241,6 +247,7 @@ NAMED = {
     "edgefl.servers": "methods=[{method: fedavg, server: mine}]",
     "edgefl.selectors": "training.selection=mine",
     "edgefl.block_schedulers": "methods=[{method: fedbr, scheduler: mine}]",
+    "edgefl.bandwidth": "training.bandwidth=mine",
     "edgefl.device_profiles": "fleet.0.profile=mine",
 }
 

@@ -23,7 +23,9 @@ PARTS = {
                "models.block_model.BlockModel"],
     "Data": ["data.spec.DataSpec", "data.spec.Description", "data.spec.Samples"],
     "Selection and scheduling": ["scheduling.selection.base.SelectorSpec", "scheduling.selection.base.Selector",
-                                 "scheduling.blocks.base.BlockSchedulerSpec"],
+                                 "scheduling.blocks.base.BlockSchedulerSpec",
+                                 "scheduling.bandwidth.base.BandwidthSpec", "scheduling.bandwidth.base.Transfers",
+                                 "scheduling.bandwidth.base.Order"],
     "Randomness and units": ["randomness.generator", "units.parse"],
 }  # fmt: skip
 """Headings, and the names below each as they are imported from edgefl."""

@@ -43,6 +43,11 @@ def check_scenario(scenario: Scenario) -> None:
         raise UserError("expected null: an emulation limits links only", field="network.transport.connection_limit")
     if getattr(scenario.network.topology, "sharing", "wired") != "wired":
         raise UserError("expected wired: an emulation has no radio channels", field="network.topology.sharing")
+    if scenario.training.bandwidth.name != "equal":
+        raise UserError(
+            f"expected equal: real connections share links as TCP does, found {scenario.training.bandwidth.name}",
+            field="training.bandwidth.kind",
+        )
 
 
 def taking_part(setup: Setup, predicted: SeedPaths) -> list[int]:

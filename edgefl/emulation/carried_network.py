@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl.network.allotment import Outlook
 from edgefl.network.connections import Connection, Connections
 from edgefl.network.flow import Flow, FlowObserver, Node
 from edgefl.network.processes import CapacityProcess
@@ -84,6 +85,7 @@ class CarriedNetwork:
         tag: object = None,
         weight: float = 1.0,
         payload: Hashable = None,
+        outlook: Outlook | None = None,
     ) -> Flow:
         """Send ``bytes`` over the least-latency path; the flow triggers when they have arrived.
 
@@ -94,6 +96,7 @@ class CarriedNetwork:
             tag: any object that the caller wants to attach to the flow.
             weight: has no effect on real links.
             payload: has no effect: each receiver gets bytes of its own.
+            outlook: has no effect: real connections share links as TCP does.
 
         Raises:
             UserError: an unknown node, or no path between the nodes.

@@ -29,6 +29,8 @@ from edgefl.record.listener import Listener
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.scenario.targets import values_of
+from edgefl.scheduling.bandwidth.base import BandwidthSpec
+from edgefl.scheduling.bandwidth.equal import Equal
 from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost
 from edgefl.simulation.limits import Limits
@@ -111,6 +113,12 @@ def client_links_of(scenario: Scenario, world: SharedWorld) -> ClientLinks:
     return ClientLinks(scenario.network.links, [str(name) for name in world.fleet.link_names()], world.seed)
 
 
+def allocation_of(scenario: Scenario) -> BandwidthSpec | None:
+    """Return how the server divides its bandwidth; None for equal shares, which the network computes itself."""
+    spec = scenario.training.bandwidth.spec
+    return None if type(spec) is Equal else spec
+
+
 def limits_of(scenario: Scenario) -> Limits:
     """Return the budgets and targets of one run, none reached yet."""
     smoothed = scenario.target_metric.endswith("_ema")
@@ -172,4 +180,5 @@ def setup_of(
         timeouts=scenario.network.transport.timeouts,
         failures=scenario.failures,
         listeners=listeners,
+        bandwidth=allocation_of(scenario),
     )

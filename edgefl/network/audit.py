@@ -7,15 +7,17 @@ rows that depend on it.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from edgefl.network.allotment import Allocator, Outlook, Progress
 from edgefl.network.audit_carried import Carried
 from edgefl.network.audit_connections import Grown, Lost, window_changes
 from edgefl.network.audit_records import FlowRecord, Link, Repetition
-from edgefl.network.filling import Claim, fill
+from edgefl.network.filling import Claim, fill, fill_by_rank
 from edgefl.network.tcp import Opening
 from edgefl.network.transport import Transport
 
@@ -88,6 +90,7 @@ def audit_flows(
     air: Mapping[Link, Hashable] | None = None,
     airtime_fair: bool = False,
     transport: Transport | None = None,
+    allocator: Allocator | None = None,
     repetitions: Sequence[Repetition] = (),
     tolerance: float = 1e-6,
 ) -> list[Violation]:
@@ -101,6 +104,7 @@ def audit_flows(
             time; each takes ``rate / capacity of its link``.
         airtime_fair: whether a channel's flows get equal shares of its time; else equal rates.
         transport: how flows used their paths; a pure fluid by default.
+        allocator: decided how they shared their links; None for equal shares, weighted by their transport.
         repetitions: repeated periods that the log contains only once.
         tolerance: relative, on bytes and on durations.
 
@@ -114,16 +118,24 @@ def audit_flows(
     >>> [violation.flow for violation in audit_flows([(0.0, "a", 8e6)], [sound, hasty])]
     [1, 0]
     """
-    return _Audit(tolerance, dict(air or {}), airtime_fair, transport or Transport()).run(
-        capacities, flows, repetitions
-    )
+    audit = _Audit(tolerance, dict(air or {}), airtime_fair, transport or Transport(), allocator)
+    return audit.run(capacities, flows, repetitions)
 
 
 class _Audit:
     def __init__(
-        self, tolerance: float, air: Mapping[Link, Hashable], airtime_fair: bool, transport: Transport
+        self,
+        tolerance: float,
+        air: Mapping[Link, Hashable],
+        airtime_fair: bool,
+        transport: Transport,
+        allocator: Allocator | None,
     ) -> None:
         self.transport = transport
+        self.allocator = allocator
+        self.answers = itertools.count()
+        self.answer: dict[Link, int] = {}
+        self.expiries: list[tuple[float, int, Link]] = []
         self.tolerance = tolerance
         self.air = air
         self.airtime_fair = airtime_fair
@@ -153,6 +165,7 @@ class _Audit:
         changes.sort(key=lambda change: change[:2])
         active: dict[int, _Active] = {}
         for now, batch in itertools.groupby(changes, key=lambda change: change[0]):
+            self.expire(now)
             touched: dict[Link, None] = {}
             for _, kind, what in batch:
                 if isinstance(what, FlowRecord) and kind == 1:
@@ -332,6 +345,64 @@ class _Audit:
 
     def share(self, touched: Mapping[Link, None], now: float) -> None:
         """New rates for the flows that are connected with the changed links."""
+        if self.allocator is None:
+            members = self.connected(touched)[0]
+            rates = fill([self.claim(members[number]) for number in sorted(members)])
+            self.give(members, rates, now)
+            return
+        seen: set[Link] = set()
+        for link in touched:
+            if link not in seen:
+                members, links = self.connected({link: None})
+                seen.update(links)
+                if members:
+                    self.give(members, self.allotted(self.allocator, members, links, now), now)
+
+    def give(self, members: Mapping[int, _Active], rates: Mapping[int, float], now: float) -> None:
+        """Let flows continue at new rates."""
+        for number in sorted(members):
+            members[number].advance(now)
+            members[number].rate = rates[number]
+
+    def expire(self, until: float) -> None:
+        """Ask the allocator again where its answers expire before the next change."""
+        while self.expiries and self.expiries[0][0] < until - 4.0 * math.ulp(until):
+            seconds, answer, link = heapq.heappop(self.expiries)
+            if self.answer[link] == answer:
+                self.share({link: None}, seconds)
+
+    def allotted(
+        self, allocator: Allocator, members: Mapping[int, _Active], links: Iterable[Link], now: float
+    ) -> dict[int, float]:
+        """The rates that the allocator's shares give to connected flows."""
+        claims: list[Claim] = []
+        transfers: list[Progress] = []
+        rates: dict[int, float] = {}
+        for number in sorted(members):
+            active = members[number]
+            active.advance(now)
+            claim = self.claim(active)
+            alone = min((full / each for _, full, each in claim.limits), default=math.inf)
+            rates[number] = alone
+            if alone < math.inf:  # else nothing limits it
+                record = active.record
+                left = max(record.bytes - active.bits / 8.0, 0.0)
+                claims.append(claim)
+                transfers.append(Progress(record.bytes, left, alone, record.outlook or Outlook()))
+        if not claims:
+            return rates
+        shares = allocator.shares(now, transfers)
+        weighted = [claim._replace(weight=weight) for claim, weight in zip(claims, shares.weight, strict=True)]
+        rates |= fill_by_rank(weighted, shares.rank)
+        answer = next(self.answers)
+        self.answer.update(dict.fromkeys(links, answer))
+        expiry = now + shares.lasts([rates[claim.flow] for claim in claims])
+        if expiry < math.inf:
+            heapq.heappush(self.expiries, (expiry, answer, next(iter(links))))
+        return rates
+
+    def connected(self, touched: Mapping[Link, None]) -> tuple[dict[int, _Active], dict[Link, None]]:
+        """The flows that are connected with these links, and all links that connect them."""
         links = dict(touched)
         members: dict[int, _Active] = {}
         queue = list(links)
@@ -346,11 +417,7 @@ class _Audit:
                         if other not in links:
                             links[other] = None
                             queue.append(other)
-        claims = [self.claim(members[number]) for number in sorted(members)]
-        rates = fill(claims)
-        for number in sorted(members):
-            members[number].advance(now)
-            members[number].rate = rates[number]
+        return members, links
 
     def claim(self, active: _Active) -> Claim:
         """What a flow takes of its links and channels, at their present capacities."""

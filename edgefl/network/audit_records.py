@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from edgefl.network.allotment import Outlook
 from edgefl.network.flow import Node
 from edgefl.network.tcp import Opening
 
@@ -33,6 +34,7 @@ class FlowRecord:
         setup: the part of ``latency`` that the set-up of its connection took.
         opening: the state of its connection at its start; None without connections.
         losses: when expected losses changed its rate, seconds.
+        outlook: what an allocator knew about its client's round; None for nothing.
     """
 
     flow: int
@@ -49,6 +51,7 @@ class FlowRecord:
     setup: float = 0.0
     opening: Opening | None = None
     losses: tuple[float, ...] = ()
+    outlook: Outlook | None = None
 
 
 def merged(members: Sequence[FlowRecord]) -> FlowRecord:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 
+from edgefl.network.allotment import Terms
 from edgefl.network.demand import DemandCurve
 
 _REBASE = 1024.0  # clock readings stay within this factor of what the flows have left: 13 digits of the largest
@@ -32,6 +33,7 @@ class Stream:
         left: bits left at ``since``; meaningful while ``held``.
         held: whether its cap, not the bundle's level, determines its rate.
         end: the time (held) or the clock reading (not held) at which it is complete.
+        terms: what an allocator must know about it and has allotted to it; None without an allocator.
     """
 
     __slots__ = (
@@ -48,6 +50,7 @@ class Stream:
         "own_weight",
         "path",
         "since",
+        "terms",
         "weight",
     )
 
@@ -67,6 +70,7 @@ class Stream:
         self.held = True
         self.end = math.nan
         self.bundle: Bundle | None = None
+        self.terms: Terms | None = None
 
 
 class Bundle:

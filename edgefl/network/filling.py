@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Hashable, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 
@@ -61,4 +62,25 @@ def fill(claims: Sequence[Claim]) -> dict[int, float]:
                 # Summed again each time: subtracting the weights one by one would leave rounding errors in the divisor.
                 latest[constraint] = max(left[constraint] / sum(slopes[constraint].values()), offer)
                 heapq.heappush(offers, (latest[constraint], order[constraint], constraint))
+    return rates
+
+
+def fill_by_rank(claims: Sequence[Claim], rank: Sequence[int]) -> dict[int, float]:
+    """Rates (bit/s) where a claim gets only what the claims of lower ranks leave, and claims of one rank fill together.
+
+    >>> first, second = Claim(0, 1.0, [("a", 10.0, 1.0), ("b", 4.0, 1.0)]), Claim(1, 1.0, [("a", 10.0, 1.0)])
+    >>> fill_by_rank([first, second], [0, 1]), fill_by_rank([first, second], [1, 0])
+    ({0: 4.0, 1: 6.0}, {1: 10.0, 0: 0.0})
+    """
+    rates: dict[int, float] = {}
+    taken: dict[Hashable, float] = {}
+    for _, numbers in groupby(sorted(range(len(claims)), key=rank.__getitem__), key=rank.__getitem__):
+        rest = []
+        for claim in (claims[number] for number in numbers):
+            limits = [(name, max(full - taken.get(name, 0.0), 0.0), each) for name, full, each in claim.limits]
+            rest.append(claim._replace(limits=limits))
+        rates |= fill(rest)
+        for claim in rest:
+            for name, _, per_bit in claim.limits:
+                taken[name] = taken.get(name, 0.0) + rates[claim.flow] * per_bit
     return rates

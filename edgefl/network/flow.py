@@ -7,6 +7,7 @@ from typing import Protocol
 
 import simpy
 
+from edgefl.network.allotment import Outlook
 from edgefl.network.tcp import Opening
 
 Node = Hashable
@@ -31,6 +32,7 @@ class Flow(simpy.Event):
         opening: the state of its connection at its start; None without connections.
         losses: virtual times at which expected losses change its rate.
         weight: its share of a contended link relative to flows of weight 1.
+        outlook: what is known about its client's round, for an allocator.
         multicast: the number of the multicast that it is part of, None for a single flow.
         cancelled: whether it was stopped before it was complete.
     """
@@ -62,6 +64,7 @@ class Flow(simpy.Event):
         self.nodes = nodes
         self.latency = latency
         self.weight = weight
+        self.outlook: Outlook | None = None
         self.multicast: int | None = None
         self.setup = 0.0
         self.opening: Opening | None = None

@@ -16,6 +16,7 @@ import simpy
 from numpy.typing import NDArray
 
 from edgefl.network.agenda import Agenda
+from edgefl.network.allotment import Allocator, Outlook, Terms
 from edgefl.network.flow import Flow, FlowObserver, Node
 from edgefl.network.multicast import Multicast
 from edgefl.network.processes import CapacityProcess
@@ -42,6 +43,10 @@ class FlowNetwork:
             are not seen.
         observer: called for every flow and capacity change at its virtual time.
         transport: how flows use their paths; a pure fluid by default (:func:`~edgefl.network.transport.lv08` for TCP).
+        allocator: decides how flows share links; None for equal shares, weighted by their transport.
+
+    Raises:
+        ValueError: an allocator with a transport whose shares a server cannot set: multicast, tcp, or one queue.
 
     Two clients share a server of 8 Mbit/s; only the first is limited by its own link.
 
@@ -64,13 +69,24 @@ class FlowNetwork:
         *,
         observer: FlowObserver | None = None,
         transport: Transport | None = None,
+        allocator: Allocator | None = None,
     ) -> None:
         self.env = env
         self.topology: Topology = GraphLinks(topology) if isinstance(topology, nx.Graph) else topology
         self.route = router(self.topology)
         self._observer = observer
         self._transport = Transport() if transport is None else transport
-        self._sharing = Sharing(self.topology, self._transport, env.now, announce=self._announce, occupied=self._follow)
+        if allocator is not None and not self._transport.allottable:
+            raise ValueError("expected no allocator with multicast, tcp or one queue for all flows")
+        self._allocator = allocator
+        self._sharing = Sharing(
+            self.topology,
+            self._transport,
+            env.now,
+            announce=self._announce,
+            occupied=self._follow,
+            allocator=allocator,
+        )
         self._processes: dict[int, CapacityProcess] = {}
         self._following: dict[int, CapacityProcess] = {}
         self._failed: dict[int, float] = {}
@@ -102,6 +118,7 @@ class FlowNetwork:
         tag: object = None,
         weight: float = 1.0,
         payload: Hashable = None,
+        outlook: Outlook | None = None,
     ) -> Flow:
         """Send ``bytes`` over the least-latency path; the flow triggers when they have arrived.
 
@@ -113,6 +130,7 @@ class FlowNetwork:
             weight: the flow's share of a contended link relative to flows of weight 1.
             payload: what is sent. Under a transport with ``multicast``, transfers of equal payloads that the node
                 begins at this instant are one multicast: they end together. None for a payload with one receiver.
+            outlook: what an allocator may know about the round of the flow's client.
 
         Raises:
             UserError: an unknown node, or no path between the nodes.
@@ -137,6 +155,7 @@ class FlowNetwork:
             tag=tag,
             bytes_left=self._bytes_left,
         )
+        flow.outlook = outlook
         if self._tcp is not None:
             self._tcp.request(flow, route.latency)
         self._under_way[flow.id] = flow
@@ -322,7 +341,8 @@ class FlowNetwork:
         if self._processes.get(link) is process and self._sharing.is_busy(link):
             self._follow(link, seconds)
             self._apply(link)
-            self._repetition.changed()
+            if self._allocator is None:  # else rates depend on what is left, and no period is like the one before
+                self._repetition.changed()
 
     def _apply(self, link: int) -> None:
         if self._sharing.is_busy(link):
@@ -351,7 +371,10 @@ class FlowNetwork:
         weight, latency = flow.weight, flow.latency - flow.setup
         if self._transport.queue is not None and flow.multicast is None:
             weight *= self._transport.queue.weight(flow.source, flow.target, flow.started)
-        self._sharing.join(flow.id, flow.path, bits, self.env.now, weight=weight, latency=latency, limit=limit)
+        terms = None if self._allocator is None else Terms(flow.bytes, flow.outlook or Outlook())
+        self._sharing.join(
+            flow.id, flow.path, bits, self.env.now, weight=weight, latency=latency, limit=limit, terms=terms
+        )
 
     def _gather(self, flow: Flow, key: Hashable) -> Multicast:
         """Add a flow to the multicast that others have begun at this instant, or begin one."""
@@ -418,6 +441,8 @@ class FlowNetwork:
             self._repetition.disturbed()
             return now  # processes that waited for these flows may start others at this instant; solve after them
         self._sharing.solve(now)
+        for expiry, what in self._sharing.take_expiries():
+            self._agenda.at(expiry, self._sharing.ask_again, what)
         return self._sharing.next_end()
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl.network.allotment import Outlook
 from edgefl.network.flow import Flow, Node
 from edgefl.network.processes import CapacityProcess
 from edgefl.network.route import Alone, Route
@@ -34,6 +35,7 @@ class Network(Protocol):
         tag: object = None,
         weight: float = 1.0,
         payload: Hashable = None,
+        outlook: Outlook | None = None,
     ) -> Flow:
         """Send ``bytes`` over the least-latency path; the flow triggers when they have arrived."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl.network.allotment import Allocator, Claim, Progress, Terms, allotted
 from edgefl.network.bundle import Bundle, Stream
 from edgefl.network.fairness import fair_levels, link_level
 from edgefl.network.topology import Topology
@@ -43,6 +44,7 @@ class Sharing:
         now: the virtual time, seconds.
         announce: called with a link and its capacity before a flow first uses it and when a busy link's changes.
         occupied: called with a link when it begins to carry flows, so that its capacity can be updated.
+        allocator: decides how flows share links; None for equal shares.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Sharing:
         *,
         announce: Callable[[int, float], None],
         occupied: Callable[[int], None],
+        allocator: Allocator | None = None,
     ) -> None:
         self._topology = topology
         self._transport = transport
@@ -71,6 +74,10 @@ class Sharing:
         self._open_levels: dict[int, float] = {}
         self._moved: dict[tuple[int, ...], Bundle] = {}
         self._ends: list[tuple[float, int, Bundle]] = []
+        self._allocator = allocator
+        self._answers = itertools.count()
+        self._answer: dict[int, int] = {}
+        self._expiries: list[tuple[float, tuple[int, int]]] = []
 
     def capacity(self, link: int) -> float:
         """The present capacity of a link, bit/s."""
@@ -119,6 +126,7 @@ class Sharing:
         weight: float,
         latency: float,
         limit: float | None = None,
+        terms: Terms | None = None,
     ) -> None:
         """A flow begins to use its links.
 
@@ -130,10 +138,12 @@ class Sharing:
             weight: its share relative to flows of weight 1.
             latency: seconds before its first byte, under the transport model, without the set-up of a connection.
             limit: the maximum of its rate, bit/s; None for that of the transport.
+            terms: what the allocator must know about it, where there is one.
         """
         latency /= self._transport.latency_factor
         limit = self._transport.limit(latency) if limit is None else limit
         stream = self._streams[flow] = Stream(flow, path, bits, weight=weight, latency=latency, limit=limit)
+        stream.terms = terms
         if self._topology.airs:
             channels = ((self._topology.air(link), link) for link in path)
             stream.airs = tuple((self._wires + air, link) for air, link in channels if air >= 0)
@@ -216,6 +226,8 @@ class Sharing:
 
     def solve(self, now: float) -> None:
         """Update all rates after the changes since the last call."""
+        if self._allocator is not None and self._unsolved:
+            self._allot(self._allocator, now)
         while self._unsolved:
             for bundle, level in self._levels(next(iter(self._unsolved))):
                 if level != bundle.level:
@@ -230,6 +242,55 @@ class Sharing:
             # Entries of former levels would accumulate where many bundles change at every event.
             self._ends = [(b.next_end, b.number, b) for b in self._bundles.values() if b.next_end < math.inf]
             heapq.heapify(self._ends)
+
+    def take_expiries(self) -> list[tuple[float, tuple[int, int]]]:
+        """When the allocator's answers since the last call expire; :meth:`ask_again` takes the second item then."""
+        expiries, self._expiries = self._expiries, []
+        return expiries
+
+    def ask_again(self, what: tuple[int, int]) -> None:
+        """An answer of the allocator expires now, unless a newer one has replaced it."""
+        link, answer = what
+        if self._answer[link] == answer and link in self._busy:
+            self._unsolved[link] = None
+
+    def _allot(self, allocator: Allocator, now: float) -> None:
+        """Let the allocator decide the rates of all flows whose links have changed."""
+        seen: set[int] = set()
+        for link in list(self._unsolved):
+            if link not in seen:
+                links, bundles = self._component(link)
+                seen.update(links)
+                self._allot_component(allocator, links, bundles, now)
+
+    def _allot_component(self, allocator: Allocator, links: list[int], bundles: list[Bundle], now: float) -> None:
+        usable = {link: self._transport.efficiency * self._capacity[link] for link in links}
+        usable = {link: rate for link, rate in usable.items() if rate < math.inf}
+        flows: list[tuple[Stream, Terms, Claim]] = []
+        transfers: list[Progress] = []
+        for stream in sorted((each for one in bundles for each in one.streams.values()), key=lambda each: each.flow):
+            terms, bundle = stream.terms, stream.bundle
+            assert terms is not None
+            assert bundle is not None
+            claim = Claim(terms.most, tuple(link for link in bundle.links if link in usable), stream.airtime)
+            alone = claim.alone(usable)
+            if alone < math.inf:  # else nothing limits it, and it is complete at once
+                flows.append((stream, terms, claim))
+                left = bundle.bits_left(stream, now) / 8.0
+                transfers.append(Progress(terms.bytes, left, alone, terms.outlook))
+        if not flows:
+            return
+        shares = allocator.shares(now, transfers)
+        rates = allotted([claim for _, _, claim in flows], shares, usable)
+        answer = next(self._answers)
+        self._answer.update(dict.fromkeys(links, answer))
+        lasting = shares.lasts(rates)
+        if lasting < math.inf:
+            self._expiries.append((now + lasting, (links[0], answer)))
+        for (stream, terms, _), rate in zip(flows, rates, strict=True):
+            if rate != terms.rate:
+                terms.rate = rate
+                self._rebundle(stream, now)
 
     def _levels(self, link: int) -> Iterable[tuple[Bundle, float]]:
         """The fair levels of all bundles that are connected with this link; marks it as solved."""
@@ -280,6 +341,10 @@ class Sharing:
             stream.weight *= self._transport.weight(stream.latency, wires)
         if stream.airs:
             self._take_air(stream)
+        if stream.terms is not None:
+            stream.terms.most = stream.cap
+            if key:  # a flow that is alone on its links has all of them
+                stream.cap = min(stream.cap, stream.terms.rate)
         bundle = self._bundles.get(key)
         if bundle is None:
             bundle = self._bundles[key] = Bundle(key, next(self._bundle_numbers), now)

@@ -47,6 +47,11 @@ class Transport:
         if self.tcp is not None and (self.latency_factor != 1.0 or self.window < math.inf):
             raise ValueError("expected no latency_factor and window with tcp, which has its own set-up and window")
 
+    @property
+    def allottable(self) -> bool:
+        """Whether a server can set the shares of flows: each is one transfer of its own that no queue or TCP limits."""
+        return not self.multicast and self.tcp is None and self.queue is None
+
     def limit(self, latency: float) -> float:
         """The maximum rate of a flow on a path of this one-way latency (seconds), bit/s."""
         window_limit = self.efficiency * self.window * 8.0 / (2.0 * latency) if latency > 0.0 else math.inf

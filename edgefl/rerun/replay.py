@@ -24,7 +24,7 @@ from edgefl.scenario import Scenario, dump_yaml, resolve, with_overrides
 from edgefl.scenario.overrides import Overrides, parse_overrides
 
 CHANGEABLE = ("network", "fleet", "failures", "budgets", "targets", "target_metric", "stop", "name")
-"""Sections of a scenario that do not affect training."""
+"""Sections of a scenario that do not affect training; ``training.bandwidth`` does not either."""
 
 
 class Replay:
@@ -60,9 +60,10 @@ class Replay:
                 trained. Nothing is written.
         """
         for change in parse_overrides(changes):
-            if change.path[0] not in CHANGEABLE:
+            if change.path[0] not in CHANGEABLE and tuple(change.path[:2]) != ("training", "bandwidth"):
                 raise UserError(
-                    f"training depends on '{change.path[0]}'; a replay may change {', '.join(CHANGEABLE)}",
+                    f"training depends on '{change.path[0]}'; a replay may change {', '.join(CHANGEABLE)}, "
+                    "training.bandwidth",
                     file=change.origin,
                     field=".".join(change.path),
                 )

@@ -11,7 +11,7 @@ from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.inputs import DATA, SCENARIO, Inputs, digest_of_scenario
 from edgefl.experiment.software import in_words, software_of
 from edgefl.experiment.step_costs import recorded_cost
-from edgefl.experiment.wiring import compute_seconds
+from edgefl.experiment.wiring import allocation_of, compute_seconds
 from edgefl.fleet import assign
 from edgefl.flower.scenario import app_scenario_of
 from edgefl.flower.verification import verify_app
@@ -226,4 +226,5 @@ class _Verification:
             protocol=scenario.protocol,
             seconds=compute_seconds(scenario, scenario.method(label), seed),
             emulation=read_emulation(paths.emulation),
+            bandwidth=allocation_of(scenario),
         )

@@ -15,6 +15,7 @@ from edgefl.errors import EdgeflError, UserError, WrongAnswer, in_words
 from edgefl.models.registry import MODELS, ModelSpec
 from edgefl.part_choice import chosen_part, part_of, tagged
 from edgefl.registry import Registry
+from edgefl.scheduling.bandwidth.base import ALLOCATIONS, BandwidthSpec
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockSchedulerSpec
 from edgefl.scheduling.selection.base import SELECTORS, SelectorSpec
 from edgefl.tasks.base import TASKS
@@ -136,6 +137,7 @@ def built_at(field: str) -> Iterator[None]:
 
 MODEL_SECTION: Section[ModelSpec] = Section("name", MODELS)
 SELECTION_SECTION: Section[SelectorSpec] = Section("kind", SELECTORS)
+BANDWIDTH_SECTION: Section[BandwidthSpec] = Section("kind", ALLOCATIONS)
 TASK_SECTION: Section[TaskPart] = Section("kind", TASKS)
 SCHEDULER_SECTION: Section[BlockSchedulerSpec] = Section("kind", BLOCK_SCHEDULERS)
 
@@ -153,6 +155,10 @@ def _read_model(value: Any) -> Named[ModelSpec]:
 
 def _read_selection(value: Any) -> Named[SelectorSpec]:
     return SELECTION_SECTION.read(value, "training.selection")
+
+
+def _read_bandwidth(value: Any) -> Named[BandwidthSpec]:
+    return BANDWIDTH_SECTION.read(value, "training.bandwidth")
 
 
 def _read_task(value: Any) -> TaskPart:
@@ -181,3 +187,10 @@ Selection = Annotated[
     PlainSerializer(SELECTION_SECTION.write, return_type=dict[str, Any]),
 ]
 """``training.selection:``, with kind and options."""
+
+Bandwidth = Annotated[
+    Named[BandwidthSpec],
+    PlainValidator(_read_bandwidth, json_schema_input_type=Any),
+    PlainSerializer(BANDWIDTH_SECTION.write, return_type=dict[str, Any]),
+]
+"""``training.bandwidth:``, with kind and options."""

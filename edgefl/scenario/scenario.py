@@ -207,6 +207,7 @@ class Scenario(Options):
                 "synchronous rounds do",
                 field="training.selection",
             )
+        self._check_bandwidth()
         for index, method in enumerate(self.methods):
             with built_at(f"methods.{index}"):
                 recipe = build_method(method.entry, self.training.local, self.training.codec)
@@ -224,6 +225,40 @@ class Scenario(Options):
                     "this server update needs each client's model, and in hierarchical rounds the cells send their "
                     "clients' mean; expected protocol.kind: synchronous or asynchronous",
                     field=f"methods.{index}.server",
+                )
+
+    def _check_bandwidth(self) -> None:
+        name, needs = self.training.bandwidth.name, self.training.bandwidth.spec.needs
+        if name == "equal":
+            return
+        protocol, network = self.protocol, self.network
+        field, rounds = "training.bandwidth.kind", isinstance(protocol, SynchronousSpec)
+        if isinstance(protocol, HierarchicalSpec):
+            raise UserError(
+                f"bandwidth '{name}' is the server's, and cells that average send to clients on their own: expected "
+                "equal, or a protocol that is not hierarchical",
+                field=field,
+            )
+        if "rounds" in needs and not rounds:
+            raise UserError(f"bandwidth '{name}' needs rounds, and protocol '{protocol.kind}' has none", field=field)
+        if "deadline" in needs and isinstance(protocol, SynchronousSpec) and protocol.deadline is None:
+            raise UserError(f"bandwidth '{name}' needs a deadline: expected protocol.deadline, found null", field=field)
+        if "star" in needs and network.topology.kind != "star":
+            raise UserError(
+                f"bandwidth '{name}' is exact only where transfers share one link: expected network.topology of kind "
+                f"'star', found '{network.topology.kind}'",
+                field=field,
+            )
+        transport = network.transport
+        reasons = {
+            "kind: tcp": transport.kind == "tcp" and "TCP decides about the shares of its connections",
+            "multicast: true": transport.multicast and "one transfer to many clients has one rate",
+            "queue: fifo": transport.queue == "fifo" and "one queue for all transfers decides about their shares",
+        }
+        for option, reason in reasons.items():
+            if reason:
+                raise UserError(
+                    f"bandwidth '{name}' cannot be combined with network.transport.{option}: {reason}", field=field
                 )
 
     def method(self, label: str) -> ScenarioMethod:

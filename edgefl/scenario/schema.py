@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgefl.data.catalogue import data_sets_schema
-from edgefl.scenario.components import MODEL_SECTION, SELECTION_SECTION, TASK_SECTION
+from edgefl.scenario.components import BANDWIDTH_SECTION, MODEL_SECTION, SELECTION_SECTION, TASK_SECTION
 from edgefl.scenario.methods import methods_schema
 from edgefl.scenario.scenario import Scenario
 
@@ -23,12 +23,17 @@ def json_schema() -> dict[str, Any]:
         "data": data_sets_schema(),
         "model": MODEL_SECTION.json_schema(),
         "selection": SELECTION_SECTION.json_schema(),
+        "bandwidth": BANDWIDTH_SECTION.json_schema(),
     }
     sections: dict[str, tuple[dict[str, Any], str]] = {
         "task": (schema, "what the model is trained for: a kind and its options"),
         "data": (schema, "the data set, and how it is distributed over the clients"),
         "model": (schema, "the model to train: its name and options"),
         "selection": (definitions["TrainingSpec"], "how the cohort is selected: a kind and its options"),
+        "bandwidth": (
+            definitions["TrainingSpec"],
+            "how the server divides its bandwidth among transfers: a kind and its options",
+        ),
     }
     for name, (parent, description) in sections.items():
         parent["properties"][name] = {**_lifted(described[name], definitions), "description": description}

@@ -9,7 +9,8 @@ from pydantic import Field
 from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.local_options import LocalOptions
 from edgefl.options import Options
-from edgefl.scenario.components import Named, Selection
+from edgefl.scenario.components import Bandwidth, Named, Selection
+from edgefl.scheduling.bandwidth.base import bandwidth
 from edgefl.scheduling.selection.base import selection
 from edgefl.training.engine_spec import EngineChoice, EngineSpec
 from edgefl.training.ensemble import EnsembleSpec
@@ -24,6 +25,10 @@ class TrainingSpec(Options):
     cohort: int = Field(ge=1, description="clients per round, at most data.clients")
     selection: Selection = Field(
         default=Named("uniform", selection("uniform")), description="how the cohort is selected: a kind and its options"
+    )
+    bandwidth: Bandwidth = Field(
+        default=Named("equal", bandwidth("equal")),
+        description="how the server divides its bandwidth among transfers: a kind and its options",
     )
     local: LocalOptions = Field(default_factory=LocalOptions, description="a client's local training")
     engine: EngineChoice = Field(default_factory=EngineSpec, description="how jobs are trained: a kind and its options")

@@ -1,1 +1,1 @@
-"""Which clients take part in a round, and which blocks each of them receives."""
+"""Which clients take part in a round, which blocks each of them receives, and how their transfers share links."""

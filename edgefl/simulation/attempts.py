@@ -64,8 +64,9 @@ class Attempts:
         transfer, timeouts = delivery.transfer, self._timeouts
         # Other clients may receive the same parts; an update is unique.
         payload = transfer.parts if transfer.direction == "down" else None
+        size, outlook = delivery.bytes - delivery.kept, delivery.outlook
         flow = self._network.transfer(
-            delivery.source, delivery.target, delivery.bytes - delivery.kept, tag=delivery, payload=payload
+            delivery.source, delivery.target, size, tag=delivery, payload=payload, outlook=outlook
         )
         delivery.flow = flow
         if timeouts is not None and timeouts.transfer is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import simpy
 
+from edgefl.network.allotment import Outlook
 from edgefl.network.flow import Flow, Node
 from edgefl.record.events import ABSENT
 from edgefl.simulation.transfer import Transfer
@@ -19,6 +20,7 @@ class Delivery(simpy.Event):
         target: the receiving node.
         transfer: what is sent, and for whom.
         bytes: its size.
+        outlook: what is known about its client's round, for a bandwidth allocation.
         started: virtual time of the request, seconds.
         ended: virtual time at which it was complete, failed or was cancelled, seconds; None while it is in progress.
         failed: whether its last attempt has broken.
@@ -28,8 +30,18 @@ class Delivery(simpy.Event):
         kept: the bytes of those that need not be sent again.
     """
 
-    def __init__(self, env: simpy.Environment, source: Node, target: Node, transfer: Transfer, bytes: int) -> None:
+    def __init__(
+        self,
+        env: simpy.Environment,
+        source: Node,
+        target: Node,
+        transfer: Transfer,
+        bytes: int,
+        *,
+        outlook: Outlook | None = None,
+    ) -> None:
         super().__init__(env)
+        self.outlook = outlook
         self.source = source
         self.target = target
         self.transfer = transfer

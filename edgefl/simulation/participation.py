@@ -40,6 +40,7 @@ class Participation:
         on_downloaded, on_left: called when it holds everything (or never will), and when its participation has ended:
             it has arrived, was refused, or has dropped out.
         deadline: the time until which its update must have arrived, for clients that reduce their local steps.
+        closes: the time at which its round closes at the latest, seconds; infinite without a deadline.
 
     Attributes:
         prefetch: its prefetch, complete or not, until it begins.
@@ -65,6 +66,7 @@ class Participation:
         on_left: Callable[[Participation], None],
         prefetch: Prefetch | None = None,
         deadline: Deadline | None = None,
+        closes: float = math.inf,
     ) -> None:
         self.world = world
         self.client = client
@@ -79,6 +81,7 @@ class Participation:
         self.relay_seconds = 0.0
         self._chosen = chosen
         self._deadline = deadline
+        self._closes = closes
         self._on_downloaded = on_downloaded
         self._on_left = on_left
         self._deliveries: list[Delivery] = []
@@ -298,7 +301,11 @@ class Participation:
         return deliveries
 
     def _send(self, direction: Direction, parts: Sequence[Part]) -> Delivery:
-        return self._following(self.world.traffic.send(self.client, direction, parts, self.round, self.job.id.dispatch))
+        world, up = self.world, direction == "up"
+        outlook = world.outlook(self.client, self.round, self.work.alpha, up=up, deadline=self._closes)
+        return self._following(
+            world.traffic.send(self.client, direction, parts, self.round, self.job.id.dispatch, outlook=outlook)
+        )
 
     def _following(self, delivery: Delivery) -> Delivery:
         """Drop out when a transfer fails, even if the client waits for another one."""

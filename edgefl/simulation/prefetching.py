@@ -45,7 +45,10 @@ class Prefetch:
         self.parts = parts
         self.within_round = within_round
         self._dispatch = world.dispatches(client) if dispatch is None else dispatch
-        self.delivery: Delivery = world.traffic.send(client, "down", parts, round, self._dispatch, early=True)
+        outlook = world.outlook(client, round, world.setup.sizes.blocks, up=False)
+        self.delivery: Delivery = world.traffic.send(
+            client, "down", parts, round, self._dispatch, early=True, outlook=outlook
+        )
         self._world = world
         self._client = client
         self._round = round

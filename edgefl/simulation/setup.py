@@ -22,6 +22,7 @@ from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
 from edgefl.record.events import EventLog
 from edgefl.record.listener import Listener
+from edgefl.scheduling.bandwidth.base import BandwidthSpec
 from edgefl.scheduling.blocks.base import BlockScheduler
 from edgefl.scheduling.selection.base import Facts, Selector
 from edgefl.simulation.clock import Clock
@@ -114,6 +115,7 @@ class Setup:
         sizes_plain: their bytes as float32; ``sizes`` by default.
         listeners: follow the run, in this order.
         testbed: real time and real links; None for computed ones.
+        bandwidth: how the server divides its bandwidth; None for equal shares.
         course: makes what happens in the run, and the book of its rounds; None: the protocol decides.
     """
 
@@ -145,6 +147,7 @@ class Setup:
     sizes_plain: ModelSizes | None = None
     listeners: Sequence[Listener] = ()
     testbed: Testbed | None = None
+    bandwidth: BandwidthSpec | None = None
     course: Callable[[World], tuple[RoundBook, Course]] | None = None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Mapping, Sequence
 
 import simpy
@@ -68,6 +69,7 @@ class Synchronous(RoundByRound):
                 closed.succeed()
 
         deadline = self.deadline()
+        closes = math.inf if self.seconds is None else world.now + self.seconds
         self.lives = []
         for client in cohort:
             chosen = alphas.get(client)
@@ -81,6 +83,7 @@ class Synchronous(RoundByRound):
                 on_left=left,
                 prefetch=self._prefetches.pop(client, None),
                 deadline=deadline,
+                closes=closes,
             )
             self.lives.append(life)
         for life in self.lives:

@@ -10,6 +10,7 @@ from functools import lru_cache
 import networkx as nx
 
 from edgefl.methods.payload import Part
+from edgefl.network.allotment import Outlook
 from edgefl.network.flow import Flow, Node
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.interface import Network
@@ -19,6 +20,7 @@ from edgefl.network.topology import GraphLinks
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.kinds import EventKind
 from edgefl.simulation.accounts import Accounts
+from edgefl.simulation.allocation import Allocation, logged
 from edgefl.simulation.attempts import Attempts, Break, whole_bytes
 from edgefl.simulation.batteries import Batteries
 from edgefl.simulation.clock import Clock
@@ -52,6 +54,7 @@ class Traffic:
         self._transfer_joules = accounts.draws.transfer
         self._moved: defaultdict[int, float] = defaultdict(float)
         self._carried: defaultdict[tuple[int, int], float] = defaultdict(float)
+        self._allocation = None if setup.bandwidth is None else Allocation(setup.bandwidth, setup.label)
         self.network = self._network(setup)
         self._attempts = Attempts(env, self.network, setup.timeouts, setup.seed, self._broke)
         self.radios = Radios(env, setup.fleet.profile_of, self._radio_drew)
@@ -66,11 +69,12 @@ class Traffic:
         dispatch: int,
         *,
         early: bool = False,
+        outlook: Outlook | None = None,
     ) -> Delivery:
         """Start one transfer of ``parts`` to or from the client, for its job number ``dispatch``."""
         source, target = self._ends(client, direction)
         item = "prefetch" if early else direction
-        return self._start(source, target, Transfer(client, round, dispatch, direction, tuple(parts), item))
+        return self._start(source, target, Transfer(client, round, dispatch, direction, tuple(parts), item), outlook)
 
     def relay(self, source: Node, target: Node, parts: Sequence[Part], round: int) -> Delivery:
         """Start one transfer between the server and a cell."""
@@ -105,6 +109,8 @@ class Traffic:
         if delivery.breaks:
             facts += f', "first": {delivery.first}'
             self._accounts.ledger.repeats += 1
+        if flow.outlook is not None:
+            facts += f', "outlook": {logged(flow.outlook)}'
         if flow.multicast is not None:
             facts += f', "multicast": {flow.multicast}'
         if flow.opening is not None:
@@ -209,14 +215,18 @@ class Traffic:
             detail=detail,
         )
 
-    def _start(self, source: Node, target: Node, transfer: Transfer) -> Delivery:
-        delivery = Delivery(self._env, source, target, transfer, _sizes(transfer.parts)[0])
+    def _start(self, source: Node, target: Node, transfer: Transfer, outlook: Outlook | None = None) -> Delivery:
+        if self._allocation is not None:
+            self._allocation.round = transfer.round
+        delivery = Delivery(self._env, source, target, transfer, _sizes(transfer.parts)[0], outlook=outlook)
         self._attempts.begin(delivery)
         return delivery
 
     def _network(self, setup: Setup) -> Network:
         if setup.testbed is None:
-            return FlowNetwork(self._env, setup.topology, observer=self, transport=setup.transport)
+            return FlowNetwork(
+                self._env, setup.topology, observer=self, transport=setup.transport, allocator=self._allocation
+            )
         links = GraphLinks(setup.topology) if isinstance(setup.topology, nx.Graph) else setup.topology
         return setup.testbed.network(links, observer=self, transport=setup.transport)
 

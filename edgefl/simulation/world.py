@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,7 @@ import simpy
 from edgefl.fleet import DeviceProfile, Pace, Slowdown
 from edgefl.methods.broadcasts import Broadcasts
 from edgefl.methods.payload import Downlink, checked_downlink
+from edgefl.network.allotment import Outlook
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.kinds import EventKind, Lost, StopReason
 from edgefl.simulation.accounts import Accounts
@@ -133,6 +135,20 @@ class World:
     def foreseen_compute(self, client: int, round: int, work: Work) -> float:
         """The seconds of its local training on an undisturbed device."""
         return work.seconds if self.setup.seconds is None else float(self.setup.seconds.of(round)[client])
+
+    def outlook(self, client: int, round: int, alpha: int, *, up: bool, deadline: float = math.inf) -> Outlook | None:
+        """What a bandwidth allocation may know when a transfer of the client begins; None for equal shares.
+
+        A link that is down now is left out of the prediction.
+        """
+        if self.setup.bandwidth is None:
+            return None
+        if up:
+            return Outlook(up=True, deadline=deadline)
+        upload = self.traffic.foreseen(client, "up").seconds(sum(part.bytes for part in self.setup.uplink))
+        compute = self.foreseen_compute(client, round, self.work.of(client, alpha))
+        after = compute + (upload if upload < math.inf else 0.0)
+        return Outlook(after=after, deadline=deadline)
 
     @property
     def trains_really(self) -> bool:

@@ -19,13 +19,14 @@ from edgefl.models.registry import MODELS
 from edgefl.options import Options
 from edgefl.scenario import load_scenario, resolve
 from edgefl.scenario.loading import check
+from edgefl.scheduling.bandwidth.base import ALLOCATIONS
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
 from edgefl.scheduling.selection.base import SELECTORS
 
 
 def kinds() -> set[type[Options]]:
     """Every class of options there is, whoever names it."""
-    for registry in (CODECS, DATA_SETS, METHODS, MODELS, SERVER_UPDATES, BLOCK_SCHEDULERS, SELECTORS):
+    for registry in (CODECS, DATA_SETS, METHODS, MODELS, SERVER_UPDATES, BLOCK_SCHEDULERS, SELECTORS, ALLOCATIONS):
         assert [registry[name] for name in registry.names()]
     for name in METHODS.names():
         method_model(name)

@@ -23,6 +23,7 @@ from edgefl.record.events import Event
 from edgefl.record.listener import Listener
 from edgefl.record.metric import ACCURACY
 from edgefl.record.summary import SeedResult
+from edgefl.scheduling.bandwidth.base import bandwidth as bandwidth_spec
 from edgefl.scheduling.blocks.base import block_scheduler
 from edgefl.scheduling.selection.base import Facts, selection
 from edgefl.simulation.failure_specs import Failure
@@ -139,6 +140,7 @@ class SmallRun:
             protocol=setup.protocol,
             timeouts=setup.timeouts,
             failures=setup.failures,
+            bandwidth=setup.bandwidth,
         )
         return [text for law in laws for text in law(record)]
 
@@ -179,6 +181,7 @@ def run() -> Callable[..., SmallRun]:
         timeouts: dict[str, Any] | None = None,
         failures: Sequence[dict[str, Any]] = (),
         listeners: Sequence[Listener] = (),
+        bandwidth: Any = None,
     ) -> SmallRun:
         clients = len(rates)
         chosen = list(devices or [device()] * clients)
@@ -217,6 +220,7 @@ def run() -> Callable[..., SmallRun]:
             timeouts=None if timeouts is None else Timeouts(**{"jitter": 0, **timeouts}),
             failures=TypeAdapter(tuple[Failure, ...]).validate_python(failures),
             listeners=[log, *listeners],
+            bandwidth=None if bandwidth is None else bandwidth_spec(bandwidth),
         )
         return SmallRun(simulate_run(setup), setup, learner, log.rows)
 

@@ -15,6 +15,7 @@ from edgefl.record.emulation import Emulation
 from edgefl.record.events import Event
 from edgefl.record.kinds import EventKind
 from edgefl.record.summary import SeedResult
+from edgefl.scheduling.bandwidth.base import BandwidthSpec
 from edgefl.simulation.cost_specs import ComputeSeconds
 from edgefl.simulation.failure_specs import Crash, Outage
 from edgefl.simulation.protocol_specs import ProtocolSpec, SynchronousSpec
@@ -41,6 +42,7 @@ class Record:
         timeouts: when transfers broke; None: never.
         failures: crashes and outages at given times.
         emulation: how the seconds were measured; None: they were computed.
+        bandwidth: how the server divided its bandwidth; None for equal shares.
     """
 
     events: Sequence[Event]
@@ -55,6 +57,7 @@ class Record:
     timeouts: Timeouts | None = None
     failures: Sequence[Crash | Outage] = ()
     emulation: Emulation | None = None
+    bandwidth: BandwidthSpec | None = None
 
     @cached_property
     def by_kind(self) -> dict[EventKind, list[Event]]:

@@ -10,6 +10,7 @@ from edgefl.network import Topology
 from edgefl.network.audit import audit_flows
 from edgefl.network.audit_records import FlowRecord, Repetition, merged
 from edgefl.record.events import Event
+from edgefl.simulation.allocation import Allocation, read_outlook
 from edgefl.simulation.invariants.connections import logged_opening
 from edgefl.simulation.invariants.record import Record, at, close
 
@@ -87,6 +88,7 @@ def fair(record: Record) -> Iterator[str]:
             setup=float(connection.get("setup", 0.0)),
             opening=logged_opening(connection) if connection else None,
             losses=tuple(end.facts.get("losses", ())),
+            outlook=read_outlook(details["outlook"]) if "outlook" in details else None,
         )
         group = ("multicast", details["multicast"]) if "multicast" in details else ("flow", start.flow)
         groups.setdefault(group, []).append(flow)
@@ -99,6 +101,7 @@ def fair(record: Record) -> Iterator[str]:
         air={_names(links, link): links.air(link) for link in range(len(links.capacity)) if links.air(link) >= 0},
         airtime_fair=links.airtime_fair,
         transport=record.transport,
+        allocator=None if record.bandwidth is None else Allocation(record.bandwidth, "of the run"),
         repetitions=[
             Repetition(float(event.facts["since"]), event.seconds, int(event.value), event.time)
             for event in record.of("repetition")

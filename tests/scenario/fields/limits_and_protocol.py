@@ -47,6 +47,12 @@ TEXT = {
     **EASY, "data": {"name": "shakespeare", "root": str(FOLDER / "plays"), "clients": 8, "window": 8},
     "model": {"name": "char_transformer", "width": 8, "heads": 2, "layers": 1},
 }  # fmt: skip
+SHARED = {"network.topology.server": {"down": "1 Mbit/s", "up": "1 Mbit/s"}, "fleet.1.link": "slow"}
+LATE = {
+    "network.topology.server": {"down": "0.3 Mbit/s", "up": "0.2 Mbit/s"}, "fleet.1.link": "slow",
+    "network.links.slow.latency": "60 ms", "training.rounds": 8,
+}  # fmt: skip
+"""The updates of slow links begin later than the others, and should not wait for them."""
 TARGETS = {**EASY, "stop": "target", "targets": [0.75]}
 
 
@@ -90,6 +96,10 @@ def oort(**options: Any) -> dict[str, Any]:
     return {f"training.selection.{name}": value for name, value in options.items()}
 
 
+def bandwidth(kind: str, **options: Any) -> dict[str, Any]:
+    return {"training.bandwidth": {"kind": kind, **options}}
+
+
 def stale(**options: Any) -> dict[str, Any]:
     return {"protocol.staleness": options}
 
@@ -112,6 +122,16 @@ PROBES: list[Probe] = probes(world, [
      {"training.selection.asked": 2}, EARLIER),
     ("training.selection<deadline>.uploads", {"training.selection": {"kind": "deadline", "deadline": "90 ms"}},
      {"training.selection.uploads": "sequential"}, less("participants")),
+    # How the server's bandwidth is divided.
+    ("training.bandwidth<equal>.kind", {**SHARED, **bandwidth("shortest_first")}, bandwidth("equal"), differs),
+    ("training.bandwidth<proportional>.kind", {**SHARED, **bandwidth("shortest_first")}, bandwidth("proportional"),
+     differs),
+    ("training.bandwidth<shortest_first>.kind", SHARED, bandwidth("shortest_first"), differs),
+    ("training.bandwidth<deadline_first>.kind", {**SHARED, "protocol.deadline": "10 s"}, bandwidth("deadline_first"),
+     differs),
+    ("training.bandwidth<least_makespan>.kind", LATE, bandwidth("least_makespan"), EARLIER),
+    ("training.bandwidth<least_makespan>.downloads", {**LATE, **bandwidth("least_makespan")},
+     {"training.bandwidth.downloads": True}, differs),
     # When a round ends.
     ("protocol<synchronous>.kind", BUFFERED, {"protocol": {"kind": "synchronous"}}, differs),
     ("protocol<synchronous>.deadline", {}, DEADLINE, EARLIER),

@@ -1,0 +1,170 @@
+"""The interface of bandwidth allocations, which decide how transfers share links."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefl.errors import WrongAnswer, one_line
+from edgefl.options import Options
+from edgefl.part_choice import chosen_part
+from edgefl.registry import Registry, class_of
+
+Need = Literal["rounds", "deadline", "star"]
+"""What an allocation needs of its scenario: a protocol with rounds, a deadline, a star as the topology."""
+
+
+class Transfers(NamedTuple):
+    """Transfers that are connected by shared links, in the order of their start; arrays with one entry for each.
+
+    Attributes:
+        now: the virtual time, seconds.
+        bytes: the sizes.
+        left: the bytes that have not arrived yet.
+        alone: the rate that each would have if it were the only one, bit/s; 0 while a link of its path is down.
+        up: whether it is a client's update.
+        after: predicted seconds from its end to the arrival of its client's update; 0 for an update.
+        deadline: virtual time by which the update must have arrived, seconds; infinite for none.
+    """
+
+    now: float
+    bytes: NDArray[np.float64]
+    left: NDArray[np.float64]
+    alone: NDArray[np.float64]
+    up: NDArray[np.bool_]
+    after: NDArray[np.float64]
+    deadline: NDArray[np.float64]
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        """The seconds that the rest of each would take alone; infinite while a link of its path is down."""
+        seconds = np.full(len(self.left), math.inf)
+        np.divide(8.0 * self.left, self.alone, out=seconds, where=self.alone > 0.0)
+        return seconds
+
+
+class Order(NamedTuple):
+    """How transfers share their links.
+
+    Attributes:
+        rank: whole numbers; a transfer gets only what the transfers of lower ranks leave.
+        weight: finite numbers above 0; transfers of one rank share what is left for it max-min fairly by weight.
+    """
+
+    rank: NDArray[np.int64]
+    weight: NDArray[np.float64]
+
+
+class BandwidthSpec(Options):
+    """A bandwidth allocation as a scenario describes it; its fields are the options.
+
+    Its answers depend on the arguments only, so that ``edgefl verify`` can ask for them again.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    """What it needs of its scenario."""
+
+    @abstractmethod
+    def order(self, transfers: Transfers) -> Order:
+        """How these transfers share their links from now on.
+
+        Called when one of them begins or ends to use its links, when a capacity of these links changes, and after
+        :meth:`lasts`.
+        """
+
+    def lasts(self, transfers: Transfers, order: Order, rates: NDArray[np.float64]) -> float:
+        """Seconds after which :meth:`order` must be called again even if nothing else happens; infinite for never.
+
+        Args:
+            transfers: the transfers.
+            order: the order that was given for them.
+            rates: the rates that follow from it, bit/s.
+        """
+        return math.inf
+
+
+def ties(values: NDArray[np.float64], tolerance: float) -> NDArray[np.int64]:
+    """The places of values in ascending order; values that differ by less than the tolerance have the same place.
+
+    >>> ties(np.array([3.0, 1.0, 1.0 + 1e-12, math.inf]), tolerance=1e-9)
+    array([1, 0, 0, 2])
+    """
+    order = np.argsort(values, kind="stable")
+    ascending = values[order]
+    with np.errstate(invalid="ignore"):  # two infinite values differ by NaN: they are equal
+        rises = np.diff(ascending, prepend=ascending[:1]) > tolerance
+    places = np.empty(len(values), np.int64)
+    places[order] = np.cumsum(rises)
+    return places
+
+
+def strict(*keys: NDArray[Any]) -> Order:
+    """One transfer after another, by the first key, then by the next ones, then by the start of the transfer.
+
+    >>> strict(np.array([1, 0, 1]), np.array([5, 9, 4])).rank
+    array([2, 0, 1])
+    """
+    count = len(keys[0])
+    rank = np.empty(count, np.int64)
+    rank[np.lexsort([np.arange(count), *reversed(keys)])] = np.arange(count)
+    return Order(rank, np.ones(count))
+
+
+def checked_order(answer: object, count: int) -> Order:
+    """The answer of :meth:`BandwidthSpec.order` for this many transfers.
+
+    Raises:
+        WrongAnswer: it is not a whole number as rank and a positive finite number as weight for each transfer.
+
+    >>> checked_order(([0, 1], [1, 2]), 2)
+    Order(rank=array([0, 1]), weight=array([1., 2.]))
+    """
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise WrongAnswer(f"it returned {one_line(answer)}; expected an Order of ranks and weights")
+    try:
+        rank, weight = np.asarray(answer[0]), np.asarray(answer[1], np.float64)
+    except (TypeError, ValueError):
+        raise WrongAnswer(f"it returned {one_line(answer)}; expected an Order of ranks and weights") from None
+    if rank.shape != (count,) or rank.dtype.kind not in "iu":
+        raise WrongAnswer(f"it returned the ranks {one_line(answer[0])}; expected {count} whole numbers")
+    if weight.shape != (count,) or not (np.isfinite(weight) & (weight > 0.0)).all():
+        raise WrongAnswer(f"it returned the weights {one_line(answer[1])}; expected {count} finite numbers above 0")
+    return Order(rank.astype(np.int64), weight)
+
+
+def checked_seconds(answer: object) -> float:
+    """The answer of :meth:`BandwidthSpec.lasts`.
+
+    Raises:
+        WrongAnswer: it is not a number above 0.
+    """
+    number = isinstance(answer, int | float | np.integer | np.floating) and not isinstance(answer, bool)
+    if not number or not float(answer) > 0.0:  # type: ignore[arg-type]
+        raise WrongAnswer(f"it returned {one_line(answer)} for how long its order lasts; expected seconds above 0")
+    return float(answer)  # type: ignore[arg-type]
+
+
+ALLOCATIONS: Registry[type[BandwidthSpec]] = Registry(
+    "bandwidth allocation",
+    package="edgefl.scheduling.bandwidth",
+    group="edgefl.bandwidth",
+    check=class_of(BandwidthSpec),
+)
+"""Every bandwidth allocation by name; ``edgefl.bandwidth`` entry points add to it."""
+
+
+def bandwidth(entry: str | Mapping[str, Any]) -> BandwidthSpec:
+    """The spec of a name or of a mapping with ``kind`` and options.
+
+    Raises:
+        UserError: unknown name or option.
+
+    >>> bandwidth("equal")
+    Equal()
+    """
+    return chosen_part(ALLOCATIONS, entry)

@@ -1,0 +1,19 @@
+"""Shares in proportion to bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgefl.scheduling.bandwidth.base import ALLOCATIONS, BandwidthSpec, Order, Transfers
+
+
+@ALLOCATIONS.register("proportional")
+class Proportional(BandwidthSpec):
+    """Shares in proportion to the transfers' sizes.
+
+    Transfers that begin together, and that only one shared link limits, end together.
+    """
+
+    def order(self, transfers: Transfers) -> Order:
+        """See :class:`BandwidthSpec`."""
+        return Order(np.zeros(len(transfers.bytes), np.int64), np.maximum(transfers.bytes, 1.0))
