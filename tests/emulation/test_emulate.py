@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +21,7 @@ from edgefl.cli import main
 from edgefl.emulation.emulate import emulate, resume
 from edgefl.emulation.failure import EmulationFailed
 from edgefl.emulation.machine import in_namespaces
+from edgefl.emulation.workplace import workplace
 from edgefl.record.paths import RunPaths
 from edgefl.report.against.comparing import compare_runs
 from edgefl.report.run_record import RunRecord
@@ -114,20 +117,60 @@ def test_with_one_queue_the_command_computes_the_band_or_says_why_not(tmp_path, 
     assert bool(bands.missing) == (deadline is not None)
 
 
-def test_a_killed_emulation_leaves_no_process(tmp_path):
+def namespace_of(process: int) -> str:
+    """The network namespace of a process; an empty text once it has ended."""
+    try:
+        return str(Path(f"/proc/{process}/ns/net").readlink())
+    except OSError:
+        return ""
+
+
+def namespaces() -> set[str]:
+    """All network namespaces: those of processes, and those that are mounted, as `ip netns` does it."""
+    mounted = re.findall(r"net:\[\d+\]", Path("/proc/self/mountinfo").read_text())
+    return {namespace_of(int(each.name)) for each in Path("/proc").glob("[0-9]*")} | {*mounted}
+
+
+def devices_and_queues() -> list[str]:
+    """The devices of this process's network namespace, and how they queue."""
+    path = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+    queues = subprocess.run(["tc", "qdisc", "show"], check=True, capture_output=True, text=True, env=path).stdout
+    return [*sorted(each.name for each in Path("/sys/class/net").iterdir()), *queues.splitlines()]
+
+
+@pytest.mark.parametrize("killed", [True, False], ids=["killed", "stopped"])
+def test_nothing_is_left_behind_by_an_emulation(tmp_path, killed):
     file = tmp_path / "scenario.yaml"
     file.write_text(yaml.safe_dump(small("star-20ms")))
+    before = devices_and_queues()
     command = [sys.executable, "-m", "edgefl", "emulate", str(file), "--no-train", "--dilate", "50"]
     process = subprocess.Popen([*command, "--out", str(tmp_path / "run")], stderr=subprocess.DEVNULL)
+    made: set[str] = set()
+    started: set[int] = set()
     try:
         until = time.monotonic() + 60.0
-        while len(left_behind(process.pid)) < 10 and time.monotonic() < until:
+        # The server, ten clients and the node between them.
+        while len(made) < 12 and process.poll() is None and time.monotonic() < until:
             time.sleep(0.1)
-        assert left_behind(process.pid)
+            started |= {*descendants(process.pid)}
+            nodes = [each for each in started if "edgefl.emulation.node" in command_line(each)]
+            made = {namespace_of(each) for each in nodes} - {"", namespace_of(os.getpid())}
+        assert len(made) == 12
+        assert made <= namespaces()
     finally:
-        os.kill(process.pid, signal.SIGKILL)
+        process.send_signal(signal.SIGKILL if killed else signal.SIGTERM)
         process.wait()
     assert gone(process.pid)
+    until = time.monotonic() + 20.0
+    while made & namespaces() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not made & namespaces()
+    assert not [each for each in started if "edgefl" in command_line(each)]
+    assert devices_and_queues() == before
+    folders = list(Path(tempfile.gettempdir()).glob(f"edgefl-emulation-{process.pid}-*"))
+    assert len(folders) == killed
+    with workplace():  # the next start removes it
+        assert not any(folder.exists() for folder in folders)
 
 
 def test_a_stopped_emulation_says_how_it_goes_on(tmp_path):
