@@ -72,7 +72,7 @@ class ReflSelector(Selector):
 class Refl(SelectorSpec):
     """REFL's selection (Abdelmoniem et al., EuroSys 2023): clients that will soon be unavailable come first."""
 
-    duration: Annotated[Seconds, Field(gt=0)] = Field(
+    duration: Annotated[Seconds, Field(gt=0, le=1e9)] = Field(
         default=60.0, description="expected seconds of a round before the first round has ended"
     )
     smoothing: float = Field(default=0.25, ge=0, le=1, description="weight α of the earlier expectation")
