@@ -46,7 +46,7 @@ class Asking:
                 self._prefetches[client] = Prefetch(world, client, parts, round, awake=False, within_round=True)
                 answers.append(world.env.process(self._answer(client, round, images)))
         yield simpy.AllOf(world.env, answers)
-        for client in asked.keys() - set(cohort):
+        for client in sorted(asked.keys() - set(cohort)):
             if client in self._prefetches:
                 self._prefetches.pop(client).drop()
 

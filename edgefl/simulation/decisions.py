@@ -113,7 +113,8 @@ class Decisions:
                 + draws.transfer(client, "up", up, up_bytes)
             )
             level[place] = world.batteries.left(client) / charges.capacity[client]
-            used[place] = joules / charges.capacity[client]
+            # Over a link that is down a transfer never ends, even with a radio without watts.
+            used[place] = joules / charges.capacity[client] if math.isfinite(joules) else math.inf
         return Charge(level, used)
 
     def _foreseen(self, round: int, clients: NDArray[np.int64]) -> Foreseen:
