@@ -21,7 +21,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def written(folder):
     """The files of the example."""
-    blocks = dict(re.findall(r"^```(toml|python|yaml)\n(.*?)^```", (DOCS / "flower.md").read_text(), re.M | re.S))
+    found = re.findall(r"^```(toml|python|yaml)\n(.*?)^```", (DOCS / "flower.md").read_text(), re.M | re.S)
+    blocks = dict(reversed(found))  # the first one of each language
     (folder / "digits-app").mkdir()
     (folder / "digits-app" / "pyproject.toml").write_text(blocks["toml"])
     (folder / "digits-app" / "digits_app.py").write_text(blocks["python"])
