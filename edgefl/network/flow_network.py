@@ -441,8 +441,9 @@ class FlowNetwork:
             self._repetition.disturbed()
             return now  # processes that waited for these flows may start others at this instant; solve after them
         self._sharing.solve(now)
-        for expiry, what in self._sharing.take_expiries():
-            self._agenda.at(expiry, self._sharing.ask_again, what)
+        if self._allocator is not None:
+            for expiry, what in self._sharing.take_expiries():
+                self._agenda.at(expiry, self._sharing.ask_again, what)
         return self._sharing.next_end()
 
 

@@ -254,3 +254,41 @@ def test_the_least_makespan_is_never_worse_than_another_allocation_over_a_thousa
         assert least <= equal * (1 + 1e-9)
         shorter += least < equal * (1 - 1e-3)
     assert shorter > 100
+
+
+def whole_round(kind, *, down, up, servers, compute, bytes):
+    """When the last of some clients has downloaded, computed and uploaded."""
+    env = simpy.Environment()
+    network = FlowNetwork(env, TreeLinks(server=servers, down=down, up=up), allocator=allocator(kind))
+    ended = []
+
+    def life(client):
+        after = compute[client] + 8 * bytes / min(up[client], servers[1])
+        yield network.transfer("server", f"client/{client}", bytes, outlook=Outlook(after=after))
+        yield env.timeout(compute[client])
+        yield network.transfer(f"client/{client}", "server", bytes, outlook=Outlook(up=True))
+        ended.append(env.now)
+
+    for client in range(len(compute)):
+        env.process(life(client))
+    env.run()
+    assert len(ended) == len(compute)
+    return max(ended)
+
+
+def test_no_whole_round_is_longer_than_with_equal_shares_unless_downloads_are_ordered_too():
+    draws = random.Random(3)
+    ratios = []
+    for _ in range(300):
+        count = draws.randint(2, 10)
+        case = {
+            "servers": (draws.uniform(5, 30), draws.uniform(5, 30)),
+            "down": [draws.uniform(1, 20) for _ in range(count)],
+            "up": [draws.uniform(1, 20) for _ in range(count)],
+            "compute": [draws.uniform(0, 30) for _ in range(count)],
+            "bytes": draws.uniform(1, 8),
+        }
+        equal = whole_round("equal", **case)
+        assert whole_round("least_makespan", **case) <= equal * (1 + 1e-9)
+        ratios.append(whole_round({"kind": "least_makespan", "downloads": True}, **case) / equal)
+    assert np.mean(ratios) < 0.95
