@@ -166,6 +166,17 @@ def test_during_an_outage_a_link_has_no_capacity_and_afterwards_that_of_its_trac
     assert [row[3] for row in observer.rows if row[:3] == ("capacity", "internet", "client/0")] == [8e6, 0.0, 5e6]
 
 
+def test_after_an_outage_without_other_changes_a_link_has_its_capacity_again() -> None:
+    net, carrier, _ = network()
+    link = net.topology.access("client/0", up=False)
+    before = net.capacity("internet", "client/0")
+    net.begin_outage(link)
+    net.end_outage(link)
+    assert [change for _, change in carrier.capacities] == [
+        {("internet", "client/0"): 0.0}, {("internet", "client/0"): before},
+    ]  # fmt: skip
+
+
 def test_what_had_arrived_when_a_process_ended_is_known_from_before() -> None:
     net, carrier, _ = network()
     flows = [net.transfer("server", "client/0", 1000), net.transfer("client/0", "server", 1000)]

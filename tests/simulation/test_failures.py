@@ -175,6 +175,7 @@ def test_an_outage_longer_than_the_time_out_breaks_the_transfer(run):
 
 def test_failures_that_overlap_are_one(run):
     assert joined([(3.0, 5.0), (1.0, 2.0), (4.0, 9.0), (2.0, 2.5)]) == [(1.0, 2.5), (3.0, 9.0)]
+    assert joined([(2.0, 3.0), (1.0, 9.0)]) == [(1.0, 9.0)]
     twice = run(rounds=1, failures=[outage("internet", "client/0", 0.5, 1), outage("client/0", "internet", 1, 1)])
     assert twice.outcome.rows[0].seconds == pytest.approx(5.5)
 
