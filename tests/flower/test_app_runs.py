@@ -148,11 +148,12 @@ def test_a_legacy_app_runs_with_its_threads_in_virtual_time(tmp_path):
         assert row.time == pytest.approx(time, abs=1e-9)
 
 
-def test_equal_runs_of_a_legacy_app_are_equal_byte_for_byte_also_in_another_process(tmp_path):
-    one, two = (app_run(tmp_path / name, flower=LEGACY) for name in ("one", "two"))
+@pytest.mark.parametrize("flower", [LEGACY, {"app": str(APPS / "current")}], ids=["legacy", "current"])
+def test_equal_runs_are_equal_byte_for_byte_also_in_another_process(tmp_path, flower):
+    one, two = (app_run(tmp_path / name, flower=flower) for name in ("one", "two"))
     code = (
         "from pathlib import Path; from tests.flower.runs import app_run; "
-        f"app_run(Path({str(tmp_path / 'three')!r}), flower={LEGACY!r})"
+        f"app_run(Path({str(tmp_path / 'three')!r}), flower={flower!r})"
     )
     for seed in ("1", "2"):
         shutil.rmtree(tmp_path / "three", ignore_errors=True)
