@@ -137,7 +137,7 @@ return Message(RecordDict({"m": MetricRecord({"n": count["n"], "draw": random.ra
 """
 SERVER = """
 for round in range(4):
-    replies = grid.send_and_receive(messages(grid, content=RecordDict({"c": ConfigRecord({"r": round})})))
+    replies = grid.send_and_receive(messages(grid, "train", RecordDict({"c": ConfigRecord({"server-round": round})})))
     say([round, [dict(each.content["m"]) if each.has_content() else each.error.reason for each in replies]])
 """
 
