@@ -103,7 +103,7 @@ EVENTS = pa.schema(
             "images",
             pa.int32(),
             "",
-            "of local training: the client's number of images, of a Flower app the number of its work; -1 for none",
+            "of local training: the client's number of images; -1 for none",
         ),
         column("item", _WORD, "", "what was sent, decided or reached, or the device that trains, by name"),
         column("flow", pa.int64(), "", "number of the transfer; -1 for none"),
