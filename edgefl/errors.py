@@ -7,6 +7,7 @@ Users see two kinds of errors. A :class:`UserError` means that the input is wron
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 from edgefl.printable import printable, printable_line
@@ -34,7 +35,8 @@ class UserError(EdgeflError):
 
     def __str__(self) -> str:
         place = ": ".join(printable_line(part) for part in (self.file, self.field) if part)
-        message = printable(self.message)
+        # A line end in a text of a user's is indented, so that no such text looks like a message of its own.
+        message = re.sub(r"\n(?!  )", "\n  ", printable(self.message))
         return f"{place}: {message}" if place else message
 
     def located(self, *, field: str | None = None, file: str | None = None) -> UserError:

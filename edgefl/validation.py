@@ -35,6 +35,8 @@ def validated(model: type[Model], data: Any, *, file: str | None = None, field: 
     """
     try:
         return model.model_validate(data)
+    except UnicodeEncodeError:  # pydantic encodes the messages of checks, and a text in them is half a character
+        raise UserError("expected text, found half of a surrogate pair", file=file) from None
     except ValidationError as error:
         raise user_error(error, file, model=model, field=field) from None
     except UserError as error:

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from edgefl.errors import UserError
 from edgefl.record import SeedPaths
 from edgefl.record.kinds import CONTINUED
+from edgefl.wording import with_article
 
 if TYPE_CHECKING:
     from edgefl.record.events import Event
@@ -156,21 +158,33 @@ def read_course(folder: Path) -> Course:
         folder: the folder that contains its ``events.parquet``.
 
     Raises:
-        UserError: the log cannot be read.
+        UserError: the log cannot be read, or the facts of a row are not those of its kind.
     """
     from edgefl.record.tables import read_events  # imports pyarrow
 
-    return course_of(read_events(SeedPaths(folder).events))
+    file = SeedPaths(folder).events
+    try:
+        return course_of(read_events(file))
+    except UserError as error:
+        raise error.located(file=str(file)) from None
 
 
 def course_of(events: Iterable[Event]) -> Course:
-    """The course of these rows of an event log."""
+    """The course of these rows of an event log.
+
+    Raises:
+        UserError: the facts of a row are not those of its kind.
+    """
     course = Course()
     reader = _Reader(course)
     for event in events:
         handle = getattr(reader, f"on_{event.kind}", None)
         if handle is not None:
-            handle(event)
+            try:
+                handle(event)
+            except (ValueError, TypeError, AttributeError, OverflowError):
+                message = f"expected the facts of {with_article(event.kind)} in round {event.round}, found others"
+                raise UserError(message, field="detail") from None
         if event.joules and event.client >= 0:
             drawn = course.joules.setdefault(event.client, defaultdict(float))
             drawn[event.kind.split("_", 1)[0]] += event.joules

@@ -1,0 +1,215 @@
+"""Whatever text stands in a run directory, every output shows it as text or one message refuses it.
+
+The places of texts are read from the files of runs, so a new file, column or key is covered without a change here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgefl.cli import main
+from edgefl.experiment import run
+from edgefl.record import emulation, names
+from edgefl.scenario.loading import check
+
+from ..small_runs import SMALL, Stop
+from . import readers
+from .test_fuzz import cases, folder
+from .text_places import places, put
+
+SCENARIO: dict[str, Any] = {
+    **SMALL,
+    "data": {**SMALL["data"], "train": 160, "test": "partitioned", "test_images": 40},
+    "training": {**SMALL["training"], "rounds": 2},
+    "methods": ["fedavg", {"method": "fedbr", "as": "br"}],
+    "keep_models": "server",
+    "budgets": {"seconds": "1 s", "bytes": "1 kB"},
+    "failures": [
+        {"kind": "outage", "link": ["internet", "client/0"], "at": "30 ms", "duration": "1 s"},
+        {"kind": "crash", "client": 1, "at": 0},
+    ],
+}
+PARTS = [
+    *("\x1b]0;forged\x07\x1b[31m", "\nforged", "\r", "\t", "\x0b", "\x85", "\u2028forged", "\x9b2J", "\0", "\ud800"),
+    *("\u202egnp.forged\u2066", "\u200b", "\ufeff", "</script><script>forged()</script>", "<!--", "]]>", "&lt;forged"),
+    *("<img src=x onerror=forged()>", '" onload="forged()', "' style='forged'", "\\write18{forged}", "\\", "%", "\n%"),
+    *("$\\frac{", "$x$", "^", "_", "{", "}", "#", "&", "~", "=cmd|' /C forged'!A0", "@SUM(1)", "+1", "-1", "|", "`"),
+    *("[red]forged[/red]", "[/]", "[link=forged]", "![f](forged)", "[f](javascript:forged())", "**", "```\nforged"),
+    *("{{ forged }}", "{% forged %}", "{}", "%s", "../../forged", "a" * 300, '"', "'", ",", ";", "\n\n# forged"),
+]
+"""Pieces that mean something to a terminal, HTML, LaTeX, Markdown, a spreadsheet, a template or a path."""
+TOGETHER = "".join(PARTS)
+HOSTILE = st.lists(st.sampled_from(PARTS), min_size=1, max_size=4).map("".join) | st.just(TOGETHER)
+
+
+class Output(NamedTuple):
+    """A command, and a reader of what it prints or writes to its last argument."""
+
+    command: list[str]
+    reader: Callable[[str], Any] | None = None
+
+
+def _report(kind: str, *more: str) -> dict[str, Output]:
+    formats: dict[str, tuple[list[str], Callable[[str], Any] | None]] = {
+        "text": ([], None),
+        "markdown": (["--format", "markdown"], readers.check_markdown),
+        "csv": (["--format", "csv"], readers.check_csv),
+        "latex": (["--format", "latex"], readers.check_latex),
+        "JSON": (["--json"], readers.check_json),
+    }
+    return {f"{kind}, {name}": Output(["report", *more, *words], reader) for name, (words, reader) in formats.items()}
+
+
+OUTPUTS = {
+    **_report("table", "RUN"),
+    **_report("two runs", "RUN", "OTHER"),
+    **_report("paper", "RUN", "--layout", "paper"),
+    **_report("against", "EMULATED", "--against", "RUN"),
+    **_report("published", "RUN", "--against", "paper"),
+    "page": Output(["report", "RUN", "EMULATED", "--html", "OUT.html"]),
+    "scalars": Output(["report", "RUN", "--tensorboard", "OUT"]),
+    "trace": Output(["timeline", "RUN", "--method", "br", "-o", "OUT.json"], readers.check_trace),
+    "chart": Output(["timeline", "RUN", "--method", "fedavg", "--png", "OUT.png"]),
+    "verify": Output(["verify", "RUN"]),
+    "diagnose": Output(["diagnose", "RUN", "--method", "fedavg"]),
+    "replay": Output(["replay", "RUN", "-o", "OUT", "--set", "network.topology.latency=9 ms"]),
+    "plan": Output(["plan", "RUN/scenario.yaml"]),
+    "data": Output(["data", "show", "RUN/scenario.yaml"]),
+    "scenario": Output(["scenario", "validate", "RUN/scenario.yaml"]),
+    "resume": Output(["simulate", "--resume", "INTERRUPTED"]),
+    "interrupted": Output(["report", "INTERRUPTED"]),
+    "sweep": Output(["report", "SWEEP", "--format", "csv"], readers.check_csv),
+    "sweep, page": Output(["report", "SWEEP", "--html", "OUT.html"]),
+}
+BY_KIND = {
+    kind: [name for name, output in OUTPUTS.items() if any(word.split("/")[0] == kind for word in output.command)]
+    for kind in ("RUN", "EMULATED", "INTERRUPTED", "SWEEP")
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A finished run with every file and every text that a summary can have, an emulated one, others."""
+    top = tmp_path_factory.mktemp("texts")
+    run(check(SCENARIO), out=top / "RUN")
+    file = top / "RUN" / names.SUMMARY
+    data = json.loads(file.read_text())
+    data["chosen"] = ["fedavg", "br"]
+    for label, kind in (("fedavg", "deadline"), ("br", "fine-tuning")):
+        data["methods"][label][0]["stop"]["message"] = f"ended early by {label}"
+        for part in ("clients", "personalisation"):
+            data["methods"][label][0][part] = {"kind": kind, "mean": 0.2, "cumulative": 0.2, "worst_tenth": 0.1}
+    file.write_text(json.dumps(data))
+    assert main(["replay", str(top / "RUN"), "--sensitivity"]) == 0
+    shutil.copytree(top / "RUN", top / "OTHER")
+    shutil.copytree(top / "RUN", top / "EMULATED")
+    measured = emulation.Emulation(
+        dilation=2,
+        compute="paced",
+        queue="fair",
+        wire_bytes=emulation.WireBytes(down=1, up=1),
+        load=emulation.Load(**dict.fromkeys(emulation.Load.model_fields, 0.0)),
+        trust=("the link was slow",),
+        machine={"processor": "a processor"},
+    )
+    for label in ("fedavg", "br"):
+        emulation.write_emulation(measured, top / "EMULATED" / label / "seed-0" / names.EMULATION)
+    with suppress(KeyboardInterrupt):
+        run(check(SCENARIO), out=top / "INTERRUPTED", listeners=[Stop(1)])
+    file = top / "scenario.yaml"
+    file.write_bytes((top / "RUN" / names.SCENARIO).read_bytes())
+    grid = ["--grid", "training.selection.kind=uniform,coverage", "--grid", "training.local.lr=0.1,0.2"]
+    assert main(["sweep", str(file), *grid, "--out", str(top / "SWEEP"), "--no-train"]) == 0
+    return top
+
+
+@pytest.fixture(scope="module")
+def ordinary_pages(runs, tmp_path_factory):
+    """The pages of these runs as they are, by output."""
+    found = {}
+    for name in ("page", "sweep, page"):
+        with folder() as place:
+            words, written = _words(OUTPUTS[name].command, runs, place)
+            assert main(words) == 0
+            found[name] = readers.Page(written.read_text(encoding="utf-8"))
+    return found
+
+
+def _words(command: list[str], runs: Path, place: Path) -> tuple[list[str], Path]:
+    words = []
+    for word in command:
+        first, _, rest = word.partition("/")
+        if first in ("RUN", "EMULATED", "INTERRUPTED", "OTHER", "SWEEP"):
+            inside = place / first if (place / first).exists() else runs / first
+            words.append(str(inside / rest))
+        else:
+            words.append(word.replace("OUT", str(place / "out")))
+    return words, Path(words[-1])
+
+
+def _is_output(path: Path) -> bool:
+    return path.name.startswith("out")
+
+
+def shown(name: str, runs: Path, place: Path, pages: dict[str, readers.Page], capfd: Any, about: str) -> bool:
+    """Whether an output is made of the changed runs in ``place``; it is read again. Else it was refused."""
+    capfd.readouterr()
+    words, written = _words(OUTPUTS[name].command, runs, place)
+    code = main(words)
+    printed = capfd.readouterr()
+    try:
+        readers.check_text(printed.out)
+        readers.check_text(printed.err)
+        assert "fault:" not in printed.err
+        assert "Traceback" not in printed.err
+        assert code in ((0, 1, 2) if name == "verify" else (0, 2))
+        if code == 2:
+            assert [line[:7] for line in printed.err.splitlines()].count("error: ") == 1
+            assert not (_is_output(written) and written.exists())
+            return False
+        if code == 0:
+            reader = OUTPUTS[name].reader
+            if name in pages:
+                readers.Page(written.read_text(encoding="utf-8")).check(pages[name])
+            elif reader is not None:
+                reader(written.read_text(encoding="utf-8") if _is_output(written) else printed.out)
+    except (AssertionError, ValueError) as error:
+        raise AssertionError(f"{' '.join(words)} with {about}: {code}\n{printed.err}") from error
+    return code == 0
+
+
+def changed(runs: Path, kind: str, place: Path, put_text: Callable[[Path], None]) -> bool:
+    """Whether a copy of a run directory could be changed."""
+    shutil.rmtree(place / kind, ignore_errors=True)
+    shutil.copytree(runs / kind, place / kind)
+    try:
+        put_text(place / kind)
+    except (ValueError, OSError):  # no such text fits into the file
+        return False
+    return True
+
+
+@pytest.mark.parametrize("number", [40, pytest.param(2000, marks=pytest.mark.slow)])
+def test_a_text_in_any_place_is_shown_as_text(number, runs, ordinary_pages, capfd):
+    known = {kind: places(runs / kind) for kind in BY_KIND}
+
+    @cases(number)
+    @given(st.data())
+    def each(data: st.DataObject) -> None:
+        kind = data.draw(st.sampled_from(sorted(BY_KIND)))
+        found, text = data.draw(st.sampled_from(known[kind])), data.draw(HOSTILE)
+        with folder() as place:
+            if changed(runs, kind, place, lambda copied: put(copied, found, text)):
+                output = data.draw(st.sampled_from(BY_KIND[kind]))
+                shown(output, runs, place, ordinary_pages, capfd, f"{text!r} in {found}")
+
+    each()
