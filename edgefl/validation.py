@@ -36,11 +36,26 @@ def validated(model: type[Model], data: Any, *, file: str | None = None, field: 
     try:
         return model.model_validate(data)
     except UnicodeEncodeError:  # pydantic encodes the messages of checks, and a text in them is half a character
-        raise UserError("expected text, found half of a surrogate pair", file=file) from None
+        place = ".".join(part for part in (field, *map(str, _half_character(data) or ())) if part)
+        raise UserError("expected text, found half of a surrogate pair", file=file, field=place or None) from None
     except ValidationError as error:
         raise user_error(error, file, model=model, field=field) from None
     except UserError as error:
         raise error.located(file=file, field=field) from None
+
+
+def _half_character(data: Any) -> tuple[str | int, ...] | None:
+    """The path of the first text, or of the mapping with the first key, that contains half of a surrogate pair."""
+    if isinstance(data, str):
+        return () if any("\ud800" <= character <= "\udfff" for character in data) else None
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list | tuple) else ()
+    for key, value in items:
+        if isinstance(key, str) and _half_character(key) is not None:
+            return ()
+        inside = _half_character(value)
+        if inside is not None:
+            return (key, *inside)
+    return None
 
 
 def first_repeated(values: Sequence[Any]) -> tuple[Any, int] | None:
@@ -104,6 +119,7 @@ def _flattened(error: ValidationError) -> Iterator[ErrorDetails]:
 
 _EXPECTED = {
     "string_type": "text",
+    "string_unicode": "text without halves of surrogate pairs",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_parsing_size": "a smaller whole number",

@@ -174,3 +174,33 @@ def test_a_validator_that_validates_another_model_keeps_its_paths():
     with pytest.raises(UserError) as caught:
         validated(Open, {"inner": {"low": 1, "high": "soon"}})
     assert str(caught.value) == "inner.high: expected seconds such as '20 ms', found 'soon'"
+
+
+@pytest.mark.parametrize(
+    ("data", "field"),
+    [
+        ({"names": [{"word": "fine"}, {"word": "\ud800"}]}, "top.names.1.word"),
+        ({"names": [{"\udc00": 1}]}, "top.names.0"),
+        ({"names": "\ud800"}, "top.names"),
+    ],
+)
+def test_half_a_character_in_the_message_of_a_check_is_refused_with_its_field(data, field):
+    class Words(BaseModel):
+        names: object
+
+        @field_validator("names")
+        @classmethod
+        def _refuse(cls, found):
+            raise ValueError(f"unexpected \ud800 in {found}")
+
+    with pytest.raises(UserError, match="half of a surrogate pair") as refused:
+        validated(Words, data, file="a.yaml", field="top")
+    assert (refused.value.file, refused.value.field) == ("a.yaml", field)
+
+
+def test_half_a_character_where_text_is_expected_is_refused():
+    class Words(BaseModel):
+        name: Annotated[str, Field(min_length=1)]
+
+    with pytest.raises(UserError, match="name: expected text without halves of surrogate pairs"):
+        validated(Words, {"name": "\ud800"})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from array import array
+from itertools import islice
 from typing import Literal, Protocol
 
 import networkx as nx
@@ -49,6 +50,17 @@ class Topology(Protocol):
 def unknown_node(node: Node, known: list[str]) -> UserError:
     """The error for an unknown node."""
     return UserError(f"the network has no node {node!r}; {nearest(str(node), known)}")
+
+
+def no_link(topology: Topology, source: Node, target: Node) -> UserError:
+    """The error for two nodes without a link; it names the neighbours of the first one."""
+    ends = (topology.ends(link) for link in range(len(topology.capacity)))
+    found = list(islice((str(far) for near, far in ends if near == source), 6))
+    choices = f"expected one of: {', '.join(found[:5])}{', …' if len(found) > 5 else ''}"
+    return UserError(
+        f"the network has no link {source!r} -> {target!r}; "
+        + (f"from {source!r} {choices}" if found else f"no link begins at {source!r}")
+    )
 
 
 def checked_capacity(bits_per_second: float, what: str) -> float:
@@ -139,7 +151,7 @@ class GraphLinks:
         """The number of the link from ``source`` to ``target``; UserError where there is none."""
         ends = (self._find(source), self._find(target))
         if ends not in self._links:
-            raise UserError(f"the network has no link {source!r} -> {target!r}")
+            raise no_link(self, source, target)
         return self._links[ends]
 
     def ends(self, link: int) -> tuple[Node, Node]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from edgefl.errors import UserError
 from edgefl.network.flow import Node
-from edgefl.network.topology import Sharing, unknown_node
+from edgefl.network.topology import Sharing, no_link, unknown_node
 
 SERVER = "server"
 INTERNET = "internet"
@@ -102,7 +102,7 @@ class TreeLinks:
             chain = self._chain(far)
             if chain and chain[0] and self._far_ends(chain[0])[0] == near:
                 return chain[0] + up
-        raise UserError(f"the network has no link {source!r} -> {target!r}")
+        raise no_link(self, source, target)
 
     def ends(self, link: int) -> tuple[Node, Node]:
         """The two nodes of a link."""

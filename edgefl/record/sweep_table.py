@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from edgefl.errors import UserError
+from edgefl.record.tables import check_size
 
 _JOB, _METHOD = "job", "method"
 
@@ -35,6 +36,7 @@ def read_settings(file: Path) -> dict[str, dict[str, Any]]:
         UserError: the file cannot be read, or is not the table of a sweep.
     """
     try:
+        check_size(file)
         table = pq.read_table(file)
         varied = table.column_names[1 : table.column_names.index(_METHOD)]
         rows = table.select([_JOB, *varied]).to_pylist()

@@ -140,7 +140,7 @@ def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
             run cannot have.
     """
     try:
-        _check_size(file)
+        check_size(file)
         table = pq.read_table(file, page_checksum_verification=True)
         for name in schema.names:
             if name not in table.column_names and _OLDER.get(name) in table.column_names:
@@ -160,8 +160,12 @@ def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
     return table
 
 
-def _check_size(file: Path) -> None:
-    """Check, from its metadata, that a table is not far larger in memory than its file suggests."""
+def check_size(file: Path) -> None:
+    """Check, from its metadata, that a table is not far larger in memory than its file suggests.
+
+    Raises:
+        UserError: it is; OSError or pyarrow's exceptions: the metadata cannot be read.
+    """
     found, size = pq.read_metadata(file), file.stat().st_size
     expanded = 8 * found.num_rows * found.num_columns
     if expanded > max(limits.TABLE_BYTES, limits.TABLE_EXPANSION * size):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from edgefl.errors import UserError
+from edgefl.json_file import read_json
 from edgefl.record.paths import RunPaths
 
 
@@ -13,9 +14,8 @@ def is_emulated(run: Path) -> bool:
     paths = RunPaths(run)
     for file in (paths.state, paths.faulted):
         try:
-            state = json.loads(file.read_text(encoding="utf-8"))
-            return state["choices"]["emulated"] is True
-        except (OSError, ValueError, KeyError, TypeError):
+            return read_json(file)["choices"]["emulated"] is True
+        except (UserError, LookupError, TypeError):
             continue
     return False
 

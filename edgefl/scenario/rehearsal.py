@@ -22,7 +22,7 @@ from edgefl.scenario.components import built_at
 from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import Scenario
-from edgefl.simulation.failure_specs import Outage
+from edgefl.simulation.failure_specs import check_outages, outages_of
 
 
 @process_state_kept()
@@ -96,12 +96,8 @@ def _rehearse_network(scenario: Scenario) -> None:
     for name, link in network.links.items():
         with built_at(f"network.links.{name}"):
             ReplayedLink(name, link, scenario.data.clients, scenario.seeds[0])
-    outages = [(index, each) for index, each in enumerate(scenario.failures) if isinstance(each, Outage)]
-    if isinstance(network.topology, FileTopology) or outages:
+    if isinstance(network.topology, FileTopology) or outages_of(scenario.failures):
         fleet = assign(scenario.fleet, scenario.data.clients, scenario.seeds[0])
         with built_at("network.topology"):
             links = build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()])
-        for index, outage in outages:
-            for source, target in outage.directions:
-                with built_at(f"failures.{index}.link"):
-                    links.link(source, target)
+        check_outages(scenario.failures, links)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from edgefl.errors import UserError
+from edgefl.network.topology import Topology
 from edgefl.options import Options
 from edgefl.units import Seconds
 
@@ -55,6 +57,20 @@ class Outage(_Failure):
 
 Failure = Annotated[Crash | Outage, Field(discriminator="kind")]
 """An entry of a scenario's ``failures``."""
+
+
+def check_outages(failures: Sequence[Crash | Outage], topology: Topology) -> None:
+    """Check that the network has every link that fails.
+
+    Raises:
+        UserError: it lacks one; the message gives the failure and what is expected.
+    """
+    for index, each in enumerate(failures):
+        for source, target in each.directions if isinstance(each, Outage) else ():
+            try:
+                topology.link(source, target)
+            except UserError as error:
+                raise error.located(field=f"failures.{index}.link") from None
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:

@@ -10,7 +10,7 @@ import simpy
 
 from edgefl.network.interface import Network
 from edgefl.record.events import EventLog
-from edgefl.simulation.failure_specs import Crash, Outage, Span, crashes_of, outages_of
+from edgefl.simulation.failure_specs import Crash, Outage, Span, check_outages, crashes_of, outages_of
 from edgefl.simulation.presence import Presence
 
 
@@ -40,6 +40,7 @@ class Failures:
         self._network = network
         self._presence = presence
         self._log = log
+        check_outages(failures, network.topology)
         # Failures are scheduled before everything else, so they come first at their instant; those at 0 come now.
         for client, spans in crashes_of(failures).items():
             self._schedule(spans, self._crash_of(client), self._restart_of(client))

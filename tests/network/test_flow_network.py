@@ -222,6 +222,7 @@ def test_links_as_arrays_give_the_same_ends_as_the_graph_they_stand_for():
         (lambda n: n.transfer("server", "client/0", -1), ValueError, "-1"),
         (lambda n: n.transfer("server", "client/0", float("nan")), ValueError, "nan"),
         (lambda n: n.set_capacity("server", "client/0", 1), UserError, "no link"),
+        (lambda n: n.set_capacity("client/0", "server", 1), UserError, "no link begins at 'client/0'"),
         (lambda n: n.set_capacity("server", "internet", -1), UserError, "at least 0"),
     ],
 )

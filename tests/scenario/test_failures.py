@@ -8,6 +8,7 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import run
+from edgefl.planning import plan
 from edgefl.rerun.verify import verify
 from edgefl.scenario import rehearse
 from edgefl.scenario.loading import check
@@ -34,7 +35,16 @@ def with_failures(*failures, **changes):
         ({**CRASH, "link": ["a", "b"]}, "failures.0.link", ""),
         ({**CRASH, "kind": "fire"}, "failures.0.kind", "crash"),
         ({**OUTAGE, "link": ["internet"]}, "failures.0.link", ""),
-        ({**OUTAGE, "link": ["server", "client/3"]}, "failures.0.link", "no link 'server' -> 'client/3'"),
+        (
+            {**OUTAGE, "link": ["server", "client/3"]},
+            "failures.0.link",
+            "no link 'server' -> 'client/3'; from 'server' expected one of: internet",
+        ),
+        (
+            {**OUTAGE, "link": ["client/3", "server"]},
+            "failures.0.link",
+            "no link 'client/3' -> 'server'; from 'client/3' expected one of: internet",
+        ),
         ({**OUTAGE, "link": ["internet", "client/9"]}, "failures.0.link", "no node 'client/9'"),
         ({**OUTAGE, "link": ["internet", "client/03"]}, "failures.0.link", "no node 'client/03'"),
         ({**OUTAGE, "link": ["internet", f"client/{'9' * 5000}"]}, "failures.0.link", "no node 'client/999"),
@@ -65,3 +75,10 @@ def test_runs_with_failures_verify(tmp_path, protocol, methods):
         scenario["network"]["topology"] = CELLS
     path = run(check(scenario), out=tmp_path / "run", train=False)
     assert verify(path) == []
+
+
+def test_a_plan_names_the_failure_whose_link_does_not_exist():
+    scenario = check(with_failures(CRASH, {**OUTAGE, "link": ["client/0", "server"]}))
+    with pytest.raises(UserError, match="no link 'client/0' -> 'server'") as refused:
+        plan(scenario)
+    assert refused.value.field == "failures.1.link"
