@@ -15,6 +15,7 @@ from edgefl.flower.virtual_time import date_at
 from edgefl.methods.payload import Downlink, Part
 from edgefl.record.kinds import Lost
 from edgefl.simulation.delivery import Delivery
+from edgefl.simulation.phases import Phases
 from edgefl.simulation.transfer import Direction
 from edgefl.simulation.world import World
 from edgefl.training.job import JobId, TrainingJob
@@ -78,8 +79,7 @@ class Exchange:
         self._env = world.env
         self._done: Done | None = None
         self._delivery: Delivery | None = None
-        self._transfers: list[tuple[float, float]] = []
-        self._phase_began = self._env.now
+        self._phases = Phases(self._env)
         self._pushed_at = self._env.now
         age = date_at(self._env.now).timestamp() - message.metadata.created_at
         left = max(0.0, message.metadata.ttl - age)
@@ -93,7 +93,7 @@ class Exchange:
     @property
     def exposed_seconds(self) -> float:
         """Seconds of its transfers."""
-        return sum((ended - began for began, ended in self._transfers), 0.0)
+        return self._phases.transfer_seconds
 
     def played(self, blocks: int) -> int:
         """The number of blocks, which an app does not have."""
@@ -101,9 +101,7 @@ class Exchange:
 
     def transfers_since(self, moment: float) -> tuple[float, float]:
         """Its transfer seconds after and before a given time."""
-        exposed = sum(max(0.0, ended - max(began, moment)) for began, ended in self._transfers)
-        before = sum(max(0.0, min(ended, moment) - began) for began, ended in self._transfers)
-        return exposed, before
+        return self._phases.transfers_since(moment)
 
     @property
     def useful(self) -> bool:
@@ -117,7 +115,7 @@ class Exchange:
             self.drop("late")
             self._on_left(self)
             return
-        self._phase_began = self._env.now
+        self._phases.begin()
         self.phase = "download"
         hindrance = world.presence.enters(self)
         if hindrance is not None:
@@ -126,7 +124,7 @@ class Exchange:
         yield self._send("down", self._sent.parts)
         if self._over():
             return
-        world.waited(*self._place, self._end_transfer())
+        world.waited(*self._place, self._phases.end_transfer())
 
         self._done = done = self._clients.execute(self.client, self.message, self.job.id.dispatch, self._sent.digest)
         self.job = TrainingJob(self.job.id, self.round, self.round, 1, done.work.steps)
@@ -140,7 +138,7 @@ class Exchange:
             yield self._env.timeout(self._pace.seconds)
             if self._over():
                 return
-            self.compute_seconds = self._end_phase()
+            self.compute_seconds = self._phases.end()
             world.compute_ended(self.job, done.work, self._pace)
             self._clients.keep(self.client, done.context)
             self.phase = "upload"
@@ -151,7 +149,7 @@ class Exchange:
         yield self._send("up", self._wire.parts(reply))
         if self._over():
             return
-        world.waited(*self._place, self._end_transfer())
+        world.waited(*self._place, self._phases.end_transfer())
         self._ended = True
         if self.phase == "upload":
             self.phase = "arrived"
@@ -184,11 +182,11 @@ class Exchange:
         if phase != "refused":
             self.phase = "dropped"
         if phase == "compute" and self._done is not None:
-            self.compute_seconds = self._end_phase()
+            self.compute_seconds = self._phases.end()
             self._world.compute_broken_off(self.job, self._done.work, self._pace, self.compute_seconds)
         elif self._delivery is not None:
             self._world.traffic.cancel(self._delivery)
-            self._world.waited(*self._place, self._end_phase())
+            self._world.waited(*self._place, self._phases.end())
         if phase != "queued":
             self._world.presence.leaves(self)
         self.lose(fate)
@@ -215,20 +213,9 @@ class Exchange:
 
     def _send(self, direction: Direction, parts: tuple[Part, ...]) -> Delivery:
         delivery = self._world.traffic.send(self.client, direction, parts, self.round, self.job.id.dispatch)
+        delivery.on_failure(lambda: self.quit("timeout"))
         self._delivery = delivery
-        if delivery.callbacks is not None:
-            delivery.callbacks.append(lambda _: self.quit("timeout") if delivery.failed else None)
         return delivery
-
-    def _end_transfer(self) -> float:
-        began = self._phase_began
-        seconds = self._end_phase()
-        self._transfers.append((began, self._phase_began))
-        return seconds
-
-    def _end_phase(self) -> float:
-        began, self._phase_began = self._phase_began, self._env.now
-        return self._phase_began - began
 
 
 def _too_large(done: Done, world: World, client: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import simpy
 
 from edgefl.network.allotment import Outlook
@@ -57,3 +59,8 @@ class Delivery(simpy.Event):
         """Everything has arrived, or the last attempt has broken."""
         self.ended, self.failed, self.flow = self.env.now, failed, None
         self.succeed(self)
+
+    def on_failure(self, call: Callable[[], None]) -> None:
+        """Call a function when the last attempt has broken; no effect if the delivery is over."""
+        if self.callbacks is not None:
+            self.callbacks.append(lambda _: call() if self.failed else None)

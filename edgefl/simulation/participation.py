@@ -13,6 +13,7 @@ from edgefl.fleet import Pace
 from edgefl.methods.payload import Downlink, Part
 from edgefl.record.kinds import Lost
 from edgefl.simulation.delivery import Delivery
+from edgefl.simulation.phases import Phases
 from edgefl.simulation.prefetching import Prefetch
 from edgefl.simulation.transfer import Direction
 from edgefl.simulation.work import Work
@@ -85,17 +86,16 @@ class Participation:
         self._on_downloaded = on_downloaded
         self._on_left = on_left
         self._deliveries: list[Delivery] = []
-        self._transfers: list[tuple[float, float]] = []
         self._retries = world.setup.protocol.retries
         self._attempt = 0
         self._alive = self._announced = self._submitted = False
         self._env = world.env
-        self._phase_began = self._env.now
+        self._phases = Phases(self._env)
 
     @property
     def exposed_seconds(self) -> float:
         """Transfer seconds within the round."""
-        return sum((ended - began for began, ended in self._transfers), 0.0)
+        return self._phases.transfer_seconds
 
     @property
     def computing(self) -> bool:
@@ -117,8 +117,7 @@ class Participation:
 
     def transfers_since(self, moment: float) -> tuple[float, float]:
         """Its transfer seconds after and before a given time: those that lengthened a round that began then, or not."""
-        exposed = sum(max(0.0, ended - max(began, moment)) for began, ended in self._transfers)
-        before = sum(max(0.0, min(ended, moment) - began) for began, ended in self._transfers)
+        exposed, before = self._phases.transfers_since(moment)
         return exposed + self.relay_seconds, self.hidden_seconds + before
 
     def live(self, *, submit_first: bool = False) -> Generator[simpy.Event, object, None]:
@@ -128,7 +127,7 @@ class Participation:
             submit_first: submit the job to the learner before the download instead of after it, because the model
                 version that is sent may no longer be the latest by then.
         """
-        self._phase_began = self._env.now
+        self._phases.begin()
         hindrance = self.world.presence.enters(self)
         if hindrance is not None:
             self.quit(hindrance)
@@ -147,7 +146,7 @@ class Participation:
                 yield delivery
             if not self._still("download", attempt):
                 return
-        world.waited(*self._place, self._end_transfer())
+        world.waited(*self._place, self._phases.end_transfer())
         if self.downlink.alpha == world.setup.sizes.blocks:
             world.held[self.client] = self.round
         self.announce()
@@ -174,7 +173,7 @@ class Participation:
         if not self._still("compute", attempt):
             return
         self._submit()
-        spent = self._end_phase()
+        spent = self._phases.end()
         self.compute_seconds += spent
         if world.trains_really:
             whole = spent * self.work.steps / steps
@@ -187,7 +186,7 @@ class Participation:
         yield self._deliveries[0]
         if not self._still("upload", attempt):
             return
-        world.waited(*self._place, self._end_transfer())
+        world.waited(*self._place, self._phases.end_transfer())
         self.phase = "arrived"
         self.arrived_at = self.reached_at = self._env.now
         world.presence.leaves(self)
@@ -229,7 +228,7 @@ class Participation:
         elif self._alive:
             for delivery in self._deliveries:
                 self.world.traffic.cancel(delivery)
-            self.world.waited(*self._place, self._end_phase())
+            self.world.waited(*self._place, self._phases.end())
         self.world.presence.leaves(self)
         if self._submitted:
             self.world.setup.learner.discard(self.job.id)
@@ -260,7 +259,7 @@ class Participation:
         self.world.env.process(self._work_through())
 
     def _break_off_computing(self) -> None:
-        seconds = self._end_phase()
+        seconds = self._phases.end()
         self.compute_seconds += seconds
         self.world.compute_broken_off(self.job, self.work, self.pace, seconds)
 
@@ -290,7 +289,7 @@ class Participation:
             deliveries.append(self._following(prefetch.delivery))
             seconds = prefetch.settle()
             if prefetch.within_round:
-                self._transfers.append((prefetch.delivery.started, prefetch.delivery.started + seconds))
+                self._phases.transfers.append((prefetch.delivery.started, prefetch.delivery.started + seconds))
             else:
                 self.hidden_seconds += seconds
         elif prefetch is not None:
@@ -309,8 +308,7 @@ class Participation:
 
     def _following(self, delivery: Delivery) -> Delivery:
         """Drop out when a transfer fails, even if the client waits for another one."""
-        if delivery.callbacks is not None:
-            delivery.callbacks.append(lambda _: self.quit("timeout") if delivery.failed else None)
+        delivery.on_failure(lambda: self.quit("timeout"))
         return delivery
 
     def _submit(self) -> None:
@@ -321,13 +319,3 @@ class Participation:
     def _still(self, phase: Phase, attempt: int) -> bool:
         """Whether the client is in this phase; while it waited, the round may have closed without it."""
         return self.phase == phase and self._attempt == attempt
-
-    def _end_transfer(self) -> float:
-        began = self._phase_began
-        seconds = self._end_phase()
-        self._transfers.append((began, self._phase_began))
-        return seconds
-
-    def _end_phase(self) -> float:
-        began, self._phase_began = self._phase_began, self._env.now
-        return self._phase_began - began
