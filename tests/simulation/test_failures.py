@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from edgefl.network import Tcp, Transport
 from edgefl.network.processes import StepTrace
 from edgefl.simulation.failure_specs import joined
-from edgefl.simulation.invariants import breaks, failures, presence, transfers
+from edgefl.simulation.invariants import breaks, connections, failures, presence, transfers
 
 MEGABYTE = 1e6
 """A model, which a client receives and sends in 1 s."""
@@ -22,7 +23,7 @@ def outage(source, target, at, duration=None, **options):
 
 def check(result):
     """No law finds anything wrong."""
-    laws = [*failures.LAWS, *presence.LAWS, *transfers.LAWS, *breaks.LAWS]
+    laws = [*failures.LAWS, *presence.LAWS, *transfers.LAWS, *breaks.LAWS, *connections.LAWS]
     assert result.broken(*[law for law in laws if law is not breaks.counts]) == []
 
 
@@ -98,6 +99,21 @@ def test_a_crash_loses_what_was_sent_ahead(run):
     assert again.bytes == needed.bytes + sent.bytes
     assert result.outcome.rounds == 3
     check(result)
+
+
+@pytest.mark.parametrize("handshake", ["tls", "tls_0rtt"])
+def test_a_crash_closes_the_clients_connections(run, handshake):
+    # A round over open connections: 1.05 s down, 2 s of training, 1.05 s up. A handshake adds two round trips of 0.1 s.
+    tcp = Tcp(handshake=handshake, keep_alive=3600.0)
+    options = {"rates": [8e6] * 2, "latency": 0.05, "rounds": 3, "transport": Transport(tcp=tcp)}
+    quiet = run(**options)
+    assert [event.value for event in quiet.of("round_end")] == pytest.approx([4.3, 4.1, 4.1])
+    # It crashes while it computes, when its connection is idle.
+    result = run(**options, failures=[crash(0, 2.0, 0.5)])
+    assert [event.value for event in result.of("round_end")] == pytest.approx([4.3, 4.3, 4.1])
+    check(result)
+    result.events[:] = [event for event in result.events if event.kind != "failure"]
+    assert any("its connection needs 0 round trips" in text for text in result.broken(*connections.LAWS))
 
 
 @pytest.mark.parametrize("protocol", [{"kind": "synchronous"}, {"kind": "asynchronous", "buffer": 1, "ahead": 2}])
@@ -189,6 +205,12 @@ def test_a_log_without_its_failures_is_found(run):
     moved = [event._replace(time=event.time + 0.1) if event.kind == "transfer_drop" else event for event in events]
     result.events[:] = moved
     assert any("the client crashed at 3.5 s" in text for text in result.broken(failures.crashes))
+    # At the moment of a crash, the crash comes first.
+    kept = [event._replace(kind="transfer_end") if event.kind == "transfer_drop" else event for event in events]
+    result.events[:] = kept
+    assert [text.partition(": ")[2] for text in result.broken(failures.crashes)] == [
+        "the client was down from 3.5 to 5.5 s"
+    ]
     result.events[:] = [event._replace(client=1) if event.kind == "dropout" else event for event in events]
     assert any("the client has not crashed" in text for text in result.broken(failures.crashes))
     result.events[:] = [event._replace(value=1.0) if event.kind == "capacity" else event for event in events]

@@ -32,6 +32,11 @@ def opened(record: Record) -> Iterator[str]:
     completed: dict[Pair, float] = {}
     using: dict[int, tuple[Event, dict[str, tuple[float, Opening]]]] = {}
     for event in record.events:
+        if event.kind == "failure" and event.item == "crash":
+            # The client's process has ended, and so have its connections.
+            for known in (idle, completed):
+                for closed in [pair for pair in known if f"client/{event.client}" in pair]:
+                    del known[closed]
         if event.kind not in ("transfer_start", "transfer_end", "transfer_drop"):
             continue
         pair = frozenset((event.source, event.target))
