@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -89,17 +88,13 @@ def batch_counts(options: LocalOptions, samples: int) -> dict[int, int]:
     >>> batch_counts(LocalOptions(steps=4, batch=50), 120)
     {50: 3, 20: 1}
     """
-    steps = options.steps_for(samples)
     whole, rest = divmod(samples, options.batch)
-    epoch = [options.batch] * whole + ([rest] if rest and not (options.drop_last and whole) else [])
-    if not epoch:
+    an_epoch = options.steps_of_an_epoch(samples)
+    if not an_epoch:
         return {}
-    epochs, left = divmod(steps, len(epoch))
-    counts: Counter[int] = Counter()
-    for size in epoch:
-        counts[size] += epochs
-    for size in epoch[:left]:
-        counts[size] += 1
+    epochs, left = divmod(options.steps_for(samples), an_epoch)
+    smaller = an_epoch - whole
+    counts = {options.batch: epochs * whole + min(left, whole), rest: epochs * smaller + max(left - whole, 0)}
     return {size: count for size, count in counts.items() if count}
 
 
