@@ -82,6 +82,8 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
             delay = parse(latency, "seconds") * transport.latency_factor
         except UserError as error:
             raise error.located(file="--latency") from None
+        if delay < 0:
+            raise UserError(f"expected 0 or more, found '{latency}'", file="--latency")
     elif transport.tcp is not None:
         raise UserError("expected --latency, because with tcp a log does not determine it", file=scenario)
     try:
@@ -131,10 +133,10 @@ def _sentences(found: Calibration, training: Predicted, base: str, rounds: int) 
     pace, varying = found.compute.mean / training.seconds, _varying(found.compute.sigma)
     yield (
         f"{rounds} rounds of {training.label} with {training.samples} samples, {training.steps} steps each: "
-        f"{found.compute.mean:.3g} s of training{varying}, {pace:.3g} times the seconds of {base}."
+        f"{_digits(found.compute.mean)} s of training{varying}, {_digits(pace)} times the seconds of {base}."
     )
     for direction, way in (("down", found.down), ("up", found.up)):
-        yield f"{direction}: {way.bits_per_second / 1e6:.3g} Mbit/s{_varying(way.sigma)}."
+        yield f"{direction}: {_digits(way.bits_per_second / 1e6)} Mbit/s{_varying(way.sigma)}."
     if found.delay_error is not None:
         yield f"Delay before the first byte: {found.delay * 1e3:.3g} ± {found.delay_error * 1e3:.2g} ms, as fitted."
     elif not found.delay:
@@ -150,4 +152,13 @@ def _sentences(found: Calibration, training: Predicted, base: str, rounds: int) 
 
 def _varying(sigma: float) -> str:
     """How much a figure varies from round to round, in words."""
-    return f", varying by {100 * sigma:.2g} % from round to round" if sigma else ""
+    return f", varying by {_digits(100 * sigma, 2)} % from round to round" if sigma else ""
+
+
+def _digits(number: float, digits: int = 3) -> str:
+    """A number with some digits, without an exponent below a million.
+
+    >>> _digits(0.3972), _digits(2371.4), _digits(184.0, 2)
+    ('0.397', '2370', '180')
+    """
+    return f"{float(f'{number:.{digits}g}'):g}"

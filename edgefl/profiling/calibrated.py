@@ -56,8 +56,7 @@ def predicted(scenario: Scenario, label: str, profile: DeviceProfile, samples: i
         samples: the client's training samples; the median of the scenario's clients if not given.
 
     Raises:
-        UserError: an unknown method, no samples, a scenario that gives the seconds itself, or a transport with which a
-            transfer is more than a delay and a steady rate.
+        UserError: an unknown method, no samples, or a scenario that gives the seconds itself.
     """
     if isinstance(scenario.cost, SecondsCost):
         raise UserError("expected kind: measured or paper, because 'seconds' needs no device", field="cost.kind")

@@ -74,6 +74,8 @@ def read_client_log(file: Path) -> ClientLog:
                 message = f"expected a number from {least:g} to {greatest:g}, found '{named[column]}'"
                 raise UserError(message, file=f"{file}: line {line}", field=column)
             row.append(number)
+        if row[0] % 1:
+            _refuse(f"line {line}: expected a whole number of the round, found {row[0]:g}", file)
         if row[0] in rows:
             _refuse(f"line {line}: expected each round once, found {row[0]:g} again", file)
         rows[row[0]] = row

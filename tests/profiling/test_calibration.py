@@ -300,6 +300,7 @@ ROW = "0.3,0.4,0.5,1000,1000"
         (f"{HEADER}\n1,0.3,0.4,,10,1000\n", "line 2: upload_seconds: expected a number from 1e-06 to 1e+08, found ''"),
         (f"{HEADER}\n1,0.3,0.4\n", "line 2: expected 6 values, found 3"),
         (f"{HEADER}\n1,{ROW}\n1,{ROW}\n", "line 3: expected each round once, found 1 again"),
+        (f"{HEADER}\n1,{ROW}\n1.5,{ROW}\n", "line 3: expected a whole number of the round, found 1.5"),
     ],
 )
 def test_a_wrong_log_is_refused_in_one_sentence(tmp_path, capsys, text, told):
@@ -346,6 +347,7 @@ def test_columns_in_any_order_with_others_between_them_are_read(tmp_path):
         (["--method", "fedavgg"], "the scenario 'small' has no method labelled 'fedavgg'; did you mean 'fedavg'?"),
         (["--latency", "soon"], "--latency: expected seconds such as '20 ms', found 'soon'"),
         (["--like", "raspberry"], "unknown device profile 'raspberry'"),
+        (["--latency", "-5 ms"], "--latency: expected 0 or more, found '-5 ms'"),
         (["-o", "."], "expected a folder that does not exist yet"),
     ],
 )

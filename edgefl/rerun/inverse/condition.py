@@ -86,7 +86,8 @@ def _goal(text: str, scenario: Scenario) -> tuple[float, bool]:
     if (target := _TARGET.fullmatch(text)) is not None:
         values, index = values_of(scenario.targets), int(target[1])
         if index >= len(values):
-            raise UserError(f"the run's scenario has {len(values)} targets, counted from 0; found targets.{index}")
+            count = f"{len(values)} target{'' if len(values) == 1 else 's'}"
+            raise UserError(f"the run's scenario has {count}, counted from 0; found targets.{index}")
         return values[index], scenario.target_metric.endswith(_SMOOTHED)
     found = _VALUE.fullmatch(text)
     if found is None:
