@@ -8,7 +8,7 @@ import typer
 
 from edgefl.cli import arguments
 from edgefl.cli.arguments import Json
-from edgefl.cli.printing import say, say_json
+from edgefl.cli.printing import quiet, say, say_json
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
@@ -55,11 +55,12 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
     if (method is None) == (not all_methods):
         raise UserError("expected either --method NAME or --all")
     spec, methods = read_step(model, method, changes or [])
-    costs = CostModel(build_model(spec, read_shape(shape, field="--shape"), classes, read_task(task)))
-    try:
-        rows = [row for each in methods for row in _rows(costs, each, batch, alpha, every=all_methods)]
-    except UserError as error:
-        raise (UserError(error.message, file=f"--alpha {alpha}") if error.field == "alpha" else error) from None
+    with quiet(as_json):
+        costs = CostModel(build_model(spec, read_shape(shape, field="--shape"), classes, read_task(task)))
+        try:
+            rows = [row for each in methods for row in _rows(costs, each, batch, alpha, every=all_methods)]
+        except UserError as error:
+            raise (UserError(error.message, file=f"--alpha {alpha}") if error.field == "alpha" else error) from None
     if as_json:
         data = [row if isinstance(row, dict) else {**row.as_dict(), **_name_of(row)} for row in rows]
         say_json({"model": model, "methods": data} if all_methods else {"model": model, **data[0]})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgefl.cli.arguments import Json, Methods, Run, Trust, new_file
-from edgefl.cli.printing import say_json
+from edgefl.cli.printing import quiet, say_json
 
 if TYPE_CHECKING:
     from edgefl.diagnosis.diagnose import Diagnosis
@@ -35,11 +35,18 @@ def diagnose(  # noqa: PLR0917  (the options of the command)
     """
     from edgefl.diagnosis.diagnose import diagnose as diagnoses_of
 
-    found = list(
-        diagnoses_of(
-            run, methods=method, seeds=seed, batches=batches, device=device, plane=landscape is not None, trust=trust
+    with quiet(as_json):
+        found = list(
+            diagnoses_of(
+                run,
+                methods=method,
+                seeds=seed,
+                batches=batches,
+                device=device,
+                plane=landscape is not None,
+                trust=trust,
+            )
         )
-    )
     if landscape is not None:
         _draw(found, landscape)
     if as_json:

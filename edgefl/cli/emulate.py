@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, Trust, new_folder
-from edgefl.cli.printing import say
-from edgefl.cli.simulate import check_alone, check_device, chosen_labels, print_result, quiet
+from edgefl.cli.printing import quiet, say
+from edgefl.cli.simulate import check_alone, check_device, chosen_labels, print_result
 from edgefl.cli.stopped import Stopped
 from edgefl.errors import UserError
 from edgefl.record.unfinished import how_to_continue, is_emulated

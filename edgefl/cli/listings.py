@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgefl.cli.printing import say_json
+from edgefl.cli.printing import quiet, say_json
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
@@ -82,8 +82,9 @@ def _show(model: str, shape: str, classes: int, task: str, *, as_json: bool) -> 
     from edgefl.scenario.named_step import read_model, read_shape, read_task
 
     spec = MODEL_SECTION.read(read_model(model), "model").spec
-    built = build_model(spec, read_shape(shape, field="--shape"), classes, read_task(task))
-    rows = block_figures(built)
+    with quiet(as_json):
+        built = build_model(spec, read_shape(shape, field="--shape"), classes, read_task(task))
+        rows = block_figures(built)
     if as_json:
         say_json({"model": model, "blocks": [row._asdict() for row in rows], "whole": built.whole})
         return

@@ -12,7 +12,7 @@ import typer
 
 from edgefl.cli.arguments import Changes, Json, Methods, Trust
 from edgefl.cli.plan_for import answer, refuse_run
-from edgefl.cli.printing import say, say_json
+from edgefl.cli.printing import quiet, say, say_json
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
             answer(scenario, condition, method, trust=trust, as_json=as_json)
         return
     refuse_run(scenario)
-    with _garbage_collection_off():
+    with _garbage_collection_off(), quiet(as_json):
         made = _made(scenario, changes or (), method, rounds, seed)
     if as_json:
         say_json(made.as_dict())

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from edgefl.cli.printing import say, say_json
+from edgefl.cli.printing import quiet, say, say_json
 from edgefl.errors import UserError
 from edgefl.record import RunPaths
 from edgefl.record.names import SWEEP
@@ -69,7 +69,8 @@ def answer(run: str, condition: str, methods: list[str] | None, *, trust: bool, 
         raise UserError(f"is a sweep: --for needs one of its runs, a folder in {path / 'jobs'}", file=run)
     from edgefl.rerun.inverse import ask
 
-    found = ask(path, condition, methods=methods, trust=trust, answered=_progress)
+    with quiet(as_json):
+        found = ask(path, condition, methods=methods, trust=trust, answered=_progress)
     if as_json:
         say_json(found.as_dict())
     else:

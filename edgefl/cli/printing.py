@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from typing import Any
 
 import typer
@@ -24,3 +26,8 @@ def say(text: object, *, err: bool = False, nl: bool = True) -> None:
 def say_json(data: Any) -> None:
     """Print plain data as JSON."""
     say(json.dumps(data, indent=2))
+
+
+def quiet(as_json: bool) -> AbstractContextManager[object]:
+    """Redirect printing by models and parts of methods to standard error if standard output is JSON."""
+    return redirect_stdout(sys.stderr) if as_json else nullcontext()

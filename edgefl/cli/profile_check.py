@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgefl.cli.arguments import Json, new_file
-from edgefl.cli.printing import say, say_json
+from edgefl.cli.printing import quiet, say, say_json
 from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ def check_profile(
     from edgefl.profiling.step_table import read_step_table
     from edgefl.profiling.table_check import as_dict, compare
 
-    device, found = load_profile(profile), read_step_table(table)
+    device = load_profile(profile)
+    with quiet(as_json):
+        found = read_step_table(table)
     compared = compare(device, found)
     if picture is not None:
         from edgefl.report.predicted import predicted_figure, write_predicted
@@ -65,15 +67,14 @@ def print_steps(compared: Sequence[Compared]) -> None:
 
     rows = [
         [
-            each.time.model,
-            each.time.part,
+            each.time.text,
             f"{each.time.seconds:.4g}",
             f"{each.predicted:.4g}",
             f"{each.error:+.0%}",
         ]
         for each in compared
     ]
-    print_table(["model", "trained", "s measured", "s predicted", "error"], rows, words=(0, 1))
+    print_table(["step", "s measured", "s predicted", "error"], rows, words=(0,))
 
 
 def print_errors(compared: Sequence[Compared]) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, Trust, new_folder
-from edgefl.cli.printing import say
+from edgefl.cli.printing import quiet, say
 from edgefl.cli.stopped import Stopped
 from edgefl.errors import UserError, in_words, nearest
 from edgefl.hardware import DeviceName, EngineKind
@@ -129,11 +128,6 @@ def check_alone(context: typer.Context, *accepted: str) -> None:
         if source is not None and source.name == "COMMANDLINE" and name not in accepted:
             option = next((each for each in parameter.opts if each.startswith("--")), name.upper())
             raise UserError("a resumed run keeps its scenario and options; expected --resume DIR alone", file=option)
-
-
-def quiet(as_json: bool) -> AbstractContextManager[object]:
-    """Redirect printing by parts of methods to standard error if standard output is JSON."""
-    return redirect_stdout(sys.stderr) if as_json else nullcontext()
 
 
 def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from edgefl.cli.arguments import Changes, Device, Json, Methods, NoTrain, Scenario, Seeds, new_folder
-from edgefl.cli.printing import say, say_json
+from edgefl.cli.printing import quiet, say, say_json
 from edgefl.cli.stopped import Stopped
 from edgefl.errors import EdgeflError, UserError
 from edgefl.hardware import EngineKind
@@ -98,15 +98,16 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     if searches and no_train:
         raise UserError("a search needs training results; remove this option", file="--no-train")
     try:
-        if searches:
-            labels = method or [each.label for each in base.methods]
-            made, result = _search(spec, settings, labels, make, folder, spread)
-        else:
-            made = make(settings, method)
-            say(f"{len(made)} jobs", err=True)
-            if choose is not None:
-                check_split(made)
-            result = run(made, folder, **spread)
+        with quiet(as_json):
+            if searches:
+                labels = method or [each.label for each in base.methods]
+                made, result = _search(spec, settings, labels, make, folder, spread)
+            else:
+                made = make(settings, method)
+                say(f"{len(made)} jobs", err=True)
+                if choose is not None:
+                    check_split(made)
+                result = run(made, folder, **spread)
     except KeyboardInterrupt:
         raise Stopped("to continue: run the same command again") from None
     _finish(result, made, choose or _metric(spec), as_json=as_json)

@@ -186,7 +186,8 @@ def _columns(header: Sequence[str], file: str) -> tuple[list[str], tuple[str, ..
             raise UserError(f"unknown column '{column}'; {nearest(column, valid)}", file=file)
     for column in header:
         if column in valid and header.count(column) > 1:
-            raise UserError(f"expected the column '{column}' once", file=file)
+            names = [column, *(other for other, known in SAME.items() if known == column)]
+            raise UserError(f"expected one column {' or '.join(map(repr, names))}, found more", file=file)
     for column in REQUIRED:
         if column not in header and not (column == "model" and set(LIBRARIES) & set(header)):
             raise UserError(f"expected a column '{column}', found: {', '.join(header) or 'nothing'}", file=file)
@@ -234,7 +235,7 @@ class _Steps:
         step = (model, *(row[name] for name in ("method", "settings", "shape", "classes", "alpha", "batch")))
         if step not in self.counted:
             spec, (method,) = read_step(model, row["method"], changes)
-            shape = read_shape(row["shape"], field="shape")
+            shape = read_shape(row["shape"], field="image" if "image" in row else "shape")
             self.counted[step] = self._operators(self._built(spec, shape, classes), method, row, batch)
         text = f"{title}, {row['method']}, batch {batch}" + "".join(f", {change}" for change in changes)
         return StepTime(
@@ -264,7 +265,7 @@ class _Steps:
             if not row["head"]:
                 raise UserError("expected the names of the trained parameters, found none", field="head")
             if not text.startswith("{"):
-                text = f"{{name: {text}}}"
+                raise UserError(f"expected a model of a library or a Python file, found edgefl's {text}", field="model")
             text = f"{text[:-1]}, trainable: [{', '.join(map(_quoted, row['head'].split()))}]}}"
         return text
 
@@ -274,7 +275,7 @@ class _Steps:
             try:
                 self.built = key, build_model(spec, shape, classes)
             except UserError as error:
-                raise _NotCountedError(error.message) from None
+                raise _NotCountedError(str(UserError(error.message, file=error.file))) from None
         return self.built[1]
 
     def _operators(self, model: BlockModel, method: Method, row: Mapping[str, str], batch: int) -> tuple[Operator, ...]:

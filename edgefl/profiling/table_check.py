@@ -26,6 +26,8 @@ class Compared:
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
+            "line": self.time.line,
+            "step": self.time.text,
             "model": self.time.model,
             "part": self.time.part,
             "family": self.time.family,

@@ -93,6 +93,13 @@ def test_shape_classes_and_settings_belong_to_the_step(tmp_path):
         ("model,method,batch,milliseconds\ncnn,fedavg,8,nan\n", "at least one time, found none"),
         ("model,batch,seconds_all,seconds\ncnn,8,1,1\n", "expected one column of times"),
         ("model,batch,seconds_head\n{torchvision: resnet18},8,1\n", "line 2, head: expected the names"),
+        (
+            "model,batch,seconds_head,head\ncnn,8,1,head\n",
+            "line 2, model: .*a library or .*, found edgefl's cnn",
+        ),
+        ("model,batch,seconds,image\ncnn,8,1,0\n", "line 2, image: expected a shape such as"),
+        ("model,batch,seconds,image,shape\ncnn,8,1,32,3x32x32\n", "expected one column 'shape' or 'image', found more"),
+        ("model,python,batch,seconds\na,net.py:net,8,1\n", "a: .*/net.py: no such file"),
         ("model,timm_name,torchvision_name,batch,seconds\na,b,c,8,1\n", "line 2, torchvision_name: expected one of"),
         ("model,torchvision_name,batch,seconds\na,resnet81,8,1\n", "resnet81"),
         ("model,method,batch,milliseconds\ncnn,fedavg,2.5,1\n", "line 2, batch: expected a whole number"),

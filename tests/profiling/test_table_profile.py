@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from edgefl.cli import main
 from edgefl.cli.profile import app
 from edgefl.errors import UserError
 from edgefl.fleet import load_profile, read_profile, step_seconds
@@ -171,6 +172,48 @@ def test_measured_steps_in_a_profile_confirm_nothing(tmp_path):
     file.write_text("model,batch,seconds\ncnn,8,1\n", encoding="utf-8")
     run("fit", file, "--steps", "-o", tmp_path / "own.yaml", "--like", "raspberry-pi-4")
     assert "1 of these steps are in the profile's measured steps" in run("check", tmp_path / "own.yaml", file)
+
+
+PRINTING = """from torch import nn
+
+
+class Net(nn.Sequential):
+    def __init__(self):
+        print("built")
+        super().__init__(nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
+
+    def forward(self, images):
+        print("called")
+        return super().forward(images)
+"""
+
+
+@pytest.mark.parametrize("command", ["profile check", "cost", "models"])
+def test_a_model_that_prints_leaves_json_as_it_is(tmp_path, capsys, command):
+    (tmp_path / "net.py").write_text(PRINTING, encoding="utf-8")
+    (tmp_path / "steps.csv").write_text("model,python,batch,seconds\nmine,net.py:Net,8,1\n", encoding="utf-8")
+    model = f"{{python: {tmp_path / 'net.py'}:Net}}"
+    arguments = {
+        "profile check": ["raspberry-pi-4", str(tmp_path / "steps.csv")],
+        "cost": ["--model", model, "--method", "fedavg"],
+        "models": ["show", model],
+    }[command]
+    assert main([*command.split(), *arguments, "--json"]) == 0
+    printed = capsys.readouterr()
+    json.loads(printed.out)
+    assert "built" in printed.err
+    assert "called" in printed.err
+
+
+def test_check_names_the_step_of_each_time(tmp_path):
+    file = tmp_path / "steps.csv"
+    rows = "cnn,fedavg,8,1,\ncnn,fedavg,16,1,\ncnn,fedprox,16,1,training.local.momentum=0.9\n"
+    file.write_text("model,method,batch,seconds,settings\n" + rows, encoding="utf-8")
+    lines = run("check", "raspberry-pi-4", file).splitlines()[2:5]
+    steps = ["cnn, fedavg, batch 8", "cnn, fedavg, batch 16", "cnn, fedprox, batch 16, training.local.momentum=0.9"]
+    assert [line.split("  ")[0] for line in lines] == steps
+    found = json.loads(run("check", "raspberry-pi-4", file, "--json"))["steps"]
+    assert [(each["line"], each["step"]) for each in found] == list(zip((2, 3, 4), steps, strict=True))
 
 
 def pi_table():
