@@ -35,7 +35,10 @@ ComputeWatts = Annotated[
 ]
 Like = Annotated[
     str | None,
-    typer.Option(help="A profile to take kind, power and battery from.", show_default="estimates for a PC"),
+    typer.Option(
+        help="A profile to take kind, power and battery from; with a table of step times, memory too.",
+        show_default="estimates for a PC",
+    ),
 ]
 
 
@@ -115,14 +118,16 @@ def fit_profile(  # noqa: PLR0917  (the command's options)
         str | None, typer.Option(help="The name of the profile in scenarios.", show_default="the output's name")
     ] = None,
     kind: Annotated[
-        Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"], typer.Option(help="The kind of device.")
-    ] = "sbc",
+        Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"] | None,
+        typer.Option(help="The kind of device; not with --like.", show_default="sbc"),
+    ] = None,
     idle_watts: IdleWatts = None,
     compute_watts: ComputeWatts = None,
     like: Like = None,
     framework: Annotated[
-        str, typer.Option(help="What executed the steps of the table, such as 'PyTorch 2.4'.")
-    ] = "not stated",
+        str | None,
+        typer.Option(help="What executed the steps of the table, such as 'PyTorch 2.4'.", show_default="not stated"),
+    ] = None,
     steps: Annotated[
         bool,
         typer.Option("--steps", help="Keep the rates of --like, and add the table's times as single measured steps."),
@@ -133,12 +138,16 @@ def fit_profile(  # noqa: PLR0917  (the command's options)
     A CSV table names models (columns model or timm_name, torchvision_name, python), batch and seconds. Rates by
     family of operators are fitted to it, and the families of models are left out in turn to measure the error.
     """
-    rest = _rest(name or output.stem, like, idle_watts, compute_watts, kind)
+    if kind is not None and like is not None:
+        raise UserError("cannot be combined with --like, which gives the kind", file="--kind")
+    rest = _rest(name or output.stem, like, idle_watts, compute_watts, kind or "sbc")
     from edgefl.profiling.measurement import is_measurement, read_measurement
 
     if is_measurement(file):
         if steps:
             raise UserError("--steps needs a CSV table of step times", file=str(file))
+        if framework is not None:
+            raise UserError("--framework needs a CSV table of step times; this file states it", file=str(file))
         _write(read_measurement(file), rest, output)
     else:
         _fit_table(file, rest, framework or "not stated", steps, output)
@@ -184,7 +193,7 @@ def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output
     times, source = table.times, f"measured step times, {file.name}"
     say_left_out(table)
     if steps:
-        _save(with_step_times(base, times, rest.name, source), output)
+        _save(with_step_times(base, times, name=rest.name, source=source, framework=framework), output)
         say(f"{len(times)} times of {len({time.signature for time in times})} steps.")
         return
     rates = fitted_rates(times, base)

@@ -18,6 +18,7 @@ from edgefl.profiling.measurement import Machine, Measurement
 from edgefl.validation import validated
 
 OVERHEADS = ("operator_overhead", "step_overhead")
+GIVEN = "given by the user"
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,10 @@ def unmeasured_device(rest: Unmeasured) -> DeviceProfile:
     """
     power, battery, sources = _power(rest)
     if rest.like is not None:
-        return rest.like.model_copy(update={"power": validated(Power, power)})
+        own = {path: how for path, how in _power_derivation(rest).items() if how == GIVEN}
+        stated = rest.like.provenance
+        provenance = stated.model_copy(update={"derivation": {**stated.derivation, **own}})
+        return rest.like.model_copy(update={"power": validated(Power, power), "provenance": provenance})
     total = 2**30
     data = {
         "name": rest.name,
@@ -232,4 +236,4 @@ def _power_derivation(rest: Unmeasured) -> dict[str, str]:
     other = f"that of the profile {rest.like.name}" if rest.like else "estimated: any PC on Gigabit Ethernet"
     paths = [path for path in figure_paths() if path.startswith("power.") and path.count(".") != 2]
     radio = [path for path in paths if path.startswith(("power.radio.down.", "power.radio.up."))]
-    return {path: "given by the user" if given.get(path) is not None else other for path in (*given, *radio)}
+    return {path: GIVEN if given.get(path) is not None else other for path in (*given, *radio)}

@@ -122,7 +122,9 @@ def _overhead(fitted: float, expected: Figure, factor: float) -> dict[str, float
     return bounds
 
 
-def with_step_times(profile: DeviceProfile, times: Sequence[StepTime], name: str, source: str) -> dict[str, Any]:
+def with_step_times(
+    profile: DeviceProfile, times: Sequence[StepTime], *, name: str, source: str, framework: str
+) -> dict[str, Any]:
     """Return a profile as plain data with the measured times of single steps, which replace its roofline's.
 
     For a step that is in the table several times, nominal is the median, and low and high are the extremes. Measured
@@ -145,6 +147,7 @@ def with_step_times(profile: DeviceProfile, times: Sequence[StepTime], name: str
         "kind": "measured",
         "source": source,
         "count": len(times),
+        "framework": framework,
     }
     validated(DeviceProfile, data)
     return data

@@ -130,6 +130,26 @@ def test_fit_needs_no_other_profile(table, tmp_path):
     assert value(profile.compute.fp32_achievable) == pytest.approx(20e9, rel=0.3)
 
 
+@pytest.mark.parametrize("steps", [[], ["--steps"]])
+def test_watts_and_framework_that_the_user_gives_are_stated_in_the_profile(table, tmp_path, steps):
+    options = ["--like", "laptop-8-core", "--idle-watts", "6", "--framework", "PyTorch 9.9", *steps]
+    run("fit", table, "-o", tmp_path / "own.yaml", *options)
+    profile = read_profile(tmp_path / "own.yaml")
+    derivation = profile.provenance.derivation
+    assert (profile.power.idle, derivation["power.idle"]) == (6, "given by the user")
+    assert derivation["power.compute"] == load_profile("laptop-8-core").provenance.derivation["power.compute"]
+    assert profile.evidence("compute.measured_steps").framework == "PyTorch 9.9"
+
+
+def test_options_without_effect_are_refused(table, tmp_path):
+    with pytest.raises(UserError, match="--kind: cannot be combined with --like"):
+        run("fit", table, "-o", tmp_path / "own.yaml", "--like", "raspberry-pi-4", "--kind", "phone")
+    (tmp_path / "measured.json").write_text('{"format": "other"}', encoding="utf-8")
+    measured = ["fit", tmp_path / "measured.json", "-o", tmp_path / "own.yaml"]
+    with pytest.raises(UserError, match="--framework needs a CSV table"):
+        run(*measured, "--framework", "PyTorch 9.9")
+
+
 def test_a_table_is_recognised_by_its_content(table, tmp_path):
     text = table.with_name("table.txt")
     text.write_text(table.read_text(encoding="utf-8"), encoding="utf-8")
