@@ -18,6 +18,7 @@ from edgefl.cli.profile import app as profile
 from edgefl.cli.replay import replay
 from edgefl.cli.report import report
 from edgefl.cli.scenario import app as scenario
+from edgefl.cli.schedule import schedule
 from edgefl.cli.simulate import simulate
 from edgefl.cli.sweep import sweep
 from edgefl.cli.timeline import timeline
@@ -65,6 +66,7 @@ app.command()(replay)
 app.add_typer(scenario, name="scenario")
 app.add_typer(profile, name="profile")
 app.command()(plan)
+app.command()(schedule)
 app.command()(sweep)
 app.command()(cost)
 app.command()(diagnose)

@@ -67,7 +67,7 @@ def plan(
     chosen = [scenario.method(label) for label in methods] if methods else list(scenario.methods)
     amount = planned_rounds(scenario, len(chosen)) if rounds is None else min(rounds, scenario.training.rounds)
     seed = scenario.seeds[0] if seed is None else seed
-    world = _world(scenario, seed)
+    world = planned_world(scenario, seed)
     costs = step_costs(scenario, [method.label for method in chosen])
     check_last_batches(next(iter(costs.values())).model, [each.method.local for each in costs.values()], world.samples)
     plans = [_method_plan(scenario, method, world, costs[method.label], amount) for method in chosen]
@@ -76,7 +76,8 @@ def plan(
     return Plan(scenario.name, seed, amount, tuple(plans), spread)
 
 
-def _world(scenario: Scenario, seed: int) -> SharedWorld:
+def planned_world(scenario: Scenario, seed: int) -> SharedWorld:
+    """Return the fleet and shards of a seed; labels are read only if the selector reads them."""
     if "label_support" not in scenario.training.selection.spec.start(seed).reads:
         return shared_world(scenario, seed, None)
     import torch

@@ -32,6 +32,7 @@ COMMANDS = {
     "chart": ["timeline", "RUN", "--method", "fedavg", "--png", "FILE"],
     "holdings": ["data", "show", "SCENARIO", "--output", "FILE"],
     "check": ["profile", "check", "raspberry-pi-4", "TIMES", "--output", "FILE"],
+    "schedulers": ["schedule", "SCENARIO", "--rounds", "2", "--selection", "uniform", "--output", "FILE"],
     "landscape": ["diagnose", "RUN", "--batches", "1", "--landscape", "FILE"],
 }
 """Outputs that may replace a file."""

@@ -1,0 +1,202 @@
+"""Simulate the same rounds under each scheduler."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from edgefl.errors import UserError
+from edgefl.experiment.early_end import EarlyEnd
+from edgefl.experiment.step_costs import StepCosts
+from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs
+from edgefl.planning.arena.figures import Arena, SchedulerFigures, jain_index, mean
+from edgefl.planning.arena.known_costs import KnownCosts
+from edgefl.planning.arena.observed import ObservedSelector, Rounds, observed
+from edgefl.planning.planning import planned_world
+from edgefl.process_state import process_state_kept
+from edgefl.scenario import Scenario, with_overrides
+from edgefl.scenario.last_batches import check_last_batches
+from edgefl.scheduling.bandwidth.base import ALLOCATIONS
+from edgefl.scheduling.selection.base import SELECTORS
+from edgefl.simulation.protocol_specs import AsynchronousSpec
+from edgefl.simulation.run import Outcome, simulate_run
+from edgefl.training.faults import PartFault
+from edgefl.training.neutral import NeutralLearner
+from edgefl.yaml_file import parse_yaml
+
+LOSSES = frozenset({"loss", "local_losses"})
+"""Names of the losses that a selector may read."""
+
+
+class _Contender(NamedTuple):
+    """A scheduler, as changes of the scenario."""
+
+    name: str
+    changes: dict[str, Any]
+
+
+@process_state_kept()
+def schedule(
+    scenario: Scenario,
+    *,
+    rounds: int = 1000,
+    seed: int | None = None,
+    method: str | None = None,
+    selections: Sequence[str] | None = None,
+) -> Arena:
+    """Simulate the same rounds under each scheduler, without training.
+
+    Fleet, links, slowdowns and availability are those of the scenario, drawn by the same keys for all schedulers. What
+    depends on time, such as availability, may differ between schedulers, because their rounds have different lengths.
+
+    Args:
+        scenario: the world.
+        rounds: of each scheduler.
+        seed: the seed of fleet, links and draws; the scenario's first if not given.
+        method: the label of the method whose work and bytes the rounds have; the first if not given.
+        selections: what is compared, each as in ``training.selection``; if not given, every selector, and every
+            bandwidth allocation under the scenario's selector.
+
+    Raises:
+        UserError: the protocol has no rounds, or a selection or the method is unknown.
+    """
+    if isinstance(scenario.protocol, AsynchronousSpec):
+        raise UserError("expected a protocol with rounds, found asynchronous", field="protocol.kind")
+    chosen = scenario.methods[0] if method is None else scenario.method(method)
+    first = scenario.seeds[0] if seed is None else seed
+    # Other methods, such as one with overlap, might refuse a selector.
+    alone = scenario.model_copy(update={"methods": (chosen,)})
+    contenders = list(_all(scenario) if selections is None else map(_read, selections))
+    costs = step_costs(scenario, [chosen.label])[chosen.label]
+    found: dict[str, SchedulerFigures] = {}
+    left_out: dict[str, str] = {}
+    compared = _Comparison(chosen.label, costs, first, rounds)
+    for each in contenders:
+        try:
+            found[each.name] = compared.figures(with_overrides(alone, {"training.rounds": rounds, **each.changes}))
+        except (UserError, PartFault) as error:
+            if selections is not None:
+                raise _located(error, each.name) from None
+            left_out[each.name] = _why(error)
+    return Arena(scenario.name, chosen.label, first, rounds, found, left_out)
+
+
+def _why(error: UserError | PartFault) -> str:
+    if isinstance(error, UserError) and error.field is not None:
+        return f"{error.field}: {error.message}"
+    return str(error)
+
+
+def _all(scenario: Scenario) -> Iterator[_Contender]:
+    training = scenario.training
+    for name in SELECTORS.names():
+        own = name == training.selection.name
+        yield _Contender(name, {} if own else {"training.selection": {"kind": name}})
+    for name in ALLOCATIONS.names():
+        if name != training.bandwidth.name:
+            yield _Contender(f"{training.selection.name}, {name}", {"training.bandwidth": {"kind": name}})
+
+
+def _read(text: str) -> _Contender:
+    try:
+        return _Contender(text, {"training.selection": parse_yaml(text)})
+    except UserError as error:
+        raise _located(error, text) from None
+
+
+def _located(error: UserError | PartFault, text: str) -> UserError | PartFault:
+    """The same error, of a selection that was given."""
+    if isinstance(error, UserError):
+        return UserError(error.message, field=error.field, file=f"--selection {text}")
+    return error
+
+
+class _Comparison:
+    """What the runs of all schedulers have in common."""
+
+    def __init__(self, label: str, costs: StepCosts, seed: int, rounds: int) -> None:
+        self._label = label
+        self._costs = costs
+        self._seed = seed
+        self._rounds = rounds
+        self._worlds: dict[bool, SharedWorld] = {}
+        self._known: KnownCosts | None = None
+
+    def figures(self, scenario: Scenario) -> SchedulerFigures:
+        """Simulate one scheduler."""
+        world = self._world(scenario)
+        check_last_batches(self._costs.model, [self._costs.method.local], world.samples)
+        seen, early = Rounds(), EarlyEnd(self._rounds)
+        setup = setup_of(
+            scenario,
+            scenario.method(self._label),
+            world,
+            self._costs,
+            learner=NeutralLearner(),
+            trains=False,
+            listeners=[seen, early],
+        )
+        selector = observed(setup.selector)
+        setup = replace(setup, selector=selector, stop="rounds")
+        outcome = simulate_run(setup)
+        if outcome.fault is not None:
+            raise outcome.fault
+        if self._known is None:
+            self._known = KnownCosts(scenario, world, setup)
+        ratio, no_bound = _ratio(self._known, selector, seen)
+        updates = [client for clients in seen.aggregated for client in clients]
+        times = np.bincount(np.array(updates, np.int64), minlength=setup.clients)
+        return SchedulerFigures(
+            rounds=outcome.rounds,
+            makespan=outcome.rows[-1].seconds / outcome.rounds if outcome.rounds else None,
+            joules=mean([row.joules for row in outcome.rows]),
+            aggregated=mean([float(row.aggregated) for row in outcome.rows]),
+            jain=jain_index(times),
+            clients_seen=float((times > 0).mean()),
+            samples_seen=float(setup.samples[times > 0].sum() / setup.samples.sum()),
+            rounds_to_cover=_covered(seen, setup.clients),
+            ratio_to_optimum=ratio,
+            no_bound=no_bound,
+            reads_losses=bool(selector.reads & LOSSES),
+            ended=_ended(outcome, early, self._rounds),
+        )
+
+    def _world(self, scenario: Scenario) -> SharedWorld:
+        labels = "label_support" in scenario.training.selection.spec.start(self._seed).reads
+        if labels not in self._worlds:
+            self._worlds[labels] = planned_world(scenario, self._seed)
+        return self._worlds[labels]
+
+
+def _covered(seen: Rounds, clients: int) -> int | None:
+    """The first round, counted from 1, after which every client has taken part."""
+    left = set(range(clients))
+    for number, arrived in enumerate(seen.aggregated, start=1):
+        left.difference_update(arrived)
+        if not left:
+            return number
+    return None
+
+
+def _ratio(known: KnownCosts, selector: ObservedSelector, seen: Rounds) -> tuple[float | None, str | None]:
+    """The mean ratio of rounds with updates to their bound, or why there is none."""
+    if known.why_not is not None:
+        return None, known.why_not
+    if known.transferred_less(seen):
+        return None, "some transfers have fewer bytes than the whole model"
+    ratios = []
+    for round, (clients, ended) in enumerate(zip(seen.aggregated, seen.ended, strict=False)):
+        if clients:
+            pick = selector.picks[round]
+            least = known.least_seconds(round, pick.available, len(clients))
+            if 0.0 < least < math.inf:
+                ratios.append((ended - pick.seconds) / least)
+    return mean(ratios), None if ratios else "no update arrived"
+
+
+def _ended(outcome: Outcome, early: EarlyEnd, rounds: int) -> str | None:
+    return None if outcome.rounds >= rounds else early.why(outcome) or outcome.reason

@@ -1,0 +1,1 @@
+"""The optimum of one round with known costs: the best cohort and bandwidth shares, or a bound on them."""
