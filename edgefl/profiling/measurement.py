@@ -15,12 +15,9 @@ from edgefl.json_file import read_json
 from edgefl.options import Options
 from edgefl.plain_file import read_plain
 from edgefl.profiling.counting import operators_of
-from edgefl.profiling.measure_device.main import FORMAT, VERSION, cases
+from edgefl.profiling.measure_device.main import FORMAT, LEAST_CHAINS, LEAST_STEPS, VERSION, cases
 from edgefl.profiling.measure_device.steps import STEP
 from edgefl.validation import validated
-
-LEAST_STEPS, LEAST_CHAINS = 4, 20
-"""The smallest numbers of whole steps and of chains of layers that a fit can use."""
 
 
 class Machine(Options):

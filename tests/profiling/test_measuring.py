@@ -13,7 +13,8 @@ from edgefl.profiling.counting import operators_of
 from edgefl.profiling.held_out import HELD_OUT
 from edgefl.profiling.measure_device import timing
 from edgefl.profiling.measure_device.case import Case
-from edgefl.profiling.measure_device.main import FORMAT, VERSION, cases
+from edgefl.profiling.measure_device.main import FORMAT, LEAST_CHAINS, LEAST_STEPS, VERSION, cases, needed
+from edgefl.profiling.measure_device.steps import STEP
 from edgefl.profiling.measure_device.timing import time_cases
 from edgefl.profiling.measured_profile import Unmeasured, fit_of, profile_data
 from edgefl.profiling.measurement import measurement_of
@@ -114,3 +115,82 @@ def test_time_that_is_up_leaves_cases_out_and_none_half_measured(monkeypatch):
     timed, left_out = time_cases(wanted, -1.0, clock=lambda: float(next(moments)), say=lambda text: None)
     assert not timed
     assert set(left_out.values()) == {"no time left"}
+
+
+class Device:
+    """A device on which a run of each case takes a known number of seconds of an invented clock."""
+
+    def __init__(self, seconds):
+        self.time = 0.0
+        self.runs = dict.fromkeys(seconds, 0)
+        self.cases = {name: Case(lambda _, name=name: lambda: self.run(name), megabytes=1) for name in seconds}
+        self.seconds = seconds
+        self.said = []
+
+    def run(self, name):
+        self.time += self.seconds[name]
+        self.runs[name] += 1
+
+    def measure(self, seconds, needed):
+        def now():
+            return self.time
+
+        return time_cases(self.cases, seconds, now, self.said.append, needed=needed, now=now)
+
+
+COSTS = {"slow": 1.0, "needed": 0.5, "other": 0.25, "also needed": 2.0}
+
+
+def test_in_little_time_what_a_fit_needs_comes_first_and_the_rest_is_left_out_with_a_message():
+    device = Device(COSTS)
+    timed, left_out = device.measure(3.0, ["needed", "also needed"])
+    # One warm-up run and one that counts: 1 s and 4 s, so no time is left for the others and for further rounds.
+    assert device.runs == {"slow": 0, "needed": 2, "other": 0, "also needed": 2}
+    assert device.time == 5.0
+    assert {name: timing.seconds for name, timing in timed.items()} == {"needed": 0.5, "also needed": 2.0}
+    assert left_out == {"slow": "no time left", "other": "no time left"}
+    assert device.said[0] == "left out: 2 of 4 cases, because no time is left; more are timed with more --seconds"
+
+
+def test_in_little_time_others_are_timed_as_long_as_the_time_lasts():
+    device = Device(COSTS)
+    timed, left_out = device.measure(6.5, ["needed", "also needed"])
+    assert set(timed) == {"needed", "also needed", "slow"}
+    assert set(left_out) == {"other"}
+    assert device.time == 7.0
+
+
+def test_what_a_fit_needs_is_left_out_only_after_the_longest_time():
+    device = Device({"first": 30.0, "second": 1.0})
+    timed, left_out = device.measure(3.0, ["first", "second"])
+    assert set(timed) == {"first"}
+    assert left_out == {"second": "no time left"}
+
+
+@pytest.mark.parametrize("seconds", [60.0, 600.0])
+def test_with_a_minute_or_more_what_a_fit_needs_makes_no_difference(seconds):
+    device, same = Device(COSTS), Device(COSTS)
+    timed, left_out = device.measure(seconds, ["also needed"])
+    assert (timed, left_out) == same.measure(seconds, [])
+    assert device.runs == same.runs
+    assert list(timed) == list(COSTS)
+    # Two warm-up runs, and at least one that counts.
+    assert min(device.runs.values()) >= 3
+
+
+def test_the_needed_cases_are_enough_for_a_fit_and_of_every_family(executed):
+    found = needed(cases())
+    steps = [name for name in found if name.startswith(STEP)]
+    chains = [name for name in found if not name.startswith(STEP)]
+    assert len(steps) >= LEAST_STEPS
+    assert LEAST_CHAINS <= len(chains) <= 2 * LEAST_CHAINS
+    assert {name.split()[2] for name in steps} == {"plain,", "fire,", "inverted,", "residual,"}
+    assert 0.3 < sum("backward" in name for name in chains) / len(chains) < 0.7
+    assert {name.split()[0] for name in chains} >= {"convolution", "linear", "group", "batch"}
+    machine = invented_machine()
+    fit = fit_of(measured({name: executed[name] for name in found}, machine))
+    assert fit.misfit < 0.2
+
+
+def test_cases_that_are_not_wanted_are_not_needed():
+    assert needed(["linear 64 on 8", "a step that checks the fit"]) == ["linear 64 on 8"]

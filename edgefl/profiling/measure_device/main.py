@@ -8,14 +8,14 @@ import json
 import math
 import os
 import platform
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Collection, Dict, List, Optional, Sequence
 
 import torch
 
 from .case import Case
 from .chains import chains
 from .machine import memory_bytes, processor
-from .steps import steps
+from .steps import STEP, steps
 from .timing import LEAST_BLOCK_SECONDS, clock_for, fastest_product, time_cases
 
 FORMAT = "edgefl device measurement"
@@ -26,6 +26,25 @@ VERSION = 2
 def cases() -> Dict[str, Case]:
     """Return all cases by name; whole steps first, because the fit depends on them most."""
     return {**steps(), **chains()}
+
+
+LEAST_STEPS, LEAST_CHAINS = 4, 20
+"""The smallest numbers of whole steps and of chains of layers that a fit can use."""
+
+
+def needed(wanted: Collection[str]) -> List[str]:
+    """Return the cases without which no fit is possible: the smallest step of each network, and chains of all kinds.
+
+    The chains are evenly spaced in the list, so that every family of layers has some, and at an odd distance, so that
+    forward passes alternate with backward ones. They are more than the least, because some may not fit into the memory.
+    """
+    own = [name for name in cases() if name in wanted]
+    smallest: Dict[str, str] = {}
+    for name in own:
+        if name.startswith(STEP):
+            smallest.setdefault(name.partition(",")[0], name)
+    layers = [name for name in own if not name.startswith(STEP)]
+    return [*smallest.values(), *layers[:: 2 * len(layers) // (3 * LEAST_CHAINS) | 1]]
 
 
 def measurement(
@@ -48,9 +67,11 @@ def measurement(
     used = threads or before
     torch.set_num_threads(used)
     try:
-        peak = fastest_product()
+        peak = fastest_product(min(0.5, seconds / 10))
         chosen = cases() if wanted is None else wanted
-        timed, skipped = time_cases(chosen, seconds, clock_for(used), say, least_block=least_block)
+        timed, skipped = time_cases(
+            chosen, seconds, clock_for(used), say, least_block=least_block, needed=needed(chosen)
+        )
     finally:
         torch.set_num_threads(before)
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Callable, Dict, List, NamedTuple, Tuple
+from typing import Callable, Collection, Dict, List, NamedTuple, Tuple
 
 import torch
 
@@ -12,7 +12,12 @@ from .case import Case, Maker
 from .machine import memory_bytes
 
 LEAST_LIMIT_SECONDS = 20.0
-"""The first round may always take this long."""
+"""The first round may always take this long; if little time is given, only its cases that a fit needs."""
+
+SHORT_SECONDS = 60.0
+"""With less time than this, all time goes to what a fit needs: see :func:`time_cases`."""
+
+NO_TIME = "no time left"
 
 LEAST_BLOCK_SECONDS = 1e-3
 """Shorter runs are timed in groups, so that the cost of reading the clock is negligible."""
@@ -52,46 +57,63 @@ def time_cases(
     *,
     rounds: int = 5,
     least_block: float = LEAST_BLOCK_SECONDS,
+    needed: Collection[str] = (),
+    now: Callable[[], float] = time.monotonic,
 ) -> Tuple[Dict[str, Timing], Dict[str, str]]:
     """Time every case in each of several rounds, so that a busy moment of the device affects one round only.
 
     Args:
         wanted: the cases by name.
-        seconds: approximately how long everything may take; the first round stops at twice that, but not before 20 s.
+        seconds: approximately how long everything may take. The first round stops at twice that, but not before 20 s.
+            If it is below :data:`SHORT_SECONDS` and cases are ``needed``, they come first, with one warm-up run, and
+            only they may take longer than ``seconds``.
         clock: returns seconds.
         say: prints progress.
         rounds: the number of rounds.
         least_block: shorter runs are timed in groups of this duration.
+        needed: the names of the cases without which no fit is possible.
+        now: returns the seconds of a clock that counts all time.
 
     Returns:
         The timings, and why cases were left out.
     """
     times: Dict[str, List[float]] = {}
     skipped: Dict[str, str] = {}
-    began = time.monotonic()
+    short = seconds < SHORT_SECONDS and bool(needed)
+    if short:  # sorting is stable: the order is otherwise that of the cases
+        wanted = dict(sorted(wanted.items(), key=lambda each: each[0] not in needed))
+    longest = max(2 * seconds, LEAST_LIMIT_SECONDS)
+    began = now()
     for number in range(rounds):
         for name, case in wanted.items():
-            spent = time.monotonic() - began
+            spent = now() - began
             if name in skipped or (number and spent > seconds):
                 continue
             try:
-                _check_time(spent, max(2 * seconds, LEAST_LIMIT_SECONDS))
+                _check_time(spent, seconds if short and name not in needed else longest)
                 _check_memory(case)
                 share = max(0.0, seconds - spent) / (rounds - number) / len(wanted)
-                block = _block(case, share, clock, warm=number == 0, least=least_block)
+                warm = number == 0 and not short
+                block = _block(case, 0.0 if short and not number else share, clock, now, warm=warm, least=least_block)
                 times.setdefault(name, []).extend(block)
             except (MemoryError, RuntimeError) as error:
                 if name not in times:
                     skipped[name] = str(error).splitlines()[0] if str(error) else "out of memory"
-                    say(f"left out: {name}: {skipped[name]}")
-        say(f"round {number + 1} of {rounds}: {len(times)} cases, {time.monotonic() - began:.0f} s since the start")
+                    if skipped[name] != NO_TIME:
+                        say(f"left out: {name}: {skipped[name]}")
+        late = sum(reason == NO_TIME for reason in skipped.values())
+        if late and not number:
+            say(f"left out: {late} of {len(wanted)} cases, because no time is left; more are timed with more --seconds")
+        say(f"round {number + 1} of {rounds}: {len(times)} cases, {now() - began:.0f} s since the start")
     ordered = {name: sorted(values) for name, values in times.items() if values}
     return {
         name: Timing(values[0], values[len(values) // 2] / values[0], len(values)) for name, values in ordered.items()
     }, skipped
 
 
-def _block(case: Case, share: float, clock: Callable[[], float], warm: bool, least: float) -> List[float]:
+def _block(
+    case: Case, share: float, clock: Callable[[], float], now: Callable[[], float], *, warm: bool, least: float
+) -> List[float]:
     """Return the seconds of single runs, measured for about ``share`` seconds after one or two warm-up runs."""
     run = case.prepare(random_numbers())
     for _ in range(2 if warm else 1):
@@ -100,8 +122,8 @@ def _block(case: Case, share: float, clock: Callable[[], float], warm: bool, lea
         once = max(clock() - began, 1e-7)
     together = max(1, math.ceil(least / once))
     values: List[float] = []
-    began = time.monotonic()
-    while not values or time.monotonic() - began < share:
+    began = now()
+    while not values or now() - began < share:
         start = clock()
         for _ in range(together):
             run()
@@ -111,7 +133,7 @@ def _block(case: Case, share: float, clock: Callable[[], float], warm: bool, lea
 
 def _check_time(spent: float, limit: float) -> None:
     if spent > limit:
-        raise MemoryError("no time left")
+        raise MemoryError(NO_TIME)
 
 
 def _check_memory(case: Case) -> None:
