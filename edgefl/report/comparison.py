@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from edgefl.report.differences import difference_data
 from edgefl.report.figures import COST, FIGURES, OUTCOME, Figure, nested
 from edgefl.report.formats import estimate_data, estimate_record, latex, markdown, target_data, target_record, written
 from edgefl.report.grid import Cell, Grid, Head, Table
@@ -24,7 +25,10 @@ MISSING = "–"
 def comparison(*runs: RunRecord) -> Table:
     """The methods of one or several runs, with every figure of the summaries, and each run's verdict."""
     rows = comparison_rows(*runs)
-    shown = [{**each, "verdict": verdict(run).split("\n")} for each, run in zip(described(runs), runs, strict=True)]
+    shown = [
+        {**each, "verdict": verdict(run).split("\n"), "differences": difference_data(run)}
+        for each, run in zip(described(runs), runs, strict=True)
+    ]
     data = {"runs": shown, "rows": [_data(row) for row in rows], "notes": notes(rows)}
     return Table(comparison_grid(rows), _records(rows), data, verdicts(runs))
 

@@ -6,18 +6,18 @@ and the rounds to two targets, with ``1000+`` if a run of 1000 rounds does not r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgefl.errors import UserError
-from edgefl.report.curves import curve_of
+from edgefl.report.curves import Curve, curve_of
 from edgefl.report.formats import estimate_data, estimate_record, target_data, target_record
 from edgefl.report.grid import Cell, Grid, Head, Table
+from edgefl.report.paired import BySeed, compared
 from edgefl.report.quantities import CUT_OFF, cut_off, limit, unit_for
 from edgefl.report.rows import Row, comparison_rows, described, lost_work, with_run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, TimeToTarget, mean_or_none, time_to_target
-from edgefl.report.ties import leaders
 
 MISSING = "–"
 
@@ -31,6 +31,7 @@ class PaperRow:
         to: for each target, the rounds that the seeds needed; empty if the run trained nothing.
         ended: the number of rounds of the shortest seed.
         compared: the method's row in the comparison, for refused jobs and rounds without an update.
+        curves: each seed's smoothed accuracy.
     """
 
     run: str
@@ -40,6 +41,24 @@ class PaperRow:
     to: dict[float, TimeToTarget]
     ended: int
     compared: Row
+    curves: dict[int, Curve]
+
+    def accuracies(self, round: int) -> BySeed | None:
+        """Each seed's smoothed accuracy at a round; ``None`` if a seed ended earlier."""
+        return _complete({seed: curve.at_round(round) for seed, curve in self.curves.items() if self.at[round]})
+
+    def rounds_to(self, target: float) -> BySeed | None:
+        """The rounds that each seed needed for a target; ``None`` if a seed did not reach it."""
+        metric = self.compared.metric
+        to = {
+            seed: curve.spent_to(target, "rounds", metric) for seed, curve in self.curves.items() if target in self.to
+        }
+        return _complete(to)
+
+
+def _complete(found: Mapping[int, float | None]) -> BySeed | None:
+    known = {seed: value for seed, value in found.items() if value is not None}
+    return known if known and len(known) == len(found) else None
 
 
 def paper_table(runs: Sequence[RunResult], at: Sequence[int] = ()) -> Table:
@@ -76,8 +95,7 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Seque
     )
     methods = [(run, label) for run in runs for label in run.labels]
     return [
-        _row(run, label, compared, rounds, goals)
-        for (run, label), compared in zip(methods, comparison_rows(*runs), strict=True)
+        _row(run, label, row, rounds, goals) for (run, label), row in zip(methods, comparison_rows(*runs), strict=True)
     ]
 
 
@@ -86,12 +104,13 @@ def _planned(run: RunResult) -> int:
     return int((run.scenario.get("training") or {}).get("rounds") or 0)
 
 
-def _row(run: RunResult, label: str, compared: Row, rounds: Sequence[int], targets: Sequence[float]) -> PaperRow:
-    seeds = [curve_of(run, label, result.seed, "accuracy_ema") for result in run.results[label]]
+def _row(run: RunResult, label: str, row: Row, rounds: Sequence[int], targets: Sequence[float]) -> PaperRow:
+    curves = {result.seed: curve_of(run, label, result.seed, "accuracy_ema") for result in run.results[label]}
+    seeds = list(curves.values())
     ended = min(result.rounds for result in run.results[label])
     complete = [round for round in rounds if round <= ended]
     return PaperRow(
-        run=compared.run,
+        run=row.run,
         label=label,
         seeds=len(seeds),
         at=dict.fromkeys(rounds)
@@ -101,7 +120,8 @@ def _row(run: RunResult, label: str, compared: Row, rounds: Sequence[int], targe
             for target in (targets if run.trained else ())
         },
         ended=ended,
-        compared=compared,
+        compared=row,
+        curves=curves,
     )
 
 
@@ -112,8 +132,8 @@ def paper_grid(rows: Sequence[PaperRow]) -> Grid:
     heads = [Head("run", text=True)] * several + [Head("method", text=True)]
     heads += [Head(f"accuracy at {round}", "%") for round in rounds]
     heads += [Head(f"rounds to {limit(target, 'fraction')}") for target in targets]
-    best_at = {round: _best([row.at[round] for row in rows], highest=True) for round in rounds}
-    best_to = {target: _best([_mean_to(row, target) for row in rows], highest=False) for target in targets}
+    best_at = {round: _best([row.accuracies(round) for row in rows], highest=True) for round in rounds}
+    best_to = {target: _best([row.rounds_to(target) for row in rows], highest=False) for target in targets}
     cells = [
         [
             *([Cell(row.run)] * several),
@@ -126,15 +146,10 @@ def paper_grid(rows: Sequence[PaperRow]) -> Grid:
     return Grid(heads, cells, _notes(rows))
 
 
-def _best(found: Sequence[Estimate | None], *, highest: bool) -> set[int]:
+def _best(found: Sequence[BySeed | None], *, highest: bool) -> set[int]:
     """The indices of the rows with the best figure and those tied with it; empty with fewer than two figures."""
-    known = {str(number): value for number, value in enumerate(found) if value is not None}
-    return {int(number) for number in leaders(known, highest=highest)} if len(known) > 1 else set()
-
-
-def _mean_to(row: PaperRow, target: float) -> Estimate | None:
-    found = row.to.get(target)
-    return found and found.mean
+    known = {str(number): by_seed for number, by_seed in enumerate(found) if by_seed is not None}
+    return {int(number) for number in compared(known, highest=highest).leaders} if len(known) > 1 else set()
 
 
 def _accuracy(value: Estimate | None, *, best: bool) -> Cell:

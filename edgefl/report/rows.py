@@ -230,7 +230,7 @@ def _row(name: str, label: str, results: Sequence[SeedResult], run: RunRecord) -
             for figure in FIGURES
             if figure.part != hidden and all(getattr(result, figure.part) is not None for result in results)
         },
-        targets={value: time_to_target([_seconds_to(value, result) for result in results]) for value in values},
+        targets={value: time_to_target([seconds_to(value, result) for result in results]) for value in values},
         stops=tuple(Counter(result.stop.reason for result in results).most_common()),
         messages={result.stop.reason: result.stop.message for result in reversed(results) if result.stop.message},
         metric=metric,
@@ -251,5 +251,6 @@ def _lost(label: str, results: Sequence[SeedResult], run: RunRecord) -> LostUpda
     return LostUpdates(began - used, began, reasons)
 
 
-def _seconds_to(value: float, result: SeedResult) -> float | None:
+def seconds_to(value: float, result: SeedResult) -> float | None:
+    """When a seed reached a target; ``None`` if it did not."""
     return next((found.seconds for found in result.targets if found.value == value and found.reached), None)

@@ -18,10 +18,10 @@ from edgefl.errors import UserError
 from edgefl.record.metric import Metric
 from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, Retimed, read_retimed
 from edgefl.report.curves import as_good, column, metric_of
+from edgefl.report.paired import compared
 from edgefl.report.quantities import estimate, limit
 from edgefl.report.run_result import RunResult
-from edgefl.report.statistics import Estimate, mean_interval, mean_or_none, time_to_target
-from edgefl.report.ties import leaders
+from edgefl.report.statistics import Estimate, mean_interval
 
 Spent = Literal["seconds", "bytes", "joules"]
 
@@ -154,28 +154,31 @@ class Sensitivity:
 
     def answer(self, question: Question, condition: Condition) -> Answer:
         """The winner under a condition."""
-        if question.kind == "target":
-            times = {label: self._seconds_to(label, question.amount, condition) for label in self.labels}
-            figures = {label: mean for label, mean in times.items() if mean is not None}
-            best = leaders(figures, highest=False) if figures else []
-            return Answer(tuple(best), figures[best[0]] if best else None, least=False)
-        means: dict[str, Estimate] = {}
-        ended: dict[str, bool] = {}
-        for label in self.labels:
-            found = [self._within(label, result.seed, question, condition) for result in self.run.results[label]]
-            mean = mean_or_none([value for value, _ in found])
-            if mean is not None:
-                means[label], ended[label] = mean, any(over for _, over in found)
-        best = leaders(means, highest=self.run.metric.better == "higher") if means else []
-        return Answer(tuple(best), means[best[0]] if best else None, least=any(ended.values()))
+        found: dict[str, dict[int, tuple[float | None, bool]]] = {
+            label: {
+                result.seed: (self._seconds_to(label, result.seed, question.amount, condition), False)
+                if question.kind == "target"
+                else self._within(label, result.seed, question, condition)
+                for result in self.run.results[label]
+            }
+            for label in self.labels
+        }
+        figures = {
+            label: {seed: value for seed, (value, _) in seeds.items() if value is not None}
+            for label, seeds in found.items()
+        }
+        whole = {label: seeds for label, seeds in figures.items() if len(seeds) == len(found[label])}
+        if not whole:
+            return Answer((), None, least=False)
+        highest = question.kind != "target" and self.run.metric.better == "higher"
+        standing = compared(whole, highest=highest)
+        least = any(over for label in whole for _, over in found[label].values())
+        return Answer(tuple(standing.leaders), standing.means[standing.best], least)
 
-    def _seconds_to(self, label: str, goal: float, condition: Condition) -> Estimate | None:
-        seconds = []
-        for result in self.run.results[label]:
-            reached = np.flatnonzero(as_good(self._values(label, result.seed), goal, self.run.metric))
-            spent = self._spent[label, result.seed, condition]["seconds"]
-            seconds.append(float(spent[reached[0]]) if len(reached) else None)
-        return time_to_target(seconds).mean
+    def _seconds_to(self, label: str, seed: int, goal: float, condition: Condition) -> float | None:
+        reached = np.flatnonzero(as_good(self._values(label, seed), goal, self.run.metric))
+        spent = self._spent[label, seed, condition]["seconds"]
+        return float(spent[reached[0]]) if len(reached) else None
 
     def _within(self, label: str, seed: int, question: Question, condition: Condition) -> tuple[float | None, bool]:
         """The metric of the last model within the budget, and whether the budget allowed further training."""

@@ -1,6 +1,6 @@
 """Means, 95 % intervals, and times to targets that some seeds do not reach.
 
-Two rules apply to all reports; the rule for ties is in :mod:`edgefl.report.ties`:
+Two rules apply to all reports; the rule for ties is in :mod:`edgefl.report.paired`:
 
 1. A figure over seeds is their mean with Student's t interval. One seed has no interval.
 2. A seed that ends without reaching a target counts as later than every seed that reached it. The mean is given only
@@ -71,10 +71,19 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Es
         return Estimate(mean, None, 1)
     if math.isclose(min(values), max(values), rel_tol=1e-12):  # avoid a spread from rounding errors
         return Estimate(values[0], 0.0, count)
+    deviation = float(np.std(np.asarray(values), ddof=1))
+    return Estimate(mean, t_factor(count, confidence) * deviation / math.sqrt(count), count)
+
+
+def t_factor(count: int, confidence: float = CONFIDENCE) -> float:
+    """The factor between the standard error of a mean of ``count`` values and the half width of its interval.
+
+    >>> round(t_factor(3), 3), round(t_factor(3, confidence=0.9875), 3)
+    (4.303, 8.86)
+    """
     from scipy.special import stdtrit  # the t quantile, without the slow import of scipy.stats
 
-    deviation = float(np.std(np.asarray(values), ddof=1))
-    return Estimate(mean, float(stdtrit(count - 1, 0.5 + confidence / 2)) * deviation / math.sqrt(count), count)
+    return float(stdtrit(count - 1, 0.5 + confidence / 2))
 
 
 def mean_or_none(values: Sequence[float | None]) -> Estimate | None:

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from edgefl.printable import printable_line
 from edgefl.record.kinds import BUDGETS
-from edgefl.record.metric import Metric
 from edgefl.record.summary import BudgetResult, SeedResult
+from edgefl.report.contrast import EARLIER, Relation, ahead, rule, tie, tied, unknown
+from edgefl.report.differences import figures_by_seed, final_metrics
 from edgefl.report.early_ends import ENDS, early_ends, none_completed_a_round
 from edgefl.report.measured import measured_sentence
+from edgefl.report.paired import BySeed, Comparison, compared
 from edgefl.report.quantities import estimate, limit, quantity
-from edgefl.report.rows import Row, by_run, comparison_rows, run_names
+from edgefl.report.rows import Row, by_run, comparison_rows, run_names, seconds_to
 from edgefl.report.run_record import RunRecord
-from edgefl.report.statistics import Estimate, mean_interval, mean_or_none
-from edgefl.report.ties import leaders
 from edgefl.wording import listed, with_article
 
 
 def verdict(run: RunRecord) -> str:
     """The verdict of a run, one sentence per line.
 
-    Methods are *tied* if their 95 % intervals overlap. With one seed there is no interval, and a sentence states this.
+    Methods are compared by seed (:mod:`edgefl.report.paired`): they are *tied* if the interval of their difference
+    includes zero. With one seed there is no interval, so no method wins, and a sentence states this.
     With ``stop: budget`` all budgets apply together: one sentence names the method with the best metric, another
     where each method ended. With ``stop: rounds`` each budget has its own sentence. Without training, time, traffic
     and energy per round are compared, because methods may have different numbers of rounds. If no method completed a
@@ -53,9 +54,12 @@ def _sentences(run: RunRecord, rows: Sequence[Row]) -> list[str]:
     if not run.trained:
         lines = [f"No model was evaluated, so there is no {run.metric.word} to compare.", *_costs(run)]
     else:
-        lines = [*_metrics(run), *_targets(rows, run.metric), *_front_blocks(run, rows)]
-    if all(row.seeds == 1 for row in rows) and len(rows) > 1:
-        lines.append("With one seed the spread is unknown: differences may be due to chance.")
+        lines = [*_metrics(run), *_targets(run, rows), *_front_blocks(run, rows)]
+    if len(rows) > 1:
+        if all(row.seeds == 1 for row in rows):
+            lines.append("With one seed the spread is unknown, so no method wins: differences may be due to chance.")
+        elif not run.trained or len(final_metrics(run)) > 1:
+            lines.append(rule(len(rows) - 1))
     if (measured := measured_sentence(run)) is not None:
         lines.append(measured)
     return lines
@@ -64,7 +68,7 @@ def _sentences(run: RunRecord, rows: Sequence[Row]) -> list[str]:
 def _metrics(run: RunRecord) -> list[str]:
     budgets = _budgets(run)
     name = f"smoothed {run.metric.word}" if run.smoothed else run.metric.word
-    final = _over_methods(run, lambda result: _metric_at_the_end(result, smoothed=run.smoothed))
+    final = final_metrics(run)
     if not budgets:
         return [_winner(_sentence_start(_rounds_clause(run)), final, run, name)]
     if run.scenario.get("stop", "budget") == "rounds":
@@ -72,13 +76,6 @@ def _metrics(run: RunRecord) -> list[str]:
     limits = [limit(budget.limit, budget.kind) for budget in budgets]
     first = ", whichever runs out first" if len(limits) > 1 else ""
     return [_winner(f"Within {listed(limits)}{first},", final, run, name), _stops(run)]
-
-
-def _metric_at_the_end(result: SeedResult, *, smoothed: bool) -> float | None:
-    """The metric of the last model; ``None`` if it is the untrained one."""
-    if result.trained_nothing:
-        return None
-    return result.metric.ema if smoothed else result.metric.final
 
 
 def _budgets(run: RunRecord) -> list[BudgetResult]:
@@ -90,19 +87,13 @@ def _budgets(run: RunRecord) -> list[BudgetResult]:
     return list(found.values())
 
 
-def _over_methods(run: RunRecord, figure: Callable[[SeedResult], float | None]) -> dict[str, Estimate]:
-    """A figure's mean by method; methods without the figure in any seed are omitted."""
-    means = {label: mean_or_none([figure(result) for result in results]) for label, results in run.results.items()}
-    return {label: mean for label, mean in means.items() if mean is not None}
-
-
 def _under(run: RunRecord, budget: BudgetResult) -> str:
     def metric_of(result: SeedResult) -> float | None:
         same = [found for found in result.budgets if (found.kind, found.limit) == (budget.kind, budget.limit)]
         return result.within(same[0]) if same and not result.trained_nothing else None
 
     start = f"Within {limit(budget.limit, budget.kind)},"
-    return _winner(start, _over_methods(run, metric_of), run, run.metric.word)
+    return _winner(start, figures_by_seed(run, metric_of), run, run.metric.word)
 
 
 def _rounds_clause(run: RunRecord) -> str:
@@ -112,25 +103,36 @@ def _rounds_clause(run: RunRecord) -> str:
     return f"at the end ({rounds[0]} to {rounds[-1]} rounds),"
 
 
-def _winner(start: str, found: Mapping[str, Estimate], run: RunRecord, name: str) -> str:
-    """``start``, the method with the best metric, and the methods without one."""
+def _winner(start: str, found: Mapping[str, BySeed], run: RunRecord, name: str) -> str:
+    """``start``, the method with the best metric, its differences from the others, and the methods without one."""
     highest, dimension = run.metric.better == "higher", run.metric.dimension
     missing = [label for label in run.labels if label not in found]
     none = f"; {listed(missing)} {_have(missing)} no {name} to compare" if missing else ""
     if not found:
         return f"{start} no method has {with_article(name)} to compare."
-    best = leaders(found, highest=highest)
+    standing = compared(found, highest=highest)
+    relation = Relation(dimension, "above" if highest else "below", highest)
     unit = "" if run.metric.share else f"{name} "
-    figures = [f"{label} ({unit}{estimate(found[label], dimension)})" for label in best]
-    sign = -1 if highest else 1
-    others = sorted((label for label in found if label not in best), key=lambda label: sign * found[label].mean)
+    figures = {label: f"{label} ({unit}{estimate(mean, dimension)})" for label, mean in standing.means.items()}
+    best, none = tied(standing), f"{unknown(standing)}{none}"
+    leader, leaders = figures[best[0]], listed([figures[label] for label in best])
     if len(found) == 1:
-        return f"{start} {best[0]} has {with_article(name)} of {estimate(found[best[0]], dimension)}{none}."
+        return f"{start} {best[0]} has {with_article(name)} of {estimate(standing.means[best[0]], dimension)}{none}."
+    if standing.one_seed:
+        return f"{start} {_with_one_seed(standing, figures)}{none}."
+    if len(best) > 1:
+        return f"{start} {leaders} are tied: {tie(standing, relation)}{none}."
+    if standing.separated:
+        return f"{start} {leader} wins: it is {ahead(standing, relation)}{none}."
+    return f"{start} {leader} has the best mean{none}."
+
+
+def _with_one_seed(standing: Comparison, figures: Mapping[str, str]) -> str:
+    best, others = ([figures[label] for label in labels] for labels in (tied(standing), standing.others))
+    behind = f"ahead of {listed(others)}" if others else ""
     if len(best) == 1:
-        second = f"{others[0]} ({estimate(found[others[0]], dimension)})"
-        return f"{start} {figures[0]} wins, ahead of {second}{none}."
-    ahead = f", ahead of {listed(others)}" if others else ""
-    return f"{start} {listed(figures)} are tied{ahead}{none}."
+        return f"{best[0]} is {behind}"
+    return ", ".join(filter(None, (f"{listed(best)} are equal", behind)))
 
 
 def _stops(run: RunRecord) -> str:
@@ -153,9 +155,9 @@ def _stops(run: RunRecord) -> str:
     return f"{'; '.join(clauses)}."
 
 
-def _targets(rows: Sequence[Row], metric: Metric) -> list[str]:
-    goals = sorted({goal for row in rows for goal in row.targets}, reverse=metric.better == "lower")
-    return [_target(goal, rows, metric) for goal in goals]
+def _targets(run: RunRecord, rows: Sequence[Row]) -> list[str]:
+    goals = sorted({goal for row in rows for goal in row.targets}, reverse=run.metric.better == "lower")
+    return [_target(goal, run, rows) for goal in goals]
 
 
 def _front_blocks(run: RunRecord, rows: Sequence[Row]) -> list[str]:
@@ -171,10 +173,11 @@ def _front_blocks(run: RunRecord, rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _target(value: float, rows: Sequence[Row], metric: Metric) -> str:
+def _target(value: float, run: RunRecord, rows: Sequence[Row]) -> str:
+    metric = run.metric
     goal = limit(value, metric.dimension) if metric.share else f"{metric.word} {limit(value, metric.dimension)}"
     found = {row.label: row.targets[value] for row in rows if value in row.targets}
-    always = {label: target.mean for label, target in found.items() if target.mean is not None}
+    always = figures_by_seed(run, lambda result: seconds_to(value, result))
     partly = {label: target for label, target in found.items() if 0 < target.reached < target.seeds}
     never = [label for label, target in found.items() if target.reached == 0]
     some = []
@@ -186,17 +189,22 @@ def _target(value: float, rows: Sequence[Row], metric: Metric) -> str:
             return f"{rows[0].label} does not reach {goal}." if len(rows) == 1 else f"No method reaches {goal}."
         start = "No method reaches" if len(rows) > 1 else f"{rows[0].label} does not reach"
         return f"{start} {goal} on every seed: {'; '.join(some)}."
-    best = leaders(always, highest=False)
-    figures = [f"{label} ({estimate(always[label], 'seconds')})" for label in best]
+    standing = compared(always, highest=False)
+    best = tied(standing)
+    figures = {label: f"{label} ({estimate(mean, 'seconds')})" for label, mean in standing.means.items()}
+    leader, leaders = figures[best[0]], listed([figures[label] for label in best])
     if len(found) == 1:
-        start = f"{best[0]} reaches {goal} after {estimate(always[best[0]], 'seconds')}"
+        start = f"{best[0]} reaches {goal} after {estimate(standing.means[best[0]], 'seconds')}"
     elif len(always) == 1:
-        start = f"Only {figures[0]} reaches {goal}{' on every seed' if some else ''}"
-    elif len(best) == 1:
-        second = min((label for label in always if label not in best), key=lambda label: always[label].mean)
-        start = f"{figures[0]} reaches {goal} first, before {second} ({estimate(always[second], 'seconds')})"
+        start = f"Only {leader} reaches {goal}{' on every seed' if some else ''}"
+    elif len(best) > 1:
+        start = f"{leaders} are tied as the first to reach {goal}"
+        start += "" if standing.one_seed else f": {tie(standing, EARLIER)}"
+    elif standing.separated:
+        start = f"{leader} reaches {goal} first, {ahead(standing, EARLIER)}"
     else:
-        start = f"{listed(figures)} are tied as the first to reach {goal}"
+        start = f"{leader} has the earliest mean time to {goal}"
+    start += unknown(standing)
     if never and len(always) > 1:
         some.append(f"{listed(never)} {'does' if len(never) == 1 else 'do'} not reach it")
     return "; ".join([start, *some]) + "."
@@ -212,23 +220,29 @@ def _costs(run: RunRecord) -> list[str]:
     if len(roundless) == len(run.results):
         return lines
     per_round = {
-        label: [_of_a_round(run, label, result) for result in results]
+        label: {result.seed: _of_a_round(run, label, result) for result in results}
         for label, results in run.results.items()
         if label not in roundless
     }
     for index, (name, dimension) in enumerate(_MEASURES):
-        needs = {label: mean_interval([costs[index] for costs in found]) for label, found in per_round.items()}
-        best = leaders(needs, highest=False)
-        figures = [f"{label} ({estimate(needs[label], dimension)})" for label in best]
+        standing = compared(
+            {label: {seed: costs[index] for seed, costs in found.items()} for label, found in per_round.items()},
+            highest=False,
+        )
+        needs, best = {label: estimate(mean, dimension) for label, mean in standing.means.items()}, tied(standing)
+        figures = [f"{label} ({needs[label]})" for label in best]
+        less = Relation(dimension, "less than", verb="needs")
         if len(needs) == 1:
-            lines.append(f"{best[0]} needs {estimate(needs[best[0]], dimension)} of {name} per round.")
-        elif len({need.mean for need in needs.values()}) == 1:
+            lines.append(f"{best[0]} needs {needs[best[0]]} of {name} per round.")
+        elif len({mean.mean for mean in standing.means.values()}) == 1:
             methods = "All other methods" if roundless else "All methods"
-            lines.append(f"{methods} need the same {name} per round, {estimate(needs[best[0]], dimension)}.")
+            lines.append(f"{methods} need the same {name} per round, {needs[best[0]]}.")
         elif len(best) == 1:
-            lines.append(f"{figures[0]} needs the least {name} per round.")
+            by = "" if standing.one_seed or not standing.separated else f": {ahead(standing, less)}"
+            lines.append(f"{figures[0]} needs the least {name} per round{by}{unknown(standing)}.")
         else:
-            lines.append(f"{listed(figures)} are tied for the least {name} per round.")
+            by = "" if standing.one_seed else f": {tie(standing, less)}"
+            lines.append(f"{listed(figures)} are tied for the least {name} per round{by}{unknown(standing)}.")
     return lines
 
 

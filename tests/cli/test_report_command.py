@@ -56,7 +56,7 @@ def test_the_table_and_the_verdict_are_printed(run_directory, capsys):
     assert main(["report", str(run_directory("one", 0.9))]) == 0
     printed = capsys.readouterr().out
     assert "fedprox" in printed
-    assert "After 2 rounds, fedavg (90.0 %) and fedprox (90.0 %) are tied." in printed
+    assert "After 2 rounds, fedavg (90.0 %) and fedprox (90.0 %) are equal." in printed
 
 
 @pytest.mark.parametrize("form", ["table", "markdown", "csv", "latex"])

@@ -100,7 +100,7 @@ def test_the_intervals_of_the_sliders_are_those_of_the_table(small_run):
     data = data_of(page([small_run]))
     for seeds, row in zip(data["held"], comparison_rows(small_run), strict=True):
         values = [seed["value"][-1] for seed in seeds]
-        half = data["t"][len(values)] * np.std(values, ddof=1) / np.sqrt(len(values))
+        half = data["t"][len(values)][1] * np.std(values, ddof=1) / np.sqrt(len(values))
         assert half == pytest.approx(row["accuracy.final"].half_width or 0.0, abs=1e-6)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from edgefl.report import RunResult
+from edgefl.report import RunResult, verdict
 from edgefl.report.page import write_page
 from edgefl.report.quantities import quantity
 from edgefl.rerun.sensitivity import write_sensitivity
@@ -87,6 +91,29 @@ def test_without_limits_the_standings_are_the_final_accuracies(opened, small_run
     assert [name for name, _ in shown] == sorted(means, key=lambda label: -means[label])
     for name, figure in shown:
         assert abs(float(figure.split()[0]) - 100 * means[name]) <= 0.051
+
+
+@pytest.mark.parametrize(("case", "spread"), enumerate([0.003, 0.006, 0.02, 0.04]))
+def test_the_sliders_separate_the_same_methods_by_the_same_differences_as_the_verdict(
+    browser, make_run, tmp_path, case, spread
+):
+    random, found = np.random.default_rng(case), {}
+    for label, centre in {"a": 0.70, "b": 0.73, "c": 0.75, "d": 0.76}.items():
+        finals = (centre + random.normal(0, spread, 4)).tolist()
+        found[label] = [seed_result(seed, accuracy__final=final) for seed, final in enumerate(finals)]
+    run = make_run(found)
+    for label, results in found.items():  # the only evaluation is the one of the summary
+        for result in results:
+            file = run.paths.of(label, result["seed"]).rounds
+            table = pq.read_table(file)
+            values = pa.array([None] * (len(table) - 1) + [result["accuracy"]["final"]], pa.float64())
+            pq.write_table(table.set_column(table.column_names.index("accuracy"), "accuracy", values), file)
+    write_page([run], tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    shown = [move(browser, slider, 201) for slider in ("seconds", "bytes", "joules")][-1].replace("\u00a0", " ")
+    sentence = verdict(run).splitlines()[0].removeprefix("After 40 rounds, ")
+    expected = re.sub(r" \(the intervals? includes? zero\)| \(the intervals include zero\)", "", sentence)
+    assert shown.removeprefix("Without a limit, ") == expected
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -1,4 +1,4 @@
-"""The verdict is plain, right, and says tied where intervals overlap."""
+"""The verdict is plain, right, and says tied where the interval of the difference includes zero."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from edgefl.report.rows import comparison_rows, notes
 from edgefl.report.verdict import verdicts
 
 from .conftest import BUDGETS, seed_result, target
+
+TWO = "Differences are means over the seeds that both methods have, with their 95 % interval (Student's t)."
+SEVERAL = (
+    "Differences are means over the seeds that both methods have, with Student's t intervals that have the level of "
+    "5 % for all comparisons of a sentence (Holm)."
+)
 
 
 def seeds(accuracies, times=None, wanted=0.9, **changes):
@@ -24,14 +30,54 @@ def seeds(accuracies, times=None, wanted=0.9, **changes):
     ]
 
 
-def test_a_clear_winner_is_named_with_the_second(make_run):
-    run = make_run({"a": seeds([0.90, 0.901, 0.902]), "b": seeds([0.95, 0.951, 0.952]), "c": seeds([0.5, 0.5, 0.5])})
-    assert verdict(run) == "After 40 rounds, b (95.1 ± 0.2 %) wins, ahead of a (90.1 ± 0.2 %)."
+def test_a_winner_is_named_with_its_difference_by_seed_from_each_other_method(make_run):
+    """Differences 5, 6 and 4 points: 5 ± t(0.975; 2)/√3 = 5 ± 2.48, although the intervals of both means overlap."""
+    run = make_run({"a": seeds([0.86, 0.90, 0.94]), "b": seeds([0.91, 0.96, 0.98])})
+    assert verdict(run).splitlines() == [
+        "After 40 rounds, b (95.0 [86.0, 100.0] %) wins: it is 5.0 ± 2.5 points above a.",
+        TWO,
+    ]
 
 
-def test_two_methods_whose_intervals_overlap_are_tied(make_run):
+def test_several_comparisons_share_the_level(make_run):
+    """c is 45.1 ± 0.4 points behind at t(0.9875; 2) = 6.205; a remains alone and is tested with 4.303."""
     run = make_run({"a": seeds([0.94, 0.95, 0.96]), "b": seeds([0.95, 0.951, 0.952]), "c": seeds([0.5, 0.5, 0.5])})
-    assert verdict(run) == "After 40 rounds, b (95.1 ± 0.2 %) and a (95.0 ± 2.5 %) are tied, ahead of c."
+    assert verdict(run).splitlines() == [
+        "After 40 rounds, b (95.1 ± 0.2 %) and a (95.0 ± 2.5 %) are tied: b is 0.1 ± 2.2 points above a (the interval "
+        "includes zero); it is 45.1 ± 0.4 points above c.",
+        SEVERAL,
+    ]
+
+
+def test_methods_that_are_equal_with_every_seed_are_tied(make_run):
+    run = make_run({"a": seeds([0.90, 0.92]), "b": seeds([0.90, 0.92]), "c": seeds([0.80, 0.82])})
+    assert "are tied: a is equal to b with every seed; it is 10.0 points above c." in verdict(run)
+
+
+def test_of_many_methods_the_first_differences_are_given(make_run):
+    run = make_run({f"m{number}": seeds([0.9 - number / 100] * 3) for number in range(7)})
+    assert "3.0 points above m3, 4.0 points above m4 and above m5 and m6." in verdict(run)
+
+
+def test_methods_with_fewer_than_two_common_seeds_are_not_compared(make_run):
+    run = make_run({"a": seeds([0.90, 0.91, 0.92]), "b": [seed_result(5, accuracy__final=0.8)]})
+    assert verdict(run).splitlines()[0] == (
+        "After 40 rounds, a (91.0 ± 2.5 %) has the best mean; a cannot be compared with b: they have fewer than "
+        "two seeds in common."
+    )
+
+
+def test_a_lower_error_is_below_the_other(make_run):
+    measured = {"name": "rmse", "better": "lower", "share": False, "title": "RMSE", "best": None, "ema": None}
+    nothing = {"final": None, "best": None, "ema": None}
+
+    def with_errors(errors):
+        return [
+            seed_result(seed, accuracy=nothing, metric={**measured, "final": each}) for seed, each in enumerate(errors)
+        ]
+
+    run = make_run({"a": with_errors([2.0, 3.0]), "b": with_errors([1.5, 2.5])})
+    assert "wins: it is 0.500 below a." in verdict(run)
 
 
 def test_one_method_alone_neither_wins_nor_is_tied(make_run):
@@ -46,7 +92,7 @@ def test_under_common_budgets_the_highest_wins_and_each_stop_is_told(three_metho
     first, second, *_ = verdict(three_methods).splitlines()
     assert first == (
         "Within 60 s, 500 MB and 5 kJ, whichever runs out first, "
-        "fedavg (95.2 ± 0.5 %) wins, ahead of fedbr (94.2 ± 0.5 %)."
+        "fedavg (95.2 ± 0.5 %) wins: it is 1.0 points above fedbr and 2.0 points above fedadc+overlap."
     )
     ended = ["fedadc+overlap ended at the budget of 60 s", "fedbr ended at the budget of 500 MB"]
     assert second == "; ".join([*ended, "fedavg ended at the budget of 5 kJ."])
@@ -80,8 +126,9 @@ def test_with_runs_to_the_last_round_each_budget_has_its_own_winner(make_run):
         budgets={"seconds": 30.0, "joules": 3000.0},
     )
     assert verdict(run).splitlines() == [
-        "Within 30 s, a (80.0 %) wins, ahead of b (70.0 %).",
-        "Within 3 kJ, b (85.0 %) wins, ahead of a (60.0 %).",
+        "Within 30 s, a (80.0 %) wins: it is 10.0 points above b.",
+        "Within 3 kJ, b (85.0 %) wins: it is 25.0 points above a.",
+        TWO,
     ]
 
 
@@ -91,7 +138,7 @@ def test_a_run_that_ends_within_a_budget_holds_its_final_accuracy_there_and_one_
     within = [{"kind": "seconds", "limit": 60.0, "accuracy": None}]
     beyond = {"seconds": 100.0, "budgets": within}
     run = make_run({"a": seeds([0.9] * 3, budgets=within), "b": seeds([0.95] * 3, **beyond)}, stop="rounds")
-    assert verdict(run) == "Within 60 s, a has an accuracy of 90.0 %; b has no accuracy to compare."
+    assert verdict(run).splitlines()[0] == "Within 60 s, a has an accuracy of 90.0 %; b has no accuracy to compare."
 
 
 def test_the_first_to_a_target_is_told_with_those_who_miss_it(make_run):
@@ -104,7 +151,7 @@ def test_the_first_to_a_target_is_told_with_those_who_miss_it(make_run):
         }
     )
     assert verdict(run).splitlines()[1] == (
-        "a (10.1 ± 0.2 s) reaches 90 % first, before b (20.1 ± 0.2 s); c reaches it on 2 of 3 seeds (median 6.00 s); "
+        "a (10.1 ± 0.2 s) reaches 90 % first, 10.0 s before b; c reaches it on 2 of 3 seeds (median 6.00 s); "
         "d does not reach it."
     )
 
@@ -114,7 +161,12 @@ def test_the_first_to_a_target_is_told_with_those_who_miss_it(make_run):
     [
         (
             {"a": [9.0, 10.0, 11.0], "b": [9.5, 10.5, 11.5]},
-            "a (10.0 ± 2.5 s) and b (10.5 ± 2.5 s) are tied as the first to reach 90 %.",
+            "a (10.0 ± 2.5 s) reaches 90 % first, 0.500 s before b.",
+        ),
+        (
+            {"a": [9.0, 10.0, 11.0], "b": [11.5, 10.5, 9.5]},
+            "a (10.0 ± 2.5 s) and b (10.5 ± 2.5 s) are tied as the first to reach 90 %: a is 0.500 ± 4.968 s before b "
+            "(the interval includes zero).",
         ),
         ({"a": [9.0, 10.0, 11.0], "b": [None] * 3}, "Only a (10.0 ± 2.5 s) reaches 90 %."),
         ({"a": [None] * 3, "b": [None] * 3}, "No method reaches 90 %."),
@@ -133,8 +185,8 @@ def test_targets_are_told_in_correct_grammar(make_run, times, sentence):
 def test_one_seed_is_said_to_show_no_spread(make_run):
     run = make_run({"a": seeds([0.9]), "b": seeds([0.95])})
     assert verdict(run).splitlines() == [
-        "After 40 rounds, b (95.0 %) wins, ahead of a (90.0 %).",
-        "With one seed the spread is unknown: differences may be due to chance.",
+        "After 40 rounds, b (95.0 %) is ahead of a (90.0 %).",
+        "With one seed the spread is unknown, so no method wins: differences may be due to chance.",
     ]
 
 
@@ -151,9 +203,9 @@ def test_without_training_time_traffic_and_energy_a_round_are_compared(make_run)
     lines = verdict(run).splitlines()
     assert lines[:2] == [
         "No model was evaluated, so there is no accuracy to compare.",
-        "a (1.00 s) needs the least time per round.",
+        "a (1.00 s) needs the least time per round: 0.500 s less than b.",
     ]
-    assert len(lines) == 5
+    assert len(lines) == 6
 
 
 def test_a_method_that_ended_before_its_first_round_is_named_and_never_cheapest(make_run):
@@ -240,7 +292,7 @@ def test_a_regression_that_diverges_at_once_says_what_to_try(make_run, metric, h
 def test_the_smoothed_accuracy_decides_where_the_scenario_says_so(make_run):
     high, low = seeds([0.9] * 3, accuracy__ema=0.7), seeds([0.8] * 3, accuracy__ema=0.75)
     run = make_run({"a": high, "b": low}, target_metric="accuracy_ema")
-    assert verdict(run) == "After 40 rounds, b (75.0 %) wins, ahead of a (70.0 %)."
+    assert verdict(run) == f"After 40 rounds, b (75.0 %) wins: it is 5.0 points above a.\n{TWO}"
 
 
 def test_a_smoothed_accuracy_has_its_own_article(make_run):
@@ -266,10 +318,10 @@ def test_old_front_blocks_are_said_where_few_clients_take_part(make_run, clients
 def test_of_several_runs_what_is_true_of_each_is_said_once(make_run):
     one = make_run({"a": seeds([0.9]), "b": seeds([0.95])}, folder="one")
     two = make_run({"a": seeds([0.9]), "b": seeds([0.8])}, folder="two")
-    chance = "With one seed the spread is unknown: differences may be due to chance."
+    chance = "With one seed the spread is unknown, so no method wins: differences may be due to chance."
     assert verdicts([one, two]) == [
-        ("one", ["After 40 rounds, b (95.0 %) wins, ahead of a (90.0 %)."]),
-        ("two", ["After 40 rounds, a (90.0 %) wins, ahead of b (80.0 %)."]),
+        ("one", ["After 40 rounds, b (95.0 %) is ahead of a (90.0 %)."]),
+        ("two", ["After 40 rounds, a (90.0 %) is ahead of b (80.0 %)."]),
         ("every run", [chance]),
     ]
-    assert verdicts([one]) == [("", ["After 40 rounds, b (95.0 %) wins, ahead of a (90.0 %).", chance])]
+    assert verdicts([one]) == [("", ["After 40 rounds, b (95.0 %) is ahead of a (90.0 %).", chance])]

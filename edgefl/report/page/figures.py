@@ -9,9 +9,10 @@ from edgefl.report.course import breakdown_of, traffic_of, use_of_clients
 from edgefl.report.curves import AXES
 from edgefl.report.page.pareto import Point, front, models_of
 from edgefl.report.page.series import COSTS, Series, budget_data, curve_data, plain
+from edgefl.report.paired import confidence_among
 from edgefl.report.quantities import FROM, LADDERS, unit_for
 from edgefl.report.run_result import RunResult
-from edgefl.report.statistics import CONFIDENCE
+from edgefl.report.statistics import t_factor
 
 PHASES = ("download", "compute", "upload", "waiting", "hidden")
 
@@ -26,7 +27,7 @@ def page_data(runs: Sequence[RunResult], series: Sequence[Series]) -> dict[str, 
         "names": [one.name for one in series],
         "ladders": LADDERS,
         "from": FROM,
-        "t": _t_factors(max(len(one.results) for one in series)),
+        "t": _t_factors(max(len(one.results) for one in series), len(series)),
         "curves": curves,
         "units": {kind: _unit([c[kind]["x"][-1] for c in curves if c], kind) for kind in AXES},
         "targets": sorted({target.value for one in series for result in one.results for target in result.targets}),
@@ -59,11 +60,10 @@ def _unit(largest: Sequence[float], kind: str) -> dict[str, Any]:
     return {"symbol": unit.symbol, "scale": unit.scale}
 
 
-def _t_factors(seeds: int) -> list[float]:
-    """By number of seeds: the factor between the standard error and the interval's half width."""
-    from scipy.special import stdtrit
-
-    return [0.0, 0.0, *(float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) for count in range(2, seeds + 1))]
+def _t_factors(seeds: int, methods: int) -> list[list[float]]:
+    """The factor between standard error and half width, by the number of seeds and of comparisons, from 0 on."""
+    among = [confidence_among(max(1, count)) for count in range(max(2, methods))]
+    return [[t_factor(count, each) if count > 1 else 0.0 for each in among] for count in range(seeds + 1)]
 
 
 def front_over(series: Sequence[Series], kind: str) -> list[Point]:

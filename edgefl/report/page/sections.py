@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from edgefl.report.comparison import comparison_grid
 from edgefl.report.course import bottleneck_counts, bottlenecks_of, traffic_of
+from edgefl.report.differences import difference_grid
 from edgefl.report.page.devices import devices_data, fairness_data, fleet_data
 from edgefl.report.page.figures import front_over
 from edgefl.report.page.pareto import stretches
@@ -56,7 +57,12 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series], timings: Seque
 
 def _outcome(runs: Sequence[RunResult], timings: Sequence[Timed]) -> dict[str, Any]:
     compared = comparison_grid(comparison_rows(*runs))
-    return {"verdicts": verdicts(runs), "compared": compared, "bands": bands(runs, timings)}
+    pairs = [
+        (name, grid)
+        for name, run in zip(run_names(runs), runs, strict=True)
+        if (grid := difference_grid(run)) is not None
+    ]
+    return {"verdicts": verdicts(runs), "compared": compared, "pairs": pairs, "bands": bands(runs, timings)}
 
 
 def _front(series: Sequence[Series]) -> list[tuple[str, str]]:

@@ -73,8 +73,15 @@ def budget_data(series: Series, *, trained: bool) -> list[dict[str, Any]]:
         else:
             spent = spent_by_round(series.run.rounds_of(series.label, result.seed))
             value = spent["rounds"]
-        seed: dict[str, Any] = {kind: plain(spent[kind]) for kind in COSTS}
-        found.append({**seed, "value": plain(value), "total": {kind: result.spent(kind) for kind in COSTS}})
+        amounts: dict[str, Any] = {kind: plain(spent[kind]) for kind in COSTS}
+        found.append(
+            {
+                "seed": result.seed,
+                **amounts,
+                "value": plain(value),
+                "total": {kind: result.spent(kind) for kind in COSTS},
+            }
+        )
     return found
 
 

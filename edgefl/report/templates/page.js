@@ -202,11 +202,45 @@
   const measure = !data.trained ? "rounds" : data.metric.share ? "fraction" : "number";
   const better = data.trained && !data.metric.higher ? -1 : 1;
   const most = Object.fromEntries(COSTS.map((kind) => [kind, Math.max(...data.held.flat().map((seed) => seed.total[kind]))]));
-  const interval = (values) => {
+  const interval = (values, comparisons = 1) => {
     const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
     if (values.length === 1) return { mean, half: 0 };
     const square = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1);
-    return { mean, half: data.t[values.length] * Math.sqrt(square / values.length) };
+    return { mean, half: data.t[values.length][comparisons] * Math.sqrt(square / values.length) };
+  };
+  // The rule of edgefl/report/paired.py: differences by seed; the level is shared by the comparisons that are left.
+  const close = (one, other) => Math.abs(one - other) <= 1e-6 * Math.max(Math.abs(one), Math.abs(other));
+  const difference = (best, other, comparisons) => {
+    const shared = best.values.filter(([seed]) => other.values.some(([own]) => own === seed));
+    const values = shared.map(([seed, value]) => {
+      const against = other.values.find(([own]) => own === seed)[1];
+      return close(value, against) ? 0 : better * (value - against);
+    });
+    if (values.length < 2 && (values.length === 0 || best.values.length > 1 || other.values.length > 1)) return { mean: 0, half: Infinity };
+    const found = interval(values, comparisons);
+    return found.half < 1e-6 * Math.abs(found.mean) ? { mean: found.mean, half: 0 } : found;
+  };
+  const standing = (ranked) => {
+    const [best, ...others] = ranked;
+    let left = others;
+    for (let before = Infinity; left.length && left.length < before;) {
+      before = left.length;
+      others.filter((each) => left.includes(each)).forEach((each) => { each.behind = difference(best, each, before); });
+      left = left.filter(({ behind }) => Math.abs(behind.mean) <= behind.half);
+    }
+    return { tied: [best, ...left], separated: others.filter((each) => !left.includes(each)) };
+  };
+  const apart = (each) => {
+    const { mean, half } = each.behind;
+    const name = data.names[each.index];
+    if (!Number.isFinite(half)) return `not comparable with ${name} (fewer than two seeds in common)`;
+    if (mean === 0 && half === 0) return `equal to ${name} with every seed`;
+    // Two significant digits of the mean and one of the half width, at least one decimal, as in the verdict.
+    const places = (value, digits) => (value ? digits - 1 - Math.floor(Math.log10(Math.abs(100 * value))) : 0);
+    const decimals = Math.min(6, Math.max(1, places(mean, 2)));
+    const number = (value, digits) => (measure === "fraction" ? (100 * value).toFixed(Math.max(decimals, places(value, digits))) : quantity(value, measure));
+    const unit = { fraction: " points", rounds: " rounds" }[measure] || "";
+    return `${number(mean, 2)}${half ? ` ± ${number(half, 1)}` : ""}${unit} ${better > 0 ? "above" : "below"} ${name}`;
   };
   const written = ({ mean, half }) => {
     if (!half) return quantity(mean, measure);
@@ -227,7 +261,8 @@
     if (last.some((at) => at < 0)) return { index, missing: true };
     const spent = Object.fromEntries(COSTS.map((kind) => [kind, seeds.reduce((sum, seed, at) => sum + seed[kind][last[at]], 0) / seeds.length]));
     const over = seeds.every((seed, at) => last[at] === seed.value.length - 1 && COSTS.every((kind) => seed.total[kind] < limits[kind]));
-    return { index, ...interval(seeds.map((seed, at) => seed.value[last[at]])), spent, over };
+    const values = seeds.map((seed, at) => [seed.seed, seed.value[last[at]]]);
+    return { index, values, ...interval(values.map(([, value]) => value)), spent, over };
   });
   const sentence = (limits, found) => {
     const set = COSTS.filter((kind) => Number.isFinite(limits[kind])).map((kind) => quantity(limits[kind], kind));
@@ -237,14 +272,20 @@
     const none = missing.length ? ` ${listed(missing)} ${missing.length > 1 ? "have" : "has"} no ${data.trained ? "evaluated model" : "finished round"} yet.` : "";
     if (!ranked.length) return `${start} no method has ${data.trained ? "an evaluated model" : "finished a round"} yet.`;
     const figure = (each) => `${data.names[each.index]} (${written(each)}${data.trained ? "" : " rounds"})`;
-    const best = ranked.filter((each) => better * each.mean + each.half >= better * ranked[0].mean - ranked[0].half);
-    const rest = ranked.filter((each) => !best.includes(each));
     const ended = set.length ? ranked.filter((each) => each.over).map((each) => data.names[each.index]) : [];
     const last = data.trained ? "model" : "round";
     const early = ended.length && ended.length < ranked.length ? ` ${listed(ended)} ended before this limit and ${ended.length > 1 ? "count with their" : "counts with its"} last ${last}.` : "";
-    if (ranked.length === 1) return `${start} ${figure(best[0])} is the only method with ${data.trained ? "an evaluated model" : "a finished round"}.${none}${early}`;
-    if (best.length === 1) return `${start} ${figure(best[0])} wins, ahead of ${figure(rest[0])}.${none}${early}`;
-    return `${start} ${listed(best.map(figure))} are tied${rest.length ? `, ahead of ${figure(rest[0])}` : ""}.${none}${early}`;
+    const note = `${none}${early}`;
+    if (ranked.length === 1) return `${start} ${figure(ranked[0])} is the only method with ${data.trained ? "an evaluated model" : "a finished round"}.${note}`;
+    const { tied, separated } = standing(ranked);
+    const shown = (list) => listed(list.slice(0, 4).map(apart)) + (list.length > 4 ? `, and ${tied.includes(list[4]) ? "close to" : better > 0 ? "above" : "below"} ${listed(list.slice(4).map((each) => data.names[each.index]))}` : "");
+    if (ranked.every((each) => each.values.length === 1)) {
+      const behind = separated.length ? `ahead of ${listed(separated.map((each) => data.names[each.index]))}` : "";
+      return tied.length === 1 ? `${start} ${figure(tied[0])} is ${behind}, with one seed.${note}` : `${start} ${listed(tied.map(figure))} are equal${behind && `, ${behind}`}, with one seed.${note}`;
+    }
+    const distance = separated.length ? `it is ${shown(separated)}` : "";
+    if (tied.length === 1) return `${start} ${figure(tied[0])} wins: ${distance}.${note}`;
+    return `${start} ${listed(tied.map(figure))} are tied: ${data.names[tied[0].index]} is ${shown(tied.slice(1))}${distance && `; ${distance}`}.${note}`;
   };
   const updateStandings = () => {
     const limits = {};

@@ -1,0 +1,128 @@
+"""Methods compared by seed: the intervals' coverage, the level of verdicts, and the tests, against scipy and counts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from edgefl.report.paired import compared
+from edgefl.report.quantities import estimate
+
+RUNS = 4000
+
+
+def by_seed(values):
+    return dict(enumerate(values))
+
+
+def simulated(methods, seeds, random, means=None):
+    """Accuracies with a part that a seed gives all methods, as partitions and cohorts do, and a part of each method."""
+    shared, own = random.normal(0, 0.03, seeds), random.normal(0, 0.01, (methods, seeds))
+    centre = np.full(methods, 0.9) if means is None else np.asarray(means)
+    return {f"m{number}": by_seed((centre[number] + shared + own[number]).tolist()) for number in range(methods)}
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_95_percent_intervals_contain_the_true_difference_in_93_to_97_percent_of_runs(seeds):
+    random = np.random.default_rng(seeds)
+    covered = 0
+    for _ in range(RUNS):
+        found = compared(simulated(2, seeds, random, [0.90, 0.88]), highest=True)
+        sign = 1 if found.best == "m0" else -1
+        interval = found.differences[0].interval
+        covered += interval.low <= sign * 0.02 <= interval.high
+    assert 0.93 <= covered / RUNS <= 0.97
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_intervals_near_100_percent_cover_as_often(seeds):
+    """Images of a test set of 600 that are right: binomial, with a probability that a seed gives both methods."""
+    random = np.random.default_rng(seeds)
+    covered = 0
+    for _ in range(RUNS):
+        hard = random.uniform(0.005, 0.02, seeds)
+        wrong = [random.binomial(600, factor * hard) for factor in (1.0, 2.0)]
+        one, other = (1 - each / 600 for each in wrong)
+        found = compared({"a": by_seed(one.tolist()), "b": by_seed(other.tolist())}, highest=True)
+        interval, sign = found.differences[0].interval, 1 if found.best == "a" else -1
+        covered += interval.low <= sign * 0.0125 <= interval.high
+    assert 0.93 <= covered / RUNS <= 0.97
+
+
+@pytest.mark.parametrize(("methods", "seeds"), [(2, 3), (2, 10), (3, 5), (5, 3), (5, 10)])
+def test_of_equal_methods_one_is_named_the_only_winner_in_at_most_5_percent_of_runs(methods, seeds):
+    random = np.random.default_rng(methods * seeds)
+    wins = sum(len(compared(simulated(methods, seeds, random), highest=True).leaders) == 1 for _ in range(RUNS))
+    assert wins / RUNS <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / RUNS)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=9))
+def test_two_methods_are_tied_exactly_if_the_paired_t_test_does_not_reject(pairs):
+    one, other = (np.array(values) for values in zip(*pairs, strict=True))
+    spread = np.std(one - other, ddof=1)
+    if spread < 1e-6:
+        return
+    found = compared({"a": by_seed(one.tolist()), "b": by_seed(other.tolist())}, highest=True)
+    p = stats.ttest_rel(one, other).pvalue
+    assert found.differences[0].p == pytest.approx(p, abs=1e-6)
+    if abs(p - 0.05) > 1e-6:
+        assert found.differences[0].tied == (p > 0.05)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**6), st.integers(3, 6), st.integers(3, 7))
+def test_the_separated_methods_are_those_that_holm_rejects(seed, methods, seeds):
+    random = np.random.default_rng(seed)
+    found = compared(simulated(methods, seeds, random, random.uniform(0.86, 0.94, methods)), highest=True)
+    rejected = set()
+    for rank, each in enumerate(sorted(found.differences, key=lambda each: each.p)):
+        if each.p > 0.05 / (methods - 1 - rank):
+            break
+        rejected.add(each.label)
+    assert set(found.others) == rejected
+    assert all((each.interval.low <= 0 <= each.interval.high) == each.tied for each in found.differences)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.integers(-9, 9).map(float), min_size=2, max_size=8))
+def test_the_sign_flip_test_counts_all_flips(values):
+    found = compared(
+        {"a": by_seed([100.0 + each for each in values]), "b": by_seed([100.0] * len(values))}, highest=True
+    )
+    sums = [abs(sum(map(float.__mul__, signs, values))) for signs in itertools.product((1.0, -1.0), repeat=len(values))]
+    expected = sum(each >= abs(sum(values)) - 1e-9 for each in sums) / len(sums)
+    assert found.differences[0].sign_flip_p == pytest.approx(expected)
+
+
+def test_what_a_seed_changes_for_all_methods_does_not_hide_their_difference():
+    found = compared({"a": by_seed([0.50, 0.70, 0.90]), "b": by_seed([0.52, 0.73, 0.92])}, highest=True)
+    assert found.leaders == ["b"]
+    assert estimate(found.differences[0].interval, "fraction") == "2.3 ± 1.4 %"  # 2, 3, 2 points: t·0.577/√3 = 1.434
+
+
+def test_only_common_seeds_count_and_fewer_than_two_decide_nothing():
+    found = compared(
+        {"a": {0: 0.9, 1: 0.9, 2: 0.9}, "b": {1: 0.8, 2: 0.8, 7: 0.1}, "c": {2: 0.1, 9: 0.1}}, highest=True
+    )
+    assert [each.values for each in found.differences] == [(pytest.approx(0.1),) * 2, (pytest.approx(0.8),)]
+    assert found.leaders == ["a", "c"]
+    assert found.differences[1].interval.half_width == math.inf
+
+
+def test_with_one_seed_the_best_is_the_highest_and_only_equal_methods_are_tied():
+    found = compared({"a": {0: 0.8}, "b": {0: 0.9}, "c": {0: 0.9}}, highest=True)
+    assert (found.leaders, found.one_seed) == (["b", "c"], True)
+    assert (found.differences[0].p, found.differences[0].sign_flip_p) == (None, None)
+
+
+def test_figures_that_differ_by_rounding_only_are_equal():
+    found = compared({"a": by_seed([0.1 + 0.2] * 3), "b": by_seed([0.3] * 3)}, highest=False)
+    assert found.leaders == [found.best, found.differences[0].label]
+    assert found.differences[0].values == (0.0, 0.0, 0.0)
