@@ -12,9 +12,11 @@ import numpy as np
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.wiring import Pair, Wiring, plan_wiring
 from edgefl.errors import UserError
+from edgefl.fleet import assign
+from edgefl.network.build import build_topology
 from edgefl.network.client_links import DIRECTIONS, client_link_numbers
 from edgefl.network.route import router
-from edgefl.network.topology import GraphLinks
+from edgefl.network.topology import GraphLinks, Topology
 from edgefl.record.paths import SeedPaths
 from edgefl.record.tables import read_events
 from edgefl.scenario import Scenario
@@ -67,17 +69,9 @@ def wiring_of(setup: Setup, chosen: Sequence[int]) -> Wiring:
     """The plan of a run's links to these clients.
 
     Raises:
-        UserError: more nodes than can be emulated.
+        UserError: nodes that cannot be emulated, by their number or a name.
     """
     topology = GraphLinks(setup.topology) if isinstance(setup.topology, nx.Graph) else setup.topology
-    clients = [f"client/{client}" for client in chosen]
-    gates = ["server"] * len(clients)
-    talks: list[Pair] = []
-    if isinstance(setup.protocol, HierarchicalSpec):
-        route = router(topology)
-        gates = [route("server", client).nodes[-2] for client in clients]
-        talks += [("server", cell) for cell in dict.fromkeys(gates)]
-    talks += list(zip(gates, clients, strict=True))
     peaks: dict[Pair, float] = {}
     for direction in DIRECTIONS:
         highest = setup.capacity_changes.highest(direction).tolist()
@@ -85,7 +79,32 @@ def wiring_of(setup: Setup, chosen: Sequence[int]) -> Wiring:
         for number, rate in zip(numbers.tolist(), highest, strict=True):
             source, target = topology.ends(number)
             peaks[str(source), str(target)] = rate
-    return plan_wiring(topology, talks, peaks=peaks)
+    return plan_wiring(topology, _talks(topology, setup.protocol, chosen), peaks=peaks)
+
+
+def wiring_of_all(scenario: Scenario) -> Wiring | None:
+    """The plan of the links to all clients before a simulation; None for a fleet of which only some get a process.
+
+    Raises:
+        UserError: as for :func:`wiring_of`.
+    """
+    clients, network = scenario.data.clients, scenario.network
+    if clients > MOST_CLIENTS:
+        return None
+    fleet = assign(scenario.fleet, clients, scenario.seeds[0])
+    topology = build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()])
+    return plan_wiring(topology, _talks(topology, scenario.protocol, range(clients)))
+
+
+def _talks(topology: Topology, protocol: object, chosen: Sequence[int]) -> list[Pair]:
+    """The pairs of nodes that exchange transfers."""
+    clients = [f"client/{client}" for client in chosen]
+    gates, cells = ["server"] * len(clients), list[Pair]()
+    if isinstance(protocol, HierarchicalSpec):
+        route = router(topology)
+        gates = [str(route("server", client).nodes[-2]) for client in clients]
+        cells = [("server", cell) for cell in dict.fromkeys(gates)]
+    return [*cells, *zip(gates, clients, strict=True)]
 
 
 def settings_of(setup: Setup, dilation: float) -> LinkSettings:

@@ -8,7 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from edgefl.emulation.arrangement import check_scenario, content_of, settings_of, taking_part, wiring_of
+from edgefl.emulation.arrangement import check_scenario, content_of, settings_of, taking_part, wiring_of, wiring_of_all
 from edgefl.emulation.carrying import measured_rates
 from edgefl.emulation.dilation import choose_dilation
 from edgefl.emulation.machine import check, missing
@@ -18,6 +18,7 @@ from edgefl.emulation.real_links import RealLinks
 from edgefl.emulation.testbed import Testbed
 from edgefl.emulation.trainer import Plan
 from edgefl.emulation.trainers import Trainers
+from edgefl.emulation.wiring import Wiring
 from edgefl.emulation.workplace import workplace
 from edgefl.errors import UserError
 from edgefl.experiment import look_free, run
@@ -71,7 +72,8 @@ def emulate(
         device: where training runs.
         train: ``False`` runs only devices and network, with placeholder numbers in place of training.
         dilation: real seconds for one second of the scenario; chosen by rule if not given.
-        say: called with the reason of each dilation that was chosen, and with why there is no band over queue draws.
+        say: called with the part that begins, the reason of each dilation that was chosen, and why there is no band
+            over queue draws.
         compute: ``paced``: local training takes the predicted seconds; ``real``: it takes the time of a process that
             trains under the CPU quota of the client's profile.
         listeners: follow all runs, the simulated ones first.
@@ -94,13 +96,19 @@ def emulate(
             listeners=listeners,
             results=folder / "results",
         )
+
+        def simulated() -> None:
+            _announce("simulation", say)
+            begun(out=predicted)
+            _announce("emulation", say)
+
         # The emulation's directory first: it has what a resumption needs, even if the simulation is stopped.
         begun(
             out=out,
             testbed=testbed,
             dilation=dilation,
             compute=compute,
-            first=partial(begun, out=predicted),
+            first=simulated,
             kept_with=predicted,
         )
     _write_band(predicted, say)
@@ -137,8 +145,10 @@ def resume(
             made = _testbeds(scenario, folder, predicted, dilation=dilation, compute=compute, say=say)
             paths = RunPaths(predicted)
             if paths.state.exists() or paths.faulted.exists():
+                _announce("simulation", say)
                 resume_run(predicted, listeners=listeners, trust=trust, results=results)
             elif not paths.summary.exists():
+                _announce("simulation", say)
                 methods, device, train = choices.methods, choices.device, choices.train
                 run(
                     scenario,
@@ -149,6 +159,7 @@ def resume(
                     listeners=listeners,
                     results=results,
                 )
+            _announce("emulation", say)
             return made
 
         resume_run(out, listeners=listeners, trust=trust, make_testbed=testbed, results=results)
@@ -180,6 +191,16 @@ def _write_band(predicted: Path, say: Callable[[str], None] | None, *, trust: bo
             say(f"no band over draws of the shares in queues: {error.message}")
 
 
+def _announce(part: str, say: Callable[[str], None] | None) -> None:
+    """Say which of the two parts begins."""
+    if say is not None:
+        say(f"{part}:")
+
+
+def _has_latencies(wiring: Wiring) -> bool:
+    return any(link.latency for link in wiring.links)
+
+
 def _testbeds(
     scenario: Scenario,
     folder: Path,
@@ -198,7 +219,8 @@ def _testbeds(
     if compute == "real":
         check_real_training(scenario, 1.0 if dilation is None else dilation)
     found = check()
-    if lack := missing(found, latencies=False):
+    early = wiring_of_all(scenario)
+    if lack := missing(found, latencies=early is not None and _has_latencies(early)):
         raise UserError(f"{lack} (all findings: edgefl emulate --check)")
     rates = cache(measured_rates)
 
@@ -206,7 +228,7 @@ def _testbeds(
     def testbed(setup: Setup, paths: SeedPaths, past: Sequence[Event]) -> Iterator[Testbed]:
         simulated = RunPaths(predicted).of(setup.label, setup.seed)
         wiring = wiring_of(setup, taking_part(setup, simulated))
-        if lack := missing(found, latencies=any(link.latency for link in wiring.links)):
+        if lack := missing(found, latencies=_has_latencies(wiring)):
             raise UserError(lack)
         factor = dilation
         if factor is None:

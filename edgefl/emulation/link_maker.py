@@ -16,11 +16,9 @@ from typing import Any
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.links import Links
 from edgefl.emulation.namespaces import python
-from edgefl.emulation.wiring import Wiring
+from edgefl.emulation.wiring import LINK_MAKER, Wiring
 
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-LINK_MAKER = "link maker"
-"""Its name among the nodes."""
 
 
 def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:

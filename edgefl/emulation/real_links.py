@@ -18,12 +18,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from edgefl.emulation.failure import EmulationFailed
-from edgefl.emulation.link_maker import LINK_MAKER
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.machine import in_namespaces
 from edgefl.emulation.namespaces import python
 from edgefl.emulation.nodes import Nodes, check_alive
-from edgefl.emulation.wiring import Pair, Wiring
+from edgefl.emulation.wiring import LINK_MAKER, Pair, Wiring
 
 MOST_WARM_BYTES = 1 << 23
 """The largest window for which a connection is prepared."""

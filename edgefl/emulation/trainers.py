@@ -18,6 +18,7 @@ from edgefl.emulation.failure import EmulationFailed
 from edgefl.emulation.namespaces import python
 from edgefl.emulation.nodes import Nodes
 from edgefl.emulation.trainer import Plan
+from edgefl.emulation.wiring import TRAINER
 from edgefl.training.job import JobId, TrainingJob
 
 START_SECONDS = 300.0
@@ -59,7 +60,7 @@ class Trainers:
         self._nodes = nodes
         self._coordinator = coordinator
         self._messages = coordinator.with_name("trainers")
-        self._names = [f"trainer/{number}" for number in range(count)]
+        self._names = [f"{TRAINER}{number}" for number in range(count)]
         self._groups: dict[str, CpuQuota] = {}
         self._free: list[str] = []
         self._running: dict[int, _Running] = {}

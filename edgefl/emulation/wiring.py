@@ -20,6 +20,12 @@ if TYPE_CHECKING:  # the process that makes the links imports this module, and d
 MOST_NODES = 128
 """The maximum number of nodes: each is a process with a network namespace."""
 
+LINK_MAKER = "link maker"
+"""The process that makes the links, among the names of the processes."""
+
+TRAINER = "trainer/"
+"""The beginning of the names of training processes, before their number."""
+
 Pair = tuple[str, str]
 """A sender and a receiver, or the two ends of a directed link."""
 
@@ -180,7 +186,7 @@ def plan_wiring(
         peaks: the highest bit/s that a link will have, by its ends, where it is not its capacity at the start.
 
     Raises:
-        UserError: no path, or more than 128 nodes.
+        UserError: no path, more than 128 nodes, or one with the name of a process of the emulation.
 
     >>> from edgefl.network.tree import TreeLinks
     >>> star = TreeLinks(server=(1e9, 1e9), down=[8e6, 4e6], up=[1e6, 1e6], latency=0.02)
@@ -204,6 +210,12 @@ def plan_wiring(
             f"expected at most {MOST_NODES} nodes (server, clients and all nodes between them) for real links, "
             f"found {len(nodes)}"
         )
+    for node in nodes:
+        if node == LINK_MAKER or node.startswith(TRAINER):
+            raise UserError(
+                f"expected another name for the node '{node}': a process of the emulation has it",
+                field="network.topology",
+            )
     crossing: dict[int, list[Pair]] = {}
     for pair, way in ways.items():
         for link in way:

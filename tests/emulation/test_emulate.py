@@ -20,8 +20,9 @@ import yaml
 from edgefl.cli import main
 from edgefl.emulation.emulate import emulate, resume
 from edgefl.emulation.failure import EmulationFailed
-from edgefl.emulation.machine import in_namespaces
+from edgefl.emulation.machine import Finding, in_namespaces
 from edgefl.emulation.workplace import workplace
+from edgefl.errors import UserError
 from edgefl.record.paths import RunPaths
 from edgefl.report.against.comparing import compare_runs
 from edgefl.report.run_record import RunRecord
@@ -260,3 +261,26 @@ def test_what_real_links_cannot_do_is_refused_by_name(tmp_path, capsys, part, ch
     assert main(["emulate", str(file), "--out", str(tmp_path / "run")]) == 2
     assert f"network.{part}.{next(iter(changes))}: expected" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_fleet_with_too_many_nodes_is_refused_before_the_simulation(tmp_path, monkeypatch):
+    monkeypatch.setattr("edgefl.emulation.wiring.MOST_NODES", 11)
+    begun = []
+    with pytest.raises(UserError, match=r"expected at most 11 nodes .* found 12"):
+        emulate(check(small("star")), out=tmp_path / "run", say=begun.append)
+    assert (begun, list(tmp_path.iterdir())) == ([], [])
+
+
+def test_a_latency_that_cannot_be_made_is_refused_before_the_simulation(tmp_path, monkeypatch):
+    lacking = [Finding(what, what not in {"netem", "tun"}, "absent", needed=False) for what in ("tc", "netem", "tun")]
+    monkeypatch.setattr("edgefl.emulation.emulate.check", lambda: lacking)
+    begun = []
+    with pytest.raises(UserError, match="latencies need netem or tun"):
+        emulate(check(small("star-20ms")), out=tmp_path / "run", say=begun.append)
+    assert begun == []
+
+
+def test_the_two_parts_are_announced(tmp_path):
+    said = []
+    emulate(check(small("star")), out=tmp_path / "run", train=False, dilation=1.0, say=said.append)
+    assert said == ["simulation:", "emulation:"]

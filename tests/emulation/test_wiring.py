@@ -131,3 +131,12 @@ def test_every_node_has_an_address_of_its_own():
 def test_more_than_128_nodes_are_refused():
     with pytest.raises(UserError, match=r"at most 128 nodes .* found 129"):
         plan_wiring(star_of(127), [("server", f"client/{client}") for client in range(127)])
+
+
+@pytest.mark.parametrize("name", ["link maker", "trainer/0"])
+def test_a_node_with_the_name_of_a_process_is_refused(name):
+    graph = nx.DiGraph()
+    for ends in [("server", name), (name, "client/0"), ("client/0", name), (name, "server")]:
+        graph.add_edge(*ends, capacity=1e6, latency=0.0)
+    with pytest.raises(UserError, match=f"expected another name for the node '{name}'"):
+        plan_wiring(GraphLinks(graph), [("server", "client/0")])
