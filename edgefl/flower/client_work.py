@@ -25,6 +25,7 @@ from edgefl.flower.randomness import seeded
 from edgefl.flower.replies import Answer, Replies
 from edgefl.flower.scenario import DeclaredSeconds
 from edgefl.flower.virtual_time import AppTime, replaced
+from edgefl.record.events import ABSENT
 from edgefl.simulation.work import Work
 
 NOTHING = StepCost(0, (), 0, 0, 0.0, 0.0, 0)
@@ -190,7 +191,7 @@ class Clients:
             device=profile.name,
             group=group,
             alpha=1,
-            samples=number,
+            samples=ABSENT,
             steps=steps,
             batches={number: 1},
             seconds=seconds,
@@ -201,6 +202,7 @@ class Clients:
             watts=compute_joules(profile, 1.0),
             hot_seconds=hot,
             cool_for=math.inf if thermal is None else thermal.after,
+            number=number,
         )
 
 

@@ -35,8 +35,8 @@ class Event(NamedTuple):
         dispatch: the number of the client's job, from 0.
         group: of local training: the kind of device, an index into the fleet's profiles.
         alpha: of local training: the number of blocks received.
-        images: of local training: the client's number of images; of a Flower app the number of its work, whose
-            operators are in ``costs.json``.
+        images: of local training: the client's number of images; of a Flower app none, and its facts have the number
+            ``work`` of the work in ``costs.json`` (older logs have this number in ``images``).
         item: what was sent, decided or reached, or the device that trains, by name.
         flow: the number of the transfer.
         source: node of the topology.
@@ -75,8 +75,11 @@ class Event(NamedTuple):
 
     @property
     def work(self) -> tuple[int, int, int]:
-        """What local training consists of: rows with the same group, alpha and images are equal work."""
-        return self.group, self.alpha, self.images
+        """What local training consists of: rows with the same group, alpha and images or number are equal work."""
+        if self.images != ABSENT or not self.detail:
+            return self.group, self.alpha, self.images
+        number = self.facts.get("work")
+        return self.group, self.alpha, number if isinstance(number, int) else ABSENT
 
     @property
     def facts(self) -> dict[str, Any]:

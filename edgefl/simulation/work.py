@@ -51,6 +51,7 @@ class Work:
         hot_seconds, cool_for: seconds of all steps after heat has lowered the rate, and the seconds until it does.
         peak_memory_bytes: of the largest step.
         fits: whether the device's memory holds it.
+        number: of a Flower app: the number of this work in ``costs.json``, in place of the number of images.
     """
 
     device: str
@@ -67,6 +68,7 @@ class Work:
     watts: float
     hot_seconds: float
     cool_for: float
+    number: int | None = None
 
     def forward_share(self, images: int) -> float:
         """The part of this work that a forward pass on as many images costs.

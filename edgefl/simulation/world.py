@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import simpy
@@ -305,12 +305,6 @@ class World:
     def new_work(self, work: Work, other_seconds: float | None = None) -> None:
         """Log work that occurs for the first time, with its seconds that are not the roofline's, if it has such."""
         other = {} if other_seconds is None else {"other_seconds": other_seconds}
-        facts = detail(
-            batches={str(size): count for size, count in work.batches.items()},
-            fits=work.fits,
-            hot_seconds=work.hot_seconds,
-            **other,
-        )
         self._wrote_work(
             "work",
             work,
@@ -319,11 +313,28 @@ class World:
             flops=work.flops,
             joules=work.joules,
             value=work.steps,
-            detail=facts,
+            facts={
+                "batches": {str(size): count for size, count in work.batches.items()},
+                "fits": work.fits,
+                "hot_seconds": work.hot_seconds,
+                **other,
+            },
         )
 
-    def _wrote_work(self, kind: EventKind, work: Work, job: TrainingJob | None = None, **columns: Any) -> None:
+    def _wrote_work(
+        self,
+        kind: EventKind,
+        work: Work,
+        job: TrainingJob | None = None,
+        *,
+        facts: Mapping[str, object] | None = None,
+        **columns: Any,
+    ) -> None:
         """Log a row about local training, of a job if it is given."""
+        if work.number is not None:
+            facts = {**(facts or {}), "work": work.number}
+        if facts is not None:
+            columns["detail"] = detail(**facts)
         place = () if job is None else (job.round, job.id.client, job.id.dispatch)
         self._log.write(
             self.env.now,

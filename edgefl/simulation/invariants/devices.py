@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from edgefl.fleet import compute_joules, fits, idle_joules, step_seconds
-from edgefl.record.events import Event
+from edgefl.record.events import ABSENT, Event
 from edgefl.simulation.invariants.computing import computations as found_computations
 from edgefl.simulation.invariants.record import Record, at, close
 from edgefl.wording import with_article
@@ -120,6 +120,8 @@ def paces(record: Record) -> Iterator[str]:
 
 
 def _named(work: Event) -> str:
+    if work.images == ABSENT:
+        return f"work {work.work[2]} on '{work.item}'"
     return f"work on '{work.item}' with {work.alpha} blocks and {work.images} images"
 
 
@@ -142,9 +144,9 @@ def waiting(record: Record) -> Iterator[str]:
 
 def forward_passes(record: Record) -> Iterator[str]:
     """A forward pass on an image executes a third of the FLOPs of a training step on it."""
-    works = {(event.group, event.alpha, event.images): event for event in record.of("work")}
+    works = {event.work: event for event in record.of("work")}
     for event in record.of("forward"):
-        work = works.get((event.group, event.alpha, event.images))
+        work = works.get(event.work)
         steps = {} if work is None else work.facts.get("batches", {})
         trained = sum(int(size) * count for size, count in steps.items())
         if work is None or not close(event.flops * 3 * trained, work.flops * event.value):
