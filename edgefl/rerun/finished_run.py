@@ -20,6 +20,7 @@ from edgefl.experiment.inputs import (
 )
 from edgefl.experiment.recording import Recording, read_recording
 from edgefl.experiment.wiring import SharedWorld, shared_world, step_costs
+from edgefl.flower.scenario import app_scenario_of
 from edgefl.record import RunPaths
 from edgefl.record.costs import read_costs
 from edgefl.record.summary import SeedResult
@@ -48,14 +49,20 @@ class FinishedRun:
         software: versions of the packages on which their training depended, by name.
 
     Raises:
-        UserError: no finished run, a damaged file, or a protocol under which the order of arrivals decides what is
-            aggregated.
+        UserError: no finished run, a run of a Flower app, a damaged file, or a protocol under which the order of
+            arrivals decides what is aggregated.
     """
 
     def __init__(self, path: Path, methods: Sequence[str] | None = None, *, trust: bool = False) -> None:
         self.path = path
         self.paths = RunPaths(path)
         summary = read_run_summary(path)
+        if app_scenario_of(path) is not None:
+            raise UserError(
+                "a run of a Flower app cannot be replayed, because its clients' replies are not kept: simulate it "
+                f"again, with edgefl simulate {self.paths.scenario} --set PATH=VALUE --out FOLDER",
+                file=str(path),
+            )
         self.entries = summary.methods
         self.software = summary.software
         self._summary = summary

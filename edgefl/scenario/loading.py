@@ -161,8 +161,7 @@ def resolve(scenario: Options) -> dict[str, Any]:
 def _refuse_app(data: Mapping[str, Any]) -> None:
     if FLOWER in data:
         raise UserError(
-            "this scenario runs a Flower app; only simulate, scenario validate, verify, report and timeline support "
-            "it, and its runs can be neither resumed nor replayed",
+            "this scenario runs a Flower app; only simulate, scenario validate, verify, report and timeline support it",
             field=FLOWER,
         )
 
