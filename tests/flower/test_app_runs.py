@@ -9,12 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from edgefl.cli import main
 from edgefl.fleet import load_profile
 from edgefl.flower.scenario import app_scenario_of
 from edgefl.flower.verification import verify_app
 from edgefl.record import RunPaths
+from edgefl.record.events import EVENTS
 from edgefl.record.summary import read_summary
 
 from .runs import APPS, DOWN, LATENCY, UP, app_run, events_of, made_app, needs_flwr, said, summary_of
@@ -389,6 +393,37 @@ def test_verification_finds_a_changed_log_and_a_changed_app(tmp_path):
     assert found.endswith("flower.app: is not the app that the run executed")
 
 
+def test_rows_of_work_have_its_number_in_the_costs_and_no_images(tmp_path):
+    server = "list(grid.send_and_receive(messages(grid, 'train')))"
+    client = "torch.ones(partition % 2 + 1, 3) @ torch.ones(3, 1)\nreturn Message(RecordDict(), reply_to=message)"
+    paths = app_run(tmp_path / "run", flower={**made_app(tmp_path / "app", server, client), "seconds": None})
+    check(paths)
+    costs = {step["batch"]: step["operators"] for step in json.loads(paths.costs.read_text())["flower"]}
+    rows = events_of(paths, "flower", 0, "compute_end")
+    assert {row.images for row in events_of(paths)} == {-1}
+    assert sorted((row.client, row.facts["work"]) for row in rows) == [(0, 1), (1, 2), (2, 1), (3, 2)]
+    for row in rows:
+        # A product of a matrix of one or two rows with a column of 3 numbers.
+        assert 2 * 3 * (row.client % 2 + 1) in [flops for _, flops, *_ in costs[row.facts["work"]]]
+
+
+def test_older_logs_with_the_number_of_the_work_as_images_pass_the_checks(current, tmp_path):
+    paths = RunPaths(shutil.copytree(current.scenario.parent, tmp_path / "run"))
+    file = paths.of("flower", 0).events
+    table = pq.read_table(file)
+    rows = events_of(paths)
+    older = [row._replace(images=row.facts["work"]) if "work" in row.facts else row for row in rows]
+    older = [row if row.kind == "work" or row.images < 0 else row._replace(detail="") for row in older]
+    assert older != rows
+    columns = [pa.array(values, field.type) for values, field in zip(zip(*older, strict=True), EVENTS, strict=True)]
+    pq.write_table(pa.Table.from_arrays(columns, schema=table.schema), file)
+    check(paths)
+    columns[EVENTS.names.index("images")] = pa.array([row.images + 5 * (row.kind == "work") for row in older], "int32")
+    pq.write_table(pa.Table.from_arrays(columns, schema=table.schema), file)
+    with pytest.raises(AssertionError, match="unknown work"):
+        check(paths)
+
+
 def test_the_metric_of_a_scenario_is_the_accuracy(tmp_path):
     server = """
     from flwr.serverapp.strategy import Result
@@ -444,6 +479,23 @@ def test_a_failed_run_does_not_stop_the_next_method(tmp_path):
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())["methods"]
     assert [summary[label][0]["stop"]["reason"] for label in ("broken", "sound")] == ["fault", "rounds"]
     assert summary["sound"][0]["rounds"] == 1
+
+
+def test_a_run_of_an_app_is_simulated_again_in_place_of_a_replay(current, tmp_path, capsys):
+    run = current.scenario.parent
+    changes = ["--set", "network.links.wifi.up=1 Mbit/s"]
+    assert main(["replay", str(run), *changes, "--out", str(tmp_path / "replayed")]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert "a run of a Flower app cannot be replayed, because its clients' replies are not kept" in message
+    assert f"simulate it again, with edgefl simulate {run / 'scenario.yaml'} --set" in message
+    # What the message says to do.
+    assert main(["simulate", str(current.scenario), *changes, "--out", str(tmp_path / "again")]) == 0
+    again = RunPaths(tmp_path / "again")
+    check(again)
+    (up,) = {row.bytes for row in transferred(again, "up")}
+    assert [row.seconds for row in transferred(again, "up")] == pytest.approx([LATENCY + 8 * up / 1e6] * 12)
+    assert summary_of(again)["accuracy"] == summary_of(current)["accuracy"]
 
 
 @pytest.mark.parametrize(
