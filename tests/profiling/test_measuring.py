@@ -192,5 +192,13 @@ def test_the_needed_cases_are_enough_for_a_fit_and_of_every_family(executed):
     assert fit.misfit < 0.2
 
 
-def test_cases_that_are_not_wanted_are_not_needed():
-    assert needed(["linear 64 on 8", "a step that checks the fit"]) == ["linear 64 on 8"]
+def test_further_steps_are_needed_if_the_networks_are_few():
+    wanted = [name for name in cases() if name.startswith(("step of plain", "step of fire"))]
+    assert set(needed(wanted)) == {
+        *("step of plain, batch 8", "step of fire, batch 4"),
+        *("step of plain, batch 64", "step of plain, batch 32, proximal"),
+    }
+
+
+def test_only_wanted_cases_are_needed_and_steps_that_check_the_fit_are():
+    assert set(needed(["linear 64 on 8", "a check"])) == {"linear 64 on 8", "a check"}

@@ -33,18 +33,22 @@ LEAST_STEPS, LEAST_CHAINS = 4, 20
 
 
 def needed(wanted: Collection[str]) -> List[str]:
-    """Return the cases without which no fit is possible: the smallest step of each network, and chains of all kinds.
+    """Return the cases that a fit needs: the smallest step of each network, chains of all kinds, and what checks it.
 
     The chains are evenly spaced in the list, so that every family of layers has some, and at an odd distance, so that
     forward passes alternate with backward ones. They are more than the least, because some may not fit into the memory.
     """
-    own = [name for name in cases() if name in wanted]
+    known = cases()
+    own = [name for name in known if name in wanted]
+    checks = [name for name in wanted if name not in known]
     smallest: Dict[str, str] = {}
     for name in own:
         if name.startswith(STEP):
             smallest.setdefault(name.partition(",")[0], name)
+    others = [name for name in own if name.startswith(STEP) and name not in smallest.values()]
+    least = [*smallest.values(), *others[: max(0, LEAST_STEPS - len(smallest))]]
     layers = [name for name in own if not name.startswith(STEP)]
-    return [*smallest.values(), *layers[:: 2 * len(layers) // (3 * LEAST_CHAINS) | 1]]
+    return [*least, *checks, *layers[:: 2 * len(layers) // (3 * LEAST_CHAINS) | 1]]
 
 
 def measurement(
