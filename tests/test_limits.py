@@ -10,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl import limits
+from edgefl.cli import main
 from edgefl.errors import UserError
+from edgefl.experiment import run
 from edgefl.network.build import build_topology
 from edgefl.network.specs import CellsTopology, FileTopology, GeneratedCapacity, LinkSpec
 from edgefl.network.timeouts import Timeouts
@@ -132,3 +134,10 @@ def test_each_limit_says_why():
     for number, line in enumerate(lines):
         if " = " in line and line[0].isupper():
             assert lines[number + 1].startswith('"""'), line
+
+
+def test_a_folder_whose_name_is_too_long_is_refused_by_replay(tmp_path, capsys):
+    run(check({**SMALL, "training": {**SMALL["training"], "rounds": 1}}), out=tmp_path / "run")
+    change = ["--set", "network.topology.latency=9 ms"]
+    assert main(["replay", str(tmp_path / "run"), "-o", str(tmp_path / ("o" * 300)), *change]) == 2
+    assert "cannot be written: File name too long" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,7 +62,7 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
 
     out = out if out is not None else run.with_name(f"{run.name}-replayed")
     axes = [_axis(text) for text in grid or ()]
-    if out.exists():
+    if os.path.exists(out):  # unlike Path.exists, no error for a name that is too long
         raise UserError("expected a folder that does not exist yet", file=f"--out {out}")
     replayed = Replay(run, method, trust=trust)
     console = standard_output()
