@@ -106,7 +106,7 @@ def test_a_small_file_that_expands_to_a_large_table_is_refused_before_it_is_read
 
 
 @pytest.mark.parametrize("figure", ["capacity", "latency"])
-@pytest.mark.parametrize("value", ["fast", None, [1], float("nan"), 10**400, -1])
+@pytest.mark.parametrize("value", ["fast", None, True, [1], float("nan"), 10**400, -1])
 def test_a_graph_with_a_figure_that_is_no_number_is_refused_by_its_edge(figure, value):
     graph = nx.DiGraph()
     graph.add_edge("server", "client/0", **{"capacity": 8e6, "latency": 0.01, figure: value})

@@ -74,7 +74,7 @@ def checked_capacity(bits_per_second: float, what: str) -> float:
 def _number(value: object) -> float:
     """A number of a graph; NaN for anything else, such as a text or null."""
     try:
-        return float(value)  # type: ignore[arg-type]
+        return math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return math.nan
 
