@@ -101,16 +101,15 @@ _STRICT, _LENIENT = _decoder(_refuse), _decoder(_null)
 
 def _check_depth(data: Any, file: str | None) -> None:
     level = [data]
-    for _ in range(limits.DEPTH + 1):
+    for _ in range(limits.DEPTH):
         level = [
             inner
             for each in level
             if isinstance(each, dict | list)
             for inner in (each.values() if isinstance(each, dict) else each)
         ]
-        if not level:
-            return
-    raise UserError(_TOO_DEEP, file=file)
+    if any(isinstance(each, dict | list) for each in level):
+        raise UserError(_TOO_DEEP, file=file)
 
 
 def _short(literal: str) -> str:

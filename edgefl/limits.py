@@ -52,6 +52,12 @@ PATH_CHARACTERS = 4096
 """Characters of a path; the limit of Linux."""
 TRACE_INTERVALS = 10_000_000
 """Intervals of a trace; 10 million floats have 80 MB."""
+FIGURE = 1e60
+"""A figure in the tables of a run directory: no simulation comes near it, and sums and products stay finite."""
+COUNT = 2**53 - 1
+"""A whole number there; a float64 holds each up to this exactly, and no other rounds to one of them."""
+TOKEN = 2**31 - 1
+"""An integer among the inputs of samples; no model has so many tokens."""
 IMAGE_PIXELS = 2**24
 """Pixels of an image that is decoded, so that a few bytes cannot allocate gigabytes."""
 

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer, ComposerError
 from ruamel.yaml.constructor import ConstructorError, DuplicateKeyError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import AliasEvent
+from ruamel.yaml.events import AliasEvent, ScalarEvent
 from ruamel.yaml.nodes import Node
 from ruamel.yaml.reader import ReaderError
 
@@ -100,7 +100,8 @@ class _LimitedComposer(Composer):
             return super().compose_node(parent, index)
         before = self._nodes
         self._nodes += 1
-        self._depth += 1
+        levels = int(not isinstance(event, ScalarEvent))
+        self._depth += levels
         self._check(line)
         if anchor is not None:
             self._open.append(anchor)
@@ -109,7 +110,7 @@ class _LimitedComposer(Composer):
         if anchor is not None:
             self._open.remove(anchor)
             self._sizes[anchor] = self._nodes - before
-        self._depth -= 1
+        self._depth -= levels
         return node
 
     def _check(self, line: int) -> None:

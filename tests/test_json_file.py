@@ -81,9 +81,10 @@ def _numbers(data):
 
 
 def test_the_limits_are_reached_exactly():
-    assert parse_json("[" * limits.DEPTH + "]" * limits.DEPTH)
-    with pytest.raises(UserError, match=f"at most {limits.DEPTH} levels"):
-        parse_json("[" * (limits.DEPTH + 2) + "]" * (limits.DEPTH + 2))
+    for inner in ("", "1"):
+        assert parse_json("[" * limits.DEPTH + inner + "]" * limits.DEPTH)
+        with pytest.raises(UserError, match=f"at most {limits.DEPTH} levels"):
+            parse_json("[" * (limits.DEPTH + 1) + inner + "]" * (limits.DEPTH + 1))
     assert parse_json(f"[{limits.LARGEST_INTEGER}, -{limits.LARGEST_INTEGER}]") == [
         limits.LARGEST_INTEGER,
         -limits.LARGEST_INTEGER,

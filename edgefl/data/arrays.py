@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl import limits
 from edgefl.data.holdout import split_off
 from edgefl.data.samples import Description, Samples, kind_of, strata
 from edgefl.data.sharding import Integers
@@ -15,9 +16,6 @@ from edgefl.errors import UserError, WrongAnswer
 from edgefl.tasks.base import Task
 
 Channels = Literal["first", "last"]
-
-LARGEST_TOKEN = 2**31 - 1
-"""Integers beyond it are refused: no model has so many tokens."""
 
 
 class Raw(NamedTuple):
@@ -197,8 +195,8 @@ def _inputs(raw: Raw, part: _Part) -> NDArray[Any]:
             raw.refuse(f"expected finite numbers in '{raw.names[0]}', found NaN or an infinity in sample {place[0]}")
     elif values.dtype.itemsize > 2:
         least, most = int(values.min()), int(values.max())
-        if most > LARGEST_TOKEN or least < -LARGEST_TOKEN:
-            found = most if most > LARGEST_TOKEN else least
+        if most > limits.TOKEN or least < -limits.TOKEN:
+            found = most if most > limits.TOKEN else least
             raw.refuse(f"expected integers from -(2^31 - 1) to 2^31 - 1 in '{raw.names[0]}', found {found}")
     with np.errstate(over="ignore"):
         stored = values.astype(part.type, copy=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgefl import limits
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ _AMOUNTS = frozenset(
 )
 """Columns of finite numbers that are never below 0."""
 
-_LARGEST, _LARGEST_WHOLE = 1e60, 2**53
-"""No simulation comes near these; sums and products of numbers below them are finite, and such integers exact."""
+_COMPLETE = frozenset({"time", "seconds"})
+"""Columns of numbers that have a value in every row, as columns of whole numbers and of text do."""
 
 
 def check_table(table: pa.Table, schema: pa.Schema, file: Path) -> None:
@@ -41,7 +42,7 @@ def check_table(table: pa.Table, schema: pa.Schema, file: Path) -> None:
 def check_types(table: pa.Table, schema: pa.Schema, file: Path) -> None:
     """Check that each column contains what its schema says: whole numbers, numbers or text.
 
-    The number of bits may differ. A column of whole numbers or text has a value in every row.
+    The number of bits may differ. A column of whole numbers, text or times has a value in every row.
 
     Raises:
         UserError: a column has another type, lacks values, or occurs twice; the message names it.
@@ -56,7 +57,7 @@ def check_types(table: pa.Table, schema: pa.Schema, file: Path) -> None:
         if found != expected and (expected, found) not in _ALSO:
             kind = table.schema.field(name).type
             raise UserError(f"expected a column of {expected}, found {kind}", file=str(file), field=name)
-        empty = table[name].null_count if expected != "numbers" else 0
+        empty = table[name].null_count if expected != "numbers" or name in _COMPLETE else 0
         if empty:
             raise UserError(f"expected a value in every row, found {empty} without one", file=str(file), field=name)
 
@@ -102,7 +103,7 @@ def check_ranges(table: pa.Table, file: Path) -> None:
         kind = table.schema.field(name).type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
             raise UserError(f"expected a column of numbers, found {kind}", file=str(file), field=name)
-        highest = 1.0 if share else _LARGEST_WHOLE if pa.types.is_integer(kind) else _LARGEST
+        highest = 1.0 if share else limits.COUNT if pa.types.is_integer(kind) else limits.FIGURE
         lowest = -highest if name == "value" else 0.0
         column = table[name].cast(pa.float64(), safe=False)
         possible = pc.and_(pc.greater_equal(column, lowest), pc.less_equal(column, highest))

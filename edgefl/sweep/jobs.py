@@ -100,8 +100,10 @@ def check_folder(job: Job, folder: Path) -> None:
     paths = RunPaths(folder)
     file = paths.scenario
     again = "delete this folder to run the job again"
-    if file.exists() and digest_of_scenario(read_yaml(file)) != digest_of_scenario(resolve(scenario_of(job))):
-        raise UserError(f"expected the scenario of sweep job {job.id}, found another; {again}", file=str(file))
+    if file.exists():
+        found = read_yaml(file)
+        if not isinstance(found, dict) or digest_of_scenario(found) != digest_of_scenario(resolve(scenario_of(job))):
+            raise UserError(f"expected the scenario of sweep job {job.id}, found another; {again}", file=str(file))
     if file.exists() and not is_summary(paths.summary) and not is_interrupted(folder):
         raise UserError(f"expected the results of sweep job {job.id}, found none; {again}", file=str(paths.summary))
     if is_summary(paths.summary):
@@ -109,8 +111,8 @@ def check_folder(job: Job, folder: Path) -> None:
             _, summary = read_summary(paths.summary)
         except UserError as error:
             raise UserError(f"{error.message.partition(';')[0]}; {again}", file=str(paths.summary)) from None
-        found = {(label, result.seed) for label, results in summary.methods.items() for result in results}
-        if not file.exists() or found != {(label, job.seed) for label in job.methods}:
+        done = {(label, result.seed) for label, results in summary.methods.items() for result in results}
+        if not file.exists() or done != {(label, job.seed) for label in job.methods}:
             raise UserError(f"expected the results of sweep job {job.id}, found others; {again}", file=str(folder))
 
 

@@ -323,6 +323,16 @@ def test_a_job_with_a_damaged_summary_is_named(file, tmp_path, here):
         sweep(jobs, out)
 
 
+def test_a_job_whose_scenario_is_no_mapping_is_named(file, tmp_path, here):
+    jobs, out = jobs_of(file, CHANGES, settings_of(GRID), train=False), tmp_path / "out"
+    sweep(jobs, out)
+    (out / "jobs" / jobs[0].id / "scenario.yaml").write_text("[1]")
+    with pytest.raises(
+        UserError, match=rf"scenario\.yaml: expected the scenario of sweep job {jobs[0].id}, found another"
+    ):
+        sweep(jobs, out)
+
+
 def test_few_settings_of_a_grid_without_end_are_drawn_at_once():
     grid = {f"training.local.{name}": list(range(2000)) for name in ("epochs", "batch", "steps")}
     drawn = settings_of(grid, random=50)

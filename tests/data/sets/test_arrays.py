@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
+from edgefl import limits
 from edgefl.cli import main
 from edgefl.data import array_files
 from edgefl.data.dataset import load
@@ -71,6 +72,11 @@ def test_every_format_shape_and_type_gives_the_values_that_were_written(arrays, 
     assert described.shape == train.shape
     assert described.train == tuple(np.bincount(train.labels).tolist())
     assert described.test == tuple(np.bincount(test.labels).tolist())
+
+
+def test_the_largest_token_is_kept(arrays):
+    train, _ = load(arrays(x=np.full((60, 3), limits.TOKEN)))
+    assert int(train.inputs.max()) == limits.TOKEN
 
 
 @pytest.mark.parametrize("form", WRITERS)
@@ -232,7 +238,7 @@ WRONG = {
     "NaN": ("npz", rewritten(x=changed(X, 7, np.nan)), "finite numbers in 'x', found NaN or an infinity in sample 7"),
     "infinite": ("parquet", lambda path: parquet(path, x=changed(X, 8, np.inf), y=Y), "an infinity in sample 8"),
     "too large numbers": ("npz", rewritten(x=X * 1e300), "within the range of float32 in 'x', found"),
-    "too large tokens": ("npz", rewritten(x=np.full((60, 3), 2**40)), "2^31 - 1 in 'x', found 1099511627776"),
+    "too large tokens": ("npz", rewritten(x=np.full((60, 3), 2**31)), "2^31 - 1 in 'x', found 2147483648"),
     "labels as vectors": ("npz", rewritten(y=np.eye(3)[Y]), "an array of [samples], one label for each in 'y', found"),
     "labels as texts": ("npz", rewritten(y=Y.astype(str)), "from 0, the classes in 'y', found the type text"),
     "fractions": ("npz", rewritten(y=Y + 0.5), "whole numbers from 0, the classes in 'y', found 0.5 in sample 0"),
