@@ -223,6 +223,7 @@ class CarriedNetwork:
         arrived = self._before_crash.get(flow.id)
         if arrived is None:
             arrived = self._carrier.progress(flow.id, str(flow.target))
+            self._observer.progress_measured(flow, arrived)
         return flow.bytes - arrived
 
     def _step(self, link: int, process: CapacityProcess, seconds: float) -> None:

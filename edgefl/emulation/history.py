@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 
 from edgefl.record.events import Event, EventLog
@@ -13,8 +13,9 @@ _TRAINED = ("compute_end", "compute_partial")
 class History:
     """The measured moments of the rounds up to a checkpoint.
 
-    A world is repeated exactly if transfers end at the same moments and in the same order as before: all else follows
-    from them. Where a moment is also that of another event, the number of rows in the log decides which one is first.
+    A world is repeated exactly if transfers end at the same moments and in the same order as before, and if the world
+    reads the same progress of those that have not ended: all else follows from them. Where a measured moment is also
+    that of another event, the number of rows in the log decides which one is first.
 
     Args:
         rows: the log of these rounds.
@@ -30,6 +31,10 @@ class History:
         self._length = len(rows)
         self._reports = deque((place, row) for place, row in enumerate(rows) if row.kind in kinds)
         self._dropped = {row.flow: int(row.bytes) for row in rows if row.kind == "transfer_drop"}
+        self._progress: defaultdict[int, deque[int]] = defaultdict(deque)
+        for row in rows:
+            if row.kind == "progress":
+                self._progress[row.flow].append(int(row.bytes))
         self._log: EventLog | None = None
 
     def follow(self, log: EventLog) -> None:
@@ -51,6 +56,11 @@ class History:
     def take(self) -> Event:
         """The row of the next measured moment."""
         return self._reports.popleft()[1]
+
+    def progress(self, flow: int) -> int:
+        """The bytes of a transfer in progress that had arrived when they were measured next, or when it was aborted."""
+        measured = self._progress[flow]
+        return measured.popleft() if measured else self.delivered(flow)
 
     def delivered(self, flow: int) -> int:
         """The bytes of a transfer that had arrived when it was aborted."""

@@ -57,8 +57,7 @@ class RepeatedCarrier:
 
     def progress(self, flow: int, target: str) -> int:
         """See :class:`~edgefl.emulation.carried_network.Carrier`."""
-        # Exact where a transfer is aborted; batteries look in between, and the journal finds what that changes.
-        return self._history.delivered(flow) if self._repeats() else self._carrier.progress(flow, target)
+        return self._history.progress(flow) if self._repeats() else self._carrier.progress(flow, target)
 
     def set_capacities(self, changes: dict[Pair, float]) -> None:
         """See :class:`~edgefl.emulation.carried_network.Carrier`."""

@@ -57,6 +57,9 @@ class Observer:
     def flow_cancelled(self, flow: Flow) -> None:
         self.rows.append(("cancelled", flow.id, flow.delivered))
 
+    def progress_measured(self, flow: Flow, bytes: float) -> None:
+        self.rows.append(("progress", flow.id, bytes))
+
     def capacity_changed(self, source: object, target: object, bits_per_second: float) -> None:
         self.rows.append(("capacity", source, target, bits_per_second))
 
@@ -95,6 +98,7 @@ def test_a_cancelled_transfer_keeps_what_has_arrived_and_a_late_report_has_no_ef
     flow = net.transfer("server", "client/0", 1000)
     carrier.arrived = 400
     assert flow.delivered == 400
+    assert observer.rows[-1] == ("progress", 0, 400)
     net.cancel(flow)
     net.cancel(flow)
     net.arrived(flow.id)

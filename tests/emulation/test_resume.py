@@ -28,6 +28,16 @@ needs_namespaces = pytest.mark.skipif(in_namespaces() is None, reason="network n
 
 ASYNCHRONOUS = {"protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 4}}
 CRASH = {"failures": [{"kind": "crash", "client": 2, "at": "0.2 s"}]}
+BATTERY = {
+    "fleet": [
+        {
+            "profile": "phone-low-end",
+            "share": 1,
+            "link": "wifi",
+            "overrides": {"battery": {"capacity": "6 J", "start": {"low": 0.3, "high": 1.0}, "charging": "0.5 W"}},
+        }
+    ]
+}
 OVERLAP = {"methods": [{"method": "fedadc", "overlap": True, "as": "fedavg"}]}
 
 
@@ -37,7 +47,9 @@ def until_the_end_of(rows, round):
 
 
 @needs_namespaces
-@pytest.mark.parametrize("changes", [CRASH, ASYNCHRONOUS, OVERLAP], ids=["crash", "asynchronous", "overlap"])
+@pytest.mark.parametrize(
+    "changes", [CRASH, ASYNCHRONOUS, OVERLAP, BATTERY], ids=["crash", "asynchronous", "overlap", "battery"]
+)
 def test_measured_rounds_stay_and_the_others_are_measured_now(tmp_path, changes):
     scenario = small("star-20ms", **changes)
     scenario["training"].update(rounds=3, cohort=4, selection="fixed" if changes is CRASH else "uniform")
@@ -53,7 +65,7 @@ def test_measured_rounds_stay_and_the_others_are_measured_now(tmp_path, changes)
     assert len(ends) == 3
     assert ends[2] > ends[1]
     files = [RunPaths(run).of("fedavg", 0) for run in runs]
-    if changes is not ASYNCHRONOUS:
+    if changes not in (ASYNCHRONOUS, BATTERY):
         assert files[0].final_model.read_bytes() == files[1].final_model.read_bytes()
     emulation = read_emulation(files[0].emulation)
     assert emulation is not None
@@ -62,6 +74,10 @@ def test_measured_rounds_stay_and_the_others_are_measured_now(tmp_path, changes)
     if changes is CRASH:
         # Its process does not come back with the new ones.
         assert not [row for row in after.rows if row.client == 2 and row.kind == "transfer_end" and row.time > 0.2]
+    if changes is BATTERY:
+        # The moment at which a battery is empty follows from the progress of a transfer.
+        assert [row for row in measured if row.kind == "dropout" and row.item == "battery"]
+        assert [row for row in measured if row.kind == "progress"]
     assert gone(os.getpid())
 
 
@@ -219,7 +235,11 @@ class Carrier:
 
 
 def test_a_carrier_carries_nothing_during_the_repetition_and_then_brings_its_links_up_to_date():
-    rows = [Event(0.0, "run"), Event(1.0, "transfer_drop", flow=1, bytes=77.0)]
+    rows = [
+        Event(0.0, "run"),
+        *(Event(0.5, "progress", flow=flow, bytes=bytes) for flow, bytes in ((1, 20.0), (0, 99.0), (1, 30.0))),
+        Event(1.0, "transfer_drop", flow=1, bytes=77.0),
+    ]
     history, log, carrier = History(rows, trains=False), EventLog([]), Carrier()
     history.follow(log)
     started = []
@@ -234,6 +254,8 @@ def test_a_carrier_carries_nothing_during_the_repetition_and_then_brings_its_lin
     repeated = RepeatedCarrier(carrier, history, start)
     for flow in range(4):
         repeated.send(flow, "server", f"client/{flow}", 1000, None)
+    assert [repeated.progress(1, "client/1"), repeated.progress(0, "client/0")] == [20, 99]
+    assert repeated.progress(1, "client/1") == 30
     repeated.arrived(0)
     assert (repeated.progress(1, "client/1"), repeated.stop(1, "server", "client/1")) == (77, 77)
     repeated.set_capacities({("a", "b"): 1.0, ("b", "c"): 2.0})
@@ -242,8 +264,8 @@ def test_a_carrier_carries_nothing_during_the_repetition_and_then_brings_its_lin
         repeated.end_process(node)
     repeated.begin_process("client/5")
     assert carrier.asked == []
-    log.write(0.0, "run")
-    log.write(1.0, "transfer_drop")
+    for row in rows:
+        log.write(row.time, row.kind)
     repeated.send(4, "server", "client/4", 1000, None)
     assert carrier.asked == [
         ("set_capacities", {("a", "b"): 3.0, ("b", "c"): 2.0}),

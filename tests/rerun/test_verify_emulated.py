@@ -105,12 +105,45 @@ def backwards(rows):
     rows[len(rows) // 2]["time"] -= 1.0
 
 
+def add_progress(rows, *, after, more):
+    """Add the progress of the first transfer: ``more`` bytes than it has, in the row after its row of a kind."""
+    row = first(rows, kind=after, flow=0)
+    rows.insert(rows.index(row) + 1, {**row, "kind": "progress", "bytes": row["bytes"] + more})
+
+
+def too_much_progress(rows):
+    add_progress(rows, after="transfer_start", more=1)
+
+
+def late_progress(rows):
+    add_progress(rows, after="transfer_end", more=0)
+
+
 @pytest.mark.parametrize(
-    "change", [lost_byte, forgotten_end, other_work, other_energy, other_model, stranger, backwards]
+    "change",
+    [
+        lost_byte,
+        forgotten_end,
+        other_work,
+        other_energy,
+        other_model,
+        stranger,
+        backwards,
+        too_much_progress,
+        late_progress,
+    ],
 )
 def test_bytes_order_sums_and_digests_are_checked(emulated, change):
     changed(emulated, change)
     assert verify(emulated)
+
+
+def test_only_an_emulation_measures_progress(emulated):
+    changed(emulated, lambda rows: add_progress(rows, after="transfer_start", more=0))
+    assert verify(emulated) == []
+    for label in ("fedadc", "fedbr"):
+        RunPaths(emulated).of(label, 0).emulation.unlink()
+    assert any("the progress of transfer 0 was measured" in text for text in verify(emulated))
 
 
 def test_the_final_model_is_checked(emulated):

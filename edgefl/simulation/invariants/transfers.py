@@ -48,6 +48,25 @@ def paired(record: Record) -> Iterator[str]:
         yield f"{at(starts[flow])}: transfer {flow} neither ends nor is dropped"
 
 
+def progress(record: Record) -> Iterator[str]:
+    """Only real links are asked for the progress of a transfer; it is in progress then, and not beyond its size."""
+    if "progress" not in record.by_kind:
+        return
+    sizes: dict[int, float] = {}
+    for event in record.events:
+        if event.kind == "transfer_start":
+            sizes[event.flow] = event.bytes
+        elif event.kind in ("transfer_end", "transfer_drop"):
+            sizes.pop(event.flow, None)
+        elif event.kind == "progress":
+            if record.emulation is None:
+                yield f"{at(event)}: the progress of transfer {event.flow} was measured, but its run is no emulation"
+            elif event.flow not in sizes:
+                yield f"{at(event)}: transfer {event.flow} is not in progress"
+            elif event.bytes > sizes[event.flow]:
+                yield f"{at(event)}: {event.bytes} of {sizes[event.flow]} bytes of transfer {event.flow} have arrived"
+
+
 def energy(record: Record) -> Iterator[str]:
     """A transfer draws the energy of the client's radio for its seconds and bytes."""
     for event in record.of("transfer_end", "transfer_drop"):
@@ -115,4 +134,4 @@ def _names(links: Topology, link: int) -> tuple[str, str]:
     return str(source), str(target)
 
 
-LAWS = (paired, energy, fair)
+LAWS = (paired, progress, energy, fair)
