@@ -13,6 +13,7 @@ from edgefl.cost.recorder import DataDependentError
 from edgefl.experiment.conclusion import Conclusion, kept_models_of
 from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.journal import Journal
+from edgefl.experiment.known_costs import optimum_of
 from edgefl.experiment.pausing import Pause, Pausing
 from edgefl.experiment.resuming import ResumedLearner
 from edgefl.experiment.step_costs import StepCosts
@@ -153,7 +154,8 @@ class OneRun(Listener):
                 made = None
                 if self._testbed is not None:
                     made = stack.enter_context(self._testbed(setup, self._paths, past))
-                outcome = simulate_run(replace(setup, cost=self._step_cost, testbed=made))
+                setup = replace(setup, cost=self._step_cost, testbed=made)
+                outcome = simulate_run(replace(setup, optimum=optimum_of(self._scenario, self._world, setup)))
         self.fault = outcome.fault
         return outcome
 

@@ -53,6 +53,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
         targets=tuple(_target(target, metric) for target in outcome.limits.targets),
         budgets=tuple(_budget(budget, metric) for budget in outcome.limits.budgets),
         **_present(transfers=_transfers(spent) if outcome.timeouts else None),
+        **_present(ratio_to_optimum=_ratio_to_optimum(outcome)),
         **_present(ensemble=_ensemble(outcome), blocks=_blocks(outcome) if block_wise else None),
     )
 
@@ -65,6 +66,11 @@ def number(value: float) -> float | None:
 def _present(**figures: Any) -> dict[str, Any]:
     """Return the figures that are not ``None``; the others have no key in the summary."""
     return {name: value for name, value in figures.items() if value is not None}
+
+
+def _ratio_to_optimum(outcome: Outcome) -> float | None:
+    known = [row.ratio_to_optimum for row in outcome.rows if math.isfinite(row.ratio_to_optimum)]
+    return math.fsum(known) / len(known) if known else None
 
 
 def _ensemble(outcome: Outcome) -> EnsembleResult | None:

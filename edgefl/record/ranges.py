@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _AMOUNTS = frozenset(
     {
         *("time", "seconds", "exposed_seconds", "hidden_seconds", "flops", "joules", "staleness"),
+        "ratio_to_optimum",
         *("bytes", "bytes_down", "bytes_up", "blocks_actual", "blocks_uniform"),
         *("participants", "aggregated", "refused", "samples", "tested", "bandwidth"),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -33,6 +34,8 @@ class RoundRow:
         blocks_actual: bytes of the blocks sent to the cohort, by true size.
         blocks_uniform: the same at S/M for each block.
         staleness: mean age of the aggregated updates, in aggregations since the model that each was trained from.
+        ratio_to_optimum: the round's seconds, from the selection on, relative to a lower bound on those of any round
+            with as many updates, whichever clients and rates the server had chosen; NaN where costs are not known.
     """
 
     round: int
@@ -57,6 +60,7 @@ class RoundRow:
     blocks_actual: int
     blocks_uniform: int
     staleness: float
+    ratio_to_optimum: float = math.nan
 
 
 ROUNDS = pa.schema(
@@ -83,6 +87,7 @@ ROUNDS = pa.schema(
         column("blocks_actual", pa.int64(), "B", "model blocks sent to the cohort, by their true size"),
         column("blocks_uniform", pa.int64(), "B", "model blocks sent to the cohort, at 1/M of the model each"),
         column("staleness", pa.float64(), "", "mean age of the aggregated updates, in aggregations"),
+        column("ratio_to_optimum", pa.float64(), "", "seconds relative to the least possible ones; null if unknown"),
     ]
 )
 """Columns of ``rounds.parquet``, the fields of :class:`RoundRow`."""

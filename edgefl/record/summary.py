@@ -183,7 +183,8 @@ class SeedResult(_Part):
 
     ``rounds_without_update`` counts the rounds in which no update was aggregated; ``refused`` counts the jobs for
     which a device had too little memory; ``client_bytes`` are the bytes to and from the client with the most traffic.
-    ``transfers`` is missing if transfers cannot break.
+    ``transfers`` is missing if transfers cannot break. ``ratio_to_optimum`` is the mean of this column of
+    ``rounds.parquet`` over the rounds that have a value; it is missing if there are none.
     """
 
     seed: Count
@@ -200,6 +201,7 @@ class SeedResult(_Part):
     client_bytes: Count
     communication: Communication
     transfers: Transfers | None = None
+    ratio_to_optimum: Amount | None = None
     targets: tuple[TargetResult, ...] = ()
     budgets: tuple[BudgetResult, ...] = ()
     ensemble: EnsembleResult | None = None

@@ -128,7 +128,7 @@ _OLDER = {"metric": "accuracy", "metric_ema": "accuracy_ema", "metric_ensemble":
 """Columns that tables of edgefl 0.2.0 do not have, and those that contain the same."""
 
 
-_ABSENT = {"draw": pa.scalar(0, pa.int32())}
+_ABSENT = {"draw": pa.scalar(0, pa.int32()), "ratio_to_optimum": pa.scalar(None, pa.float64())}
 """Columns that older tables do not have, and the value in all their rows."""
 
 

@@ -72,6 +72,7 @@ COST = (
     Figure("bytes.up", "bytes", ("up", "")),
     Figure("bytes.wasted", "bytes", ("wasted", "")),
     Figure("joules", "joules", ("energy", "")),
+    Figure("ratio_to_optimum", "number"),
     Figure("communication.exposed_seconds", "seconds", ("exposed", ""), "exposed_seconds"),
     Figure("communication.hidden_seconds", "seconds", ("hidden", ""), "hidden_seconds"),
     Figure("blocks.actual", "bytes", column="bytes_down_actual_blocks"),

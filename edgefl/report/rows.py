@@ -138,7 +138,8 @@ def notes(rows: Sequence[Row]) -> list[str]:
     if rows and all(final_of(row) is None for row in rows):
         lines.append("No trained model was evaluated: time, traffic and energy only.")
     ends = early_ends(rows)
-    return lines + with_run_names(rows, lambda row: [*ends.get((row.run, row.label), ()), *_of(row)])
+    lines += with_run_names(rows, lambda row: [*ends.get((row.run, row.label), ()), *_of(row)])
+    return lines + _compared_with_optimum(rows)
 
 
 def with_run_names(rows: Sequence[Row], sentences: Callable[[Row], list[str]]) -> list[str]:
@@ -166,6 +167,20 @@ def _of(row: Row) -> list[str]:
             f"{estimate(age, 'rounds')} before it trains them, on average."
         )
     return lines
+
+
+def _compared_with_optimum(rows: Sequence[Row]) -> list[str]:
+    """How much longer the rounds are than the shortest possible ones, in one sentence for all methods of a run."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if (ratio := row["ratio_to_optimum"]) is not None:
+            found.setdefault(row.run, []).append(f"{row.label} {estimate(ratio, 'number')}")
+    name = len({row.run for row in rows}) > 1
+    return [
+        f"{f'{run}: ' if name else ''}Seconds of a round relative to the least possible ones for as many updates, from "
+        f"any clients, at most: {', '.join(ratios)} (mean over the rounds)."
+        for run, ratios in found.items()
+    ]
 
 
 def lost_work(row: Row) -> list[str]:

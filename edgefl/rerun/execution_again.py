@@ -18,6 +18,7 @@ from typing import Any
 from edgefl.cost.law import CostModel
 from edgefl.errors import EdgeflError, UserError
 from edgefl.experiment.early_end import EarlyEnd
+from edgefl.experiment.known_costs import optimum_of
 from edgefl.experiment.recorded_learner import RecordedLearner
 from edgefl.experiment.recording import recording_of
 from edgefl.experiment.step_costs import RecordedCosts
@@ -168,7 +169,8 @@ class ExecutionAgain:
         learner = recorded or NeutralLearner()
         world = self._world(record.summary.seed)
         setup = setup_of(self._scenario, method, world, costs, learner=learner, trains=trains, listeners=listeners)
-        return replace(setup, cost=step)
+        setup = replace(setup, cost=step)
+        return replace(setup, optimum=optimum_of(self._scenario, world, setup))
 
     def _new_world(self, seed: int) -> SharedWorld:
         scenario, data = self._scenario, None

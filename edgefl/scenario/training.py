@@ -42,6 +42,10 @@ class EvaluationSpec(Options):
     split: Literal["test", "validation"] = Field(
         default="test", description="test, or the validation part held out of the training data (for tuning)"
     )
+    optimum: bool = Field(
+        default=True,
+        description="compare the seconds of each round with the least possible ones, if all costs are known",
+    )
     ensemble: EnsembleSpec | None = Field(
         default=None, description="also evaluate the moving average of the global models; null: no"
     )

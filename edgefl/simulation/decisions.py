@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 import simpy
@@ -21,6 +22,18 @@ from edgefl.simulation.world import World
 from edgefl.training.faults import blaming
 
 
+class Pick(NamedTuple):
+    """A selector's last call.
+
+    Attributes:
+        seconds: when it was called.
+        available: the clients that it could pick.
+    """
+
+    seconds: float
+    available: NDArray[np.int64]
+
+
 class Decisions:
     """Calls the run's selector and block scheduler, and logs their answers.
 
@@ -30,12 +43,14 @@ class Decisions:
     Attributes:
         everyone: the numbers of all clients.
         asked: the clients that the last pick asked for losses, with the number of images of each.
+        last_pick: the last call of the selector; None before.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.everyone = np.arange(world.setup.clients, dtype=np.int64)
         self.asked: dict[int, int] = {}
+        self.last_pick: Pick | None = None
         self._losses: dict[int, float | str] = {}
 
     def pick(self, number: int, available: NDArray[np.int64], size: int, round: int) -> list[int]:
@@ -52,6 +67,7 @@ class Decisions:
         available = available[self._world.presence.available()[available]]
         if not len(available):
             return []
+        self.last_pick = Pick(self._world.now, available)
         asks = setup.selector.asks() and isinstance(setup.protocol, SynchronousSpec)
         facts = setup.facts._replace(
             foreseen=partial(self._foreseen, round),

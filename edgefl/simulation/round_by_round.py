@@ -54,6 +54,7 @@ class RoundByRound(ABC):
             if self._decisions.asked:
                 yield from self.ask(round, self._decisions.asked, cohort)
                 self._decisions.chose(round, cohort)
+            self.book.pick = self._decisions.last_pick
             alphas = self._decisions.blocks(round, cohort)
             self._downloading = set(cohort)
             began, self.seconds = world.now, self._next_deadline(round)

@@ -15,6 +15,7 @@ from edgefl.record.events import ABSENT, detail
 from edgefl.record.rounds import RoundRow
 from edgefl.scheduling.blocks.base import BlockFeedback
 from edgefl.scheduling.selection.base import SelectionFeedback
+from edgefl.simulation.decisions import Pick
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Standing
 from edgefl.simulation.world import World
@@ -86,6 +87,7 @@ class RoundBook:
     Attributes:
         rows: one row for every round that ended.
         latest: the evaluation of the newest model, and its exponential moving average.
+        pick: the call of the selector for the present round, if rounds are compared with the best possible ones.
     """
 
     def __init__(self, world: World) -> None:
@@ -94,6 +96,7 @@ class RoundBook:
         self.latest = UNKNOWN
         self.ema = math.nan
         self.best = math.nan
+        self.pick: Pick | None = None
         self._evaluated_round = -1
         self._before = Ledger()
         self._began = 0.0
@@ -236,6 +239,7 @@ class RoundBook:
             blocks_actual=sum(times * bytes[alpha].actual for alpha, times in sent.items()),
             blocks_uniform=sum(times * bytes[alpha].uniform for alpha, times in sent.items()),
             staleness=sum(round - life.round for life in arrived) / len(arrived) if arrived else 0.0,
+            ratio_to_optimum=self._ratio_to_optimum(round, arrived),
         )
         world.wrote(
             "round_end",
@@ -247,6 +251,16 @@ class RoundBook:
         )
         self._before, self._began = total, world.now
         self.rows.append(row)
+
+    def _ratio_to_optimum(self, round: int, arrived: Sequence[Life]) -> float:
+        """The seconds since the selection, relative to the least ones for as many updates; NaN if not comparable."""
+        optimum, pick = self.world.setup.optimum, self.pick
+        if optimum is None or pick is None or not arrived:
+            return math.nan
+        if any(sum(part.bytes for part in life.downlink.parts) < optimum.bytes_down for life in arrived):
+            return math.nan
+        least = optimum.least_seconds(round, pick.available, len(arrived))
+        return (self.world.now - pick.seconds) / least if 0 < least < math.inf else math.nan
 
     def _standing(self, round: int, evaluation: Evaluation) -> None:
         world, limits = self.world, self.world.setup.limits

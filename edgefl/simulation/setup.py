@@ -72,6 +72,26 @@ class Testbed(Protocol):
         """End the training of a job; its event never triggers."""
 
 
+class RoundOptimum(Protocol):
+    """The best rounds that a server could reach that knows all costs in advance.
+
+    Only cohorts that receive and return the whole model are compared.
+    """
+
+    @property
+    def bytes_down(self) -> int:
+        """The bytes that each client is assumed to download."""
+
+    def least_seconds(self, round: int, available: NDArray[np.int64], updates: int) -> float:
+        """A number of seconds below which no cohort of these clients returns as many updates, at any rates.
+
+        Args:
+            round: the round, from 0, which determines capacities and random slowdowns.
+            available: the clients that could be picked.
+            updates: how many updates are required.
+        """
+
+
 class Course(Protocol):
     """What happens in a run: one of edgefl's protocols, or a Flower app."""
 
@@ -116,6 +136,7 @@ class Setup:
         listeners: follow the run, in this order.
         testbed: real time and real links; None for computed ones.
         bandwidth: how the server divides its bandwidth; None for equal shares.
+        optimum: the least possible seconds of each round; None if they are not known or not asked for.
         course: makes what happens in the run, and the book of its rounds; None: the protocol decides.
     """
 
@@ -149,6 +170,7 @@ class Setup:
     testbed: Testbed | None = None
     bandwidth: BandwidthSpec | None = None
     course: Callable[[World], tuple[RoundBook, Course]] | None = None
+    optimum: RoundOptimum | None = None
 
     @property
     def clients(self) -> int:

@@ -70,6 +70,19 @@ def test_the_age_of_front_blocks_is_a_note_and_a_figure_for_machines(make_run):
     assert (fedavg.split(",")[place], fedbr.split(",")[place]) == ("", "11.25")
 
 
+def test_the_ratio_to_the_optimum_is_a_note_and_a_figure_for_machines(make_run):
+    measured = [seed_result(seed, ratio_to_optimum=ratio) for seed, ratio in enumerate((2.75, 2.95))]
+    rows = comparison_rows(make_run({"fedavg": measured, "fedbr": [seed_result(0), seed_result(1)]}))
+    expected = (
+        "Seconds of a round relative to the least possible ones for as many updates, from any clients, at most: "
+        "fedavg 2.85 ± 1.27 (mean over the rounds)."
+    )
+    assert [line for line in notes(rows) if "least possible" in line] == [expected]
+    header, fedavg, fedbr = as_csv(rows).splitlines()
+    place = header.split(",").index("ratio_to_optimum")
+    assert (float(fedavg.split(",")[place]), fedbr.split(",")[place]) == (pytest.approx(2.85), "")
+
+
 @pytest.mark.parametrize("width", [80, 100, 120, 160, 200])
 def test_no_figure_and_no_header_is_cut_on_any_usual_terminal(three_methods, width):
     text = printed(three_methods, width)
@@ -140,7 +153,7 @@ def test_every_format_has_the_figures_of_the_summary_that_all_seeds_have(make_ru
                     else float(record[figure.name]) == pytest.approx(expected)
                 )
             else:
-                assert figure.path.startswith(("blocks", "personalisation", "metric", "transfers"))
+                assert figure.path.startswith(("blocks", "personalisation", "metric", "transfers", "ratio"))
     assert "clients worst tenth, %" in as_markdown(rows)
     assert "personalised" not in as_markdown(rows)
 

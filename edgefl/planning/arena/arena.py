@@ -11,11 +11,11 @@ import numpy as np
 
 from edgefl.errors import UserError
 from edgefl.experiment.early_end import EarlyEnd
+from edgefl.experiment.known_costs import KnownCosts
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs
 from edgefl.planning.arena.figures import Arena, SchedulerFigures, jain_index, mean
-from edgefl.planning.arena.known_costs import KnownCosts
-from edgefl.planning.arena.observed import ObservedSelector, Rounds, observed
+from edgefl.planning.arena.updates import Updates
 from edgefl.planning.planning import planned_world
 from edgefl.process_state import process_state_kept
 from edgefl.scenario import Scenario, with_overrides
@@ -130,7 +130,7 @@ class _Comparison:
         """Simulate one scheduler."""
         world = self._world(scenario)
         check_last_batches(self._costs.model, [self._costs.method.local], world.samples)
-        seen, early = Rounds(), EarlyEnd(self._rounds)
+        seen, early = Updates(), EarlyEnd(self._rounds)
         setup = setup_of(
             scenario,
             scenario.method(self._label),
@@ -140,14 +140,13 @@ class _Comparison:
             trains=False,
             listeners=[seen, early],
         )
-        selector = observed(setup.selector)
-        setup = replace(setup, selector=selector, stop="rounds")
-        outcome = simulate_run(setup)
-        if outcome.fault is not None:
-            raise outcome.fault
         if self._known is None:
             self._known = KnownCosts(scenario, world, setup)
-        ratio, no_bound = _ratio(self._known, selector, seen)
+        known = self._known
+        outcome = simulate_run(replace(setup, stop="rounds", optimum=known if known.why_not is None else None))
+        if outcome.fault is not None:
+            raise outcome.fault
+        ratio, no_bound = _ratio(known, outcome)
         updates = [client for clients in seen.aggregated for client in clients]
         times = np.bincount(np.array(updates, np.int64), minlength=setup.clients)
         return SchedulerFigures(
@@ -161,7 +160,7 @@ class _Comparison:
             rounds_to_cover=_covered(seen, setup.clients),
             ratio_to_optimum=ratio,
             no_bound=no_bound,
-            reads_losses=bool(selector.reads & LOSSES),
+            reads_losses=bool(setup.selector.reads & LOSSES),
             ended=_ended(outcome, early, self._rounds),
         )
 
@@ -172,7 +171,7 @@ class _Comparison:
         return self._worlds[labels]
 
 
-def _covered(seen: Rounds, clients: int) -> int | None:
+def _covered(seen: Updates, clients: int) -> int | None:
     """The first round, counted from 1, after which every client has taken part."""
     left = set(range(clients))
     for number, arrived in enumerate(seen.aggregated, start=1):
@@ -182,20 +181,14 @@ def _covered(seen: Rounds, clients: int) -> int | None:
     return None
 
 
-def _ratio(known: KnownCosts, selector: ObservedSelector, seen: Rounds) -> tuple[float | None, str | None]:
+def _ratio(known: KnownCosts, outcome: Outcome) -> tuple[float | None, str | None]:
     """The mean ratio of rounds with updates to their bound, or why there is none."""
-    if known.why_not is not None:
-        return None, known.why_not
-    if known.transferred_less(seen):
+    ratio = mean([row.ratio_to_optimum for row in outcome.rows if not math.isnan(row.ratio_to_optimum)])
+    if ratio is not None or known.why_not is not None:
+        return ratio, known.why_not
+    if any(row.aggregated for row in outcome.rows):
         return None, "some transfers have fewer bytes than the whole model"
-    ratios = []
-    for round, (clients, ended) in enumerate(zip(seen.aggregated, seen.ended, strict=False)):
-        if clients:
-            pick = selector.picks[round]
-            least = known.least_seconds(round, pick.available, len(clients))
-            if 0.0 < least < math.inf:
-                ratios.append((ended - pick.seconds) / least)
-    return mean(ratios), None if ratios else "no update arrived"
+    return None, "no update arrived"
 
 
 def _ended(outcome: Outcome, early: EarlyEnd, rounds: int) -> str | None:

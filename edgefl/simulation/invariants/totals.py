@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from edgefl.record.events import Event
 from edgefl.record.kinds import BUDGETS, BudgetKind
-from edgefl.simulation.invariants.record import Record, close
+from edgefl.simulation.invariants.record import TOLERANCE, Record, close
 
 _VALUES = ("final", "best", "ema")
 _METRICS = ("metric", "metric_ema", "metric_ensemble")
@@ -47,6 +47,19 @@ def summary(record: Record) -> Iterator[str]:
         for name, value in (("final", evaluations[-1]), ("best", reported.metric.metric.best(*evaluations))):
             if value != getattr(reported.metric, name):
                 yield f"metric.{name}: summary.json has {getattr(reported.metric, name)}, the log {value}"
+
+
+def optimum(record: Record) -> Iterator[str]:
+    """No round is shorter than the least possible one, and the summary has the mean of the rounds that have a ratio."""
+    known = [ratio for ratio in record.rounds["ratio_to_optimum"] if ratio is not None]
+    if known and not min(known) >= 1 - TOLERANCE:
+        yield f"ratio_to_optimum: rounds.parquet has {min(known):g}; no round is shorter than the least possible one"
+    if known and record.emulation is not None:
+        yield "ratio_to_optimum: rounds.parquet has values, but the seconds of an emulated run were measured"
+    expected = math.fsum(known) / len(known) if known else None
+    given = record.summary.ratio_to_optimum
+    if (given is None) != (expected is None) or (given is not None and not close(given, expected or 0.0)):
+        yield f"ratio_to_optimum: summary.json has {given}, the rounds give {expected}"
 
 
 def accuracies(record: Record) -> Iterator[str]:
@@ -212,4 +225,4 @@ def _finite(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-LAWS = (summary, accuracies, budgets, critical_path, rows)
+LAWS = (summary, optimum, accuracies, budgets, critical_path, rows)

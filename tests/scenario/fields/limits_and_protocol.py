@@ -236,6 +236,7 @@ PROBES: list[Probe] = probes(world, [
     # Evaluation and targets.
     ("evaluation.every", {}, {"evaluation.every": 3}, less("evaluations")),
     ("evaluation.split", {}, {"evaluation.split": "validation"}, differs),
+    ("evaluation.optimum", {}, {"evaluation.optimum": False}, both(less("compared"), same("seconds", "joules"))),
     ("evaluation.ensemble.decay", {**EASY, "evaluation.ensemble": {"decay": 0}}, {"evaluation.ensemble.decay": 0.5},
      both(differs, same("moved", "accuracy"))),
     ("task<classification>.kind", NUMBERS, {"task": "classification"}, more("flops", "bytes")),

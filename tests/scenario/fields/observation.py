@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +17,7 @@ from edgefl.data.federated import FederatedData, Split, load_federated
 from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError
 from edgefl.experiment.conclusion import Conclusion, kept_models_of
+from edgefl.experiment.known_costs import optimum_of
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import recipe_of, setup_of, shared_world
 from edgefl.fleet import step_signature
@@ -83,6 +86,7 @@ class Seen(NamedTuple):
     aggregated: int
     participants: int
     refused: int
+    compared: int
     evaluations: int
     accuracy: float
     loss: float
@@ -153,9 +157,8 @@ def _seen(text: str, trains: bool) -> Seen:
 
     def run(learner: Learner, *listeners: Listener) -> Outcome:
         followers = [log, *listeners]
-        return simulate_run(
-            setup_of(scenario, method, shared, costs, learner=learner, trains=trains, listeners=followers)
-        )
+        setup = setup_of(scenario, method, shared, costs, learner=learner, trains=trains, listeners=followers)
+        return simulate_run(replace(setup, optimum=optimum_of(scenario, shared, setup)))
 
     shards = {"smallest": int(shared.samples.min()), "largest": int(shared.samples.max())}
     if data is None or not trains:
@@ -195,6 +198,7 @@ def _summed(outcome: Outcome, log: Rows, **extra: Any) -> Seen:
         aggregated=sum(row.aggregated for row in rows),
         participants=sum(row.participants for row in rows),
         refused=sum(row.refused for row in rows),
+        compared=sum(math.isfinite(row.ratio_to_optimum) for row in rows),
         evaluations=sum(each.kind == "evaluation" for each in log.rows),
         accuracy=outcome.final.metric,
         loss=outcome.final.loss,

@@ -1,8 +1,10 @@
-"""The costs of a round for each client, as far as they are known when it begins, for the optimum."""
+"""The least possible seconds of each round of a run, from the costs that its world gives each client."""
 
 from __future__ import annotations
 
+import hashlib
 import math
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,31 +12,30 @@ from numpy.typing import NDArray
 from edgefl.experiment.wiring import SharedWorld, client_links_of
 from edgefl.fleet import Slowdown
 from edgefl.network.specs import StarTopology
-from edgefl.planning.arena.observed import Rounds
 from edgefl.scenario import Scenario
 from edgefl.scheduling.optimum.bound import least_seconds
 from edgefl.scheduling.optimum.choices import Choices
 from edgefl.simulation.protocol_specs import SynchronousSpec
 from edgefl.simulation.setup import Setup
-from edgefl.simulation.work import WorkModel
+from edgefl.simulation.work import Work, WorkModel
 
 
 class KnownCosts:
-    """The least possible seconds of each round of a world.
+    """The least possible seconds of each round of a run; see :class:`~edgefl.simulation.setup.RoundOptimum`.
 
-    Costs are those that the round really has: the capacities of its links, and computing with its random slowdowns.
+    Costs are those that a round really has: the capacities of its links, and computing with its random slowdowns.
 
     Args:
         scenario: the scenario.
         world: its fleet and shards.
-        setup: a run of it.
+        setup: the run.
 
     Attributes:
-        why_not: why a round's costs are not known; None if they are.
+        why_not: why the costs of rounds are not known; None if they are.
     """
 
     def __init__(self, scenario: Scenario, world: SharedWorld, setup: Setup) -> None:
-        self._known: dict[tuple[object, ...], float] = {}
+        self._known: dict[bytes, float] = {}
         self._setup = setup
         self.why_not = _unknown(scenario, setup)
         if self.why_not is not None or not isinstance(scenario.network.topology, StarTopology):
@@ -54,19 +55,23 @@ class KnownCosts:
         # With multicast, one transfer over the server's link serves all clients.
         self._server_down = math.inf if transport.multicast else transport.efficiency * star.server.down
         self._server_up = transport.efficiency * star.server.up
-        self._down = sum(part.bytes for part in setup.method.payload.downlink(setup.sizes, 0, None, None).parts)
-        self._up = sum(part.bytes for part in setup.uplink)
         self._slowdown = Slowdown(setup.fleet, setup.seed)
-        work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, lambda _: None)
-        self._works = [work.of(client, setup.sizes.blocks) for client in range(setup.clients)]
-        self._fits = np.array([each.fits for each in self._works])
+
+    @cached_property
+    def bytes_down(self) -> int:
+        """See :class:`~edgefl.simulation.setup.RoundOptimum`."""
+        parts = self._setup.method.payload.downlink(self._setup.sizes, 0, None, None).parts
+        return sum(part.bytes for part in parts)
 
     def least_seconds(self, round: int, available: NDArray[np.int64], updates: int) -> float:
-        """A certified lower bound on the seconds of a round (from 0) with so many updates of the available clients."""
+        """See :class:`~edgefl.simulation.setup.RoundOptimum`."""
         able = available[self._fits[available]]
         choices = self.choices(round, able)
-        arrays = (choices.down_rate, choices.up_rate, choices.between)
-        key = (updates, able.tobytes(), *(each.tobytes() for each in arrays))
+        # Rates that are redrawn every ten rounds give ten equal rounds, if devices are not slowed down.
+        costs = hashlib.blake2b(updates.to_bytes(8, "big"), digest_size=16)
+        for array in (able, choices.down_rate, choices.up_rate, choices.between):
+            costs.update(array.tobytes())
+        key = costs.digest()
         if key not in self._known:
             self._known[key] = least_seconds(choices, updates)
         return self._known[key]
@@ -79,29 +84,64 @@ class KnownCosts:
             np.minimum(self._limit, efficiency * self._links.capacities(direction, round))[clients]
             for direction in ("down", "up")
         )
-        slow = self._slowdown.of(round)
-        if setup.seconds is None:
-            compute = np.array([self._works[each].pace(float(slow[each])).seconds for each in clients.tolist()])
-        else:
-            compute = (setup.seconds.of(round) * slow)[clients]
         delay = self._delay[clients]
         return Choices(
             client=clients,
-            down_bits=8.0 * self._down * ones,
+            down_bits=8.0 * self.bytes_down * ones,
             down_rate=down,
             start=delay,
-            between=compute + delay,
-            up_bits=8.0 * self._up * ones,
+            between=self._compute_seconds(round)[clients] + delay,
+            up_bits=8.0 * sum(part.bytes for part in setup.uplink) * ones,
             up_rate=up,
             utility=ones,
-            joules=np.array([self._works[each].joules for each in clients.tolist()]),
+            joules=self._joules[clients],
             server_down=self._server_down,
             server_up=self._server_up,
         )
 
-    def transferred_less(self, rounds: Rounds) -> bool:
-        """Whether some transfer of a run had fewer bytes than assumed, so that the bound does not hold."""
-        return bool(rounds.fewest["down"] < self._down or rounds.fewest["up"] < self._up)
+    def _compute_seconds(self, round: int) -> NDArray[np.float64]:
+        """Of every client, with the random slowdowns of the round."""
+        slow = self._slowdown.of(round)
+        if self._setup.seconds is not None:
+            return np.asarray(self._setup.seconds.of(round) * slow)
+        if not self._throttles:
+            return self._seconds * slow
+        return np.array([work.pace(float(factor)).seconds for work, factor in zip(self._works, slow, strict=True)])
+
+    # The costs of steps are measured when the first round asks for them.
+
+    @cached_property
+    def _works(self) -> list[Work]:
+        setup = self._setup
+        work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, lambda _: None)
+        return [work.of(client, setup.sizes.blocks) for client in range(setup.clients)]
+
+    @cached_property
+    def _fits(self) -> NDArray[np.bool_]:
+        return np.array([each.fits for each in self._works])
+
+    @cached_property
+    def _seconds(self) -> NDArray[np.float64]:
+        return np.array([each.seconds for each in self._works])
+
+    @cached_property
+    def _joules(self) -> NDArray[np.float64]:
+        return np.array([each.joules for each in self._works])
+
+    @cached_property
+    def _throttles(self) -> bool:
+        return any(each.cool_for < math.inf for each in self._works)
+
+
+def optimum_of(scenario: Scenario, world: SharedWorld, setup: Setup) -> KnownCosts | None:
+    """Return what compares the rounds of a run with the best possible ones; None if no comparison is asked for.
+
+    Nor is there one if costs are not known, or if real processes take the time.
+    """
+    if not scenario.evaluation.optimum or setup.testbed is not None:
+        return None
+    known = KnownCosts(scenario, world, setup)
+    return known if known.why_not is None else None
 
 
 def _unknown(scenario: Scenario, setup: Setup) -> str | None:
