@@ -12,6 +12,7 @@ import json
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -59,6 +60,7 @@ class RealLinks:
         self._file = ""
         self._resources = contextlib.ExitStack()
         self._down: set[str] = set()
+        self._prepared: Counter[Pair] = Counter()
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -98,7 +100,15 @@ class RealLinks:
             self.nodes.wait(until - time.monotonic())
             for report in [each for each in self.nodes.reports if "opened" in each]:
                 self.nodes.reports.remove(report)
+                self.opened(report)
                 waiting.discard((report["of"], report["opened"]))
+
+    def opened(self, report: Mapping[str, Any]) -> None:
+        """A node reports an open connection; the bytes that prepared it belong to no transfer."""
+        source = report["of"]
+        target = next(node for node, address in self._wiring.addresses.items() if address == report["opened"])
+        for link in self._wiring.route(source, target):
+            self._prepared[link.ends] += self._warming_bytes(source, target)
 
     def send(self, flow: int, source: str, target: str, bytes: int, round_trips: int | None) -> None:
         """Start a transfer; see :class:`~edgefl.emulation.carried_network.Carrier`.
@@ -161,15 +171,21 @@ class RealLinks:
         self.nodes.order(LINK_MAKER, do="capacities", changes=[[*ends, rate] for ends, rate in changes.items()])
 
     def counters(self) -> dict[Pair, int]:
-        """The bytes that each link has carried, with headers."""
+        """The bytes that each link has carried, without headers and without those that prepared connections."""
         self.nodes.order(LINK_MAKER, do="counters")
         found: list[Any] = self.nodes.wait_for("counters", ..., ANSWER_SECONDS)["counters"]
-        return {(source, target): count for source, target, count in found}
+        return {(source, target): count - self._prepared[source, target] for source, target, count in found}
 
     def _open(self, source: str, target: str) -> None:
         """Let a node open a connection."""
-        warm = 0 if self._settings.initial_window is not None else self._wiring.bytes_in_flight(source, target)
-        self.nodes.order(source, do="open", to=self._wiring.addresses[target], warm=min(warm, MOST_WARM_BYTES) // 2)
+        warm = self._warming_bytes(source, target)
+        self.nodes.order(source, do="open", to=self._wiring.addresses[target], warm=warm)
+
+    def _warming_bytes(self, source: str, target: str) -> int:
+        """What a new connection carries before its first transfer, so that the receiver offers a large window."""
+        if self._settings.initial_window is not None:
+            return 0
+        return min(self._wiring.bytes_in_flight(source, target), MOST_WARM_BYTES) // 2
 
     def _start(self, folder: Path) -> None:
         said = folder / "messages"

@@ -2,8 +2,8 @@
 
 On the sending side of each link is a hierarchical token bucket (htb). Its one inner class has the link's rate. Each
 sender and receiver whose transfers cross the link has a leaf class, which may borrow all of that rate; htb serves
-leaves that have packets in turn, so TCP flows share a link like fair queueing. Pure acknowledgements are not in any
-class: htb passes them at once, because the simulated network does not count them.
+leaves that have packets in turn, so TCP flows share a link like fair queueing. Pure acknowledgements and resets are not
+in any class: htb passes them at once, because the simulated network does not count them.
 
 Below each leaf is a token bucket (tbf). It splits segments into packets, and is open except in outages: a class of htb
 that is nearly stopped keeps its debt of tokens when its rate is raised again, but tbf begins with a full bucket.
@@ -23,6 +23,8 @@ PAYLOAD_BYTES = 1448
 """Payload of the largest packet: without 20 bytes of IPv4, 20 of TCP and 12 of its time stamps."""
 ACKNOWLEDGEMENT_BYTES = 52
 """Size of a pure acknowledgement with time stamps; no packet with data has this size."""
+RESET_BYTES = 40
+"""Size of the answer to a packet for a connection that has ended with its process."""
 FRAME_BYTES = 14
 """What Ethernet adds to a packet in a queue."""
 WIRE_BYTES = PACKET_BYTES + FRAME_BYTES
@@ -136,8 +138,10 @@ class Shaper:
             f"qdisc add dev {device} root handle 2: htb default 0",
             f"class add dev {device} parent 2: classid 2:1 htb"
             f" rate {rate}bps ceil {rate}bps burst {burst} cburst {burst}",
-            f"filter add dev {device} parent 2: protocol ip prio 1 u32"
-            f" match u16 {ACKNOWLEDGEMENT_BYTES} 0xffff at 2 classid 2:",
+            *(
+                f"filter add dev {device} parent 2: protocol ip prio 1 u32 match u16 {size} 0xffff at 2 classid 2:"
+                for size in (ACKNOWLEDGEMENT_BYTES, RESET_BYTES)
+            ),
         ]
         for leaf, match in enumerate(self._matches, start=_FIRST_LEAF):
             lines += [

@@ -168,6 +168,8 @@ class Testbed:
             if not report["intact"]:
                 raise EmulationFailed(f"transfer {report['arrived']} arrived with other bytes than were sent")
             self._network.arrived(report["arrived"])
+        elif "opened" in report:
+            self._real_links.opened(report)
         elif "trained" in report:
             assert self._trainers is not None
             self._trainers.trained(report)

@@ -16,6 +16,7 @@ from edgefl.emulation.machine import in_namespaces
 from edgefl.emulation.real_links import RealLinks
 from edgefl.emulation.wiring import plan_wiring
 from edgefl.network.tree import TreeLinks
+from edgefl.record.emulation import read_emulation
 from edgefl.record.paths import RunPaths
 from edgefl.record.tables import read_events
 from edgefl.rerun.verify import verify
@@ -139,6 +140,18 @@ def test_a_client_that_is_killed_drops_out_at_that_moment_and_comes_back(tmp_pat
         assert {event.item for event in events if event.kind == "transfer_end"} == {"down", "up"}
         assert verify(run) == []
     assert gone(os.getpid())
+
+
+def test_the_bytes_that_prepare_the_connections_of_a_new_process_are_not_those_of_transfers(tmp_path):
+    # Client 3 takes no part, so its crash aborts no transfer. Its connections begin with 37 500 and 10 000 bytes.
+    crash = {"kind": "crash", "client": 3, "at": 0.2, "duration": 0.2}
+    scenario = small("star-20ms", failures=[crash])
+    scenario["training"]["selection"] = {"kind": "fixed", "clients": [0, 1, 2]}
+    run = emulate(check(scenario), out=tmp_path / "run", train=False).measured
+    emulation = read_emulation(RunPaths(run).of("fedavg", 0).emulation)
+    for item, carried in (("down", emulation.wire_bytes.down), ("up", emulation.wire_bytes.up)):
+        counted = sum(row.bytes for row in events_of(run) if row.kind == "transfer_end" and row.item == item)
+        assert abs(carried - counted) < 2000
 
 
 def test_an_outage_longer_than_the_time_out_breaks_real_transfers(tmp_path):
