@@ -1,4 +1,4 @@
-"""``edgefl plan``: predict what a scenario will cost, without training; with ``--for``, ask a finished run."""
+"""``edgefl plan``: predict what a scenario will cost, without training; or answer questions about a finished run."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 from edgefl.cli.arguments import Changes, Json, Methods, Trust
 from edgefl.cli.plan_for import answer, refuse_run
+from edgefl.cli.plan_seeds import answer as answer_seeds
 from edgefl.cli.printing import quiet, say, say_json
 from edgefl.errors import UserError
 
@@ -25,7 +26,7 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         str,
         typer.Argument(
             metavar="SCENARIO",
-            help="A YAML file, or a shipped scenario's name; with --for, a run directory.",
+            help="A YAML file, or a shipped scenario's name; with --for or --seeds-for, a run directory.",
             show_default=False,
         ),
     ],
@@ -49,14 +50,36 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
             show_default=False,
         ),
     ] = None,
+    seeds_for: Annotated[
+        str | None,
+        typer.Option(
+            "--seeds-for",
+            metavar="DIFFERENCE",
+            help="1pt, or a number in the metric's unit: how many seeds each two methods of a finished run need so "
+            "that this difference is decided.",
+            show_default=False,
+        ),
+    ] = None,
+    power: Annotated[
+        float | None,
+        typer.Option(help="With --seeds-for: the probability to decide the difference.", show_default="0.8"),
+    ] = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Predict the cost of a round of each method, the devices that cannot take part, and how many rounds budgets allow.
 
     Nothing is trained: some rounds are simulated with neutral numbers instead of losses and accuracies. With --for, a
-    finished run is simulated again with its recorded training.
+    finished run is simulated again with its recorded training. With --seeds-for, the spread of its methods' differences
+    by seed gives the number of seeds that comparisons need.
     """
+    if seeds_for is not None:
+        if changes or rounds is not None or seed is not None or condition is not None or trust:
+            raise UserError("cannot be combined with --set, --rounds, --seed, --for or --trust", file="--seeds-for")
+        answer_seeds(scenario, seeds_for, power, method, as_json=as_json)
+        return
+    if power is not None:
+        raise UserError("expected it with --seeds-for", file="--power")
     if condition is not None:
         if changes or rounds is not None or seed is not None:
             raise UserError("cannot be combined with --set, --rounds or --seed", file="--for")

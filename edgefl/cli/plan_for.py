@@ -51,7 +51,8 @@ def refuse_run(scenario: str) -> None:
     path = user_path(scenario)
     if RunPaths(path).summary.is_file():
         raise UserError(
-            f"is a run directory: add --for 'accuracy=0.9 within 1h', or plan its scenario, {RunPaths(path).scenario}",
+            "is a run directory: add --for 'accuracy=0.9 within 1h' or --seeds-for 1pt, or plan its scenario, "
+            f"{RunPaths(path).scenario}",
             file=scenario,
         )
 

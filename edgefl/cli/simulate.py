@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +26,11 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     context: typer.Context,
     scenario: Annotated[
         str | None,
-        typer.Argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.", show_default=False),
+        typer.Argument(
+            metavar="SCENARIO",
+            help="A YAML file, or a shipped scenario's name; with --add-seeds, a run directory.",
+            show_default=False,
+        ),
     ] = None,
     out: Annotated[Path | None, new_folder("The run directory; runs/NAME if not given.")] = None,
     method: Methods = None,
@@ -46,6 +50,16 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             "--resume", parser=user_path, metavar="DIR", help="Resume an interrupted run.", show_default=False
         ),
     ] = None,
+    add_seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--add-seeds",
+            min=1,
+            metavar="N",
+            help="Extend a finished run by N seeds; the present ones are not executed again.",
+            show_default=False,
+        ),
+    ] = None,
     trust: Trust = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only summary.json to standard output.")] = False,
 ) -> None:
@@ -54,10 +68,17 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         check_alone(context, "resume", "as_json", "trust")
         _resume(resume, as_json=as_json, trust=trust)
         return
-    if trust:
-        raise UserError("a scenario's Python files are executed without it; expected it with --resume", file="--trust")
     if scenario is None:
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
+    if add_seeds is not None:
+        _check_extension(context)
+        _add_seeds(scenario, add_seeds, device=device, cache=not no_cache, as_json=as_json, trust=trust)
+        return
+    if trust:
+        raise UserError(
+            "a scenario's Python files are executed without it; expected it with --resume or --add-seeds",
+            file="--trust",
+        )
     from edgefl.flower.scenario import AppScenario, load_any_scenario
     from edgefl.scenario import rehearse
 
@@ -122,12 +143,42 @@ def _simulate_apps(
 
 def check_alone(context: typer.Context, *accepted: str) -> None:
     """Refuse every parameter on the command line that is not accepted: a resumed run keeps its original options."""
+    if (option := _first_other(context, accepted)) is not None:
+        raise UserError("a resumed run keeps its scenario and options; expected --resume DIR alone", file=option)
+
+
+def _check_extension(context: typer.Context) -> None:
+    """Refuse options that would make new seeds differ from the present ones."""
+    accepted = ("scenario", "add_seeds", "device", "no_cache", "as_json", "trust")
+    if (option := _first_other(context, accepted)) is not None:
+        raise UserError(
+            "new seeds of a run have its scenario and options; expected RUN --add-seeds N, and no more than --device, "
+            "--no-cache, --trust and --json",
+            file=option,
+        )
+
+
+def _first_other(context: typer.Context, accepted: Collection[str]) -> str | None:
+    """The first parameter on the command line that is not accepted."""
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE" and name not in accepted:
-            option = next((each for each in parameter.opts if each.startswith("--")), name.upper())
-            raise UserError("a resumed run keeps its scenario and options; expected --resume DIR alone", file=option)
+            return next((each for each in parameter.opts if each.startswith("--")), name.upper())
+    return None
+
+
+def _add_seeds(run: str, count: int, *, device: DeviceName, cache: bool, as_json: bool, trust: bool) -> None:
+    """Add seeds to a finished run."""
+    from edgefl.cli.progress import watching
+    from edgefl.experiment import add_seeds
+
+    folder = user_path(run)
+    if not folder.is_dir():
+        raise UserError("--add-seeds needs the folder of a finished run, from edgefl simulate --out RUN", file=run)
+    check_device(device)
+    with _finishing(folder, run, as_json=as_json), quiet(as_json), watching(lambda: _metric_of(folder)) as display:
+        add_seeds(folder, count, device=device, cache=cache, listeners=[display], trust=trust)
 
 
 def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:
@@ -136,9 +187,7 @@ def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:
     from edgefl.experiment import resume
     from edgefl.flower.app import require_flwr
     from edgefl.flower.scenario import app_scenario_of
-    from edgefl.record import RunPaths
     from edgefl.record.metric import ACCURACY
-    from edgefl.scenario import load_scenario
 
     if app_scenario_of(folder) is not None:
         require_flwr()
@@ -148,11 +197,17 @@ def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:
             resume_apps(folder, listeners=[display], trust=trust)
         return
 
-    def metric() -> Metric:
-        return load_scenario(RunPaths(folder).scenario, run_code=False).task.measured
-
-    with _finishing(folder, str(folder), as_json=as_json), quiet(as_json), watching(metric) as display:
+    name = str(folder)
+    with _finishing(folder, name, as_json=as_json), quiet(as_json), watching(lambda: _metric_of(folder)) as display:
         resume(folder, listeners=[display], trust=trust)
+
+
+def _metric_of(run: Path) -> Metric:
+    """What the runs of a directory measure."""
+    from edgefl.record import RunPaths
+    from edgefl.scenario import load_scenario
+
+    return load_scenario(RunPaths(run).scenario, run_code=False).task.measured
 
 
 @contextmanager

@@ -2,12 +2,13 @@
 
 from edgefl.experiment.directory import is_interrupted, look_free
 from edgefl.experiment.faults import NotWritten, RunMoved, RunsFailed
-from edgefl.experiment.run import resume, run
+from edgefl.experiment.run import add_seeds, resume, run
 
 __all__ = [
     "NotWritten",
     "RunMoved",
     "RunsFailed",
+    "add_seeds",
     "is_interrupted",
     "look_free",
     "resume",

@@ -12,6 +12,7 @@ from typing import Self
 
 from edgefl.durable_file import aside, flush_folder, write_durably
 from edgefl.errors import UserError
+from edgefl.experiment.extension import Extension, check_finished, extended_state
 from edgefl.experiment.folder_lock import FolderLock
 from edgefl.experiment.inputs import Input, check_inputs, digests, keep_code
 from edgefl.experiment.software import in_words
@@ -35,6 +36,8 @@ class RunDirectory:
         path: the directory.
         choices: the command's choices; ``None`` reads them from an interrupted run, or from a finished one in which
             runs ended by a fault: these runs are tried again.
+        extension: seeds to add to a finished run, in place of ``choices``. Until all of them are done, the scenario and
+            the summary stay those of the finished run.
 
     Attributes:
         path: the directory.
@@ -43,6 +46,7 @@ class RunDirectory:
         finished: the finished runs, by (label, seed).
         inputs: digests of what the runs read, by field of the scenario.
         software: versions of the packages on which results depend, by name.
+        seeds: all seeds, while seeds are added to a finished run; else ``None``.
         opened: whether the scenario is written, so that the run can be resumed.
 
     Raises:
@@ -52,14 +56,16 @@ class RunDirectory:
 
     choices: Choices
 
-    def __init__(self, path: Path, choices: Choices | None) -> None:
+    def __init__(self, path: Path, choices: Choices | None, *, extension: Extension | None = None) -> None:
         self.path = path
         self.paths = RunPaths(path)
         self.finished: dict[tuple[str, int], Finished] = {}
         self.inputs: dict[str, str] = {}
         self.software: dict[str, str] = {}
+        self.seeds: tuple[int, ...] | None = None
         self.opened = False
         self._asked = choices
+        self._extension = extension
         self._state_read: State | None = None
         self._lock: FolderLock | None = None
         self._made = False
@@ -139,16 +145,27 @@ class RunDirectory:
             if not self.paths.state.exists():
                 self._check_place()
                 self._made = self._asked is not None
-                # An existing summary describes runs that are about to be tried again.
-                self.paths.summary.unlink(missing_ok=True)
-                # The state is written last: if it exists, the scenario exists too.
-                keep_code(scenario, self.inputs, self.path)
-                write_durably(self.paths.scenario, dump_yaml(resolve(scenario)))
+                if self.seeds is None:
+                    self._begin(scenario)
                 self._write()
             self.opened = True
         except OSError as error:
             self.forget()
             raise self._not_writable(error) from None
+
+    def _begin(self, scenario: Options) -> None:
+        """Write what a run reads; the state is written last: if it exists, the scenario exists too."""
+        # An existing summary describes runs that are about to be tried again.
+        self.paths.summary.unlink(missing_ok=True)
+        keep_code(scenario, self.inputs, self.path)
+        write_durably(self.paths.scenario, dump_yaml(resolve(scenario)))
+
+    def extended(self, scenario: Options) -> None:
+        """Write the scenario of a run to which seeds were added, before its summary."""
+        if self.seeds is not None:
+            self._check_place()
+            self.paths.sensitivity.unlink(missing_ok=True)  # it has the former seeds only
+            write_durably(self.paths.scenario, dump_yaml(resolve(scenario)))
 
     def read_inputs(self, found: Mapping[str, Input]) -> None:
         """Check that all runs read the same inputs; call it before :meth:`open`, and before each run.
@@ -200,6 +217,7 @@ class RunDirectory:
     def all_finished(self) -> None:
         """Remove the state after the summary is written: there is nothing to resume."""
         self._check_place()
+        self.seeds = None
         for label, seed in self.finished:
             self._clear(label, seed)  # again, in case of a kill between the run's end and this line
         sound = [known for known in self.finished.values() if not known.entry.faulted]
@@ -228,6 +246,7 @@ class RunDirectory:
             software=self.software,
             choices=self.choices,
             finished=tuple(finished),
+            **({} if self.seeds is None else {"seeds": self.seeds}),
         )
         return json.dumps(state.model_dump(mode="json", exclude_unset=True), allow_nan=False)
 
@@ -237,13 +256,18 @@ class RunDirectory:
 
     def _look_before_locking(self) -> None:
         """Refuse an unusable folder before anything is written there; it is checked again later."""
-        if self._asked is None:
+        if self._extension is not None:
+            check_finished(self.path)
+        elif self._asked is None:
             self._state_file()
         else:
             look_free(self.path)
 
     def _state_file(self) -> Path:
+        """The file that says what is left to do; of a run that is being extended, the summary until there is one."""
         file = next((file for file in (self.paths.state, self.paths.faulted) if file.exists()), None)
+        if file is None and self._extension is not None:
+            return self.paths.summary
         if file is None:
             summary = self.paths.summary
             reason = "its run is finished" if is_summary(summary) else "it contains no interrupted run"
@@ -253,9 +277,12 @@ class RunDirectory:
         return file
 
     def _read(self) -> None:
-        self._state_read = state = read_state(self._state_file())
+        extension = self._extension
+        state = read_state(self._state_file()) if extension is None else extended_state(self.path, extension)
+        self._state_read = state
         self.paths.check_own(state.choices.methods)
         self.choices, self.inputs, self.software = state.choices, dict(state.inputs), dict(state.software)
+        self.seeds = state.seeds
         self.opened = self.paths.state.exists()
         self.finished = {(each.label, each.seed): each for each in state.finished}
 

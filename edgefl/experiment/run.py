@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from edgefl.errors import UserError
 from edgefl.experiment.directory import RunDirectory, is_interrupted
+from edgefl.experiment.extension import MOST_NEW_SEEDS, Extension, with_all_seeds
 from edgefl.experiment.faults import NotWritten, RunMoved, RunsFailed, storage_reason
 from edgefl.experiment.guarded import Guarded, ListenerError
 from edgefl.experiment.inputs import Inputs, allow_code
@@ -131,8 +132,65 @@ def resume(
             example).
         RunsFailed, NotWritten, RunMoved, Paused: as for :func:`run`.
     """
-    with RunDirectory(path.absolute(), None) as directory:
-        scenario = load_scenario(directory.paths.scenario, run_code=False)
+    return _continue(
+        RunDirectory(path.absolute(), None),
+        path,
+        listeners,
+        pause,
+        trust=trust,
+        make_testbed=make_testbed,
+        results=results,
+    )
+
+
+def add_seeds(
+    path: Path,
+    count: int,
+    *,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    cache: bool = True,
+    listeners: Sequence[Listener] = (),
+    pause: Pause | None = None,
+    trust: bool = False,
+) -> Path:
+    """Add seeds to a finished run; the result is identical byte for byte to that of a run with all these seeds.
+
+    The new seeds are the whole numbers after the highest present one. The present runs are not executed again, and stay
+    readable until all new ones are done. If it is interrupted, :func:`resume` continues.
+
+    Args:
+        path: the run directory.
+        count: the number of new seeds.
+        device: where training runs; it should be the device of the present runs.
+        cache: as for :func:`run`.
+        listeners: follow the new runs.
+        pause: when to pause.
+        trust: as for :func:`resume`.
+
+    Raises:
+        UserError: the folder has no finished run that can be extended, another process uses it, or its files or inputs
+            have changed; nothing is written.
+        RunsFailed, NotWritten, RunMoved, Paused: as for :func:`run`.
+    """
+    if not 1 <= count <= MOST_NEW_SEEDS:
+        raise UserError(f"expected 1 to {MOST_NEW_SEEDS} new seeds, found {count}", file="--add-seeds")
+    directory = RunDirectory(path.absolute(), None, extension=Extension(count, device, cache))
+    return _continue(directory, path, listeners, pause, trust=trust)
+
+
+def _continue(
+    directory: RunDirectory,
+    path: Path,
+    listeners: Sequence[Listener],
+    pause: Pause | None,
+    *,
+    trust: bool,
+    make_testbed: Callable[[Scenario, Choices], MakeTestbed] | None = None,
+    results: Path | None = None,
+) -> Path:
+    """Execute the missing runs of a directory."""
+    with directory:
+        scenario = with_all_seeds(load_scenario(directory.paths.scenario, run_code=False), directory.seeds)
         labels = [method.label for method in scenario.methods]
         directory.check(labels, scenario.seeds, scenario.task.measured, scenario.keep_models)
         if directory.choices.emulated != (make_testbed is not None):
@@ -286,6 +344,7 @@ class _Experiment:
             for method in self._methods
         }
         write_costs({label: each.rows() for label, each in self._costs.items()}, paths.costs)
+        self._directory.extended(self._scenario)
         write_summary(self._scenario.name, entries, paths.summary, self._directory.inputs, self._directory.software)
         self._directory.all_finished()
 

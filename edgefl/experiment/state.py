@@ -78,6 +78,7 @@ class State(_Checked):
         inputs: digests of the runs' input files, by field of the scenario.
         software: versions of the packages on which results depend, by name.
         choices: the command's options.
+        seeds: all seeds, while seeds are added to a finished run: its scenario still has the former ones.
         finished: the finished runs.
     """
 
@@ -86,6 +87,7 @@ class State(_Checked):
     inputs: dict[str, str]
     software: dict[str, str]
     choices: Choices
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False, min_length=1)] | None = None
     finished: tuple[Finished, ...] = Field(strict=False)
 
     def check(self, labels: Sequence[str], seeds: Sequence[int], metric: Metric, file: Path) -> None:

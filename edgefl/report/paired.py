@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import stdev
 from typing import NamedTuple
 
 from edgefl.report.statistics import CONFIDENCE, Estimate, mean_interval, t_factor
@@ -49,6 +50,15 @@ class Difference(NamedTuple):
     def tied(self) -> bool:
         """Whether the interval includes zero; with a single seed, whether both figures are equal."""
         return self.interval.low <= 0.0 <= self.interval.high
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the values, of which there are at least two.
+
+        >>> Difference("b", (1.0, 2.0, 3.0), mean_interval([1.0, 2.0, 3.0]), 0.95).deviation
+        1.0
+        """
+        return stdev(self.values)
 
     @property
     def p(self) -> float | None:

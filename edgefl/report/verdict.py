@@ -11,6 +11,7 @@ from edgefl.report.contrast import EARLIER, Relation, ahead, rule, tie, tied, un
 from edgefl.report.differences import figures_by_seed, final_metrics
 from edgefl.report.early_ends import ENDS, early_ends, none_completed_a_round
 from edgefl.report.measured import measured_sentence
+from edgefl.report.more_seeds import more_seeds_sentence
 from edgefl.report.paired import BySeed, Comparison, compared
 from edgefl.report.quantities import estimate, limit, quantity
 from edgefl.report.rows import Row, by_run, comparison_rows, run_names, seconds_to
@@ -60,6 +61,8 @@ def _sentences(run: RunRecord, rows: Sequence[Row]) -> list[str]:
             lines.append("With one seed the spread is unknown, so no method wins: differences may be due to chance.")
         elif not run.trained or len(final_metrics(run)) > 1:
             lines.append(rule(len(rows) - 1))
+            if (more := more_seeds_sentence(run)) is not None:
+                lines.append(more)
     if (measured := measured_sentence(run)) is not None:
         lines.append(measured)
     return lines

@@ -46,6 +46,7 @@ def test_several_comparisons_share_the_level(make_run):
         "After 40 rounds, b (95.1 ± 0.2 %) and a (95.0 ± 2.5 %) are tied: b is 0.1 ± 2.2 points above a (the interval "
         "includes zero); it is 45.1 ± 0.4 points above c.",
         SEVERAL,
+        "About 635 more seeds would separate b from a (t test by seed, power 80 %, if the present mean is true).",
     ]
 
 

@@ -22,7 +22,7 @@ LEFT_OUT = {
 SMALL = ("--set", "training.rounds=2", "--set", "training.cohort=2")
 
 SHORT = (
-    ("edgefl simulate", ("--resume", "flower.yaml"), ()),
+    ("edgefl simulate", ("--resume", "--add-seeds", "flower.yaml"), ()),
     ("edgefl simulate", ("--seed",), SMALL),
     ("edgefl simulate", (), (*SMALL, "--seed", "0")),
     ("edgefl --traceback simulate", (), (*SMALL, "--seed", "0")),
@@ -30,7 +30,7 @@ SHORT = (
     ("edgefl emulate", (), ("--rounds", "1", "--no-train", "--dilate", "5", "--set", "training.cohort=2")),
     ("edgefl sweep", ("--seed",), ("--set", "training.rounds=2")),
     ("edgefl sweep", (), ("--set", "training.rounds=2", "--seed", "0", "--method", "fedavg", "--random", "1")),
-    ("edgefl plan", ("--for",), ()),
+    ("edgefl plan", ("--for", "--seeds-for"), ()),
     ("edgefl plan", (), ("--rounds", "2")),
     ("edgefl diagnose", (), ("--batches", "1", "--method", "fedavg")),
     ("edgefl profile measure", (), ("--seconds", "60", "--threads", "1")),

@@ -18,10 +18,10 @@ from .pages import PAGES, ROOT, Command, commands
 from .session import Session
 
 VARIANTS = {
-    "edgefl simulate": ("--no-train", "--resume"),
+    "edgefl simulate": ("--no-train", "--resume", "--add-seeds"),
     "edgefl report": ("--html",),
     "edgefl replay": ("--sensitivity",),
-    "edgefl plan": ("--for",),
+    "edgefl plan": ("--for", "--seeds-for"),
     "edgefl emulate": ("--check",),
 }
 """Options with which a command does something else."""

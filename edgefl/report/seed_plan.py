@@ -1,0 +1,143 @@
+"""How many seeds each pair of a run's methods needs, so that a difference of a given size is decided."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+from edgefl.errors import UserError, nearest, one_line
+from edgefl.record.metric import Metric
+from edgefl.report.computing_time import seconds_of_a_seed
+from edgefl.report.differences import final_metrics
+from edgefl.report.paired import compared, confidence_among
+from edgefl.report.run_record import RunRecord
+from edgefl.report.sample_size import POWER, seeds_needed, upper_deviation
+
+_POINTS = re.compile(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(pt|pts|points?|%)?\s*")
+
+
+@dataclass(frozen=True)
+class PairPlan:
+    """The seeds that one pair of methods needs.
+
+    Attributes:
+        method: the one with the better mean.
+        other: the other one.
+        seeds: the seeds that both have.
+        mean: the mean of their differences, the first minus the other.
+        deviation: the standard deviation of their differences.
+        needed: seeds for this pair alone; ``None`` if more than :data:`~edgefl.report.sample_size.MOST_SEEDS`.
+        cautious: the same with the upper 80 % confidence bound of the standard deviation, which few seeds do not show
+            well.
+        among_all: seeds if a method is compared with all others, so that its comparisons share the level of 5 %.
+    """
+
+    method: str
+    other: str
+    seeds: int
+    mean: float
+    deviation: float
+    needed: int | None
+    cautious: int | None
+    among_all: int | None
+
+
+@dataclass(frozen=True)
+class SeedPlan:
+    """The seeds that a run's comparisons need.
+
+    Attributes:
+        difference: the size of the difference to decide, in the metric's unit (0.01: one point of accuracy).
+        power: the probability to decide it.
+        seeds: the seeds of the run.
+        seconds_of_a_seed: real seconds for one more seed of all methods; ``None`` if unknown.
+        pairs: one for each pair of methods with two common seeds, those with the best means first.
+        unknown: pairs with fewer than two common seeds.
+    """
+
+    difference: float
+    power: float
+    seeds: int
+    seconds_of_a_seed: float | None
+    pairs: tuple[PairPlan, ...]
+    unknown: tuple[tuple[str, str], ...]
+
+    @property
+    def more(self) -> int | None:
+        """The seeds to add so that all pairs have as many as they need; ``None`` if one needs too many."""
+        missing = [pair.needed and max(0, pair.needed - pair.seeds) for pair in self.pairs]
+        return max((each for each in missing if each is not None), default=0) if None not in missing else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {**asdict(self), "unknown": [list(pair) for pair in self.unknown], "more": self.more}
+
+
+def read_difference(text: str, metric: Metric) -> float:
+    """A difference of a metric from a text: points for shares such as the accuracy, else a number.
+
+    Raises:
+        UserError: the text is not a positive difference of this metric.
+
+    >>> from edgefl.record.metric import ACCURACY
+    >>> read_difference("1pt", ACCURACY), read_difference("0.5 %", ACCURACY)
+    (0.01, 0.005)
+    """
+    found = _POINTS.fullmatch(text)
+    value = float(found[1]) if found else 0.0
+    expected = "points, such as 1pt" if metric.share else f"a positive number in the unit of the {metric.word}"
+    if found is None or bool(found[2]) != metric.share or not 0.0 < value < math.inf:
+        raise UserError(f"expected a difference in {expected}, found {one_line(text)}", file="--seeds-for")
+    if metric.share and value > 100:
+        raise UserError(f"expected at most 100 points, found {one_line(text)}", file="--seeds-for")
+    return value / 100 if metric.share else value
+
+
+def seed_plan(
+    run: RunRecord, difference: float, *, power: float = POWER, methods: Sequence[str] | None = None
+) -> SeedPlan:
+    """The seeds that each pair of methods needs, from the spread of its differences by seed at the end of a run.
+
+    Args:
+        run: a finished run.
+        difference: the size of the difference to decide, in the metric's unit.
+        power: the probability to decide it.
+        methods: labels of the methods to compare; all if not given.
+
+    Raises:
+        UserError: the run has no such method, or fewer than two have a metric.
+    """
+    for label in methods or ():
+        if label not in run.results:
+            raise UserError(f"the run has no method '{label}'; {nearest(label, run.labels)}", file=str(run.path))
+    figures = {label: each for label, each in final_metrics(run).items() if not methods or label in methods}
+    if len(figures) < 2:
+        raise UserError(
+            f"expected two methods with {run.metric.word} to compare, found {len(figures)}", file=str(run.path)
+        )
+    means = compared(figures, highest=run.metric.better == "higher").means
+    among, pairs, unknown = confidence_among(len(figures) - 1), [], []
+    for one, other in combinations(means, 2):
+        found = compared({one: figures[one], other: figures[other]}, highest=run.metric.better == "higher")
+        values = found.differences[0].values
+        if len(values) < 2:
+            unknown.append((one, other))
+            continue
+        mean, spread = math.fsum(values) / len(values), found.differences[0].deviation
+        pairs.append(
+            PairPlan(
+                found.best,
+                found.differences[0].label,
+                len(values),
+                mean,
+                spread,
+                seeds_needed(difference, spread, power=power),
+                seeds_needed(difference, upper_deviation(spread, len(values)), power=power),
+                seeds_needed(difference, spread, confidence=among, power=power),
+            )
+        )
+    return SeedPlan(difference, power, len(run.seeds), seconds_of_a_seed(run), tuple(pairs), tuple(unknown))

@@ -1,0 +1,177 @@
+"""A finished run to which seeds are added has the bytes of a run that had all seeds from the start."""
+
+from __future__ import annotations
+
+import copy
+import json
+import multiprocessing
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from edgefl.errors import UserError
+from edgefl.experiment import add_seeds, is_interrupted, resume, resuming, run
+from edgefl.record import names
+from edgefl.record.listener import Listener
+from edgefl.report import RunResult
+from edgefl.rerun.verify import verify
+from edgefl.scenario.loading import check
+
+from ..small_runs import SMALL, Stop, tree
+from .crashes import kill_at, note_calls
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["edgefl.api", "edgefl.training.core", "edgefl.experiment"])
+METHODS = ["fedadc", {"method": "fedadc", "overlap": True, "as": "overlapped"}, "fedbr", "scaffold"]
+
+
+class Runs(Listener):
+    """Keeps the method and the seed of each run that begins."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[str, int]] = []
+
+    def run_began(self, label, seed):
+        self.begun.append((label, seed))
+
+
+def scenario_with(seeds, **changes):
+    data = {**copy.deepcopy(SMALL), "seeds": seeds, "methods": METHODS, "keep_models": "clients", **changes}
+    data["training"] |= {"rounds": 3, "engine": {"kind": "sequential"}}
+    return check(data)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Runs with the seeds 0 and 4, and with 0, 4, 5 and 6."""
+    folder = tmp_path_factory.mktemp("seeds")
+    return {len(seeds): run(scenario_with(seeds), out=folder / str(len(seeds))) for seeds in ([0, 4], [0, 4, 5, 6])}
+
+
+@pytest.fixture
+def small_run(finished, tmp_path):
+    return Path(shutil.copytree(finished[2], tmp_path / "parent" / "run"))
+
+
+def test_new_seeds_give_the_bytes_of_a_run_that_had_them_from_the_start(finished, small_run):
+    assert tree(add_seeds(small_run, 2)) == tree(finished[4])
+    assert verify(small_run) == []
+
+
+def test_seeds_can_be_added_one_after_another(finished, small_run):
+    add_seeds(small_run, 1)
+    assert tree(add_seeds(small_run, 1)) == tree(finished[4])
+
+
+def test_the_present_runs_are_not_executed_again(small_run):
+    runs = Runs()
+    before = {path: path.stat().st_mtime_ns for path in small_run.rglob("seed-[04]/*")}
+    add_seeds(small_run, 1, listeners=[runs])
+    assert runs.begun == [(label, 5) for label in ("fedadc", "overlapped", "fedbr", "scaffold")]
+    assert {path: path.stat().st_mtime_ns for path in small_run.rglob("seed-[04]/*")} == before
+
+
+def test_a_run_without_training_gets_seeds_without_training(tmp_path):
+    scenario, all_seeds = scenario_with([0], keep_models="none"), scenario_with([0, 1], keep_models="none")
+    expected = tree(run(all_seeds, out=tmp_path / "all", train=False))
+    assert tree(add_seeds(run(scenario, out=tmp_path / "run", train=False), 1)) == expected
+
+
+@pytest.mark.parametrize("after", [1, 7, 23])
+def test_an_interrupted_extension_goes_on_and_the_former_result_stays_readable(finished, small_run, after):
+    before = tree(small_run)
+    with pytest.raises(KeyboardInterrupt):
+        add_seeds(small_run, 2, listeners=[Stop(after)])
+    assert is_interrupted(small_run)
+    assert RunResult(small_run).seeds == [0, 4]
+    assert verify(small_run) == []
+    assert {name: content for name, content in tree(small_run).items() if name in before} == before
+    with pytest.raises(UserError, match="contains an interrupted run; to continue: edgefl simulate --resume"):
+        add_seeds(small_run, 2)
+    assert tree(resume(small_run)) == tree(finished[4])
+
+
+def add_or_resume(folder: Path, prepare, *arguments) -> None:
+    resuming.CHECKPOINT_EVERY = 1
+    if prepare is not None:
+        prepare(folder.parent, *arguments)
+    if is_interrupted(folder):
+        resume(folder)
+    elif len(RunResult(folder).seeds) == 2:
+        add_seeds(folder, 2)
+
+
+def exit_code(folder: Path, prepare=None, *arguments) -> int:
+    child = CONTEXT.Process(target=add_or_resume, args=(folder, prepare, *arguments))
+    child.start()
+    child.join()
+    return child.exitcode
+
+
+def test_a_kill_at_any_moment_loses_nothing(finished, tmp_path):
+    """At the first calls, in the middle, and at the last ones, which replace the scenario and the summary."""
+    first = Path(shutil.copytree(finished[2], tmp_path / "first" / "run"))
+    assert exit_code(first, note_calls, tmp_path / "calls") == 0
+    calls = (tmp_path / "calls").read_text(encoding="utf-8").split()
+    count = len(calls)
+    # From the end: each step that follows the last run.
+    for number in (0, 3, count // 2, count - 11, count - 8, count - 5, count - 2):
+        folder = Path(shutil.copytree(finished[2], tmp_path / str(number) / "run"))
+        assert exit_code(folder, kill_at, number) == -signal.SIGKILL
+        assert exit_code(folder) == 0
+        assert tree(folder) == tree(finished[4]), f"killed before call {number} of {count}, {calls[number]}"
+
+
+def test_times_under_other_conditions_are_removed_with_the_former_summary(small_run):
+    (small_run / names.SENSITIVITY).write_bytes(b"of two seeds")
+    add_seeds(small_run, 1)
+    assert not (small_run / names.SENSITIVITY).exists()
+
+
+def refused(folder, *texts, **options):
+    before = tree(folder)
+    with pytest.raises(UserError) as error:
+        add_seeds(folder, 1, **options)
+    for text in texts:
+        assert text in str(error.value)
+    assert tree(folder) == before
+
+
+def test_what_cannot_be_extended_is_refused_and_stays_as_it_is(small_run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path / "empty", "expected the folder of a finished run, found no summary.json")
+    summary = small_run / names.SUMMARY
+    sound = summary.read_text(encoding="utf-8")
+    summary.write_text(json.dumps({**json.loads(sound), "edgefl": "0.0.1"}), encoding="utf-8")
+    refused(small_run, "was created by edgefl 0.0.1", "only the same version can add seeds")
+    summary.write_text(json.dumps({**json.loads(sound), "software": {"torch": "1.0"}}), encoding="utf-8")
+    refused(small_run, "the run began with torch 1.0")
+    summary.write_text(sound, encoding="utf-8")
+    (small_run / names.FAULTED).write_text("{}", encoding="utf-8")
+    refused(small_run, "has runs that ended by a fault; complete them before seeds are added")
+    (small_run / names.FAULTED).unlink()
+    emulation = small_run / "fedbr" / "seed-0" / names.EMULATION
+    emulation.write_text("{}", encoding="utf-8")
+    refused(small_run, "is an emulation")
+    emulation.unlink()
+    scenario = small_run / names.SCENARIO
+    scenario.write_text(scenario.read_text(encoding="utf-8").replace("lr: 0.1", "lr: 0.2"), encoding="utf-8")
+    refused(small_run, "scenario.yaml: scenario: has changed since the run began")
+
+
+@pytest.mark.parametrize("count", [0, -1, 1001])
+def test_the_number_of_new_seeds_is_limited(small_run, count):
+    with pytest.raises(UserError, match=f"expected 1 to 1000 new seeds, found {count}"):
+        add_seeds(small_run, count)
+
+
+def test_a_forged_state_with_other_seeds_is_refused(small_run):
+    with pytest.raises(KeyboardInterrupt):
+        add_seeds(small_run, 2, listeners=[Stop(1)])
+    state = small_run / names.STATE
+    data = json.loads(state.read_text(encoding="utf-8"))
+    state.write_text(json.dumps({**data, "seeds": [0, 4, 9]}), encoding="utf-8")
+    with pytest.raises(UserError, match="has changed since the run began"):
+        resume(small_run)

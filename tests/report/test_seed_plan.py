@@ -1,0 +1,197 @@
+"""The seeds that a run's comparisons need: the table of pairs, and the sentence of the verdict."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+from edgefl.cli.app import app
+from edgefl.errors import UserError
+from edgefl.record.metric import ACCURACY, Metric
+from edgefl.report import verdict
+from edgefl.report.computing_time import seconds_of_a_seed
+from edgefl.report.sample_size import seeds_needed
+from edgefl.report.seed_plan import read_difference, seed_plan
+
+from .conftest import seed_result
+
+
+def seeds(accuracies, numbers=None):
+    return [
+        seed_result(seed, accuracy__final=accuracy)
+        for seed, accuracy in zip(numbers or range(len(accuracies)), accuracies, strict=True)
+    ]
+
+
+def written_at(run, *seconds):
+    """Give the tables of rounds these times, seed by seed."""
+    places = [(label, seed) for seed in run.seeds for label in run.labels]
+    for (label, seed), second in zip(places, seconds, strict=True):
+        os.utime(run.paths.of(label, seed).rounds, (1e9 + second, 1e9 + second))
+
+
+THREE = {"a": [0.90, 0.92, 0.91, 0.93], "b": [0.88, 0.91, 0.92, 0.91], "c": [0.70, 0.75, 0.80, 0.70]}
+
+
+@pytest.fixture
+def three(make_run):
+    return make_run({label: seeds(values) for label, values in THREE.items()})
+
+
+def power_by_hand(difference, deviation, count, confidence):
+    """The same from SciPy's own distribution."""
+    limit = stats.t.ppf(0.5 + confidence / 2, count - 1)
+    far = stats.nct(count - 1, difference * count**0.5 / deviation)
+    return far.sf(limit) + far.cdf(-limit)
+
+
+def test_each_pair_gets_the_seeds_for_its_own_spread(three):
+    plan = seed_plan(three, 0.01)
+    assert [(pair.method, pair.other) for pair in plan.pairs] == [("a", "b"), ("a", "c"), ("b", "c")]
+    pair = plan.pairs[0]
+    differences = [one - other for one, other in zip(THREE["a"], THREE["b"], strict=True)]
+    deviation = stats.tstd(differences)
+    assert (pair.mean, pair.deviation) == pytest.approx((sum(differences) / 4, deviation))
+    assert power_by_hand(0.01, deviation, pair.needed, 0.95) >= 0.8
+    assert power_by_hand(0.01, deviation, pair.needed - 1, 0.95) < 0.8
+    # Among three methods, a method is compared with two others: 97.5 %.
+    assert power_by_hand(0.01, deviation, pair.among_all, 0.975) >= 0.8
+    assert power_by_hand(0.01, deviation, pair.among_all - 1, 0.975) < 0.8
+    wide = deviation * (3 / stats.chi2.ppf(0.2, 3)) ** 0.5
+    assert pair.cautious == seeds_needed(0.01, wide)
+    assert plan.more == max(each.needed for each in plan.pairs) - 4
+
+
+def test_a_higher_power_and_a_smaller_difference_need_more_seeds(three):
+    plain, sure, small = (
+        seed_plan(three, *a, **b).pairs[0].needed
+        for a, b in (((0.01,), {}), ((0.01,), {"power": 0.95}), ((0.005,), {}))
+    )
+    assert plain < sure < small
+
+
+def test_pairs_without_two_common_seeds_are_named(make_run):
+    plan = seed_plan(make_run({"a": seeds([0.9, 0.8]), "b": seeds([0.7, 0.6]), "c": seeds([0.9, 0.9], [7, 8])}), 0.01)
+    assert plan.unknown == (("c", "a"), ("c", "b"))
+    assert [(pair.method, pair.other) for pair in plan.pairs] == [("a", "b")]
+
+
+def test_one_method_cannot_be_compared(make_run):
+    with pytest.raises(UserError, match="expected two methods with accuracy to compare, found 1"):
+        seed_plan(make_run({"a": seeds([0.9, 0.8])}), 0.01)
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "expected"),
+    [
+        ("1pt", ACCURACY, 0.01),
+        ("2.5 points", ACCURACY, 0.025),
+        ("1 point", ACCURACY, 0.01),
+        ("0.5%", ACCURACY, 0.005),
+        ("0.2", Metric("rmse", "lower", share=False), 0.2),
+    ],
+)
+def test_differences_are_points_of_shares_and_numbers_of_other_metrics(text, metric, expected):
+    assert read_difference(text, metric) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("text", ["0.01", "0pt", "-1pt", "1 kg", "", "pt", "101pt", "1e999pt", "nanpt"])
+def test_other_texts_are_no_difference_of_accuracies(text):
+    with pytest.raises(UserError, match="--seeds-for: expected"):
+        read_difference(text, ACCURACY)
+
+
+def test_points_are_no_difference_of_another_metric():
+    with pytest.raises(UserError, match="a positive number in the unit of the rmse"):
+        read_difference("1pt", Metric("rmse", "lower", share=False))
+
+
+def test_the_time_of_a_seed_is_the_median_time_between_tables_without_interruptions(make_run):
+    run = make_run({"a": seeds([0.9] * 4), "b": seeds([0.8] * 4)})
+    # a: 10 s, then 5000 s with a break, then 12 s; b: 20, 22, 24 and 26 s.
+    written_at(run, 0, 20, 30, 52, 5052, 5076, 5088, 5114)
+    assert seconds_of_a_seed(run) == pytest.approx(12 + 23)
+
+
+def test_files_of_a_copy_do_not_show_a_time(make_run):
+    run = make_run({"a": seeds([0.9] * 2), "b": seeds([0.8] * 2)})
+    written_at(run, 0, 0.002, 0.001, 0.003)  # method by method, at once
+    assert seconds_of_a_seed(run) is None
+
+
+def test_the_verdict_says_what_more_seeds_would_cost(make_run):
+    values = {"a": [0.90, 0.92, 0.94], "b": [0.89, 0.93, 0.90]}
+    run = make_run({label: seeds(each) for label, each in values.items()})
+    differences = [one - other for one, other in zip(values["a"], values["b"], strict=True)]
+    deviation, mean = stats.tstd(differences), sum(differences) / 3
+    count = 3
+    while power_by_hand(mean, deviation, count, 0.95) < 0.8:
+        count += 1
+    written_at(run, 0, 30, 60, 90, 120, 150)
+    assert verdict(run).splitlines()[-1] == (
+        f"About {count - 3} more seeds ({count - 3} min) would separate a from b (t test by seed, power 80 %, "
+        "if the present mean is true)."
+    )
+
+
+def test_the_verdict_names_methods_that_too_many_seeds_would_separate(make_run):
+    run = make_run({"a": seeds([0.90, 0.80, 0.85]), "b": seeds([0.80, 0.90, 0.8501])})
+    assert "More than 1000 seeds are needed to separate b from a" in verdict(run)
+
+
+def test_several_tied_methods_share_the_level_of_their_comparisons(make_run):
+    close = [0.90, 0.94, 0.89]
+    run = make_run({"a": seeds([0.91, 0.93, 0.95]), "b": seeds(close), "c": seeds([each - 0.001 for each in close])})
+    found = [each for each in verdict(run).splitlines() if each.startswith("About")]
+    differences = [one - other for one, other in zip([0.91, 0.93, 0.95], close, strict=True)]
+    expected = seeds_needed(sum(differences) / 3, stats.tstd(differences), confidence=0.975) - 3
+    assert f"and {expected} from b " in found[0] or f"About {expected} more seeds would separate a from b" in found[0]
+
+
+@pytest.mark.parametrize(
+    "methods",
+    [
+        {"a": [0.9, 0.92, 0.91], "b": [0.8, 0.82, 0.81]},  # separated
+        {"a": [0.9, 0.8], "b": [0.9, 0.8]},  # equal with every seed
+        {"a": [0.9], "b": [0.8]},  # one seed
+    ],
+)
+def test_nothing_is_said_of_more_seeds_where_they_would_not_decide(make_run, methods):
+    assert "more seed" not in verdict(make_run({label: seeds(values) for label, values in methods.items()}))
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_the_command_prints_pairs_and_the_command_that_adds_the_seeds(three):
+    found = call("plan", str(three.path), "--seeds-for", "1pt")
+    assert found.exit_code == 0
+    more = seed_plan(three, 0.01).more
+    assert f"edgefl simulate {three.path} --add-seeds {more}" in found.output
+    assert "a true difference of 1 point at 95 % with a probability (power) of 80 %" in " ".join(found.output.split())
+    assert "a – b" in found.output
+
+
+def test_the_command_gives_the_same_as_json(three):
+    found = json.loads(call("plan", str(three.path), "--seeds-for", "1pt", "--power", "0.9", "--json").output)
+    assert found == json.loads(json.dumps(seed_plan(three, 0.01, power=0.9).as_dict()))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seeds-for", "1pt", "--power", "1"], "expected a probability between 0 and 1"),
+        (["--power", "0.9"], "expected it with --seeds-for"),
+        (["--seeds-for", "1pt", "--rounds", "3"], "cannot be combined"),
+        (["--seeds-for", "1pt", "--method", "d"], "the run has no method 'd'"),
+    ],
+)
+def test_wrong_options_are_refused(three, options, message):
+    found = call("plan", str(three.path), *options)
+    assert message in str(found.exception)
+    assert isinstance(found.exception, UserError)
