@@ -79,9 +79,9 @@ class WatchedCore(TrainingCore):
         """Seconds of training and evaluation so far."""
         return self._seconds[0]
 
-    def engine_for(self, model: BlockModel) -> Engine:
+    def engine_for(self, model: BlockModel, part: str = "") -> Engine:
         """A new engine with the stopwatch on it."""
-        return Watched(super().engine_for(model), self._seconds, overlaps=self.engine_name == "parallel")
+        return Watched(super().engine_for(model, part), self._seconds, overlaps=self.engine_name == "parallel")
 
 
 @process_state_kept()

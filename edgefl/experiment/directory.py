@@ -199,9 +199,11 @@ class RunDirectory:
             )
         self.software = dict(found)
 
-    def run_finished(self, label: str, seed: int, entry: SeedResult, costs: list[tuple[int, int]]) -> None:
+    def run_finished(
+        self, label: str, seed: int, entry: SeedResult, costs: Sequence[tuple[int, int] | tuple[int, int, int]]
+    ) -> None:
         """Record that a run is complete: its tables are written, its journal and checkpoints no longer needed."""
-        self.finished[label, seed] = Finished(label=label, seed=seed, entry=entry, costs=costs)
+        self.finished[label, seed] = Finished(label=label, seed=seed, entry=entry, costs=list(costs))
         self._write()
         self._clear(label, seed)
 

@@ -89,7 +89,7 @@ def extended_state(path: Path, extension: Extension) -> State:
     extended = scenario.with_seeds(extension.seeds(scenario.seeds))
     steps = read_costs(paths.costs)
     # A finished directory has the steps of all seeds together, which is all that its costs.json needs.
-    used = {label: [(step.alpha, step.batch) for step in steps.get(label, ())] for label in summary.methods}
+    used = {label: [(step.alpha, step.batch, step.level) for step in steps.get(label, ())] for label in summary.methods}
     return State(
         edgefl=__version__,
         schema_version=SCHEMA,
@@ -103,7 +103,7 @@ def extended_state(path: Path, extension: Extension) -> State:
         ),
         seeds=extended.seeds,
         finished=tuple(
-            Finished(label=label, seed=each.seed, entry=each, costs=used[label]) for label, each in _runs(summary)
+            Finished(label=label, seed=each.seed, entry=each, costs=list(used[label])) for label, each in _runs(summary)
         ),
     )
 

@@ -113,7 +113,8 @@ class KnownCosts:
     @cached_property
     def _works(self) -> list[Work]:
         setup = self._setup
-        work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, lambda _: None)
+        method = setup.method
+        work = WorkModel(setup.cost, setup.fleet, setup.samples, method.local, lambda _: None, method.submodels)
         return [work.of(client, setup.sizes.blocks) for client in range(setup.clients)]
 
     @cached_property
@@ -153,6 +154,7 @@ def _unknown(scenario: Scenario, setup: Setup) -> str | None:
         "the topology is no star": not isinstance(scenario.network.topology, StarTopology),
         "the method sends parts of the model, or sends them before the round": method.overlap
         or method.payload.sends_blocks,
+        "clients train parts of the model of different sizes": method.submodels is not None,
         "links or devices fail during rounds": bool(setup.failures),
         "clients restart after accidents": protocol.retries > 0,
         "late clients take fewer steps": protocol.late == "partial",

@@ -17,7 +17,7 @@ TIMELESS = frozenset({"loss", "distance", "samples", "label_support", "data_size
 """Inputs of decisions that are equal on every network and fleet; all other inputs depend on time."""
 
 _WANTED: tuple[EventKind, ...] = (
-    *("run", "decision", "compute_start", "compute_end", "compute_partial"),
+    *("run", "decision", "work", "compute_start", "compute_end", "compute_partial"),
     *("aggregation", "feedback", "evaluation", "diverged", "stop"),
 )
 DAMAGED = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
@@ -30,6 +30,7 @@ class TrainedJob(NamedTuple):
     Attributes:
         round: from 0.
         alpha: blocks received.
+        level: the capacity level.
         steps: local steps; None if it was aborted.
         previous: the client's last completed job before this one, whose client state it continued if the method has
             one.
@@ -39,6 +40,7 @@ class TrainedJob(NamedTuple):
     alpha: int
     steps: int | None
     previous: int | None
+    level: int = 0
 
 
 @dataclass
@@ -57,6 +59,7 @@ class Recording:
         cohorts: for each round, the selected clients.
         local_losses: by model version and client, the losses that clients were asked for.
         alphas: for each round with a choice of a block scheduler, each client's number of blocks.
+        levels: the capacity level of each kind of work, where it is not 0.
     """
 
     jobs: dict[tuple[int, int], TrainedJob] = field(default_factory=dict)
@@ -70,6 +73,7 @@ class Recording:
     cohorts: dict[int, list[int]] = field(default_factory=dict)
     local_losses: dict[tuple[int, int], float] = field(default_factory=dict)
     alphas: dict[int, dict[int, int]] = field(default_factory=dict)
+    levels: dict[tuple[int, int, int], int] = field(default_factory=dict)
 
 
 def read_recording(path: Path) -> Recording:
@@ -105,8 +109,12 @@ def _note(recording: Recording, event: Event, round: int, done: dict[int, int]) 
     match event.kind:
         case "run" if "model" in facts:
             recording.digests[0] = Digests("", facts["model"])
+        case "work" if facts.get("level"):
+            recording.levels[event.work] = facts["level"]
         case "compute_start":
-            recording.jobs[event.job] = TrainedJob(round, event.alpha, None, done.get(event.client))
+            recording.jobs[event.job] = TrainedJob(
+                round, event.alpha, None, done.get(event.client), recording.levels.get(event.work, 0)
+            )
         case "compute_end" | "compute_partial":
             recording.jobs[event.job] = recording.jobs[event.job]._replace(steps=int(event.value))
             done[event.client] = event.dispatch

@@ -275,10 +275,11 @@ class _Experiment:
         self._methods = [scenario.method(label) for label in self._choices.methods]
         self._costs = step_costs(scenario, [method.label for method in self._methods])
         for (label, seed), known in directory.finished.items():
-            for alpha, batch in known.costs:
-                if not self._costs[label].has(alpha, batch):
+            for key in known.costs:
+                alpha, batch, *_ = key
+                if not self._costs[label].has(*key):
                     raise directory.damaged(f"'{label}', seed {seed}: no step has {alpha} blocks and {batch} images")
-                self._costs[label].step(alpha, batch)
+                self._costs[label].step(*key)
 
     def begin(self) -> None:
         """Report the runs to execute, and start worker processes if they will be needed."""

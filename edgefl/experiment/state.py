@@ -43,6 +43,7 @@ class Choices(_Checked):
 
 
 Positive = Annotated[int, Field(ge=1)]
+Level = Annotated[int, Field(ge=0)]
 
 
 class Finished(_Checked):
@@ -51,13 +52,16 @@ class Finished(_Checked):
     Attributes:
         label, seed: the method's label and the seed.
         entry: its result in the summary.
-        costs: (alpha, batch) of each step cost that it used.
+        costs: (alpha, batch, capacity level) of each step cost that it used; older files have no level.
     """
 
     label: str
     seed: int = Field(ge=0)
     entry: SeedResult
-    costs: list[Annotated[tuple[Positive, Positive], Field(strict=False)]]
+    costs: list[
+        Annotated[tuple[Positive, Positive], Field(strict=False)]
+        | Annotated[tuple[Positive, Positive, Level], Field(strict=False)]
+    ]
 
     @model_validator(mode="after")
     def _entry_fits(self) -> Finished:

@@ -11,9 +11,13 @@ from edgefl.cost.method_cost import paper_factor
 from edgefl.methods.build import build_method
 from edgefl.methods.local_part import keeping_local
 from edgefl.methods.recipe import Method
+from edgefl.methods.submodels.base import SubModel
 from edgefl.models.block_model import BlockModel
 from edgefl.record.costs import StepRow
 from edgefl.simulation.cost_specs import CostSpec, PaperCost
+
+StepKey = tuple[int, int, int]
+"""What a step's cost depends on: blocks received (alpha), batch size and capacity level."""
 
 
 def recorded_cost(row: StepRow) -> StepCost:
@@ -29,10 +33,11 @@ def recorded_cost(row: StepRow) -> StepCost:
     )
 
 
-def row_of(alpha: int, batch: int, cost: StepCost) -> StepRow:
+def row_of(alpha: int, batch: int, cost: StepCost, level: int = 0) -> StepRow:
     """Return the row of a step for ``costs.json``."""
     return StepRow(
         alpha=alpha,
+        level=level,
         batch=batch,
         layer_macs=cost.layer_macs,
         forward_macs=cost.forward_macs,
@@ -57,28 +62,35 @@ class StepCosts:
         self.method = keeping_local(method, model.model.layout)
         self._paper = isinstance(cost, PaperCost)
         self._model = model
-        self.used: dict[tuple[int, int], StepCost] = {}
+        self._levels: dict[int, tuple[SubModel, CostModel]] = {}
+        self.used: dict[StepKey, StepCost] = {}
 
     @property
     def model(self) -> BlockModel:
         """The scenario's model."""
         return self._model.model
 
-    def step(self, alpha: int, batch: int) -> StepCost:
-        """Return the cost of a local step on ``batch`` images with the last ``alpha`` blocks newly received."""
-        key = (alpha, batch)
+    def step(self, alpha: int, batch: int, level: int = 0) -> StepCost:
+        """Return the cost of a local step on ``batch`` images with the last ``alpha`` blocks newly received.
+
+        ``level`` is the client's capacity level; see :class:`~edgefl.methods.submodels.base.SubModels`.
+        """
+        key = (alpha, batch, level)
         if key not in self.used:
-            self.used[key] = self._cost(alpha, batch)
+            self.used[key] = self._cost(alpha, batch, level)
         return self.used[key]
 
-    def has(self, alpha: int, batch: int) -> bool:
-        """Whether the method can train such a step: the model has as many blocks, a batch as many images."""
-        return 1 <= alpha <= self._model.model.depth and 1 <= batch <= self.method.local.batch
+    def has(self, alpha: int, batch: int, level: int = 0) -> bool:
+        """Whether the method can train such a step: the model has as many blocks and levels, a batch as many images."""
+        levels = 1 if self.method.submodels is None else len(self.method.submodels.levels)
+        known = 1 <= alpha <= self._model.model.depth and 0 <= level < levels
+        return known and 1 <= batch <= self.method.local.batch
 
-    def _cost(self, alpha: int, batch: int) -> StepCost:
+    def _cost(self, alpha: int, batch: int, level: int) -> StepCost:
+        model = self._of_level(level)
         if not self._paper:
-            return self._model.cost(self.method, alpha, batch)
-        plain = self._model.cost(build_method("fedavg", self.method.local), self._model.model.depth, batch)
+            return model.cost(self.method, alpha, batch)
+        plain = model.cost(build_method("fedavg", self.method.local), self._model.model.depth, batch)
         factor = paper_factor(self.method, alpha, self._model.model.depth) or 1.0
         return replace(
             plain,
@@ -88,13 +100,30 @@ class StepCosts:
             training_flops=plain.training_flops * factor,
         )
 
+    def _of_level(self, level: int) -> CostModel:
+        """Return what measures steps on the part of the model that clients of a capacity level train."""
+        if self.method.submodels is None:
+            return self._model
+        return self._part_of(level)[1]
+
+    def part_of(self, level: int) -> SubModel:
+        """Return the part of the model that clients of a capacity level train, for methods that have levels."""
+        return self._part_of(level)[0]
+
+    def _part_of(self, level: int) -> tuple[SubModel, CostModel]:
+        assert self.method.submodels is not None
+        if level not in self._levels:
+            part = self.method.submodels.part(self.adapted_model(), level)
+            self._levels[level] = part, CostModel(part.model)
+        return self._levels[level]
+
     def adapted_model(self) -> BlockModel:
         """Return the scenario's model with the additions of the method's objective."""
         return self.method.objective.adapt(self._model.model)
 
     def rows(self) -> list[StepRow]:
         """Return the used costs in a fixed order."""
-        return [row_of(alpha, batch, cost) for (alpha, batch), cost in sorted(self.used.items())]
+        return [row_of(alpha, batch, cost, level) for (alpha, batch, level), cost in sorted(self.used.items())]
 
 
 class RecordedCosts(StepCosts):
@@ -109,11 +138,11 @@ class RecordedCosts(StepCosts):
 
     def __init__(self, model: CostModel, method: Method, cost: CostSpec, known: Iterable[StepRow]) -> None:
         super().__init__(model, method, cost)
-        self._known = {(row.alpha, row.batch): recorded_cost(row) for row in known}
+        self._known = {(row.alpha, row.batch, row.level): recorded_cost(row) for row in known}
 
-    def is_recorded(self, alpha: int, batch: int) -> bool:
+    def is_recorded(self, alpha: int, batch: int, level: int = 0) -> bool:
         """Whether the run directory contains the cost of this step."""
-        return (alpha, batch) in self._known
+        return (alpha, batch, level) in self._known
 
-    def _cost(self, alpha: int, batch: int) -> StepCost:
-        return self._known.get((alpha, batch)) or super()._cost(alpha, batch)
+    def _cost(self, alpha: int, batch: int, level: int) -> StepCost:
+        return self._known.get((alpha, batch, level)) or super()._cost(alpha, batch, level)

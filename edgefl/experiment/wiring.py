@@ -152,6 +152,7 @@ def setup_of(
     method = costs.method
     model = costs.adapted_model()
     links = [str(name) for name in world.fleet.link_names()]
+    levels = range(0 if method.submodels is None else len(method.submodels.levels))
     return Setup(
         label=chosen.label,
         seed=world.seed,
@@ -165,6 +166,7 @@ def setup_of(
         sizes=wire_sizes(scenario, model, method.codecs.down),
         sizes_up=wire_sizes(scenario, model, method.codecs.up),
         sizes_plain=wire_sizes(scenario, model, NoCodec()),
+        level_sizes=[wire_sizes(scenario, costs.part_of(level).model, NoCodec()) for level in levels],
         cost=costs.step,
         fleet=world.fleet,
         samples=world.samples,

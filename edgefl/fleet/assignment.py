@@ -42,6 +42,12 @@ class FleetGroup(Options):
     overrides: dict[str, Any] | None = Field(
         None, description="Figures that differ from the profile, nested as in it: {memory: {training: 1 GB}}."
     )
+    capacity: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="The largest part of a model that its devices train, for methods that send parts of a model.",
+    )
     pace: float = Field(
         1.0,
         ge=1e-6,
@@ -123,6 +129,7 @@ class FleetAssignment:
         group: the group of each client, an index into both, shape ``[clients]``.
         availability: when the devices of each group can take part; empty: always.
         dropout: for each group the probability that a device drops out of a round; empty: 0.
+        capacity: for each group the largest part of a model that its devices train; empty: the whole model.
     """
 
     profiles: tuple[DeviceProfile, ...]
@@ -130,6 +137,7 @@ class FleetAssignment:
     group: NDArray[np.int32]
     availability: tuple[AnyAvailability, ...] = ()
     dropout: tuple[float, ...] = ()
+    capacity: tuple[float, ...] = ()
 
     def profile_of(self, client: int) -> DeviceProfile:
         """The device of one client."""
@@ -173,6 +181,7 @@ def assign(groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Pat
         group=generator(seed, "fleet").permutation(np.concatenate(numbers)),
         availability=tuple(group.availability for _, group in kinds),
         dropout=tuple(group.dropout for _, group in kinds),
+        capacity=tuple(group.capacity for _, group in kinds),
     )
 
 

@@ -79,7 +79,7 @@ def _run(
             rounds=read_parquet(rounds, ROUNDS).to_pydict(),
             summary=entry,
             fleet=fleet,
-            costs={(step.alpha, step.batch): recorded_cost(step) for step in costs.get(label, ())},
+            costs={(step.alpha, step.batch, step.level): recorded_cost(step) for step in costs.get(label, ())},
             topology=build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()]),
             transport=network.transport.build(entry.seed),
             timeouts=network.transport.timeouts,

@@ -32,7 +32,8 @@ CHECKED_ROUNDS = range(1, 9)
 
 def _parts(recipe: Recipe) -> list[type[Component]]:
     """The classes that the options of an entry are passed to."""
-    return [recipe.objective, recipe.rule, type(recipe.server), recipe.payload]
+    levels = [] if recipe.submodels is None else [recipe.submodels]
+    return [recipe.objective, recipe.rule, type(recipe.server), recipe.payload, *levels]
 
 
 def _defaults(recipe: Recipe) -> dict[str, Any]:
@@ -66,7 +67,8 @@ def _clients_too(server: type[ServerUpdate]) -> set[str]:
 
 def _shared(recipe: Recipe) -> set[str]:
     """Options that apply to clients."""
-    return {field for part in (recipe.objective, recipe.rule, recipe.payload) for field in part.model_fields}
+    own = type(recipe.server)
+    return {field for part in _parts(recipe) if part is not own for field in part.model_fields}
 
 
 @cache
@@ -182,6 +184,7 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
         local=merged,
         overlap=bool(options.get("overlap", False)),
         codecs=coded,
+        submodels=None if recipe.submodels is None else part(recipe.submodels),
     )
     _check_vectors(method)
     _check_frozen(method)
@@ -189,6 +192,7 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
     _check_listeners(method)
     _check_downlink(method)
     _check_whole(method)
+    _check_parts(method)
     return method
 
 
@@ -303,6 +307,26 @@ def _check_whole(method: Method) -> None:
             f"server update '{server_name(method.server)}' cannot be used with method '{method.name}': clients must "
             "start local training from the server's model, and here only some blocks are sent",
             field="server",
+        )
+
+
+def _check_parts(method: Method) -> None:
+    """Check that nothing of a method with capacity levels needs every client to have the whole model."""
+    if method.submodels is None:
+        return
+    server, label = method.server, f"method '{method.name}'"
+    why = f"{label}, whose clients train parts of the model of different sizes"
+    if server.client_state() is not None or server.broadcasts or server.needs_each_model:
+        raise UserError(
+            f"server update '{server_name(server)}' needs vectors of the whole model from each client, so it cannot be "
+            f"used with {why}",
+            field="server",
+        )
+    if method.codecs != Codecs():
+        raise UserError(f"a codec cannot be used with {why}", field="codec")
+    if method.state is not None or method.payload.sends_blocks:
+        raise UserError(
+            f"{label} cannot keep a state of its clients or send blocks: its clients train parts of the model"
         )
 
 

@@ -13,6 +13,7 @@ from edgefl.methods.objectives.base import Objective
 from edgefl.methods.payload import Payload
 from edgefl.methods.rules.base import LocalRule
 from edgefl.methods.servers.base import ServerUpdate, Weighting
+from edgefl.methods.submodels.base import SubModels
 from edgefl.registry import Registry, object_of
 
 
@@ -27,6 +28,7 @@ class Recipe:
         server: the default server update; a scenario may choose another if ``server_choice`` allows it.
         state: the client state, or ``None`` for stateless clients.
         weighting: default weights of the mean.
+        submodels: the class that defines capacity levels, for methods whose clients train parts of the model.
         scheduler: default kind of block scheduler for methods with a partial downlink, else ``None``.
         server_choice: whether any server update is allowed; if not, ``server_reason`` states the reason.
         defaults: option values that differ from the parts' own defaults.
@@ -40,6 +42,7 @@ class Recipe:
     payload: type[Payload] = Payload
     state: ClientState | None = None
     weighting: Weighting = "samples"
+    submodels: type[SubModels] | None = None
     scheduler: str | None = None
     server_choice: bool = True
     server_reason: str = ""
@@ -51,8 +54,15 @@ class Recipe:
         Raises:
             TypeError: a part has the wrong type.
         """
-        for name, base in (("objective", Objective), ("rule", LocalRule), ("payload", Payload)):
+        for name, base in (
+            ("objective", Objective),
+            ("rule", LocalRule),
+            ("payload", Payload),
+            ("submodels", SubModels),
+        ):
             part = getattr(self, name)
+            if name == "submodels" and part is None:
+                continue
             if not (isinstance(part, type) and issubclass(part, base)):
                 raise TypeError(f"{name}: expected a class derived from {base.__name__}, found {part!r}")
         if not isinstance(self.server, ServerUpdate):
@@ -68,6 +78,7 @@ class Method:
         local: the scenario's ``training.local`` with the method's own overrides merged in.
         overlap: whether parts that are ready early are sent during the previous round.
         codecs: the encoding of the traffic.
+        submodels: the capacity levels of its clients, if they train parts of the model.
     """
 
     name: str
@@ -81,6 +92,7 @@ class Method:
     local: LocalOptions
     overlap: bool = False
     codecs: Codecs = Codecs()  # noqa: RUF009  (frozen)
+    submodels: SubModels | None = None
 
 
 METHODS: Registry[Recipe] = Registry(

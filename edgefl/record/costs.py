@@ -21,10 +21,12 @@ OperatorRow = tuple[str, Number, Number, Count, str]
 class StepRow(Options):
     """The cost of a local step on ``batch`` images with the last ``alpha`` blocks newly received.
 
-    See :class:`~edgefl.cost.measure.StepCost` for the figures.
+    See :class:`~edgefl.cost.measure.StepCost` for the figures. ``level`` is the client's capacity level: the index in
+    the method's list of levels, 0 for the first and for methods without levels.
     """
 
     alpha: Count
+    level: Count = 0
     batch: Count
     layer_macs: Count
     forward_macs: Count
@@ -49,5 +51,7 @@ def read_costs(path: Path) -> dict[str, tuple[StepRow, ...]]:
 
 def write_costs(steps: Mapping[str, Iterable[StepRow]], path: Path) -> None:
     """Write the steps of each method by label; the same steps give the same bytes."""
-    data = {label: [step.model_dump(mode="json") for step in each] for label, each in steps.items()}
+    data = {
+        label: [step.model_dump(mode="json", exclude_defaults=True) for step in each] for label, each in steps.items()
+    }
     write_durably(path, json.dumps(data, indent=1) + "\n")

@@ -159,12 +159,12 @@ class ExecutionAgain:
             self._model(), recipe_of(self._scenario, method), self._scenario.cost, self._known.get(label, ())
         )
 
-        def step(alpha: int, batch: int) -> StepCost:
-            if not costs.is_recorded(alpha, batch):
+        def step(alpha: int, batch: int, level: int = 0) -> StepCost:
+            if not costs.is_recorded(alpha, batch, level):
                 if "fault" in record.by_kind:  # it ended the run before or during the measurement of this step
                     raise _EndsHereError
                 raise UserError(f"costs.json has no step with {alpha} blocks on {batch} images")
-            return costs.step(alpha, batch)
+            return costs.step(alpha, batch, level)
 
         learner = recorded or NeutralLearner()
         world = self._world(record.summary.seed)

@@ -12,6 +12,7 @@ from edgefl.errors import UserError
 from edgefl.experiment.inputs import SCENARIO, digest_of_scenario, keep_code
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.recording import Recording
+from edgefl.experiment.step_costs import StepKey
 from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths
 from edgefl.record.costs import write_costs
@@ -82,7 +83,7 @@ class Replay:
     def _write(self, scenario: Scenario, folder: Path, inputs: dict[str, str]) -> None:
         worlds = {seed: self._run.world(scenario, seed) for seed in dict.fromkeys(seed for _, seed in self._recordings)}
 
-        def replayed(place: tuple[str, int]) -> tuple[SeedResult, list[tuple[int, int]]]:
+        def replayed(place: tuple[str, int]) -> tuple[SeedResult, list[StepKey]]:
             label, seed = place
             costs = self._run.costs[label]
             one = OneRun(scenario, scenario.method(label), worlds[seed], costs, RunPaths(folder))
@@ -102,8 +103,8 @@ class Replay:
         entries: dict[str, list[SeedResult]] = {label: [] for label in self._run.labels}
         for (label, seed), before in known.items():
             entry, used = found[label, seed]
-            for alpha, batch in used:
-                self._run.costs[label].step(alpha, batch)
+            for key in used:
+                self._run.costs[label].step(*key)
             if (label, seed) in alike:
                 # The last model is the same, and so are all measurements of it.
                 measured = before.model_fields_set & {"clients", "personalisation"}

@@ -68,7 +68,8 @@ class ReplayedLearner(RecordedLearner):
             previous = None if job.previous is None else job.previous.dispatch
             if (
                 known is None
-                or (known.round, known.alpha, known.steps or job.steps) != (job.round, job.alpha, job.steps)
+                or (known.round, known.alpha, known.level) != (job.round, job.alpha, job.level)
+                or (known.steps or job.steps) != job.steps
                 or (self._stateful and known.previous != previous)
             ):
                 raise self._refusal(round, f"client {key[0]} would train differently than in the finished run")

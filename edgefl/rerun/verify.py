@@ -218,7 +218,7 @@ class _Verification:
             rounds=read_parquet(paths.rounds, ROUNDS).to_pydict(),
             summary=entry,
             fleet=fleet,
-            costs={(step.alpha, step.batch): recorded_cost(step) for step in self.costs.get(label, ())},
+            costs={(step.alpha, step.batch, step.level): recorded_cost(step) for step in self.costs.get(label, ())},
             topology=build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()]),
             transport=network.transport.build(seed),
             timeouts=network.transport.timeouts,

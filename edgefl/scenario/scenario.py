@@ -220,6 +220,12 @@ class Scenario(Options):
                     f"'{self.training.selection.name}' needs its results ({', '.join(sorted(selector.reads))})",
                     field=f"methods.{index}.overlap",
                 )
+            if recipe.submodels is not None and isinstance(self.protocol, HierarchicalSpec):
+                raise UserError(
+                    f"clients of method '{method.label}' train parts of the model, and in hierarchical rounds the "
+                    "cells send the mean of whole models; expected protocol.kind: synchronous or asynchronous",
+                    field=f"methods.{index}.method",
+                )
             if recipe.server.needs_each_model and isinstance(self.protocol, HierarchicalSpec):
                 raise UserError(
                     "this server update needs each client's model, and in hierarchical rounds the cells send their "

@@ -116,12 +116,12 @@ class Decisions:
         level, used = np.ones(len(clients)), np.zeros(len(clients))
         charges = world.batteries.charges
         foreseen = self._foreseen(round, clients)
-        down_bytes, up_bytes = world.setup.sizes.model_bytes, sum(part.bytes for part in world.setup.uplink)
         draws = world.accounts.draws
         for place, client in enumerate(clients.tolist()):
             if not charges.has(client):
                 continue
             down, compute, up = (float(seconds[place]) for seconds in foreseen)
+            down_bytes, up_bytes = self._bytes(client)
             joules = (
                 draws.idle(client, down + up)
                 + compute_joules(world.device(client), compute)
@@ -137,13 +137,26 @@ class Decisions:
         """The predicted seconds of a round with the whole model for each client, from what is known now."""
         world, setup = self._world, self._world.setup
         sizes = setup.sizes
-        uplink = sum(part.bytes for part in setup.uplink)
         asked = clients.tolist()
+        bytes = [self._bytes(client) for client in asked]
         return Foreseen(
-            np.array([world.traffic.foreseen(client, "down").seconds(sizes.model_bytes) for client in asked]),
+            np.array(
+                [
+                    world.traffic.foreseen(client, "down").seconds(down)
+                    for client, (down, _) in zip(asked, bytes, strict=True)
+                ]
+            ),
             np.array([world.foreseen_compute(client, round, world.work.of(client, sizes.blocks)) for client in asked]),
-            np.array([world.traffic.foreseen(client, "up").seconds(uplink) for client in asked]),
+            np.array(
+                [world.traffic.foreseen(client, "up").seconds(up) for client, (_, up) in zip(asked, bytes, strict=True)]
+            ),
         )
+
+    def _bytes(self, client: int) -> tuple[int, int]:
+        """The bytes of the client's whole downlink and of its uplink."""
+        world = self._world
+        down = world.setup.sizes_of(world.level_of(client)).model_bytes
+        return down, sum(part.bytes for part in world.uplink(client))
 
     @cached_property
     def _candidates(self) -> NDArray[np.int64] | None:
@@ -201,12 +214,12 @@ class Decisions:
     def _forecast(self, round: int, cohort: Sequence[int]) -> BlockForecast:
         """The cost of each α for each client, given the parts that it holds now."""
         world, sizes = self._world, self._world.setup.sizes
-        uplink = sum(part.bytes for part in world.setup.uplink)
         seconds = np.empty((len(cohort), sizes.blocks))
         bytes = np.empty((len(cohort), sizes.blocks), np.int64)
         free = np.ones(len(cohort), dtype=bool)
         for row, client in enumerate(cohort):
             down = world.traffic.foreseen(client, "down")
+            uplink = sum(part.bytes for part in world.uplink(client))
             upload = world.traffic.foreseen(client, "up").seconds(uplink)
             for alpha in range(1, sizes.blocks + 1):
                 downlink = world.downlink(client, round, alpha)

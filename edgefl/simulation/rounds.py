@@ -212,8 +212,8 @@ class RoundBook:
             world.ledger.hidden_seconds += hidden
         total = world.ledger.copy()
         spent = total.since(self._before)
-        sent = Counter(life.downlink.alpha for life in lives if life.phase != "refused")
-        bytes = {alpha: bytes_of_last_blocks(world.setup.sizes, alpha) for alpha in sent}
+        sent = Counter((life.job.level, life.downlink.alpha) for life in lives if life.phase != "refused")
+        bytes = {key: bytes_of_last_blocks(world.setup.sizes_of(key[0]), key[1]) for key in sent}
         ema = self.ema if evaluation is not UNKNOWN else math.nan
         is_accuracy = world.setup.limits.metric.is_accuracy
         row = RoundRow(
@@ -236,8 +236,8 @@ class RoundBook:
             exposed_seconds=spent.exposed_seconds,
             hidden_seconds=spent.hidden_seconds,
             critical_client=ABSENT if critical is None else critical.client,
-            blocks_actual=sum(times * bytes[alpha].actual for alpha, times in sent.items()),
-            blocks_uniform=sum(times * bytes[alpha].uniform for alpha, times in sent.items()),
+            blocks_actual=sum(times * bytes[key].actual for key, times in sent.items()),
+            blocks_uniform=sum(times * bytes[key].uniform for key, times in sent.items()),
             staleness=sum(round - life.round for life in arrived) / len(arrived) if arrived else 0.0,
             ratio_to_optimum=self._ratio_to_optimum(round, arrived),
         )

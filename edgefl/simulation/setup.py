@@ -133,6 +133,7 @@ class Setup:
         failures: crashes and outages at given times.
         sizes_up: bytes of the blocks as clients return them; ``sizes`` by default.
         sizes_plain: their bytes as float32; ``sizes`` by default.
+        level_sizes: bytes of the blocks of each capacity level's part of the model, both ways; empty without levels.
         listeners: follow the run, in this order.
         testbed: real time and real links; None for computed ones.
         bandwidth: how the server divides its bandwidth; None for equal shares.
@@ -166,6 +167,7 @@ class Setup:
     failures: Sequence[Crash | Outage] = ()
     sizes_up: ModelSizes | None = None
     sizes_plain: ModelSizes | None = None
+    level_sizes: Sequence[ModelSizes] = ()
     listeners: Sequence[Listener] = ()
     testbed: Testbed | None = None
     bandwidth: BandwidthSpec | None = None
@@ -184,8 +186,20 @@ class Setup:
 
     @cached_property
     def uplink(self) -> tuple[Part, ...]:
-        """The parts that a client uploads."""
+        """The parts that a client uploads, the whole model."""
         return self._returned(self.sizes_up or self.sizes)
+
+    def sizes_of(self, level: int) -> ModelSizes:
+        """Bytes of the blocks as clients of a capacity level receive them."""
+        return self.level_sizes[level] if self.level_sizes else self.sizes
+
+    def uplink_of(self, level: int) -> tuple[Part, ...]:
+        """The parts that a client of a capacity level uploads."""
+        return self._level_uplinks[level] if self.level_sizes else self.uplink
+
+    @cached_property
+    def _level_uplinks(self) -> list[tuple[Part, ...]]:
+        return [self._returned(sizes) for sizes in self.level_sizes]
 
     @cached_property
     def cell_uplink(self) -> tuple[Part, ...]:

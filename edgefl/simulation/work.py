@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from edgefl.fleet import FleetAssignment, Pace, compute_joules, fits, step_seconds
 from edgefl.fleet.roofline import Operator
 from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.submodels.base import SubModels
 
 
 class StepCost(Protocol):
@@ -31,8 +32,8 @@ class StepCost(Protocol):
         """The maximum of bytes in use at one time."""
 
 
-CostOf = Callable[[int, int], StepCost]
-"""The cost of one step by (alpha, batch size)."""
+CostOf = Callable[[int, int, int], StepCost]
+"""The cost of one step by (alpha, batch size, capacity level)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Work:
         hot_seconds, cool_for: seconds of all steps after heat has lowered the rate, and the seconds until it does.
         peak_memory_bytes: of the largest step.
         fits: whether the device's memory holds it.
+        level: the client's capacity level, 0 for methods without levels.
         number: of a Flower app: the number of this work in ``costs.json``, in place of the number of images.
     """
 
@@ -69,6 +71,7 @@ class Work:
     hot_seconds: float
     cool_for: float
     number: int | None = None
+    level: int = 0
 
     def forward_share(self, images: int) -> float:
         """The part of this work that a forward pass on as many images costs.
@@ -109,21 +112,24 @@ class WorkModel:
         samples: n_k of every client.
         options: the method's local options.
         on_new: called for each distinct work once, when it first occurs.
+        submodels: the capacity levels, for methods that have them.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  (work is made of this many things)
         self,
         cost: CostOf,
         fleet: FleetAssignment,
         samples: NDArray[np.int64],
         options: LocalOptions,
         on_new: Callable[[Work], None],
+        submodels: SubModels | None = None,
     ) -> None:
         self._cost = cost
         self._fleet = fleet
         self._samples = samples
         self._options = options
         self._on_new = on_new
+        self._submodels = submodels
         self._known: dict[tuple[int, int, int], Work] = {}
 
     def of(self, client: int, alpha: int) -> Work:
@@ -131,14 +137,36 @@ class WorkModel:
         key = (int(self._fleet.group[client]), alpha, int(self._samples[client]))
         work = self._known.get(key)
         if work is None:
-            work = self._known[key] = self._measure(*key)
+            work = self._known[key] = self._chosen(*key)
             self._on_new(work)
         return work
 
-    def _measure(self, group: int, alpha: int, samples: int) -> Work:
+    def level_of(self, client: int, blocks: int) -> int:
+        """The capacity level of a client, which trains a model of M ``blocks``; 0 for methods without levels."""
+        return 0 if self._submodels is None else self.of(client, blocks).level
+
+    def _chosen(self, group: int, alpha: int, samples: int) -> Work:
+        """The work at the capacity level that the client gets, which depends only on its device and its samples.
+
+        It is the largest level that is at most the declared capacity of the device, fits in its memory, and meets the
+        method's deadline; the smallest level if there is none.
+        """
+        submodels = self._submodels
+        if submodels is None:
+            return self._measure(group, alpha, samples, 0)
+        shares = submodels.shares(alpha)
+        capacity = self._fleet.capacity[group] if self._fleet.capacity else 1.0
+        allowed = [level for level, share in enumerate(shares) if share <= capacity + 1e-9]
+        for level in allowed:
+            work = self._measure(group, alpha, samples, level)
+            if work.fits and (submodels.deadline is None or work.seconds <= submodels.deadline):
+                return work
+        return self._measure(group, alpha, samples, len(shares) - 1)
+
+    def _measure(self, group: int, alpha: int, samples: int, level: int) -> Work:
         profile = self._fleet.profiles[group]
         batches = batch_counts(self._options, samples)
-        costs = {size: self._cost(alpha, size) for size in batches}
+        costs = {size: self._cost(alpha, size, level) for size in batches}
         seconds, hot_seconds = (
             sum(count * step_seconds(profile, costs[size].operators, hot=hot) for size, count in batches.items())
             for hot in (False, True)
@@ -160,4 +188,5 @@ class WorkModel:
             watts=compute_joules(profile, 1.0),
             hot_seconds=hot_seconds,
             cool_for=math.inf if thermal is None else thermal.after,
+            level=level,
         )

@@ -11,7 +11,7 @@ import simpy
 
 from edgefl.fleet import DeviceProfile, Pace, Slowdown
 from edgefl.methods.broadcasts import Broadcasts
-from edgefl.methods.payload import Downlink, checked_downlink
+from edgefl.methods.payload import Downlink, Part, checked_downlink
 from edgefl.network.allotment import Outlook
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.kinds import EventKind, Lost, StopReason
@@ -62,7 +62,8 @@ class World:
         self.batteries = self.traffic.batteries
         self.presence = Presence(self.env, setup.fleet, setup.seed, self.batteries)
         setup.capacity_changes.attach(self.network)
-        self.work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, self.new_work)
+        method = setup.method
+        self.work = WorkModel(setup.cost, setup.fleet, setup.samples, method.local, self.new_work, method.submodels)
         self._front_blocks = FrontBlocks(setup.sizes.blocks)
         self.slowdown = Slowdown(setup.fleet, setup.seed)
         self._log.write(self.env.now, "run", item=setup.label, value=setup.seed, detail=self._initial_model())
@@ -86,10 +87,19 @@ class World:
     def downlink(self, client: int, round: int, alpha: int | None) -> Downlink:
         """The parts that the client needs for a round, given what it holds."""
         with blaming(self.setup.label, round, "payload"):
-            payload, sizes, held = self.setup.method.payload, self.setup.sizes, self.held.get(client)
+            payload, held = self.setup.method.payload, self.held.get(client)
+            sizes = self.setup.sizes_of(self.level_of(client))
             downlink = checked_downlink(payload.downlink(sizes, round, alpha, held), sizes.blocks)
             self._broadcasts.check(downlink, round, held)
             return downlink
+
+    def uplink(self, client: int) -> tuple[Part, ...]:
+        """The parts that the client uploads."""
+        return self.setup.uplink_of(self.level_of(client))
+
+    def level_of(self, client: int) -> int:
+        """The client's capacity level; 0 for methods without levels."""
+        return self.work.level_of(client, self.setup.sizes.blocks)
 
     def dispatches(self, client: int) -> int:
         """The number of jobs of the client so far, which is the number of its next one."""
@@ -106,6 +116,7 @@ class World:
             alpha=alpha,
             steps=steps,
             previous=self.last_job.get(client) if self.setup.method.state is not None else None,
+            level=self.level_of(client),
         )
 
     def begun(self, client: int, round: int) -> int:
@@ -145,7 +156,7 @@ class World:
             return None
         if up:
             return Outlook(up=True, deadline=deadline)
-        upload = self.traffic.foreseen(client, "up").seconds(sum(part.bytes for part in self.setup.uplink))
+        upload = self.traffic.foreseen(client, "up").seconds(sum(part.bytes for part in self.uplink(client)))
         compute = self.foreseen_compute(client, round, self.work.of(client, alpha))
         after = compute + (upload if upload < math.inf else 0.0)
         return Outlook(after=after, deadline=deadline)
@@ -317,6 +328,7 @@ class World:
                 "batches": {str(size): count for size, count in work.batches.items()},
                 "fits": work.fits,
                 "hot_seconds": work.hot_seconds,
+                **({} if self.setup.method.submodels is None else {"level": work.level}),
                 **other,
             },
         )

@@ -39,6 +39,7 @@ class JobTask:
         frozen: frozen copies ``[size]`` by name.
         vectors: vectors ``[parameter_count]`` that the objective or the rule reads, by name.
         facts: facts about the client's data that the objective reads, by name.
+        level: the capacity level whose part of the model is trained, which ``start`` is a vector of.
     """
 
     method: str
@@ -56,6 +57,7 @@ class JobTask:
     frozen: Mapping[str, Tensor] = field(default_factory=dict)
     vectors: Mapping[str, Tensor] = field(default_factory=dict)
     facts: Mapping[str, Tensor] = field(default_factory=dict)
+    level: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,6 +22,7 @@ from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.job import Evaluation
 from edgefl.training.kept_models import KeptModels
 from edgefl.training.learner import MethodLearner
+from edgefl.training.parts_of_models import EngineOfParts, PartsOfModel
 from edgefl.training.result_memory import RememberingEngine, ResultMemory, content_of
 
 
@@ -82,6 +83,7 @@ class TrainingCore:
         self.data = data
         self._own = self._ready(model)
         self._adapted: list[tuple[Objective, AdaptedModel]] = []
+        self._of_parts: list[EngineOfParts] = []
 
     @classmethod
     def of(
@@ -117,15 +119,25 @@ class TrainingCore:
             ValueError: the method's parts do not fit together.
         """
         adapted = self._adapted_to(method.objective)
+        parts = None if method.submodels is None else PartsOfModel(method, adapted.model)
         return MethodLearner(
             keeping_local(method, adapted.model.layout),
             adapted.model,
             adapted.initial.clone(),
             self.data,
-            adapted.engine,
+            adapted.engine if parts is None else self._engine_of_parts(parts, adapted),
             seed=self._seed,
             kept_models=kept_models,
+            parts=parts,
         )
+
+    def _engine_of_parts(self, parts: PartsOfModel, adapted: AdaptedModel) -> Engine:
+        def engine_of(level: int) -> Engine:
+            return self.engine_for(parts.of(level).model.to(self._device), f"{parts.name} {level}")
+
+        engine = EngineOfParts(adapted.engine, engine_of)
+        self._of_parts.append(engine)
+        return engine
 
     def _adapted_to(self, objective: Objective) -> AdaptedModel:
         for known, adapted in self._adapted:
@@ -142,21 +154,28 @@ class TrainingCore:
         model = model.to(self._device)
         return AdaptedModel(model, initial, SharedEvaluation(self.engine_for(model)))
 
-    def engine_for(self, model: BlockModel) -> Engine:
-        """A new engine for a skeleton on the training device; the caller closes it."""
+    def engine_for(self, model: BlockModel, part: str = "") -> Engine:
+        """A new engine for a skeleton on the training device; the caller closes it.
+
+        Args:
+            model: the skeleton.
+            part: what distinguishes it from other skeletons of the same layers.
+        """
         spec = self._spec
         entry = ENGINES[self.engine_name]
         given = EngineInputs(model, self.data, self._device, self._workers, spec.precision, spec.options())
         engine = entry.build(given)
         if self.memory is None or not entry.alike:
             return engine
-        key = f"{torch.__version__} {self._device} {spec.precision} {model}"
+        key = f"{torch.__version__} {self._device} {spec.precision} {model} {part}".rstrip()
         return RememberingEngine(engine, self.memory, key, self._device)
 
     def close(self) -> None:
         """Release the engines' workers and memory."""
         for each in [self._own, *(adapted for _, adapted in self._adapted)]:
             each.engine.close()
+        for parts in self._of_parts:
+            parts.close()
 
     def __enter__(self) -> Self:
         return self

@@ -32,6 +32,8 @@ class TrainingJob:
         steps: local steps H_k.
         previous: the client's last job, whose state this one continues from; ``None`` for a first job or a stateless
             method.
+        level: the client's capacity level, which decides the part of the model that it trains; see
+            :class:`~edgefl.methods.submodels.base.SubModels`. 0 for methods without levels.
     """
 
     id: JobId
@@ -40,6 +42,7 @@ class TrainingJob:
     alpha: int
     steps: int
     previous: JobId | None = None
+    level: int = 0
 
 
 class Feedback(NamedTuple):

@@ -98,6 +98,7 @@ class JobResolver:
             frozen={name: self._whole(name, known[name], start) for name in sorted(method.objective.frozen)},
             vectors={name: _first(known[name], layout.parameter_count) for name in self._vectors},
             facts=self._facts(job.id.client),
+            level=job.level,
         )
         return JobInputs(task, {**received.broadcasts, **(state or {})})
 

@@ -23,6 +23,7 @@ from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, Tr
 from edgefl.training.job_inputs import JobInputs, JobResolver, Received
 from edgefl.training.kept_models import KeptModels
 from edgefl.training.learner_state import LearnerState
+from edgefl.training.parts_of_models import PartsOfModel
 from edgefl.training.server_model import Outcome, ServerModel
 from edgefl.training.wire import Wire
 
@@ -53,6 +54,7 @@ class MethodLearner:
         engine: trains and evaluates.
         seed: the run's seed, for random choices of a codec.
         kept_models: additional values to keep.
+        parts: the parts of the model that clients train, for methods with capacity levels; the engine trains them.
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class MethodLearner:
         *,
         seed: int = 0,
         kept_models: KeptModels | None = None,
+        parts: PartsOfModel | None = None,
     ) -> None:
         self._method = method
+        self._parts = parts
         self._model = model
         self._seed = seed
         self._kept_models = kept_models or KeptModels()
@@ -74,8 +78,9 @@ class MethodLearner:
         self._engine = engine
         self._evaluation_mode = method.objective.evaluation_mode(model)
         self._resolver = JobResolver(method, model.layout, model.depth, initial, data)
+        self._resolvers: dict[int, JobResolver] = {}
         self._wire = Wire(method, model.layout, seed)
-        self._server = ServerModel(method, initial, model.layout, data.clients, self._wire)
+        self._server = ServerModel(method, initial, model.layout, data.clients, self._wire, parts)
         self._versions: dict[int, Received] = {0: self._server.sent()}
         self._waiting: dict[JobId, TrainingJob] = {}
         self._discarded: set[JobId] = set()
@@ -154,7 +159,7 @@ class MethodLearner:
             TrainingFault: a local step failed.
         """
         with neutral_torch(), torch.no_grad():
-            task = self._resolver.resolve(job, self._received(job.version), None).task
+            task = self._resolved(job, None).task
             self._engine.train([task])
 
     def digests(self, version: int) -> Digests | None:
@@ -299,7 +304,10 @@ class MethodLearner:
         losses = epoch_losses(result, task.options, samples)
         sent = self._versions[job.version].vector
         known = {**inputs.vectors, **result.kept}
-        upload = self._wire.upload(job, task, result.final, sent, known, arrives=job.id not in self._discarded)
+        final = result.final
+        if self._parts is not None:
+            final = self._parts.put_back(final, sent, job.level, job.round)
+        upload = self._wire.upload(job, task, final, sent, known, arrives=job.id not in self._discarded)
         if upload.delta is None:
             torch.sub(upload.final, sent, out=delta)
         else:
@@ -312,13 +320,30 @@ class MethodLearner:
             steps=job.steps,
             loss=losses.last,
             first_loss=losses.first,
-            drift=self._server.squared_distance(task.start, sent),
+            drift=0.0 if self._parts is not None else self._server.squared_distance(task.start, sent),
             delta=delta,
+            part=(job.level, job.round),
             others=upload.others,
         )
 
     def _inputs(self, job: TrainingJob) -> JobInputs:
-        return self._resolver.resolve(job, self._versions[job.version], self._state_before(job))
+        return self._resolved(job, self._state_before(job))
+
+    def _resolved(self, job: TrainingJob, state: State | None) -> JobInputs:
+        received = self._received(job.version)
+        if self._parts is None:
+            return self._resolver.resolve(job, received, state)
+        part = Received(self._parts.taken(received.vector, job.level, job.round), {})
+        return self._resolver_of(job.level).resolve(job, part, None)
+
+    def _resolver_of(self, level: int) -> JobResolver:
+        """What resolves the jobs of a capacity level; its clients keep no state, so its initial model is never read."""
+        assert self._parts is not None
+        if level not in self._resolvers:
+            layout = self._parts.of(level).model.layout
+            nothing = self._server.vector.new_empty(layout.size)
+            self._resolvers[level] = JobResolver(self._method, layout, self._model.depth, nothing, self._data)
+        return self._resolvers[level]
 
     def _outcome(self, job: JobId) -> Outcome:
         try:

@@ -54,6 +54,7 @@ class LearnerState:
             tensors[f"outcome/{number}/delta"] = outcome.delta
             tensors |= {f"outcome/{number}/other/{name}": tensor for name, tensor in outcome.others.items()}
             numbers = {key: getattr(outcome, key) for key in _NUMBERS}
+            numbers["part"] = list(outcome.part)
             outcomes.append({"id": list(id), "others": sorted(outcome.others), **numbers})
         return tensors, {
             "version": self.version,
@@ -92,6 +93,7 @@ class LearnerState:
                     delta=tensors[f"outcome/{number}/delta"],
                     others={name: tensors[f"outcome/{number}/other/{name}"] for name in each["others"]},
                     **{key: each[key] for key in _NUMBERS},
+                    part=tuple(each.get("part", (0, 0))),
                 )
                 for number, each in enumerate(facts["outcomes"])
             },

@@ -16,6 +16,7 @@ from edgefl.methods.servers.mean import mean_delta
 from edgefl.models.layout import Layout
 from edgefl.training.faults import Diverged, blaming
 from edgefl.training.job_inputs import Received
+from edgefl.training.parts_of_models import PartsOfModel
 from edgefl.training.wire import Wire
 
 
@@ -33,6 +34,8 @@ class Outcome:
         first_loss: the same over the first.
         drift: squared distance between ``sent`` and the model that the client started from, without its local part.
         delta: θ_k - θ_t ``[size]``, as received.
+        part: the capacity level and the round of the part of the model that it trained; the other numbers are those of
+            ``sent``.
         others: other received vectors, by the part's name; see ``RoundFacts.uploads``.
     """
 
@@ -46,6 +49,7 @@ class Outcome:
     drift: float
     delta: Tensor
     others: Mapping[str, Tensor] = field(default_factory=dict)
+    part: tuple[int, int] = (0, 0)
 
 
 _BLOCK = 512
@@ -65,9 +69,19 @@ class ServerModel:
         layout: the model's layout.
         clients: N, the number of clients in the fleet.
         wire: encodes and decodes the traffic.
+        parts: the parts of the model that clients train, if they do not train all of it. Each number of the model then
+            becomes the server update of the clients that trained it, and their weights are divided by their sum.
     """
 
-    def __init__(self, method: Method, initial: Tensor, layout: Layout, clients: int, wire: Wire) -> None:
+    def __init__(  # noqa: PLR0917  (a server is made of this many things)
+        self,
+        method: Method,
+        initial: Tensor,
+        layout: Layout,
+        clients: int,
+        wire: Wire,
+        parts: PartsOfModel | None = None,
+    ) -> None:
         self.version = 0
         self.vector = initial
         self._method = method
@@ -78,6 +92,7 @@ class ServerModel:
         self._difference = self._blocks.view(-1)[:parameter_count]
         self._clients = clients
         self._wire = wire
+        self._parts = parts
         self._part = f"server update {type(method.server).__name__}"
         with blaming(method.label, 0, self._part):
             begun = method.server.begin(initial[:parameter_count].clone())
@@ -155,13 +170,15 @@ class ServerModel:
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The next model and the server update's next state."""
         count = self._count
-        deltas = _stacked([each.delta if mix == "deltas" else each.final - self.vector for each in arrived])
+        deltas = _stacked([each.delta if mix == "deltas" else self._difference_of(each) for each in arrived])
         uploads = {part: torch.stack([each.others[part] for each in arrived]) for part in arrived[0].others}
         if factors is not None:
             shares = deltas.new_tensor(list(factors)).unsqueeze(1)
             deltas *= shares
             uploads = {part: each * shares for part, each in uploads.items()}
         weights = deltas.new_tensor(self._weights([outcome.samples for outcome in arrived]))
+        if self._parts is not None:
+            deltas = deltas / self._parts.share_of([each.part for each in arrived], weights)
         steps = deltas.new_tensor([outcome.steps for outcome in arrived])
         losses = [outcome.first_loss for outcome in arrived]
         facts = RoundFacts(self._method.local.lr_at(round), self._clients, steps, uploads, round, losses)
@@ -178,6 +195,13 @@ class ServerModel:
         if count == len(self.vector):
             return parameters, state
         return torch.cat([parameters, self.vector[count:] + mean_delta(deltas[:, count:], weights)]), state
+
+    def _difference_of(self, outcome: Outcome) -> Tensor:
+        """The difference of a client's model from the latest one, 0 in the part that it did not train."""
+        if self._parts is None:
+            return outcome.final - self.vector
+        own = self._parts.taken(outcome.final, *outcome.part)
+        return self._parts.put_back(own, self.vector, *outcome.part) - self.vector
 
     def squared_distance(self, vector: Tensor, other: Tensor | None = None) -> float:
         """‖a - b‖² over the parameters; ``other`` is the latest model unless given.

@@ -14,6 +14,7 @@ import numpy as np
 
 from edgefl.cost.measure import StepCost
 from edgefl.errors import UserError
+from edgefl.experiment.step_costs import StepKey
 from edgefl.experiment.wiring import client_links_of
 from edgefl.fleet import fleet_step_seconds
 from edgefl.network.client_links import DIRECTIONS, ClientLinks
@@ -64,7 +65,8 @@ def ask(
     rows = read_costs(run.paths.costs)
     found = []
     for left, label in zip(reversed(range(len(run.labels))), run.labels, strict=True):
-        steps = {(row.alpha, row.batch): run.costs[label].step(row.alpha, row.batch) for row in rows[label]}
+        keys = [(row.alpha, row.batch, row.level) for row in rows[label]]
+        steps = {key: run.costs[label].step(*key) for key in keys}
         found.append(_of_method(run, label, seeds, steps, wanted))
         if answered is not None:
             answered(label, left)
@@ -75,7 +77,7 @@ def _of_method(
     run: FinishedRun,
     label: str,
     seeds: Mapping[int, Seed],
-    steps: Mapping[tuple[int, int], StepCost],
+    steps: Mapping[StepKey, StepCost],
     condition: Condition,
 ) -> MethodAnswer:
     try:
@@ -117,7 +119,7 @@ def _answer(
 
 
 def _own_figures(
-    setup: Setup, links: ClientLinks, steps: Mapping[tuple[int, int], StepCost], name: Name
+    setup: Setup, links: ClientLinks, steps: Mapping[StepKey, StepCost], name: Name
 ) -> tuple[str, dict[str, float]]:
     """The slowest device, if the question is about devices, and the figures of the run itself, at factor 1."""
     profiles = setup.fleet.profiles

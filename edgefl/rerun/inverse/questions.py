@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from edgefl.cost.measure import StepCost
+from edgefl.experiment.step_costs import StepKey
 from edgefl.fleet import DeviceProfile, step_signature
 from edgefl.fleet.battery import Battery
 from edgefl.fleet.figure import scaled
@@ -72,7 +73,7 @@ def battery_joules(profiles: Sequence[DeviceProfile]) -> float | None:
 
 
 def with_larger_model(
-    setup: Setup, factor: float, steps: Mapping[tuple[int, int], StepCost], cost: Callable[[int, int], StepCost]
+    setup: Setup, factor: float, steps: Mapping[StepKey, StepCost], cost: Callable[[int, int, int], StepCost]
 ) -> Setup:
     """Multiply the model's bytes, and each step's FLOPs and bytes of memory, by a factor.
 
@@ -81,8 +82,8 @@ def with_larger_model(
     Args:
         setup: the run's own setup.
         factor: the factor.
-        steps: the steps of the run by (alpha, batch size). If a device has a measured time of one of them, the time
-            grows by the factor.
+        steps: the steps of the run by (alpha, batch size, level). If a device has a measured time of one of them, the
+            time grows by the factor.
         cost: the cost of any step, also of one that the run did not execute.
     """
     grown = {key: larger_step(step, factor) for key, step in steps.items()}
@@ -101,7 +102,7 @@ def with_larger_model(
         sizes=_sizes(setup.sizes, factor),
         sizes_up=None if setup.sizes_up is None else _sizes(setup.sizes_up, factor),
         sizes_plain=None if setup.sizes_plain is None else _sizes(setup.sizes_plain, factor),
-        cost=lambda alpha, batch: grown.get((alpha, batch)) or larger_step(cost(alpha, batch), factor),
+        cost=lambda *key: grown.get(key) or larger_step(cost(*key), factor),
         seconds=None if setup.seconds is None else setup.seconds.times(factor),
     )
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from edgefl.cost.measure import StepCost
 from edgefl.experiment.recording import Recording
+from edgefl.experiment.step_costs import StepKey
 from edgefl.experiment.wiring import SharedWorld
 from edgefl.fleet import fits
 from edgefl.network.client_links import ClientLinks
@@ -65,7 +66,7 @@ class MethodReplay:
         label: the method.
         recordings: its recorded training by seed.
         seeds: the world of each seed.
-        steps: the steps of the run by (alpha, batch size).
+        steps: the steps of the run by (alpha, batch size, level).
         condition: the condition.
     """
 
@@ -76,7 +77,7 @@ class MethodReplay:
         *,
         recordings: Mapping[int, Recording],
         seeds: Mapping[int, Seed],
-        steps: Mapping[tuple[int, int], StepCost],
+        steps: Mapping[StepKey, StepCost],
         condition: Condition,
     ) -> None:
         self._run, self._label, self._condition = run, label, condition
@@ -117,7 +118,7 @@ class MethodReplay:
 
     def _refused(self, setup: Setup) -> str:
         """The devices that have too little memory for the largest step, or empty."""
-        peak = max(setup.cost(alpha, batch).peak_memory_bytes for alpha, batch in self._steps)
+        peak = max(setup.cost(*key).peak_memory_bytes for key in self._steps)
         return ", ".join(dict.fromkeys(each.name for each in setup.fleet.profiles if not fits(each, peak)))
 
     def setup(self, seed: int, listener: Listener | None = None, *, bandwidth: float = 1.0) -> Setup:

@@ -48,7 +48,7 @@ def work_costs(record: Record) -> Iterator[str]:
         found, profile = event.facts, profiles.get(event.item)
         try:
             batches = {int(size): int(count) for size, count in found["batches"].items()}
-            costs = {size: record.costs[event.alpha, size] for size in batches}
+            costs = {size: record.costs[event.alpha, size, int(found.get("level", 0))] for size in batches}
         except (KeyError, ValueError, AttributeError):
             yield f"{at(event)}: {_named(event)} has no step cost"
             continue

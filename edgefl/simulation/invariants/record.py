@@ -34,7 +34,7 @@ class Record:
         rounds: the columns of ``rounds.parquet``.
         summary: the run's entry in ``summary.json``.
         fleet: the device of each client.
-        costs: the cost of a local step by (alpha, batch).
+        costs: the cost of a local step by (alpha, batch, level).
         topology: the network's links; the log contains their capacities.
         transport: how transfers used their paths.
         protocol: the protocol of the rounds.
@@ -49,7 +49,7 @@ class Record:
     rounds: Mapping[str, Sequence[Any]]
     summary: SeedResult
     fleet: FleetAssignment
-    costs: Mapping[tuple[int, int], StepCost]
+    costs: Mapping[tuple[int, int, int], StepCost]
     topology: Topology
     transport: Transport
     protocol: ProtocolSpec = field(default_factory=SynchronousSpec)

@@ -25,7 +25,9 @@ from edgefl.training.parcels import as_result, tensors_of, without_tensors
 _VECTORS = 8
 """Number of model-sized vectors that each region of the buffer holds; further ones are sent with the message."""
 
-_PLAIN: dict[str, Any] = {"seed": 0, "client": 0, "round": 0, "dispatch": 0, "lr": 0.0, "steps": 0, "alpha": 0}
+_PLAIN: dict[str, Any] = dict.fromkeys(("seed", "client", "round", "dispatch", "steps", "alpha", "level"), 0) | {
+    "lr": 0.0
+}
 """The fields in which the jobs of a method differ, all set to zero."""
 
 

@@ -1,0 +1,241 @@
+"""A narrower network: the same layers with some channels of each group, as a skeleton of its own."""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd
+
+from edgefl.errors import UserError
+from edgefl.models.block_model import BlockModel
+from edgefl.models.layout import Entry, variables
+from edgefl.models.mode import using
+from edgefl.models.norm import BatchNorm, GroupNorm
+from edgefl.models.width.axes import kept_numbers, sizes_of
+from edgefl.models.width.tracing import Axes, traced_axes
+
+Rounding = Literal["up", "down"]
+
+
+def kept_channels(count: int, share: float, rounding: Rounding = "up") -> int:
+    """The number of ``count`` channels in a part of that share: ⌈share · count⌉ or ⌊share · count⌋, at least one.
+
+    >>> kept_channels(10, 0.25), kept_channels(10, 0.25, "down"), kept_channels(10, 0.7), kept_channels(3, 0.1, "down")
+    (3, 2, 7, 1)
+    """
+    exact = round(share * count, 9)  # 0.7 · 10 is a little more than 7
+    return max(1, int(exact) if rounding == "down" else -int(-exact // 1))
+
+
+class Cut:
+    """A model with a share of the channels of each group.
+
+    Args:
+        whole: the model.
+        share: the share of the channels, in (0, 1].
+        rounding: how numbers of channels are rounded.
+
+    Attributes:
+        model: the narrower skeleton; its tensors have the names and the order of the whole model's.
+
+    Raises:
+        UserError: the model cannot be cut; the message names the layer.
+    """
+
+    def __init__(self, whole: BlockModel, share: float, rounding: Rounding = "up") -> None:
+        self._whole = whole
+        self._axes = _axes_of(whole)
+        sizes = sizes_of([axis for axes in self._axes for axis in axes])
+        if not sizes:
+            raise UserError(
+                "the model cannot be trained at a smaller width: no layer has channels that can be left out"
+            )
+        if whole.layout.local:
+            raise UserError("a model of which clients keep a part for themselves cannot be trained at a smaller width")
+        self._counts = {group: (size, kept_channels(size, share, rounding)) for group, size in sizes.items()}
+        self._known: tuple[int, Tensor] | None = None
+        self.model = self._narrow()
+
+    @property
+    def outputs(self) -> frozenset[str]:
+        """The names ``block.layer`` of the convolutions and linear layers of which channels are left out."""
+        layout, found = self._whole.layout, set()
+        for entry, axes in zip(layout.entries, self._axes, strict=True):
+            path, _, name = entry.name.rpartition(".")
+            if name == "weight" and len(axes) > 1 and any(piece.group is not None for piece in axes[0]):
+                found.add(".".join(filter(None, (layout.block_names[entry.block], path))))
+        return frozenset(found)
+
+    def places(self, shift: int = 0) -> Tensor:
+        """The place in the whole model's vector of each number of the narrower one's, int64 ``[size]``.
+
+        Of a group of C channels the part has ``shift`` mod C and the next ones, after the last the first.
+        """
+        if self._known is None or self._known[0] != shift:
+            layout = self._whole.layout
+            numbers = torch.arange(layout.size)
+            whole = layout.weights(*layout.split(numbers))
+            pieces = [
+                entry.flat(chosen)
+                for entry, chosen in zip(self.model.layout.entries, self._chosen(whole, shift), strict=True)
+            ]
+            self._known = shift, torch.cat(pieces)
+        return self._known[1]
+
+    def narrowed(self, weights: tuple[Mapping[str, Tensor], ...]) -> tuple[dict[str, Tensor], ...]:
+        """The first channels of the whole model's tensors, as views where they are consecutive; differentiable."""
+        layout = self._whole.layout
+        blocks: tuple[dict[str, Tensor], ...] = tuple({} for _ in layout.block_names)
+        for entry, chosen in zip(layout.entries, self._chosen(weights, 0), strict=True):
+            blocks[entry.block][entry.name] = chosen
+        for block, name, entry in layout.shared:
+            blocks[block][name] = blocks[entry.block][entry.name]
+        return blocks
+
+    def _chosen(self, weights: tuple[Mapping[str, Tensor], ...], shift: int) -> list[Tensor]:
+        kept = {group: (shift + torch.arange(count)) % size for group, (size, count) in self._counts.items()}
+        return [
+            _selected(weights[entry.block][entry.name], axes, kept)
+            for entry, axes in zip(self._whole.layout.entries, self._axes, strict=True)
+        ]
+
+    def _narrow(self) -> BlockModel:
+        """The narrower skeleton.
+
+        Raises:
+            UserError: its layers cannot be called.
+        """
+        whole = self._whole
+        blocks = copy.deepcopy(dict(whole.blocks.items()))
+        own = tuple({name: tensor.detach() for name, tensor, _ in variables(block)} for block in blocks.values())
+        smaller: dict[int, Tensor] = {}
+        chosen = dict(zip(map(_key, whole.layout.entries), self._chosen(own, 0), strict=True))
+        for index, block in enumerate(blocks.values()):
+            for name, tensor, is_parameter in variables(block):
+                if id(tensor) not in smaller:
+                    values = chosen[index, name].clone()
+                    smaller[id(tensor)] = nn.Parameter(values) if is_parameter else values
+        for block in blocks.values():
+            for layer in block.modules():
+                before = {name: tensor.shape for name, tensor in layer.named_parameters(recurse=False)}
+                for held in (layer._parameters, layer._buffers):
+                    for key, old in held.items():
+                        if old is not None and id(old) in smaller:
+                            held[key] = smaller[id(old)]  # type: ignore[assignment]
+                _resize(layer, before)
+        model = whole.with_blocks(blocks, ())
+        model.first_values, model.pretrained = None, None
+        self._try(model)
+        return model
+
+    def _try(self, model: BlockModel) -> None:
+        layout, shape = model.layout, (2, *self._whole.tap_shapes[-1])
+        weights = layout.weights(torch.zeros(layout.parameter_count), torch.zeros(layout.buffer_count))
+        called: list[str] = []
+        named = [(name, layer) for name, layer in model.blocks.named_modules() if name]
+        hooks = [layer.register_forward_pre_hook(lambda *_, name=name: called.append(name)) for name, layer in named]
+        try:
+            with torch.no_grad(), using(training=False, track=False, width=1.0, keep=None):
+                found = tuple(model.apply_blocks(weights, model.inputs(2)).shape)
+        except Exception as error:  # noqa: BLE001  (whatever the module's code raises)
+            layer, reason = called[-1] if called else "", str(error).strip().splitlines()[:1]
+            raise UserError(
+                f"the model cannot be trained at a smaller width: its layer '{layer}' does not take fewer channels "
+                f"({(reason or [type(error).__name__])[0]})"
+            ) from None
+        finally:
+            for hook in hooks:
+                hook.remove()
+        if found != shape:
+            raise UserError(f"the model cannot be trained at a smaller width: it then returns {found}, not {shape}")
+
+
+def _key(entry: Entry) -> tuple[int, str]:
+    return entry.block, entry.name
+
+
+def _selected(tensor: Tensor, axes: Axes, kept: Mapping[int, Tensor]) -> Tensor:
+    for place, axis in enumerate(axes):
+        if all(piece.group is None for piece in axis):
+            continue
+        numbers = kept_numbers(axis, kept)
+        if torch.equal(numbers, torch.arange(len(numbers))):
+            tensor = tensor.narrow(place, 0, len(numbers))
+        else:
+            tensor = tensor.index_select(place, numbers.to(tensor.device))
+    return tensor
+
+
+_AXES: weakref.WeakKeyDictionary[BlockModel, list[Axes]] = weakref.WeakKeyDictionary()
+
+
+def _axes_of(model: BlockModel) -> list[Axes]:
+    if model not in _AXES:
+        _AXES[model] = traced_axes(model)
+    return _AXES[model]
+
+
+def _resize(layer: nn.Module, before: Mapping[str, torch.Size]) -> None:
+    """Set the sizes that a layer keeps besides its tensors."""
+    weight = layer._parameters.get("weight")
+    if weight is None:
+        return
+    whole = before["weight"]
+    for kind, change in _SIZES.items():
+        if isinstance(layer, kind):
+            change(layer, weight, whole)
+            return
+
+
+def _convolution(layer: Any, weight: Tensor, _: torch.Size) -> None:
+    if layer.groups > 1:  # depthwise
+        layer.groups = weight.shape[0]
+    layer.out_channels, layer.in_channels = weight.shape[0], weight.shape[1] * layer.groups
+
+
+def _linear(layer: Any, weight: Tensor, _: torch.Size) -> None:
+    layer.out_features, layer.in_features = weight.shape
+
+
+def _embedding(layer: Any, weight: Tensor, _: torch.Size) -> None:
+    layer.embedding_dim = weight.shape[1]
+
+
+def _batch_norm(layer: Any, weight: Tensor, _: torch.Size) -> None:
+    layer.num_features = weight.shape[0]
+
+
+def _own_batch_norm(layer: Any, weight: Tensor, _: torch.Size) -> None:
+    layer.channels = weight.shape[0]
+
+
+def _group_norm(layer: Any, weight: Tensor, whole: torch.Size) -> None:
+    layer.num_groups = GroupNorm(layer.num_groups, whole[0]).groups_of(weight.shape[0])
+    layer.num_channels = weight.shape[0]
+
+
+def _own_group_norm(layer: Any, weight: Tensor, _: torch.Size) -> None:
+    layer.groups = layer.groups_of(weight.shape[0])
+    layer.channels = weight.shape[0]
+
+
+def _layer_norm(layer: Any, weight: Tensor, _: torch.Size) -> None:
+    layer.normalized_shape = tuple(weight.shape)
+
+
+_SIZES: Mapping[type[nn.Module], Callable[[Any, Tensor, torch.Size], None]] = {
+    _ConvNd: _convolution,
+    nn.Linear: _linear,
+    nn.Embedding: _embedding,
+    BatchNorm: _own_batch_norm,
+    GroupNorm: _own_group_norm,
+    _NormBase: _batch_norm,
+    nn.GroupNorm: _group_norm,
+    nn.LayerNorm: _layer_norm,
+}

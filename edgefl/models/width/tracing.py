@@ -1,0 +1,304 @@
+"""Find the groups of channels of a model by running it once and following the dimensions of its tensors.
+
+Every operator that PyTorch executes relates the dimensions of its operands. So a model may be written in any way; only
+operators that mix channels in a way that no narrower network has are refused, with the name of their layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from edgefl.errors import UserError
+from edgefl.models.block_model import BlockModel
+from edgefl.models.mode import using
+from edgefl.models.width.axes import Axis, Groups, fixed
+
+Axes = tuple[Axis, ...]
+
+BATCH = 3
+"""Samples in the traced batch."""
+
+_SAME = {
+    "detach",
+    "clone",
+    "_to_copy",
+    "alias",
+    "contiguous",
+    "lift_fresh",
+    "native_dropout",
+    "_softmax",
+    "_log_softmax",
+}
+"""Operators whose outputs have the dimensions of their first operand."""
+_POOLS = {
+    "max_pool2d_with_indices",
+    "avg_pool2d",
+    "_adaptive_avg_pool2d",
+    "max_pool1d",
+    "avg_pool3d",
+    "upsample_nearest2d",
+}
+_POOLS |= {"adaptive_max_pool2d", "max_pool3d_with_indices", "_adaptive_avg_pool3d", "upsample_bilinear2d"}
+"""Operators that compute each channel of ``[batch, channels, ...]`` alone."""
+_BATCH_NORMS = {
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_no_training",
+    "cudnn_batch_norm",
+}
+_REDUCTIONS = {"mean", "sum", "amax", "amin", "var", "std", "linalg_vector_norm"}
+
+
+def traced_axes(model: BlockModel) -> list[Axes]:
+    """The dimensions of each tensor of a model's layout, in its order, in groups of channels.
+
+    The inputs of the first layers and the outputs of the model are always whole.
+
+    Raises:
+        UserError: a layer mixes channels in a way that a narrower network cannot.
+    """
+    layout = model.layout
+    weights = layout.weights(torch.zeros(layout.parameter_count), torch.zeros(layout.buffer_count))
+    tracing = Tracing()
+    for block in weights:
+        for tensor in block.values():
+            tracing.name(tensor, tuple(tracing.groups.new(size) for size in tensor.shape))
+    inputs = model.inputs(BATCH)
+    with torch.no_grad(), using(training=False, track=False, width=1.0, keep=None), _named(model, tracing), tracing:
+        outputs = model.apply_blocks(weights, inputs)
+    for axis in tracing.axes(outputs):
+        tracing.groups.keep(axis)
+    return [
+        tuple(tracing.groups.of(axis) for axis in tracing.axes(weights[entry.block][entry.name]))
+        for entry in layout.entries
+    ]
+
+
+@contextmanager
+def _named(model: BlockModel, tracing: Tracing) -> Iterator[None]:
+    """Let the tracing know which layer is called."""
+    handles = []
+    for name, layer in model.blocks.named_modules():
+        if not name:
+            continue
+
+        def enter(_: nn.Module, __: Any, name: str = name) -> None:
+            tracing.layers.append(name)
+
+        def leave(_: nn.Module, __: Any, ___: Any) -> None:
+            tracing.layers.pop()
+
+        handles += [layer.register_forward_pre_hook(enter), layer.register_forward_hook(leave)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Follows the dimensions of tensors through operators.
+
+    Attributes:
+        groups: the groups of channels.
+        layers: the layers that are being called, the innermost last.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.groups = Groups()
+        self.layers: list[str] = []
+        # The tensors are held, so that an id is not used twice.
+        self._axes: dict[int, tuple[Tensor, Axes]] = {}
+
+    def name(self, tensor: Tensor, axes: Axes) -> None:
+        """Set the dimensions of a tensor."""
+        self._axes[id(tensor)] = tensor, axes
+
+    def axes(self, tensor: Tensor) -> Axes:
+        """The dimensions of a tensor; those of an unknown one are always whole."""
+        known = self._axes.get(id(tensor))
+        return tuple(fixed(size) for size in tensor.shape) if known is None else known[1]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Execute an operator and relate the dimensions of its operands."""
+        outputs = func(*args, **(kwargs or {}))
+        operator = func.overloadpacket.__name__
+        operands = [each for each in _flat(args) if isinstance(each, Tensor)]
+        results = [each for each in _flat((outputs,)) if isinstance(each, Tensor)]
+        if results and any(self._is_cut(each) for each in operands):
+            found = self._related(operator, func, args, operands, results[0])
+            if found is None or [_size(axis) for axis in found] != list(results[0].shape):
+                raise self._refusal(operator)
+            self.name(results[0], found)
+        return outputs
+
+    def _is_cut(self, tensor: Tensor) -> bool:
+        return any(piece.group is not None for axis in self.axes(tensor) for piece in self.groups.of(axis))
+
+    def _refusal(self, operator: str) -> UserError:
+        layer = f"the layer '{self.layers[-1]}'" if self.layers else "its forward"
+        return UserError(
+            f"the model cannot be trained at a smaller width: {layer} applies '{operator}' to channels, and it is "
+            "unknown which of them belong together; expected convolutions, linear layers, norms, pooling, sums and "
+            "flattening"
+        )
+
+    def _related(  # noqa: PLR0911, PLR0912  (one line for each kind of operator)
+        self, operator: str, func: Any, args: Any, operands: Sequence[Tensor], result: Tensor
+    ) -> Axes | None:
+        """The dimensions of an operator's first result, after joining those of its operands; ``None``: unknown."""
+        first = self.axes(operands[0])
+        if operator == "convolution":
+            return self._convolution(args, result)
+        if operator in ("addmm", "mm", "bmm"):
+            return self._product(operator, operands)
+        if operator in _BATCH_NORMS or operator == "native_group_norm":
+            for each in operands[1:]:
+                self.groups.join(self.axes(each)[0], first[1])
+            return first
+        if operator == "native_layer_norm":
+            for each in operands[1:]:
+                for axis, other in zip(self.axes(each), first[len(first) - each.dim() :], strict=True):
+                    self.groups.join(axis, other)
+            return first
+        if operator in _SAME:
+            return first
+        if operator in _POOLS:
+            return (*first[:2], *(fixed(size) for size in result.shape[2:]))
+        if operator in _REDUCTIONS:
+            return self._reduced(first, args, result)
+        if operator in ("t", "transpose", "permute"):
+            return _permuted(operator, args, first)
+        if operator in ("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "expand"):
+            return self._viewed(first, result)
+        if operator == "cat":
+            return self._chained(args[0], (args[1] if len(args) > 1 else 0) % result.dim())
+        if operator == "slice":
+            place = (args[1] if len(args) > 1 else 0) % result.dim()
+            whole = result.shape[place] == operands[0].shape[place]
+            if not whole and any(piece.group is not None for piece in self.groups.of(first[place])):
+                return None
+            return tuple(fixed(result.shape[i]) if i == place and not whole else axis for i, axis in enumerate(first))
+        if operator == "embedding":
+            table = first
+            self.groups.keep(table[0])
+            return (*self.axes(operands[1]), table[1])
+        if torch.Tag.pointwise in func.tags or operator.rstrip("_") in ("relu", "gelu", "silu", "hardswish"):
+            return self._elementwise(operands, result)
+        return None
+
+    def _convolution(self, args: Any, result: Tensor) -> Axes | None:
+        inputs, weight, bias, *_, transposed, _, groups = args
+        arriving, (outputs, reads, *kernel) = self.axes(inputs)[1], self.axes(weight)
+        for axis in kernel:
+            self.groups.keep(axis)
+        if transposed:
+            return None
+        if groups == 1:
+            self.groups.join(reads, arriving)
+        elif groups == inputs.shape[1] == weight.shape[0]:
+            self.groups.join(outputs, arriving)
+        else:
+            return None
+        if bias is not None:
+            self.groups.join(self.axes(bias)[0], outputs)
+        return (fixed(result.shape[0]), outputs, *(fixed(size) for size in result.shape[2:]))
+
+    def _product(self, operator: str, operands: Sequence[Tensor]) -> Axes:
+        left, right = (self.axes(each) for each in operands[-2:])
+        self.groups.join(right[-2], left[-1])
+        outputs = (*left[:-1], right[-1])
+        if operator == "addmm":
+            self.groups.join(self.axes(operands[0])[-1], outputs[-1])
+        return outputs
+
+    @staticmethod
+    def _reduced(first: Axes, args: Any, result: Tensor) -> Axes:
+        if result.dim() == len(first):
+            return tuple(fixed(1) if size == 1 else axis for size, axis in zip(result.shape, first, strict=True))
+        over = args[1] if len(args) > 1 and args[1] is not None else range(len(first))
+        gone = {axis % len(first) for axis in ([over] if isinstance(over, int) else over)}
+        return tuple(axis for place, axis in enumerate(first) if place not in gone)
+
+    def _viewed(self, before: Axes, result: Tensor) -> Axes | None:
+        """The dimensions after a view, which may insert and remove ones, and merge channels with later ones."""
+        left = [self.groups.of(axis) for axis in before if sum(piece.size for piece in axis) != 1]
+        after: list[Axis] = []
+        for size in result.shape:
+            if size == 1:
+                after.append(fixed(1))
+                continue
+            merged: list[Axis] = []
+            while math.prod(_size(axis) for axis in merged) < size and left:
+                merged.append(left.pop(0))
+            if not merged:
+                return None
+            leading, *rest = merged
+            count = math.prod(_size(axis) for axis in rest)
+            if any(piece.group is not None for axis in rest for piece in axis):
+                return None
+            if math.prod(_size(axis) for axis in merged) != size:
+                # A dimension that is divided must be whole.
+                if any(piece.group is not None for axis in merged for piece in axis):
+                    return None
+                remaining, over = divmod(math.prod(_size(axis) for axis in merged), size)
+                if over:
+                    return None
+                left.insert(0, fixed(remaining))
+                after.append(fixed(size))
+                continue
+            after.append(self.groups.of(tuple(piece._replace(repeat=piece.repeat * count) for piece in leading)))
+        return tuple(after)
+
+    def _chained(self, tensors: Sequence[Tensor], place: int) -> Axes:
+        every = [self.axes(each) for each in tensors]
+        for other in every[1:]:
+            for index, axis in enumerate(other):
+                if index != place:
+                    self.groups.join(every[0][index], axis)
+        chained = tuple(piece for axes in every for piece in axes[place])
+        return tuple(chained if index == place else axis for index, axis in enumerate(every[0]))
+
+    def _elementwise(self, operands: Sequence[Tensor], result: Tensor) -> Axes:
+        found: list[Axis | None] = [None] * result.dim()
+        for each in operands:
+            axes = self.axes(each)
+            for place, (size, axis) in enumerate(zip(each.shape, axes, strict=True), result.dim() - len(axes)):
+                if size == 1 and result.shape[place] != 1:
+                    continue
+                known = found[place]
+                if known is None:
+                    found[place] = axis
+                else:
+                    self.groups.join(axis, known)
+        return tuple(fixed(1) if axis is None else axis for axis in found)
+
+
+def _size(axis: Axis) -> int:
+    return sum(piece.size for piece in axis)
+
+
+def _permuted(operator: str, args: Any, first: Axes) -> Axes:
+    if operator == "permute":
+        return tuple(first[place] for place in args[1])
+    one, other = (0, 1) if operator == "t" else args[1:3]
+    order = list(first)
+    if len(order) > 1:
+        order[one], order[other] = order[other], order[one]
+    return tuple(order)
+
+
+def _flat(values: Any) -> Iterator[Any]:
+    for each in values:
+        if isinstance(each, list | tuple):
+            yield from _flat(each)
+        else:
+            yield each

@@ -1,0 +1,103 @@
+"""Training of parts of a model: from the whole model's vector to a part's and back, and an engine for each part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from edgefl.methods.recipe import Method
+from edgefl.methods.submodels.base import SubModel
+from edgefl.models.block_model import BlockModel
+from edgefl.training.base import Arrived, Engine, JobResult, JobTask, ignored
+from edgefl.training.job import Evaluation
+
+
+class PartsOfModel:
+    """The parts of a model that the clients of a method train, by capacity level; built on first use.
+
+    Args:
+        method: a method with levels.
+        whole: the model.
+    """
+
+    def __init__(self, method: Method, whole: BlockModel) -> None:
+        assert method.submodels is not None
+        self._submodels = method.submodels
+        self._whole = whole
+        self._parts: dict[int, SubModel] = {}
+        self.name = f"{type(self._submodels).__name__} {self._submodels!r}"
+        """The kind of the parts and its options."""
+
+    def of(self, level: int) -> SubModel:
+        """The part of a level.
+
+        Raises:
+            UserError: the model has no such part.
+        """
+        if level not in self._parts:
+            self._parts[level] = self._submodels.part(self._whole, level)
+        return self._parts[level]
+
+    def taken(self, vector: Tensor, level: int, round: int) -> Tensor:
+        """The numbers of the whole model ``[size]`` that belong to the part in a round (from 0)."""
+        return vector[self.of(level).places(round).to(vector.device)]
+
+    def put_back(self, part: Tensor, vector: Tensor, level: int, round: int) -> Tensor:
+        """A copy of the whole model ``[size]`` with other numbers in the part's places."""
+        whole = vector.clone()
+        whole[self.of(level).places(round).to(vector.device)] = part
+        return whole
+
+    def share_of(self, each: Sequence[tuple[int, int]], weights: Tensor) -> Tensor:
+        """The sum of the weights of the parts that contain each number of the model ``[size]``; 1 where none does.
+
+        Args:
+            each: the level and the round of each part.
+            weights: the weight of each part.
+        """
+        total = weights.new_zeros(self._whole.layout.size)
+        for (level, round), weight in zip(each, weights, strict=True):
+            total[self.of(level).places(round).to(total.device)] += weight
+        total[total == 0] = 1
+        return total
+
+
+class EngineOfParts:
+    """An engine that trains each job with the engine of its part of the model, and evaluates whole models.
+
+    Args:
+        whole: the engine of the whole model.
+        engine_of: makes the engine of a level's part; called once for each.
+    """
+
+    def __init__(self, whole: Engine, engine_of: Callable[[int], Engine]) -> None:
+        self._whole = whole
+        self._engine_of = engine_of
+        self._engines: dict[int, Engine] = {}
+
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
+        """Train all jobs, level by level; see :class:`~edgefl.training.base.Engine`."""
+        results: dict[int, JobResult] = {}
+        for level in sorted({task.level for task in tasks}):
+            places = [place for place, task in enumerate(tasks) if task.level == level]
+            if level not in self._engines:
+                self._engines[level] = self._engine_of(level)
+
+            def here(place: int, result: JobResult, places: list[int] = places) -> None:
+                arrived(places[place], result)
+
+            trained = self._engines[level].train([tasks[place] for place in places], here)
+            results.update(zip(places, trained, strict=True))
+        return [results[place] for place in range(len(tasks))]
+
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        """Metric and mean loss of the whole model."""
+        return self._whole.evaluate(vector, mode)
+
+    def close(self) -> None:
+        """Release the engines of the parts; the whole model's engine belongs to its maker."""
+        for engine in self._engines.values():
+            engine.close()
+        self._engines.clear()
