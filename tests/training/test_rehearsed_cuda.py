@@ -1,0 +1,178 @@
+"""Every method and engine on a rehearsed CUDA device: all tensors are on it, and the numbers are the CPU's."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from edgefl.data.federated import load_federated
+from edgefl.data.sets.synthetic import Synthetic
+from edgefl.experiment import resume, run
+from edgefl.methods.build import build_method
+from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.recipe import METHODS
+from edgefl.methods.servers.adaptive import AdaptiveServer
+from edgefl.models.registry import MODELS
+from edgefl.rerun.verify import verify
+from edgefl.scenario import with_overrides
+from edgefl.scenario.loading import check
+from edgefl.training.batched.stack import Stack
+from edgefl.training.client_data import ClientData
+from edgefl.training.core import TrainingCore
+from edgefl.training.engine_spec import EngineSpec
+from edgefl.training.faults import PartFault, TrainingFault
+from edgefl.training.job import JobId, TrainingJob
+
+from ..small_runs import SMALL, Stop, tree
+from .fake_cuda import CUDA, WrongDevice, fake_cuda
+
+NAMES = sorted(name for name, _ in METHODS)
+RESIDUAL = ("gradaug", "stochdepth")
+"""Methods that train residual networks only."""
+MODEL_OPTIONS = {"cnn": {"width": 2}, "resnet56": {"norm": "group"}}
+LOCAL = LocalOptions(batch=8, lr=0.02, weight_decay=1e-3, clip_norm=10)
+
+
+def two_rounds(device, name, *, engine="sequential", model="cnn", room=math.inf):
+    data = load_federated(Synthetic(clients=3, shape=(3, 16, 16), train=96, test_images=40), 0, device, room=room)
+    method, steps = build_method(name, LOCAL), 1 if model == "resnet56" else 4
+    spec = MODELS[model].model_validate(MODEL_OPTIONS[model])
+    with TrainingCore.of(data, spec, 0, engine=engine) as core:
+        learner = core.learner(method)
+        for round in range(2):
+            jobs = []
+            for client in range(3):
+                before = JobId("m", 0, client, round - 1) if method.state is not None and round else None
+                alpha = 2 if before and method.label == "fedbr" else core.model.depth
+                jobs.append(TrainingJob(JobId("m", 0, client, round), round, round, alpha, steps, before))
+            for job in jobs:
+                learner.submit(job)
+            learner.aggregate(round, [job.id for job in jobs], round)
+        found = learner.evaluate(2)
+        learner.restore(*learner.snapshot())
+        return learner.model(2).cpu(), found
+
+
+@pytest.mark.parametrize("engine", ["sequential", "batched"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_method_trains_on_the_device_with_the_numbers_of_the_cpu(name, engine, monkeypatch):
+    model = "resnet56" if name in RESIDUAL else "cnn"
+    expected, wanted = two_rounds("cpu", name, model=model)
+    with fake_cuda(monkeypatch) as device:
+        found, evaluated = two_rounds(CUDA, name, engine=engine, model=model)
+        assert device.copies
+    torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-3)
+    assert evaluated.loss == pytest.approx(wanted.loss, rel=1e-2)
+
+
+@pytest.mark.parametrize("engine", ["sequential", "batched"])
+@pytest.mark.parametrize("convolutions", ["grouped", "products"])
+def test_data_in_main_memory_train_the_same_model_on_the_device(engine, convolutions, monkeypatch):
+    if engine == "sequential" and convolutions == "products":
+        return
+    spec = EngineSpec(kind=engine, convolutions=convolutions)
+    with fake_cuda(monkeypatch):
+        here, there = (two_rounds(CUDA, "fedavg", engine=spec, room=room)[0] for room in (math.inf, 0))
+    assert torch.equal(here, there)
+
+
+WORLDS = {
+    "codecs, ensemble and personalisation": {
+        "methods": [
+            {
+                "method": "fedavg",
+                "as": "rounded",
+                "codec": {"up": {"kind": "quantise", "bits": 4, "rounding": "stochastic"}},
+            },
+            {"method": "fedadc", "as": "sparse", "codec": {"up": {"kind": "top_k", "fraction": 0.1}}},
+            {"method": "fedgkd", "as": "cast", "codec": {"down": "cast"}},
+        ],
+        "evaluation": {"ensemble": {"decay": 0.8}},
+        "data.test": "partitioned",
+        "personalisation": {"kind": "calibration", "epochs": 1, "lr": 0.1, "self_confidence": True},
+    },
+    "asynchronous, with blocks and losses that the server asks for": {
+        "methods": ["fedbr", "scaffold"],
+        "protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 4},
+        "training.selection": "oort",
+    },
+    "late clients": {
+        "methods": ["feddyn", "moon"],
+        "protocol": {"deadline": "80 ms", "late": "partial"},
+        "training.selection": "power_of_choice",
+    },
+}
+
+
+@pytest.mark.parametrize("engine", ["sequential", "batched"])
+@pytest.mark.parametrize("world", WORLDS)
+def test_whole_runs_go_through_on_the_device(world, engine, monkeypatch, tmp_path):
+    scenario = with_overrides(check(SMALL), {**WORLDS[world], "training.engine": engine, "keep_models": "clients"})
+    with fake_cuda(monkeypatch):
+        folder = run(scenario, out=tmp_path / "run", device="cuda")
+    assert verify(folder) == []
+
+
+def test_a_run_is_resumed_on_the_device(monkeypatch, tmp_path):
+    scenario = with_overrides(check(SMALL), {"methods": ["scaffold"], "training.rounds": 13})
+    with fake_cuda(monkeypatch):
+        whole = run(scenario, out=tmp_path / "whole", device="cuda")
+        with pytest.raises(KeyboardInterrupt):
+            run(scenario, out=tmp_path / "run", device="cuda", listeners=[Stop(12)])
+        assert tree(resume(tmp_path / "run")) == tree(whole)
+
+
+def test_a_sum_with_a_tensor_in_main_memory_is_found(monkeypatch):
+    with fake_cuda(monkeypatch):
+        there = torch.ones(3, device="cuda")
+        assert (there.device, (2 * there).device, torch.zeros_like(there).device) == (CUDA, CUDA, CUDA)
+        assert there.cpu().device.type == "cpu"
+        with pytest.raises(WrongDevice, match="found one of shape \\[3\\] on cpu"):
+            there + torch.ones(3)
+        assert torch.equal((there + torch.tensor(1.0)).cpu(), torch.full((3,), 2.0))
+        with pytest.raises(WrongDevice, match="NumPy"):
+            there.numpy()
+
+
+def test_a_gradient_of_a_tensor_in_main_memory_is_found(monkeypatch):
+    with fake_cuda(monkeypatch):
+        weights = torch.ones(3, device="cuda", requires_grad=True)
+        (gradient,) = torch.autograd.grad((weights * weights).sum(), [weights])
+        assert gradient.device == CUDA
+        with pytest.raises(WrongDevice):
+            torch.func.vmap(lambda row: row * torch.ones(3))(torch.ones(2, 3, device="cuda"))
+
+
+def test_a_planted_state_of_a_server_in_main_memory_is_found(monkeypatch):
+    """As if the state's first vectors were made by torch.zeros(n)."""
+    begin = AdaptiveServer.begin
+    monkeypatch.setattr(
+        AdaptiveServer, "begin", lambda *given: {name: each.cpu() for name, each in begin(*given).items()}
+    )
+    with fake_cuda(monkeypatch), pytest.raises(PartFault, match="on cpu"):
+        two_rounds(CUDA, "fedadam")
+
+
+@pytest.mark.parametrize("engine", ["sequential", "batched"])
+def test_a_planted_fact_of_a_client_in_main_memory_is_found(engine, monkeypatch):
+    """FedRS reads the counts of labels in its loss."""
+    facts = ClientData.facts
+    monkeypatch.setattr(ClientData, "facts", lambda *given: {name: each.cpu() for name, each in facts(*given).items()})
+    with fake_cuda(monkeypatch), pytest.raises(TrainingFault, match="WrongDevice"):
+        two_rounds(CUDA, "fedrs", engine=engine)
+
+
+def test_a_planted_read_of_a_number_in_a_recorded_step_is_found(monkeypatch):
+    """A graph cannot be recorded of a step in which Python reads a number from the device."""
+    step = Stack._step
+
+    def reading(self, *given):
+        losses = step(self, *given)
+        float(losses[0])
+        return losses
+
+    monkeypatch.setattr(Stack, "_step", reading)
+    with fake_cuda(monkeypatch), pytest.raises(TrainingFault, match="Waits"):
+        two_rounds(CUDA, "fedavg", engine="batched")
