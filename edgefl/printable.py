@@ -15,6 +15,12 @@ _MARKS = "\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
 _UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_MARKS}\ud800-\udfff]")
 _ENDS = re.compile("[\t\n]")
 
+LONGEST_WORD = 200
+"""Characters of a word in a message: of a number, a key or a path. Paths in use are shorter."""
+_LONG = re.compile(rf"(?<!\w)'[^'\n]{{{LONGEST_WORD - 1},}}'(?!\w)|\S{{{LONGEST_WORD + 1},}}")
+LONGEST_LINE = 1000
+"""Characters of a line of a message; the longest list of valid choices has about 700."""
+
 
 def printable(text: str) -> str:
     r"""The text with escapes for control characters, marks of writing direction, and bytes that are not UTF-8.
@@ -35,6 +41,28 @@ def printable_line(text: str) -> str:
     a\x0ab
     """
     return _ENDS.sub(_escape, printable(text))
+
+
+def shortened(text: str) -> str:
+    """A text for a message, without the middle of overlong words, quoted values and lines.
+
+    >>> shortened("expected a seed, found " + "9" * 5000) == f"expected a seed, found {'9' * 99}…{'9' * 100}"
+    True
+    """
+    words = _LONG.sub(lambda found: without_middle(found[0], LONGEST_WORD), text)
+    return "\n".join(without_middle(line, LONGEST_LINE) for line in words.split("\n"))
+
+
+def without_middle(text: str, characters: int) -> str:
+    """A text of at most so many characters; the end often says as much as the beginning, as in a path.
+
+    >>> without_middle("abcdefgh", 5), without_middle("abcde", 5)
+    ('ab…gh', 'abcde')
+    """
+    if len(text) <= characters:
+        return text
+    end = characters // 2
+    return f"{text[: characters - end - 1]}…{text[-end:]}"
 
 
 def printable_data(data: Any) -> Any:

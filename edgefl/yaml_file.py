@@ -115,10 +115,13 @@ class _LimitedComposer(Composer):
 
     def _check(self, line: int) -> None:
         if self._depth > limits.DEPTH:
-            raise UserError(f"line {line}: lists and mappings nest deeper than {limits.DEPTH} levels")
+            raise UserError(
+                f"line {line}: expected at most {limits.DEPTH} levels of nested lists and mappings, found more"
+            )
         if self._nodes > limits.YAML_VALUES:
             raise UserError(
-                f"line {line}: more than {limits.YAML_VALUES:,} values (each alias counts as its full contents)"
+                f"line {line}: expected at most {limits.YAML_VALUES:,} keys and values (each alias counts as its full "
+                "contents), found more"
             )
 
 

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import edgefl
+from edgefl.cli import main
 from edgefl.errors import UserError
-from edgefl.printable import printable, printable_line
+from edgefl.printable import LONGEST_LINE, LONGEST_WORD, printable, printable_line, shortened
 
 COMMANDS = Path(edgefl.__file__).parent / "cli"
 MARKS = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
@@ -52,6 +53,57 @@ def test_no_message_to_the_user_holds_a_control_character(message, field, file):
     assert set(obeyed(str(error))) <= {"\n", "\t"}
     assert str(error).count("\n") == message.count("\n")
     assert error.args == (str(error),)
+
+
+LONG_TEXT = st.lists(st.sampled_from(["a" * 199, "b" * 150, "é", " ", "\n", "expected "]), max_size=40).map("".join)
+
+
+@given(LONG_TEXT)
+def test_a_shortened_text_has_the_same_lines_without_the_middle_of_the_long_ones(text):
+    lines, short = text.split("\n"), shortened(text).split("\n")
+    assert len(short) == len(lines)
+    for line, found in zip(lines, short, strict=True):
+        words = line.split(" ")
+        assert len(found) <= min(len(line), LONGEST_LINE)
+        if max(map(len, words)) <= LONGEST_WORD and len(line) <= LONGEST_LINE:
+            assert found == line
+        else:
+            assert max(map(len, found.split(" "))) <= LONGEST_WORD
+            assert found.count("…") >= 1
+            assert found[:99] == line[:99]
+
+
+@pytest.mark.parametrize(("length", "whole"), [(LONGEST_WORD, True), (LONGEST_WORD + 1, False)])
+def test_a_message_holds_a_value_file_and_field_up_to_a_limit(length, whole):
+    value = "1" * (length - 1) + "2"
+    for text in (str(UserError(f"expected a rate, found {value}")), str(UserError("expected a rate", file=value))):
+        assert (value in text) == whole
+        assert "expected a rate" in text
+        assert text.partition(": expected")[0].endswith("2") or text.endswith("2")
+        assert len(text) <= LONGEST_WORD + 30
+
+
+LONG = "9" * 5000
+SPACED = "k w " * 5000
+COMMANDS_WITH_LONG_VALUES = {
+    "a seed": ["simulate", "5g_10clients", "--no-train", "--seed", LONG],
+    "a choice": ["simulate", "5g_10clients", "--device", SPACED],
+    "an option": ["plan", "5g_10clients", f"--{LONG}"],
+    "a value": ["plan", "5g_10clients", "--set", f"training.rounds={LONG}x"],
+    "a key": ["plan", "5g_10clients", "--set", f"training.{SPACED}=1"],
+    "a name": ["plan", "5g_10clients", "--set", f"model={SPACED}"],
+    "a scenario": ["plan", SPACED],
+    "a folder": ["report", LONG],
+}
+
+
+@pytest.mark.parametrize("arguments", COMMANDS_WITH_LONG_VALUES.values(), ids=COMMANDS_WITH_LONG_VALUES)
+def test_a_command_shortens_a_long_value_in_its_message(arguments, capsys):
+    assert main(arguments) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("error: ")
+    assert max(map(len, message.splitlines())) < LONGEST_LINE + 3 * LONGEST_WORD
+    assert max(map(len, message.split(" "))) <= 2 * LONGEST_WORD
 
 
 @pytest.mark.parametrize("module", sorted(COMMANDS.glob("*.py")), ids=lambda path: path.stem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,9 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from edgefl import limits
 from edgefl.errors import UserError, in_words, nearest
 from edgefl.flower.scenario import AppSpec
 from edgefl.input_file import digest_of_file
+from edgefl.plain_file import read_plain
+from edgefl.validation import shown
 
 OLDEST = (1, 42)
 """The oldest supported version of flwr."""
@@ -63,20 +67,27 @@ def read_app(spec: AppSpec) -> tuple[dict[str, str], dict[str, Any]]:
     require_flwr()
     from flwr.common.config import flatten_dict, get_project_config
 
+    file = Path(spec.app) / "pyproject.toml"
     try:
+        read_plain(file, limits.YAML_BYTES, what="a TOML file")
         config = get_project_config(spec.app)["tool"]["flwr"]["app"]
         known: Mapping[str, Any] = flatten_dict(config.get("config", {}))
-    except (FileNotFoundError, ValueError, OSError) as error:
-        raise UserError(" ".join(str(error).split()), file=spec.app, field="flower.app") from None
-    components = config["components"]
-    for name in ("serverapp", "clientapp"):
-        if name not in components:
-            raise UserError(f"its [tool.flwr.app.components] has no {name}", file=spec.app, field="flower.app")
+        components = {name: config["components"].get(name) for name in ("serverapp", "clientapp")}
+    except UserError as error:
+        raise error.located(field="flower.app") from None
+    except Exception as error:  # noqa: BLE001  (Flower takes tables for granted where the file may contain anything)
+        reason = " ".join(str(error).split()) if isinstance(error, ValueError) else in_words(error)
+        message = f"expected the pyproject.toml of a Flower app: {reason}"
+        raise UserError(message, file=str(file), field="flower.app") from None
+    for name, reference in components.items():
+        if not isinstance(reference, str) or not re.fullmatch(r"[\w.]+:[\w.]+", reference):
+            message = f"expected MODULE:NAME, such as app.server:app, found {shown(reference)}"
+            raise UserError(message, file=str(file), field=f"tool.flwr.app.components.{name}")
     for key in spec.run_config:
         if key not in known:
             hint = nearest(key, known) if known else "the app has no [tool.flwr.app.config]"
             raise UserError(f"the app has no such key; {hint}", field=f"flower.run_config.{key}")
-    return dict(components), {**known, **spec.run_config}
+    return components, {**known, **spec.run_config}
 
 
 def digest_of_app(folder: str) -> str:
@@ -154,10 +165,13 @@ def _component(reference: str, kind: type, spec: AppSpec) -> Any:
         found: Any = importlib.import_module(module)
         for name in attributes.split("."):
             found = getattr(found, name)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the app may call sys.exit
         raise UserError(
             f"'{reference}' cannot be loaded: {in_words(error)}", file=spec.app, field="flower.app"
         ) from error
     if not isinstance(found, kind):
-        raise UserError(f"expected {kind.__name__} as '{reference}', found {type(found).__name__}", file=spec.app)
+        message = f"expected {kind.__name__} as '{reference}', found {type(found).__name__}"
+        raise UserError(message, file=spec.app, field="flower.app")
     return found

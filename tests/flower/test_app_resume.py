@@ -232,6 +232,32 @@ def test_replies_beyond_the_limit_are_computed_again(whole, calls, tmp_path, mon
     assert len(calls) > CALLS
 
 
+def test_a_reply_is_recorded_up_to_its_limit(tmp_path, monkeypatch, recwarn):
+    from edgefl import limits
+    from edgefl.experiment.journal import Journal
+
+    sizes, record = [], Journal.record
+
+    def measured(journal, client, dispatch, reply):
+        sizes.append(len(reply.reply) + len(reply.context))
+        record(journal, client, dispatch, reply)
+
+    monkeypatch.setattr(Journal, "record", measured)
+    interrupted(tmp_path / "unlimited", 40)
+    largest, replies = max(sizes), len(sizes)
+    sizes.clear()
+    monkeypatch.setattr(limits, "REPLY_BYTES", largest)
+    interrupted(tmp_path / "at", 40)
+    assert (max(sizes), len(sizes)) == (largest, replies)
+    assert not [each for each in recwarn if "not recorded" in str(each.message)]
+    sizes.clear()
+    monkeypatch.setattr(limits, "REPLY_BYTES", largest - 1)
+    with pytest.warns(UserWarning, match=f"a reply of client .* has {largest} bytes.*{largest - 1} of a reply"):
+        interrupted(tmp_path / "beyond", 40)
+    assert len(sizes) < replies
+    assert max(sizes, default=0) < largest
+
+
 def test_a_finished_run_of_an_app_is_not_resumed(tmp_path):
     app_run(tmp_path / "run")
     with pytest.raises(UserError, match="its run is finished"):

@@ -502,8 +502,8 @@ def test_a_run_of_an_app_is_simulated_again_in_place_of_a_replay(current, tmp_pa
     ("keys", "message"),
     [
         ({"flower": {"app": str(APPS / "current"), "run_config": {"lrr": 1}}}, "did you mean 'lr'"),
-        ({"flower": {"app": str(APPS)}}, "Cannot find pyproject.toml"),
-        ({"flower": {"app": "/nowhere"}}, "Cannot find pyproject.toml"),
+        ({"flower": {"app": str(APPS)}}, r"pyproject.toml: flower.app: no such file"),
+        ({"flower": {"app": "/nowhere"}}, r"pyproject.toml: flower.app: no such file"),
     ],
 )
 def test_wrong_apps_are_refused_before_anything_is_written(tmp_path, keys, message):
@@ -511,6 +511,42 @@ def test_wrong_apps_are_refused_before_anything_is_written(tmp_path, keys, messa
 
     with pytest.raises(UserError, match=message):
         app_run(tmp_path / "run", **keys)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[project]", "[[[", "pyproject.toml of a Flower app: Invalid initial character"),
+        ("[project]", "a = " + "[" * 5000, "pyproject.toml of a Flower app: RecursionError"),
+        ("[project]", "x = 1 #" + "x" * 2**20 + "\n[project]", "expected a TOML file of at most 1 MiB"),
+        ("[tool.flwr.app.config]", "[[tool.flwr.app.config]]", "pyproject.toml of a Flower app: .*list"),
+        ('"made:server"', "3", "serverapp: expected MODULE:NAME, such as app.server:app, found 3"),
+        ('"made:server"', '"made"', "serverapp: expected MODULE:NAME, such as app.server:app, found 'made'"),
+        ('"made:client"', '":"', "clientapp: expected MODULE:NAME, such as app.server:app, found ':'"),
+    ],
+    ids=["no TOML", "nested", "large", "list", "number", "no colon", "only a colon"],
+)
+def test_a_wrong_description_of_an_app_is_refused_before_anything_is_written(tmp_path, old, new, message):
+    from edgefl.errors import UserError
+
+    flower = made_app(tmp_path / "app", "pass")
+    file = tmp_path / "app" / "pyproject.toml"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises(UserError, match=message):
+        app_run(tmp_path / "run", flower=flower)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("code", ["import sys; sys.exit(3)", "raise BaseException('stop')", "server = client = 3", "("])
+def test_an_app_whose_module_ends_or_has_other_components_is_refused(tmp_path, code):
+    from edgefl.errors import UserError
+
+    flower = made_app(tmp_path / "app", "pass")
+    (tmp_path / "app" / "made.py").write_text(code)
+    with pytest.raises(UserError, match=r"app: flower\.app: (expected ServerApp as )?'made:server'"):
+        app_run(tmp_path / "run", flower=flower)
     assert not (tmp_path / "run").exists()
 
 

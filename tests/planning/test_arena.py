@@ -107,6 +107,8 @@ def test_what_cannot_be_compared_is_refused(small):
         schedule(small(), rounds=2, selections=["tift"])
     with pytest.raises(UserError, match=r"--selection .*not YAML"):
         schedule(small(), rounds=2, selections=["{kind: ["])
+    with pytest.raises(UserError, match=r"training\.rounds: expected 10000000 or less"):
+        schedule(small(), rounds=10**20)
 
 
 def test_the_command_prints_the_table_json_and_the_picture(small, tmp_path):

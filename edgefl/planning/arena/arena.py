@@ -62,12 +62,13 @@ def schedule(
             bandwidth allocation under the scenario's selector.
 
     Raises:
-        UserError: the protocol has no rounds, or a selection or the method is unknown.
+        UserError: the protocol has no rounds, or the number of rounds, a selection or the method is invalid.
     """
     if isinstance(scenario.protocol, AsynchronousSpec):
         raise UserError("expected a protocol with rounds, found asynchronous", field="protocol.kind")
     chosen = scenario.methods[0] if method is None else scenario.method(method)
     first = scenario.seeds[0] if seed is None else seed
+    with_overrides(scenario, {"training.rounds": rounds})  # an invalid number is not a reason to leave each one out
     # Other methods, such as one with overlap, might refuse a selector.
     alone = scenario.model_copy(update={"methods": (chosen,)})
     contenders = list(_all(scenario) if selections is None else map(_read, selections))
