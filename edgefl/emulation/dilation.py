@@ -55,9 +55,9 @@ class Dilation(NamedTuple):
         """The reason in one line."""
         needed, measured = self.needed, self.measured
         return (
-            f"dilation {self.factor:g}: the links need at most {needed.links:,.0f} packets/s (this machine carries"
-            f" {measured.links:,.0f}), latencies {needed.delayed:,.0f} (this machine delays {measured.delayed:,.0f});"
-            f" at most {USED_PART:.0%} may be used"
+            f"dilation {self.factor:g}: at most {needed.links:,.0f} packets/s cross the links (this machine carries"
+            f" {measured.links:,.0f}), and {needed.delayed:,.0f} have a latency (this machine delays"
+            f" {measured.delayed:,.0f}); at most {100 * USED_PART:.0f} % of each may be used"
         )
 
 

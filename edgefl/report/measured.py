@@ -1,4 +1,4 @@
-"""Whether the seconds of a run were measured in an emulation."""
+"""How the seconds of an emulation were measured."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from edgefl.report.run_record import RunRecord
 from edgefl.wording import listed
 
 
-def measured_sentence(run: RunRecord) -> str | None:
-    """A sentence that seconds of a run were measured, and how; ``None`` if all of them are computed.
+def measured_sentences(run: RunRecord) -> list[str]:
+    """How the seconds of a run were measured, and what makes them doubtful; nothing if all of them are computed.
 
     Raises:
         UserError: an ``emulation.json`` cannot be read.
     """
     found = [run.emulation_of(label, each.seed) for label, results in run.results.items() for each in results]
-    ways = Counter(each.words for each in found if each is not None)
+    known = [each for each in found if each is not None]
+    ways = Counter(each.words for each in known)
     if not ways:
-        return None
+        return []
     if len(ways) == 1 and None not in found:
-        return f"The seconds are measured in an emulation, not computed ({next(iter(ways))})."
-    runs = [f"{count} of {len(found)} runs with {words}" for words, count in ways.items()]
-    return f"Seconds are measured in an emulation, not computed: {listed(runs)}."
+        how = f"The seconds are measured in an emulation, not computed ({next(iter(ways))})."
+    else:
+        runs = [f"{count} of {len(found)} runs with {words}" for words, count in ways.items()]
+        how = f"Seconds are measured in an emulation, not computed: {listed(runs)}."
+    doubts = dict.fromkeys(line for each in known for line in each.trust)
+    return [how, *(f"These seconds are doubtful: {line}." for line in doubts)]

@@ -10,7 +10,7 @@ from edgefl.record.summary import BudgetResult, SeedResult
 from edgefl.report.contrast import EARLIER, Relation, ahead, rule, tie, tied, unknown
 from edgefl.report.differences import figures_by_seed, final_metrics
 from edgefl.report.early_ends import ENDS, early_ends, none_completed_a_round
-from edgefl.report.measured import measured_sentence
+from edgefl.report.measured import measured_sentences
 from edgefl.report.more_seeds import more_seeds_sentence
 from edgefl.report.paired import BySeed, Comparison, compared
 from edgefl.report.quantities import estimate, limit, quantity
@@ -63,9 +63,7 @@ def _sentences(run: RunRecord, rows: Sequence[Row]) -> list[str]:
             lines.append(rule(len(rows) - 1))
             if (more := more_seeds_sentence(run)) is not None:
                 lines.append(more)
-    if (measured := measured_sentence(run)) is not None:
-        lines.append(measured)
-    return lines
+    return [*lines, *measured_sentences(run)]
 
 
 def _metrics(run: RunRecord) -> list[str]:

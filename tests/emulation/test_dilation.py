@@ -54,7 +54,7 @@ def test_the_dilation_is_the_least_of_its_series_that_is_enough(delayed, links):
 
     assert enough(found.factor)
     assert found.factor == 1.0 or not enough(series[series.index(found.factor) - 1])
-    assert f"dilation {found.factor:g}: the links need" in str(found)
+    assert f"dilation {found.factor:g}: at most" in str(found)
 
 
 def test_a_route_without_a_finite_capacity_is_refused():

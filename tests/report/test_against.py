@@ -29,7 +29,7 @@ from edgefl.report.against.jobs import Job, jobs_of
 from edgefl.report.against.order import kendall, order_of
 from edgefl.report.against.table import against_table
 from edgefl.report.course import Computation, Course, Round, Transfer
-from edgefl.report.measured import measured_sentence
+from edgefl.report.measured import measured_sentences
 from edgefl.report.sweep_result import SettingResult
 from edgefl.scenario.loading import check
 
@@ -165,10 +165,14 @@ def test_measured_seconds_bytes_and_the_load_are_named(copied, capsys):
     )
     assert sentence in out
     assert main(["report", str(measured)]) == 0
-    assert sentence in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    doubt = f"These seconds are doubtful: {MEASURED['trust'][0]}"
+    assert sentence in printed
+    assert doubt in printed
     page = measured.parent / "page.html"
     assert main(["report", str(measured), "--html", str(page)]) == 0
     assert sentence in page.read_text(encoding="utf-8")
+    assert doubt in page.read_text(encoding="utf-8")
     assert main(["report", str(predicted)]) == 0
     assert "measured in an emulation" not in capsys.readouterr().out
 
@@ -192,8 +196,9 @@ def test_a_setting_of_a_sweep_names_its_measured_runs(tmp_path):
     write_emulation(Emulation.model_validate(MEASURED), RunPaths(jobs[1]).of("fedavg", 1).emulation)
     setting = SettingResult("lr=1", {"lr": 1}, [RunResult(job) for job in jobs], tmp_path)
     way = "1 of 2 runs with time dilation 4, paced computation, fifo queues"
-    assert measured_sentence(setting) == f"Seconds are measured in an emulation, not computed: {way}."
-    assert measured_sentence(RunResult(jobs[0])) is None
+    doubt = f"These seconds are doubtful: {MEASURED['trust'][0]}."
+    assert measured_sentences(setting) == [f"Seconds are measured in an emulation, not computed: {way}.", doubt]
+    assert measured_sentences(RunResult(jobs[0])) == []
 
 
 def test_a_run_of_another_scenario_method_or_seed_is_refused(runs, tmp_path, capsys):

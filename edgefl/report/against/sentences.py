@@ -10,7 +10,7 @@ from edgefl.report.against.causes import CAUSES, Cause
 from edgefl.report.against.comparing import Against
 from edgefl.report.against.gaps import Gap, by_cause, largest
 from edgefl.report.against.order import MethodPair, Order
-from edgefl.report.measured import measured_sentence
+from edgefl.report.measured import measured_sentences
 from edgefl.report.quantities import quantity
 from edgefl.wording import listed
 
@@ -39,11 +39,11 @@ def shown_largest(found: Against) -> list[Gap]:
 
 
 def _measurement(found: Against) -> Iterator[str]:
-    sentence = measured_sentence(found.measured)
-    if sentence is None:
+    sentences = measured_sentences(found.measured)
+    if not sentences:
         yield "The seconds called measured are computed, too: that run was not emulated."
         return
-    yield sentence
+    yield from sentences
     known = [each.emulation for seeds in found.seeds.values() for each in seeds.values() if each.emulation is not None]
     loads = [each.load for each in known]
     used = 100 * max(load.cpu for load in loads)
@@ -54,7 +54,6 @@ def _measurement(found: Against) -> Iterator[str]:
         f"{quantity(math.fsum(load.paused_seconds for load in loads), 'seconds')} in total, "
         f"{quantity(math.fsum(load.paused_while_sending for load in loads), 'seconds')} of them during transfers."
     )
-    yield from dict.fromkeys(line for each in known for line in each.trust)
 
 
 def _decisions(found: Against) -> Iterator[str]:
