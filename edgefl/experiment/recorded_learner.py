@@ -28,6 +28,9 @@ class RecordedLearner:
     def submit(self, job: TrainingJob) -> None:
         """See :class:`~edgefl.training.job.Learner`."""
 
+    def received(self, client: int, version: int) -> None:
+        """See :class:`~edgefl.training.job.Learner`."""
+
     def discard(self, job: JobId) -> None:
         """See :class:`~edgefl.training.job.Learner`."""
 

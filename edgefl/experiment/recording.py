@@ -34,6 +34,7 @@ class TrainedJob(NamedTuple):
         steps: local steps; None if it was aborted.
         previous: the client's last completed job before this one, whose client state it continued if the method has
             one.
+        front: the model version that its client was broadcast since then, if it continued from it.
     """
 
     round: int
@@ -41,6 +42,7 @@ class TrainedJob(NamedTuple):
     steps: int | None
     previous: int | None
     level: int = 0
+    front: int | None = None
 
 
 @dataclass
@@ -113,7 +115,12 @@ def _note(recording: Recording, event: Event, round: int, done: dict[int, int]) 
             recording.levels[event.work] = facts["level"]
         case "compute_start":
             recording.jobs[event.job] = TrainedJob(
-                round, event.alpha, None, done.get(event.client), recording.levels.get(event.work, 0)
+                round,
+                event.alpha,
+                None,
+                done.get(event.client),
+                recording.levels.get(event.work, 0),
+                facts.get("front"),
             )
         case "compute_end" | "compute_partial":
             recording.jobs[event.job] = recording.jobs[event.job]._replace(steps=int(event.value))

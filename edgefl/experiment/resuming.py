@@ -87,6 +87,10 @@ class ResumedLearner(Listener):
         """See :class:`~edgefl.training.job.Learner`."""
         self._answers.submit(job)
 
+    def received(self, client: int, version: int) -> None:
+        """See :class:`~edgefl.training.job.Learner`."""
+        self._answers.received(client, version)
+
     def discard(self, job: JobId) -> None:
         """See :class:`~edgefl.training.job.Learner`."""
         self._answers.discard(job)

@@ -193,6 +193,7 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
     _check_downlink(method)
     _check_whole(method)
     _check_parts(method)
+    _check_broadcast(method)
     return method
 
 
@@ -327,6 +328,16 @@ def _check_parts(method: Method) -> None:
     if method.state is not None or method.payload.sends_blocks:
         raise UserError(
             f"{label} cannot keep a state of its clients or send blocks: its clients train parts of the model"
+        )
+
+
+def _check_broadcast(method: Method) -> None:
+    """Check that the changes of clients that were broadcast a model need no reference at the server."""
+    if method.payload.broadcasts(0) and not method.codecs.up.exact:
+        raise UserError(
+            "full_to 'all' cannot be used with a codec of the uplink that rounds, because an encoded change refers to "
+            "the blocks that were sent for the client's jobs; expected full_to: cohort",
+            field="full_to",
         )
 
 

@@ -75,6 +75,10 @@ class Payload(Component):
         """Whether round ``round`` (from 0) uses the block scheduler to choose each client's alpha."""
         return False
 
+    def broadcasts(self, round: int) -> bool:
+        """Whether in round ``round`` (from 0) clients that do not take part are sent the model, too."""
+        return False
+
     def downlink(self, sizes: ModelSizes, round: int, alpha: int | None, held: int | None) -> Downlink:
         """The downlink of a client in round ``round``, which trains from model version ``round``.
 

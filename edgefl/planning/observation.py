@@ -137,7 +137,7 @@ class Observation(Listener):
             spent.bytes_down += event.bytes
             spent.download_seconds += event.seconds if event.item == "down" else 0.0
         start = self._starts.pop(event.flow)
-        if event.item != "prefetch":
+        if event.item not in ("prefetch", "broadcast"):
             spent.undisturbed_seconds += self._alone(start, event.bytes)
         for bound in BOUNDS:
             spent.joules[bound] += transfer_joules(

@@ -23,8 +23,8 @@ Lost = Literal["late", "dropped", "prefetched_in_vain", "retried", "broken", "un
 """Why a job, or what a client received for it, was not aggregated.
 
 ``late``: its round closed before; ``dropped``: its client dropped out; ``prefetched_in_vain``: the participation never
-began, or then needed other parts; ``retried``: the client started the job again; ``broken``: delivered by an attempt to
-transfer it that broke, and not kept; ``unfinished``: the run ended before.
+began, or then needed other parts, also of a broadcast; ``retried``: the client started the job again; ``broken``:
+delivered by an attempt to transfer it that broke, and not kept; ``unfinished``: the run ended before.
 """
 
 Fate = Literal["useful", Lost]

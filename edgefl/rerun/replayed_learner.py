@@ -70,6 +70,7 @@ class ReplayedLearner(RecordedLearner):
                 known is None
                 or (known.round, known.alpha, known.level) != (job.round, job.alpha, job.level)
                 or (known.steps or job.steps) != job.steps
+                or known.front != job.front
                 or (self._stateful and known.previous != previous)
             ):
                 raise self._refusal(round, f"client {key[0]} would train differently than in the finished run")

@@ -226,6 +226,12 @@ class Scenario(Options):
                     "cells send the mean of whole models; expected protocol.kind: synchronous or asynchronous",
                     field=f"methods.{index}.method",
                 )
+            if recipe.payload.broadcasts(0) and not isinstance(self.protocol, SynchronousSpec):
+                raise UserError(
+                    "the model is sent to clients that do not take part in a round, which only synchronous rounds do; "
+                    "expected protocol.kind: synchronous",
+                    field=f"methods.{index}.full_to",
+                )
             if recipe.server.needs_each_model and isinstance(self.protocol, HierarchicalSpec):
                 raise UserError(
                     "this server update needs each client's model, and in hierarchical rounds the cells send their "

@@ -22,8 +22,8 @@ class FrontBlocks:
 
     A job that receives the last α of M blocks has M-α front blocks. They are the client's own, from the end of the last
     job that it computed. A front block's *age* is the number of rounds (aggregations) between the model that the job
-    starts from and the model from which the client last received that block, for a job that it computed. All clients
-    begin with the first model, so the age of a block that was never sent is counted from there.
+    starts from and the model from which the client last received that block, for a job that it computed or as a
+    broadcast. All clients begin with the first model, so the age of a block that was never sent is counted from there.
 
     Every front block of every job that was computed to its end counts once, even if its update was late. So the mean
     age, ``blocks.front_age`` in ``summary.json``, is 1 where all clients take part in each round and every second round
@@ -42,6 +42,10 @@ class FrontBlocks:
     def __init__(self, blocks: int) -> None:
         self._blocks = blocks
         self._sent: dict[int, list[int]] = {}
+
+    def received(self, client: int, round: int) -> None:
+        """The client has received the whole model of ``round`` (from 0) without a job."""
+        self._sent[client] = [round] * self._blocks
 
     def trained(self, client: int, round: int, alpha: int) -> Ages:
         """Add a client's computed job that began from the model of ``round`` (from 0) with ``alpha`` blocks sent."""

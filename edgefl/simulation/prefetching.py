@@ -47,7 +47,7 @@ class Prefetch:
         self._dispatch = world.dispatches(client) if dispatch is None else dispatch
         outlook = world.outlook(client, round, world.setup.sizes.blocks, up=False)
         self.delivery: Delivery = world.traffic.send(
-            client, "down", parts, round, self._dispatch, early=True, outlook=outlook
+            client, "down", parts, round, self._dispatch, item="prefetch", outlook=outlook
         )
         self._world = world
         self._client = client

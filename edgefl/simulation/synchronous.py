@@ -8,6 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 import simpy
 
 from edgefl.simulation.asking import Asking
+from edgefl.simulation.broadcasting import Broadcasting
 from edgefl.simulation.participation import Participation
 from edgefl.simulation.prefetching import Prefetch
 from edgefl.simulation.protocol_specs import SynchronousSpec
@@ -29,6 +30,7 @@ class Synchronous(RoundByRound):
         super().__init__(world, book, spec)
         self._prefetches: dict[int, Prefetch] = {}
         self._asking = Asking(world, self._prefetches)
+        self._broadcasting = Broadcasting(world)
 
     def hold(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> Generator[simpy.Event, object, None]:
         """See :class:`RoundByRound`."""
@@ -38,6 +40,7 @@ class Synchronous(RoundByRound):
         yield closed if self.seconds is None else closed | world.alarm(self.seconds)
         for life in self.lives:
             life.drop("late")
+        self._broadcasting.round_closes()
 
     def ask(self, round: int, asked: Mapping[int, int], cohort: list[int]) -> Generator[simpy.Event, object, None]:
         """See :class:`RoundByRound`."""
@@ -55,6 +58,7 @@ class Synchronous(RoundByRound):
             life.drop("unfinished")
         for prefetch in self._prefetches.values():
             prefetch.drop()
+        self._broadcasting.round_closes()
 
     def _begin(self, round: int, cohort: Sequence[int], alphas: dict[int, int], closed: simpy.Event) -> None:
         world = self.world
@@ -73,11 +77,13 @@ class Synchronous(RoundByRound):
         self.lives = []
         for client in cohort:
             chosen = alphas.get(client)
+            downlink = world.downlink(client, round, chosen)
+            self._broadcasting.begins(client, downlink.alpha)
             life = Participation(
                 world,
                 client,
                 round,
-                world.downlink(client, round, chosen),
+                downlink,
                 chosen=chosen,
                 on_downloaded=self.downloaded,
                 on_left=left,
@@ -91,3 +97,4 @@ class Synchronous(RoundByRound):
                 world.env.process(life.live())
             else:
                 life.refuse()
+        self._broadcasting.begin(round, cohort)

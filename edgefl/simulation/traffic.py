@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Literal
 
 import networkx as nx
 
@@ -68,13 +69,16 @@ class Traffic:
         round: int,
         dispatch: int,
         *,
-        early: bool = False,
+        item: Literal["prefetch", "broadcast"] | None = None,
         outlook: Outlook | None = None,
     ) -> Delivery:
-        """Start one transfer of ``parts`` to or from the client, for its job number ``dispatch``."""
+        """Start one transfer of ``parts`` to or from the client, for its job number ``dispatch``.
+
+        ``item`` is its name in the log if it does not belong to the job's own round; the direction if not given.
+        """
         source, target = self._ends(client, direction)
-        item = "prefetch" if early else direction
-        return self._start(source, target, Transfer(client, round, dispatch, direction, tuple(parts), item), outlook)
+        transfer = Transfer(client, round, dispatch, direction, tuple(parts), item or direction)
+        return self._start(source, target, transfer, outlook)
 
     def relay(self, source: Node, target: Node, parts: Sequence[Part], round: int) -> Delivery:
         """Start one transfer between the server and a cell."""

@@ -42,6 +42,7 @@ class World:
         work: the cost of local training.
         held: the last model version that each client held completely.
         last_job: each client's last job that was computed to its end.
+        fronts: the version of the model that each client was broadcast since then.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -54,6 +55,7 @@ class World:
         self._broadcasts = Broadcasts(setup.method, setup.sizes)
         self.held: dict[int, int] = {}
         self.last_job: dict[int, JobId] = {}
+        self.fronts: dict[int, int] = {}
         self._dispatched: defaultdict[int, int] = defaultdict(int)
         self._begun: dict[int, tuple[int, int]] = {}
         self.traffic = Traffic(self.env, setup, self.accounts)
@@ -117,7 +119,14 @@ class World:
             steps=steps,
             previous=self.last_job.get(client) if self.setup.method.state is not None else None,
             level=self.level_of(client),
+            front=self.fronts.get(client) if alpha < self.setup.sizes.blocks else None,
         )
+
+    def received(self, client: int, round: int) -> None:
+        """The client has received a broadcast of the model that round ``round`` begins with."""
+        self.held[client] = self.fronts[client] = round
+        self._front_blocks.received(client, round)
+        self.setup.learner.received(client, round)
 
     def begun(self, client: int, round: int) -> int:
         """How many times the client has begun to compute in this round (from this model version) so far."""
@@ -127,7 +136,8 @@ class World:
     def compute_started(self, job: TrainingJob, work: Work) -> None:
         """The client's device begins to train for the job's local steps."""
         client = job.id.client
-        self._wrote_work("compute_start", work, job, value=job.steps)
+        facts = None if job.front is None else {"front": job.front}
+        self._wrote_work("compute_start", work, job, value=job.steps, facts=facts)
         self._begun[client] = (job.round, self.begun(client, job.round) + 1)
         if self.accounts.charges.any:
             self.batteries.phase(client, computing=True)
@@ -180,6 +190,7 @@ class World:
         else:
             share = job.steps / work.steps
             self._computed("compute_partial", job, work, spent=pace.until(share), share=share)
+        self.fronts.pop(job.id.client, None)
         ages = self._front_blocks.trained(job.id.client, job.round, work.alpha)
         self.ledger.front_blocks += ages.blocks
         self.ledger.front_block_rounds += ages.rounds

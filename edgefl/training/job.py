@@ -34,6 +34,8 @@ class TrainingJob:
             method.
         level: the client's capacity level, which decides the part of the model that it trains; see
             :class:`~edgefl.methods.submodels.base.SubModels`. 0 for methods without levels.
+        front: the server model that the client was broadcast after its last job, whose blocks replace the client's
+            own; ``None`` if there was no broadcast.
     """
 
     id: JobId
@@ -43,6 +45,7 @@ class TrainingJob:
     steps: int
     previous: JobId | None = None
     level: int = 0
+    front: int | None = None
 
 
 class Feedback(NamedTuple):
@@ -108,6 +111,9 @@ class Learner(Protocol):
 
     def submit(self, job: TrainingJob) -> None:
         """Register a job that has started in the simulation; its result is a future."""
+
+    def received(self, client: int, version: int) -> None:
+        """A client has received the latest version without a job; its next job may continue from it."""
 
     def discard(self, job: JobId) -> None:
         """Record that the job is late or dropped; it is trained only if its client state is read."""

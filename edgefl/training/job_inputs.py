@@ -65,15 +65,23 @@ class JobResolver:
                     "broadcasts nor its clients keep"
                 )
 
-    def resolve(self, job: TrainingJob, received: Received, state: State | None) -> JobInputs:
-        """The job's inputs; ``state`` is the state after ``job.previous``, or ``None`` if there is no state.
+    def resolve(
+        self, job: TrainingJob, received: Received, state: State | None, front: Tensor | None = None
+    ) -> JobInputs:
+        """The job's inputs.
+
+        Args:
+            job: the job.
+            received: what the server sent for it.
+            state: the state after ``job.previous``, or ``None`` if there is no state.
+            front: the model ``job.front`` ``[size]`` that the client was broadcast, or ``None``.
 
         Raises:
             ValueError: the client received only some of the blocks and does not have the others.
             WrittenInPlace: the client state wrote into the received model.
         """
         method, layout = self._method, self._layout
-        start = self._start(job, received.vector, state)
+        start = self._start(job, received.vector, state, front)
         if layout.local:
             # A client that has not trained has the initial model's local part, which all clients share.
             own = layout.local_part(self._initial) if state is None else state[OWN]
@@ -102,8 +110,8 @@ class JobResolver:
         )
         return JobInputs(task, {**received.broadcasts, **(state or {})})
 
-    def _start(self, job: TrainingJob, received: Tensor, state: State | None) -> Tensor:
-        """The received model; if only the last alpha blocks were received, with the client's own blocks in front."""
+    def _start(self, job: TrainingJob, received: Tensor, state: State | None, front: Tensor | None) -> Tensor:
+        """The received model; if only the last alpha blocks were received, with those that the client has in front."""
         if job.alpha >= self._depth:
             return received
         if self._method.state is None or "previous" not in self._method.state.vectors:
@@ -112,7 +120,7 @@ class JobResolver:
                 "but its clients keep no model to build on"
             )
         # A client that has never received a whole model has the initial one, which all clients share.
-        own = self._initial if state is None else state["previous"]
+        own = front if front is not None else self._initial if state is None else state["previous"]
         return self._layout.splice(own, received, self._depth - job.alpha)
 
     def _whole(self, name: str, vector: Tensor, start: Tensor) -> Tensor:

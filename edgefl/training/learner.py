@@ -43,7 +43,8 @@ class MethodLearner:
     blocks were sent. If a codec rounds, both are the decoded values at the receiver, and the server's own model stays
     unrounded.
 
-    The learner keeps the latest model version and the versions that pending jobs start from. A job must be submitted
+    The learner keeps the latest model version, the versions that pending jobs start from, and those that clients were
+    broadcast since their last job. A job must be submitted
     while its version is the latest, or while another job with the same version is pending.
 
     Args:
@@ -86,6 +87,7 @@ class MethodLearner:
         self._discarded: set[JobId] = set()
         self._outcomes: dict[JobId, Outcome] = {}
         self._states = ClientStates()
+        self._broadcast: dict[int, int] = {}
         self._feedback: dict[int, dict[JobId, Feedback]] = {}
         self._evaluations: dict[int, Evaluation] = {}
         self._digests = Digests("", digest_of_model(initial))
@@ -103,6 +105,15 @@ class MethodLearner:
         self._waiting[job.id] = job
         if self._method.state is not None:
             self._states.submitted(job)
+
+    def received(self, client: int, version: int) -> None:
+        """Keep the latest version for the client's next job.
+
+        Raises:
+            KeyError: the version is no longer kept.
+        """
+        self._received(version)
+        self._broadcast[client] = version
 
     def discard(self, job: JobId) -> None:
         """Record that the job will never be aggregated; it is trained only if a later client state depends on it."""
@@ -146,6 +157,8 @@ class MethodLearner:
                 self._feedback[id.client][id] = feedback
                 del self._outcomes[id]
                 self._states.aggregated(id)
+                # The client has its own model now. A job that was discarded may be repeated from the broadcast.
+                self._broadcast.pop(id.client, None)
         self._forget()
         return version + 1
 
@@ -244,6 +257,7 @@ class MethodLearner:
             outcomes=self._outcomes,
             states=self._states.kept(),
             tips=self._states.last_jobs(),
+            broadcast=self._broadcast,
         ).packed()
         return {**tensors, **self._kept_models.packed()}, facts
 
@@ -260,6 +274,7 @@ class MethodLearner:
         self._discarded = set(memory.discarded)
         self._outcomes = dict(memory.outcomes)
         self._states = ClientStates(memory.states, memory.tips)
+        self._broadcast = dict(memory.broadcast)
         self._feedback, self._evaluations = {}, {}
         self._kept_models.restore(tensors, memory.vector.device)
 
@@ -332,7 +347,8 @@ class MethodLearner:
     def _resolved(self, job: TrainingJob, state: State | None) -> JobInputs:
         received = self._received(job.version)
         if self._parts is None:
-            return self._resolver.resolve(job, received, state)
+            front = None if job.front is None else self._versions[job.front].vector
+            return self._resolver.resolve(job, received, state, front)
         part = Received(self._parts.taken(received.vector, job.level, job.round), {})
         return self._resolver_of(job.level).resolve(job, part, None)
 
@@ -376,6 +392,8 @@ class MethodLearner:
         self._discarded &= self._waiting.keys()
         self._states.keep(self._waiting.values())
         versions = {job.version for job in self._waiting.values()} | {self._server.version}
+        versions |= {job.front for job in self._waiting.values() if job.front is not None}
+        versions |= set(self._broadcast.values())
         self._versions = {version: sent for version, sent in self._versions.items() if version in versions}
         self._evaluations = {version: known for version, known in self._evaluations.items() if version in versions}
 

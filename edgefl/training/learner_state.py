@@ -27,6 +27,7 @@ class LearnerState:
         outcomes: jobs that are trained but not aggregated.
         states: client states, by the job that produced them; ``tips`` are the jobs that each client's next job may
             continue from.
+        broadcast: the version that a client was broadcast since its last aggregated job, by client.
     """
 
     version: int
@@ -38,6 +39,7 @@ class LearnerState:
     outcomes: Mapping[JobId, Outcome]
     states: Mapping[JobId, State]
     tips: Mapping[int, tuple[JobId, ...]]
+    broadcast: Mapping[int, int]
 
     def packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors by name, and the rest as JSON data."""
@@ -64,6 +66,7 @@ class LearnerState:
             "discarded": [list(id) for id in sorted(self.discarded)],
             "outcomes": outcomes,
             "states": [[list(id), sorted(state)] for id, state in self.states.items()],
+            "broadcast": [list(each) for each in self.broadcast.items()],
             "tips": [[client, [list(id) for id in jobs]] for client, jobs in self.tips.items()],
         }
 
@@ -102,6 +105,7 @@ class LearnerState:
                 for number, (id, names) in enumerate(facts["states"])
             },
             tips={int(client): tuple(_id(id) for id in jobs) for client, jobs in facts["tips"]},
+            broadcast={int(client): int(version) for client, version in facts["broadcast"]},
         )
 
     def to(self, device: Any) -> LearnerState:

@@ -27,6 +27,9 @@ class NeutralLearner:
     def submit(self, job: TrainingJob) -> None:
         """Do nothing: the job is not trained."""
 
+    def received(self, client: int, version: int) -> None:
+        """Do nothing: there are no models."""
+
     def discard(self, job: JobId) -> None:
         """Do nothing: the job has no result."""
 

@@ -75,6 +75,7 @@ class RecordingLearner:
     """Remembers what the world asks of it; accuracy rises by 0.1 a round."""
 
     submitted: list[TrainingJob] = field(default_factory=list)
+    received_by: list[tuple[int, int]] = field(default_factory=list)
     discarded: list[JobId] = field(default_factory=list)
     aggregated: list[list[JobId]] = field(default_factory=list)
     mixings: list[Mixing | None] = field(default_factory=list)
@@ -82,6 +83,9 @@ class RecordingLearner:
 
     def submit(self, job: TrainingJob) -> None:
         self.submitted.append(job)
+
+    def received(self, client: int, version: int) -> None:
+        self.received_by.append((client, version))
 
     def discard(self, job: JobId) -> None:
         self.discarded.append(job)

@@ -172,6 +172,32 @@ def test_blocks_that_were_not_sent_are_the_clients_own(tiny):
     assert learner.feedback(JobId("m", 3, 0, 1)).drift == pytest.approx(float(drift), rel=1e-6)
 
 
+def test_blocks_that_were_not_sent_are_those_of_a_broadcast_since_the_last_job(tiny):
+    core, learner = start(tiny, "fedbr")
+    layout = core.model.layout
+    _, tasks = catch(learner)
+    learner.submit(tiny.job(0))
+    learner.submit(tiny.job(1))
+    learner.aggregate(0, ids([0, 1]), 0)
+    broadcast = learner.model(1).clone()
+    for client in (0, 4):
+        learner.received(client, 1)
+    learner.submit(tiny.job(1, 1, dispatch=1, alpha=2, previous=0))
+    learner.aggregate(1, ids([1], 1), 1)
+    # The version outlives a checkpoint, and a job that its client gave up.
+    learner.restore(*learner.snapshot())
+    learner.submit(replace(tiny.job(4, 2, alpha=1), front=1))
+    learner.discard(JobId("m", 3, 4, 0))
+    learner.aggregate(2, [], 2)
+    server = learner.model(3)
+    learner.submit(replace(tiny.job(0, 3, dispatch=1, alpha=2, previous=0), front=1))
+    learner.submit(replace(tiny.job(4, 3, dispatch=1, alpha=1), front=1))
+    learner.aggregate(3, [JobId("m", 3, 0, 1), JobId("m", 3, 4, 1)], 3)
+    assert torch.equal(tasks[0].start, layout.splice(broadcast, server, 1))
+    assert torch.equal(tasks[1].start, layout.splice(broadcast, server, 2))
+    assert set(learner._versions) == {4}
+
+
 def test_a_discarded_job_is_trained_when_a_later_job_builds_on_it_and_before_it(tiny):
     _, learner = start(tiny, "fedbr")
     calls, tasks = catch(learner)

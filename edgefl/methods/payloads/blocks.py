@@ -45,10 +45,17 @@ class BlocksPayload(Payload):
     whole model (``forced_full``). With ``first_send: none`` such a client is assumed to have the common initial model
     x⁰, at no charge: its job has no predecessor and α < M, and starts from x⁰'s front blocks.
 
+    With ``full_to: all``, clients that do not take part in a full round are also sent the whole model ("to all
+    clients every τ + 1 rounds", Sec. II-B). Their next partial round continues from its blocks.
+
     The uplink is the whole local model.
     """
 
     full_every: int = Field(default=2, ge=1, description="the whole model is sent every this many rounds (τ + 1)")
+    full_to: Literal["cohort", "all"] = Field(
+        default="cohort",
+        description="who is sent the whole model in full rounds: the clients that take part, or all that are available",
+    )
     first_send: Literal["full", "none"] = Field(
         default="full", description="a client without a model is sent the whole model, or starts from x⁰ uncharged"
     )
@@ -66,6 +73,10 @@ class BlocksPayload(Payload):
     def full(self, round: int) -> bool:
         """Whether every client of round ``round`` is sent the whole model."""
         return round % self.full_every == 0
+
+    def broadcasts(self, round: int) -> bool:
+        """See :class:`Payload`."""
+        return self.full_to == "all" and self.full(round)
 
     @property
     def sends_blocks(self) -> bool:

@@ -24,7 +24,7 @@ class Transfer(NamedTuple):
     Attributes:
         client: the client that receives or sends; -1 for a relay between the server and a cell.
         dispatch: the index of the client's job to which it belongs.
-        item: ``down``, ``up``, ``prefetch`` or ``relay``.
+        item: ``down``, ``up``, ``prefetch``, ``broadcast`` or ``relay``.
         path: the nodes of its path, first to last.
         latency: seconds before the flow uses any bandwidth.
         bytes: delivered bytes.

@@ -66,7 +66,7 @@ class _Index:
             if transfer.item == "relay":
                 cell = transfer.path[0] if transfer.up else transfer.path[-1]
                 self._relays[transfer.round, cell].append(transfer)
-            elif course.own_fates.get(transfer.flow) != "prefetched_in_vain":
+            elif transfer.item != "broadcast" and course.own_fates.get(transfer.flow) != "prefetched_in_vain":
                 # Transfers before the job's start are not on any critical path.
                 since = course.sent_off.get((transfer.client, transfer.dispatch), transfer.started)
                 if transfer.ended > since or transfer.started >= since:

@@ -22,7 +22,8 @@ ROUNDS, CLIENTS, LINKS = 1, 2, 3
 """Process numbers; threads are numbered across all of them."""
 
 _PROCESSES = {ROUNDS: "rounds and server", CLIENTS: "clients", LINKS: "links"}
-_WORDS = {"down": "download", "up": "upload", "prefetch": "prefetch", "relay": "relay"}
+_WORDS = {"down": "download", "up": "upload", "prefetch": "prefetch", "broadcast": "broadcast", "relay": "relay"}
+_ASIDE = ("prefetch", "broadcast")
 _TICK = 0.001  # microseconds, the resolution of written times
 
 Link = tuple[str, str]
@@ -166,8 +167,8 @@ def _computations(course: Course, window: Window) -> Iterable[Slice]:
 
 def _on_clients(course: Course, transfers: Sequence[Transfer]) -> list[tuple[Transfer, Track]]:
     """Each transfer with its track; prefetches have a separate track next to the client's current round."""
-    rounds = [each for each in transfers if each.client >= 0 and each.item != "prefetch"]
-    prefetches = [each for each in transfers if each.item == "prefetch"]
+    rounds = [each for each in transfers if each.client >= 0 and each.item not in _ASIDE]
+    prefetches = [each for each in transfers if each.item in _ASIDE]
     relays = [each for each in transfers if each.client < 0]
     return [
         *((each, _client(course, each.client, lane)) for each, lane in _lanes(rounds, lambda each: each.client)),

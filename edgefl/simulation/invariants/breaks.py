@@ -104,7 +104,7 @@ def giving_up(record: Record) -> Iterator[str]:
             if (event.round, event.time) not in places:
                 yield f"{at(event)}: drops out because of its cell, but no transfer of the cell failed"
     for event in failed.values():
-        if event.item != "prefetch":
+        if event.item not in ("prefetch", "broadcast"):
             yield f"{at(event)}: its transfer failed, but the client did not drop out"
 
 

@@ -84,7 +84,9 @@ def cohorts(record: Record) -> Iterator[str]:
             if not event.dispatch < times[event.client]:
                 yield f"{at(event)}: job {event.dispatch} of a client that was selected {times[event.client]} times"
         elif (
-            without_rounds or event.item == "relay" or event.kind not in ("transfer_start", "compute_start", "forward")
+            without_rounds
+            or event.item in ("relay", "broadcast")
+            or event.kind not in ("transfer_start", "compute_start", "forward")
         ):
             continue
         elif event.client not in selected.get(event.round, ()):

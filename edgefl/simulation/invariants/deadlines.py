@@ -22,7 +22,8 @@ def deadlines(record: Record) -> Iterator[str]:
         late = limit is not None and event.time > begun + limit * (1 + 1e-9) + 1e-9
         if event.kind == "round_end" and late and not isinstance(protocol, HierarchicalSpec):
             yield f"{at(event)}: the round ends {event.time - begun:g} s after its start"
-        works = event.kind.startswith(("transfer_", "compute_")) and event.item not in ("relay", "prefetch")
+        aside = event.item in ("relay", "prefetch", "broadcast")
+        works = event.kind.startswith(("transfer_", "compute_")) and not aside
         if works and late:
             yield f"{at(event)}: is active {event.time - begun:g} s after the round's start"
         if event.kind == "round_start":

@@ -16,10 +16,10 @@ _ENDS = {"transfer_end", "transfer_drop", "compute_end", "compute_partial", "com
 
 
 def one_place(record: Record) -> Iterator[str]:
-    """A client does not compute or transfer twice at once; only prefetches run in parallel with other work."""
+    """A client does not compute or transfer twice at once, except for prefetches and broadcasts."""
     busy: dict[int, Event] = {}
     for event in record.events:
-        if event.item == "prefetch" or event.client < 0:
+        if event.item in ("prefetch", "broadcast") or event.client < 0:
             continue
         if event.kind in _BEGINS:
             before = busy.get(event.client)

@@ -20,7 +20,7 @@ def attendance(record: Record) -> Iterator[str]:
     for event in record.events:
         if not 0 <= event.client < clients:
             continue
-        if event.kind in _BEGINS and event.item != "prefetch":
+        if event.kind in _BEGINS and event.item not in ("prefetch", "broadcast"):
             if not there.there(event.time)[event.client]:
                 yield f"{at(event)}: the device was absent"
             goes[event.client] = there.until(event.client, event.time)

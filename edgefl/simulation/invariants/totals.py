@@ -117,7 +117,8 @@ def critical_path(record: Record) -> Iterator[str]:
     for event in record.events:
         if event.kind == "lost" and event.item == "prefetched_in_vain":
             spans.pop(event.job, None)
-        begin = starts.get(event.flow) if event.kind == "transfer_end" else None
+        # A broadcast belongs to a later job, but is on nobody's critical path.
+        begin = starts.get(event.flow) if event.kind == "transfer_end" and event.item != "broadcast" else None
         if begin is None:
             continue
         if record.timeouts is not None:  # the waits for other attempts belong to it

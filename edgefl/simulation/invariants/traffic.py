@@ -116,6 +116,8 @@ def front_age(record: Record) -> Iterator[str]:
     sent: dict[tuple[int, int], int] = {}
     ages = []
     for event in record.events:
+        if event.kind == "transfer_end" and event.item == "broadcast":
+            sent |= dict.fromkeys(((event.client, block) for block in last), event.round)
         if event.kind not in ("compute_end", "compute_partial"):
             continue
         for count, block in enumerate(last, 1):
@@ -129,4 +131,26 @@ def front_age(record: Record) -> Iterator[str]:
         yield f"blocks.front_age: summary.json has {given}, the log gives {expected}"
 
 
-LAWS = (fates, directions, carried, yardstick, front_age)
+def broadcasts(record: Record) -> Iterator[str]:
+    """Only absentees of a round are broadcast its model, and jobs continue from the newest one since the last job."""
+    cohorts: dict[int, set[int]] = {}
+    fronts: dict[int, int] = {}
+    blocks = max((event.alpha for event in record.of("work")), default=0)
+    for event in record.events:
+        if event.kind == "decision" and event.item == "selection":
+            cohorts[event.round] = set(event.facts.get("clients", ()))
+        elif event.kind == "transfer_start" and event.item == "broadcast":
+            if event.client in cohorts.get(event.round, ()):
+                yield f"{at(event)}: the client is broadcast the model of a round in which it takes part"
+        elif event.kind == "transfer_end" and event.item == "broadcast":
+            fronts[event.client] = event.round - 1
+        elif event.kind in ("compute_end", "compute_partial"):
+            fronts.pop(event.client, None)
+        elif event.kind == "compute_start" and (fronts or "front" in event.facts):
+            expected = fronts.get(event.client) if event.alpha < blocks else None
+            if event.facts.get("front") != expected:
+                found = event.facts.get("front")
+                yield f"{at(event)}: continues from the broadcast model {found}, the newest one is {expected}"
+
+
+LAWS = (fates, directions, carried, yardstick, front_age, broadcasts)

@@ -85,6 +85,7 @@ PARTS: list[tuple[str, str, dict[str, Any], Any, Expected]] = [
     ("fedbr", "lambda_2", {}, 5.0, differs),
     ("fedbr", "temperature", {}, 5.0, differs),
     ("fedbr", "full_every", {}, 1, more("bytes_down")),
+    ("fedbr", "full_to", {}, "all", more("bytes_down", "joules")),
     ("fedbr", "first_send", {}, "none", less("bytes_down")),
     ("fedbr", "block_bytes", {}, "uniform", differs),
     ("fedbr", "max_stale", {"full_every": 6}, 1, more("bytes_down")),

@@ -1,0 +1,137 @@
+"""Clients outside of the cohort are sent the whole model in full rounds; a model has four blocks of 250 kB, or 1 s."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgefl.errors import UserError
+from edgefl.experiment import run as simulate
+from edgefl.network import Transport
+from edgefl.rerun.replay import replay
+from edgefl.rerun.verify import verify
+from edgefl.scheduling.selection.uniform import UniformSelector
+from edgefl.simulation.invariants.course import cohorts
+from edgefl.simulation.invariants.devices import one_place
+from edgefl.simulation.invariants.traffic import broadcasts
+from edgefl.simulation.invariants.transfers import energy, fair, paired
+
+ENTRY = {"method": "fedbr", "full_every": 2, "full_to": "all"}
+LAST = {"kind": "fixed", "alpha": 1}
+
+
+@pytest.fixture
+def turns(monkeypatch):
+    """Makes one given client take part in each round."""
+
+    def take(*clients):
+        monkeypatch.setattr(UniformSelector, "pick", lambda self, round, *others: np.array([clients[round]]))
+
+    return take
+
+
+def sent(result, item):
+    return [(event.client, event.round, event.bytes) for event in result.of("transfer_end", item=item)]
+
+
+def test_the_bytes_are_those_of_each_receiver_and_belong_to_its_next_job(run, turns):
+    turns(0, 1)
+    result = run(ENTRY, rates=[8e6] * 3, cohort=1, rounds=2, scheduler=LAST)
+    assert sorted(sent(result, "broadcast")) == [(1, 1, 1e6), (2, 1, 1e6)]
+    assert sent(result, "down") == [(0, 1, 1e6), (1, 2, 250_000)]
+    rows, spent = result.outcome.rows, result.outcome.spent
+    assert [(row.bytes_down, row.bytes_up) for row in rows] == [(3_000_000, 1_000_000), (250_000, 1_000_000)]
+    # Client 0's model and update; client 1's broadcast, last block and update. Client 2 never used its broadcast.
+    assert spent.bytes_useful == 2_000_000 + 2_250_000
+    assert spent.bytes - spent.bytes_useful == 1_000_000
+    assert [job.front for job in result.learner.submitted] == [None, 0]
+    assert result.learner.received_by == [(1, 0), (2, 0)]
+    assert not result.broken(broadcasts, one_place, cohorts, paired, energy, fair)
+
+
+def test_the_joules_are_those_of_a_second_awake_with_the_radio_on(run, turns):
+    """2 W and 1 J/MB of the radio for 1 s and 1 MB, and 1 W of the idle device."""
+    turns(0)
+    result = run(ENTRY, rates=[8e6] * 2, cohort=1, rounds=1, scheduler=LAST)
+    assert sum(event.joules for event in result.events if event.client == 1) == pytest.approx(2 + 1 + 1, rel=1e-12)
+    whole = run({**ENTRY, "full_to": "cohort"}, rates=[8e6] * 2, cohort=1, rounds=1, scheduler=LAST)
+    assert result.outcome.spent.joules - whole.outcome.spent.joules == pytest.approx(4, rel=1e-12)
+
+
+def test_broadcasts_share_the_servers_link_with_the_cohort_unless_it_can_multicast(run, turns):
+    turns(0)
+    server = {"rates": [8e6] * 4, "cohort": 1, "rounds": 1, "server": 8e6, "scheduler": LAST}
+    assert run(ENTRY, **server).outcome.seconds == pytest.approx(4 + 2 + 1, rel=1e-12)
+    assert run(ENTRY, transport=Transport(multicast=True), **server).outcome.seconds == pytest.approx(4, rel=1e-12)
+
+
+def test_what_is_not_complete_when_the_round_closes_is_aborted(run, turns):
+    """The round takes 1 + 2 + 1 s; by then the slow client has half of the model, so it is sent the whole one later."""
+    turns(0, 1)
+    result = run(ENTRY, rates=[8e6, 1e6], cohort=1, rounds=2, scheduler=LAST)
+    (dropped,) = result.of("transfer_drop", item="broadcast")
+    assert (dropped.time, dropped.bytes) == (pytest.approx(4), 500_000)
+    assert [(event.client, event.bytes) for event in result.of("lost", item="prefetched_in_vain")] == [(1, 500_000)]
+    assert sent(result, "down") == [(0, 1, 1e6), (1, 2, 1e6)]
+    assert [job.front for job in result.learner.submitted] == [None, None]
+    assert not result.broken(broadcasts, one_place, cohorts, paired, fair)
+
+
+@pytest.mark.parametrize("clients", [(0, 0, 0), (0, 0, 1)], ids=["another broadcast", "the whole model for a job"])
+def test_a_broadcast_that_a_newer_model_replaces_was_in_vain(run, turns, clients):
+    turns(*clients)
+    result = run(ENTRY, rates=[8e6] * 2, cohort=1, rounds=3, scheduler=LAST)
+    assert [(event.client, event.bytes) for event in result.of("lost", item="prefetched_in_vain")] == [(1, 1e6)]
+    assert result.outcome.spent.bytes_prefetched_in_vain == 1e6
+
+
+def test_an_aborted_job_leaves_the_broadcast_for_the_next_one(run, turns, device):
+    """Client 1 computes for 20 s, and a round closes after 8 s."""
+    turns(0, 1, 0, 0, 0, 1)
+    entry, slow = {**ENTRY, "full_every": 100}, [device(), device(flops_per_second=1e8)]
+    result = run(entry, rates=[8e6] * 2, cohort=1, rounds=6, devices=slow, protocol={"deadline": 8.0}, scheduler=LAST)
+    assert [(job.id.client, job.front) for job in result.learner.submitted if job.id.client] == [(1, 0), (1, 0)]
+    assert not result.broken(broadcasts)
+
+
+def test_devices_without_the_memory_for_a_job_are_not_sent_the_model(run, turns, device):
+    turns(0)
+    result = run(
+        ENTRY, rates=[8e6] * 3, cohort=1, rounds=1, devices=[device(), device(memory=1e8), device()], scheduler=LAST
+    )
+    assert sent(result, "broadcast") == [(2, 1, 1e6)]
+
+
+@pytest.mark.parametrize(("full_every", "age"), [(2, 1.0), (4, 2.0)])
+def test_front_blocks_are_as_old_as_where_all_clients_take_part(run, full_every, age):
+    """The mean of 1 … τ, although one of five clients takes part."""
+    entry = {**ENTRY, "full_every": full_every}
+    spent = run(entry, rates=[8e6] * 5, cohort=1, rounds=12, scheduler=LAST).outcome.spent
+    # A client that takes part twice between two broadcasts keeps its own front blocks, which are as old.
+    assert spent.front_block_rounds / spent.front_blocks == age
+
+
+def test_another_front_than_the_newest_broadcast_is_found(run, turns):
+    turns(0, 1)
+    result = run(ENTRY, rates=[8e6] * 2, cohort=1, rounds=2, scheduler=LAST)
+    place = next(n for n, event in enumerate(result.events) if event.kind == "compute_start" and event.client == 1)
+    result.events[place] = result.events[place]._replace(detail="")
+    (told,) = result.broken(broadcasts)
+    assert told.endswith("continues from the broadcast model None, the newest one is 0")
+
+
+def test_it_needs_synchronous_rounds_and_an_exact_uplink(small):
+    with pytest.raises(UserError, match="only synchronous rounds do"):
+        small(methods=[ENTRY], protocol={"kind": "asynchronous"})
+    with pytest.raises(UserError, match="codec of the uplink that rounds"):
+        small(methods=[{**ENTRY, "codec": {"up": {"kind": "quantise", "bits": 4}}}])
+
+
+def test_a_run_with_training_is_verified_and_replayed(small, tmp_path):
+    entry = {**ENTRY, "full_every": 3, "scheduler": {"kind": "fixed", "alpha": 2}}
+    out = simulate(small(methods=[entry], training__rounds=7), out=tmp_path / "run")
+    assert verify(out) == []
+    replay(out, {}, tmp_path / "again")
+    for name in ("events.parquet", "rounds.parquet"):
+        files = [folder / "fedbr" / "seed-0" / name for folder in (out, tmp_path / "again")]
+        assert files[0].read_bytes() == files[1].read_bytes()
