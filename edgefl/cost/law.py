@@ -7,12 +7,14 @@ determine the linear law of every operator; a third one checks it.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
-from edgefl.cost.measure import Operator, StepCost, Trace, measure, trace
+from edgefl.cost.measure import Operator, StepCost, Trace, mean_cost, measure, trace
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.process_state import process_state_kept
@@ -114,19 +116,28 @@ class CostModel:
         signature = (*_signature(method), alpha)
         key = (*signature, batch)
         if key not in self._costs:
-            law = None if batch == 1 else self._law(signature, method, alpha)
-            if law is None:
-                self._costs[key] = measure(self._adapted(method), method, alpha, batch)
-            else:
-                self._costs[key] = law.at(batch)
+            variants = method.objective.variants(self._adapted(method))
+            costs = [self._of_variant(signature, method, alpha, batch, *each) for each in enumerate(variants)]
+            self._costs[key] = mean_cost(costs or [self._of_variant(signature, method, alpha, batch)])
         return self._costs[key]
 
-    def _law(self, signature: tuple[object, ...], method: Method, alpha: int) -> AffineCost | None:
-        if signature not in self._laws:
-            self._laws[signature] = AffineCost.through(
-                tuple(trace(self._adapted(method), method, alpha, batch) for batch in BATCHES)
-            )
-        return self._laws[signature]
+    def _of_variant(  # noqa: PLR0917  (a step is made of this many things)
+        self,
+        signature: tuple[object, ...],
+        method: Method,
+        alpha: int,
+        batch: int,
+        number: int = 0,
+        drawn: Mapping[str, Tensor] | None = None,
+    ) -> StepCost:
+        """The cost of a step with these random inputs, which are the ``number``-th variant."""
+        model, key = self._adapted(method), (*signature, number)
+        if batch == 1:
+            return measure(model, method, alpha, batch, drawn)
+        if key not in self._laws:
+            self._laws[key] = AffineCost.through(tuple(trace(model, method, alpha, each, drawn) for each in BATCHES))
+        law = self._laws[key]
+        return measure(model, method, alpha, batch, drawn) if law is None else law.at(batch)
 
     def _adapted(self, method: Method) -> BlockModel:
         return method.objective.adapt(self.model)

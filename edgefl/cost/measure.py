@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from traceback import walk_tb
 from typing import Protocol
 
@@ -62,7 +62,7 @@ class Stepping(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator that a step executes ``count`` times; FLOPs and bytes are those of one execution.
+    """An operator that a step executes ``count`` times, on average; FLOPs and bytes are those of one execution.
 
     For its kind, see :mod:`edgefl.cost.kinds`.
     """
@@ -70,7 +70,7 @@ class Operator:
     name: str
     flops: float
     bytes: float
-    count: int
+    count: float
     kind: str = ""
 
 
@@ -99,9 +99,30 @@ class StepCost:
     peak_memory_bytes: int
 
     @property
-    def launches(self) -> int:
+    def launches(self) -> float:
         """Number of executed operators, without views."""
         return sum(operator.count for operator in self.operators)
+
+
+def mean_cost(costs: Sequence[StepCost]) -> StepCost:
+    """The mean cost of steps that are equally likely, and the memory of the largest."""
+    first = costs[0]
+    if len(costs) == 1:
+        return first
+    share = 1 / len(costs)
+    counts: Counter[Operator] = Counter()
+    for each in costs:
+        for operator in each.operators:
+            counts[replace(operator, count=0)] += operator.count  # type: ignore[assignment]
+    return StepCost(
+        batch=first.batch,
+        operators=tuple(replace(operator, count=count * share) for operator, count in counts.items()),
+        layer_macs=round(sum(each.layer_macs for each in costs) * share),
+        forward_macs=round(sum(each.forward_macs for each in costs) * share),
+        training_flops=sum(each.training_flops for each in costs) * share,
+        bytes_touched=sum(each.bytes_touched for each in costs) * share,
+        peak_memory_bytes=max(each.peak_memory_bytes for each in costs),
+    )
 
 
 @dataclass(frozen=True)
@@ -129,7 +150,9 @@ class Trace:
         )
 
 
-def measure(model: BlockModel, method: Stepping, alpha: int, batch: int) -> StepCost:
+def measure(
+    model: BlockModel, method: Stepping, alpha: int, batch: int, drawn: Mapping[str, Tensor] | None = None
+) -> StepCost:
     """The cost of one local step of ``method`` on ``batch`` images, with the last ``alpha`` blocks just received.
 
     Args:
@@ -137,15 +160,18 @@ def measure(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Step
         method: the method whose objective and local rule run.
         alpha: number of the last blocks that were just received; M for the whole model.
         batch: images in the minibatch.
+        drawn: the step's random inputs, with data; by default without.
 
     Raises:
         DataDependentError: the operators of the method's objective or rule depend on numbers in tensors.
         UserError: the model's batch norm needs a larger batch.
     """
-    return trace(model, method, alpha, batch).cost()
+    return trace(model, method, alpha, batch, drawn).cost()
 
 
-def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
+def trace(
+    model: BlockModel, method: Stepping, alpha: int, batch: int, drawn: Mapping[str, Tensor] | None = None
+) -> Trace:
     """Run one local step of ``method`` on tensors without data and record its operators; see :func:`measure`."""
     layout = model.layout
     parameters, buffers = _empty(layout.parameter_count), _empty(layout.buffer_count)
@@ -158,7 +184,7 @@ def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
         vectors={name: vectors[name] for name in sorted(objective.vectors)},
         client={name: _fact(name, model) for name in sorted(objective.client)},
         alpha=alpha,
-        draws={name: draw.to(NOWHERE) for name, draw in draws.items()},
+        draws={name: draw.to(NOWHERE) for name, draw in draws.items()} if drawn is None else drawn,
     )
     labels = model.task.label_shape(model.classes, model.sample_shape)
     images = Batch(

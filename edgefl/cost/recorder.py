@@ -157,10 +157,12 @@ class Recorder(UncompiledMode):
     ) -> Any:
         keywords = kwargs or {}
         name = func._schema.name.partition("::")[2]
-        dependence = None if self._with_data else data_dependence(func, args, dict(keywords))
+        given = [*args, *keywords.values()]
+        # Random inputs may have data here, one variant of a step after the other; see Objective.variants.
+        without_data = not self._with_data and any(tensor.is_meta for tensor in _tensors(given))
+        dependence = data_dependence(func, args, dict(keywords)) if without_data else None
         if dependence is not None:
             raise DataDependentError(dependence)
-        given = [*args, *keywords.values()]
         keyed = any(isinstance(one, torch.Generator) for one in given)
         if torch.Tag.nondeterministic_seeded in func.tags and not keyed:
             self.draws[name.removesuffix("_")] = whose(frame for frame, _ in walk_stack(None))

@@ -7,7 +7,7 @@ general ones unless the times require otherwise.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -55,7 +55,7 @@ class _Work:
     @staticmethod
     def of(steps: Sequence[Step]) -> _Work:
         """The work of these steps."""
-        counts: Counter[tuple[int, str, float, float]] = Counter()
+        counts: defaultdict[tuple[int, str, float, float], float] = defaultdict(int)
         for index, (operators, _) in enumerate(steps):
             for each in operators:
                 kind = getattr(each, "kind", "")

@@ -9,7 +9,7 @@ devices depends on the model. A profile may give the three figures by kind of op
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -35,8 +35,8 @@ class Operator(Protocol):
         """Bytes that one execution reads and writes."""
 
     @property
-    def count(self) -> int:
-        """How many times the step executes it."""
+    def count(self) -> float:
+        """How many times the step executes it, on average over its random widths if it draws them."""
 
 
 def step_signature(operators: Iterable[Operator]) -> str:
@@ -46,9 +46,9 @@ def step_signature(operators: Iterable[Operator]) -> str:
     >>> step_signature([SimpleNamespace(flops=2e9, bytes=1e6, count=3)])
     '3975642a8fbfda4f'
     """
-    counts: Counter[tuple[float, float]] = Counter()
+    counts: defaultdict[tuple[float, float], float] = defaultdict(int)
     for each in operators:
-        counts[float(each.flops), float(each.bytes)] += int(each.count)
+        counts[float(each.flops), float(each.bytes)] += each.count
     text = repr(sorted((*work, count) for work, count in counts.items() if count))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 

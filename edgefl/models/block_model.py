@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from edgefl.models.slimmable import Conv2d, Linear
 from edgefl.models.views import ViewsAsReshapes
 from edgefl.tasks.base import Task
 from edgefl.tasks.classification import Classification
+
+if TYPE_CHECKING:
+    from edgefl.models.width.cutting import Nested
 
 
 class BlockModel(nn.Module):
@@ -80,6 +83,8 @@ class BlockModel(nn.Module):
         self.classes = classes
         self.align_block = align_block
         self.keep_local(local)
+        self.nested: Sequence[Nested] = ()
+        """Narrower networks within it that its loss runs with its tensors, widest first."""
         self._find_places()
         residuals = [module for block in self._sequence for module in block.modules() if isinstance(module, Residual)]
         for index, residual in enumerate(residuals):

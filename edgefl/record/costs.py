@@ -14,8 +14,8 @@ from edgefl.options import Options
 from edgefl.record.summary import Count, Number
 from edgefl.validation import validated
 
-OperatorRow = tuple[str, Number, Number, Count, str]
-"""An operator of a step: name, FLOPs and bytes of one execution, number of executions, kind."""
+OperatorRow = tuple[str, Number, Number, Number, str]
+"""An operator of a step: name, FLOPs and bytes of one execution, mean number of executions, kind."""
 
 
 class StepRow(Options):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -126,6 +126,13 @@ class Objective(Component):
     def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
         """The differences of the evaluation mode from the plain one (Stochastic Depth's expectation)."""
         return {}
+
+    def variants(self, model: BlockModel) -> Sequence[Mapping[str, Tensor]]:
+        """The random inputs of steps that execute different operators, all equally likely; empty: all steps are alike.
+
+        The cost of a step is the mean over them, and its memory that of the largest.
+        """
+        return ()
 
     def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
         """The random inputs of one step on ``batch`` images (masks, mixing weights); none by default."""

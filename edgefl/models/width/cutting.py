@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -14,13 +14,16 @@ from torch.nn.modules.conv import _ConvNd
 
 from edgefl.errors import UserError
 from edgefl.models.block_model import BlockModel
-from edgefl.models.layout import Entry, variables
+from edgefl.models.layout import Entry, Weights, variables
 from edgefl.models.mode import using
 from edgefl.models.norm import BatchNorm, GroupNorm
-from edgefl.models.width.axes import kept_numbers, sizes_of
+from edgefl.models.width.axes import Axis, kept_numbers, sizes_of
 from edgefl.models.width.tracing import Axes, traced_axes
 
 Rounding = Literal["up", "down"]
+
+Numbers = Tensor | int | None
+"""The kept numbers of a dimension: these, the first ones, or all."""
 
 
 def kept_channels(count: int, share: float, rounding: Rounding = "up") -> int:
@@ -88,15 +91,24 @@ class Cut:
             self._known = shift, torch.cat(pieces)
         return self._known[1]
 
-    def narrowed(self, weights: tuple[Mapping[str, Tensor], ...]) -> tuple[dict[str, Tensor], ...]:
-        """The first channels of the whole model's tensors, as views where they are consecutive; differentiable."""
-        layout = self._whole.layout
-        blocks: tuple[dict[str, Tensor], ...] = tuple({} for _ in layout.block_names)
-        for entry, chosen in zip(layout.entries, self._chosen(weights, 0), strict=True):
-            blocks[entry.block][entry.name] = chosen
-        for block, name, entry in layout.shared:
-            blocks[block][name] = blocks[entry.block][entry.name]
-        return blocks
+    def channels_of(self, group: int) -> int:
+        """The number of kept channels of a group."""
+        return self._counts[group][1]
+
+    def within(self, wider: Cut) -> Nested:
+        """This network as a part of a wider cut of the same model; both have the first channels of each group."""
+        kept = {group: torch.arange(count) for group, (_, count) in self._counts.items()}
+        numbers: list[tuple[Entry, list[Numbers]]] = []
+        for entry, axes in zip(self._whole.layout.entries, self._axes, strict=True):
+            narrower = [
+                tuple(
+                    each if each.group is None else each._replace(channels=wider.channels_of(each.group))
+                    for each in axis
+                )
+                for axis in axes
+            ]
+            numbers.append((entry, [_numbers(axis, kept) for axis in narrower]))
+        return Nested(self.model, numbers)
 
     def _chosen(self, weights: tuple[Mapping[str, Tensor], ...], shift: int) -> list[Tensor]:
         kept = {group: (shift + torch.arange(count)) % size for group, (size, count) in self._counts.items()}
@@ -156,18 +168,49 @@ class Cut:
             raise UserError(f"the model cannot be trained at a smaller width: it then returns {found}, not {shape}")
 
 
+class Nested:
+    """A network within a wider one, with some of the channels of its tensors.
+
+    Args:
+        model: its skeleton.
+        numbers: for each tensor, the numbers of each dimension that belong to it.
+    """
+
+    def __init__(self, model: BlockModel, numbers: Sequence[tuple[Entry, Sequence[Numbers]]]) -> None:
+        self.model = model
+        self._numbers = numbers
+
+    def weights(self, wider: Weights) -> Weights:
+        """Its tensors as differentiable parts of the wider network's; consecutive numbers are views."""
+        layout = self.model.layout
+        blocks: Weights = tuple({} for _ in layout.block_names)
+        for entry, numbers in self._numbers:
+            blocks[entry.block][entry.name] = _taken(wider[entry.block][entry.name], numbers)
+        for block, name, entry in layout.shared:
+            blocks[block][name] = blocks[entry.block][entry.name]
+        return blocks
+
+
 def _key(entry: Entry) -> tuple[int, str]:
     return entry.block, entry.name
 
 
+def _numbers(axis: Axis, kept: Mapping[int, Tensor]) -> Numbers:
+    if all(piece.group is None for piece in axis):
+        return None
+    numbers = kept_numbers(axis, kept)
+    return len(numbers) if torch.equal(numbers, torch.arange(len(numbers))) else numbers
+
+
 def _selected(tensor: Tensor, axes: Axes, kept: Mapping[int, Tensor]) -> Tensor:
-    for place, axis in enumerate(axes):
-        if all(piece.group is None for piece in axis):
-            continue
-        numbers = kept_numbers(axis, kept)
-        if torch.equal(numbers, torch.arange(len(numbers))):
-            tensor = tensor.narrow(place, 0, len(numbers))
-        else:
+    return _taken(tensor, [_numbers(axis, kept) for axis in axes])
+
+
+def _taken(tensor: Tensor, each: Sequence[Numbers]) -> Tensor:
+    for place, numbers in enumerate(each):
+        if isinstance(numbers, int):
+            tensor = tensor.narrow(place, 0, numbers)
+        elif numbers is not None:
             tensor = tensor.index_select(place, numbers.to(tensor.device))
     return tensor
 

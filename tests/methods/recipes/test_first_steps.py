@@ -32,6 +32,7 @@ HELD_BACK = LocalOptions(lr=LR, clip_norm=0.05, weight_decay=0.01)
 
 DRAWS = {
     "mixup": {"share": torch.tensor(0.3, dtype=torch.float64), "partner": torch.tensor([2, 0, 1, 4, 3, 5])},
+    "fjord": {"width": torch.tensor(0.9, dtype=torch.float64)},
     # Kept with probabilities 1 and 0.9: the second block is left out.
     "stochdepth": {"uniform": torch.tensor([0.5, 0.95, *[0.0] * 254])},
     # 32 and 64 channels become 32 and 56, then 24 and 48; images of 8 by 8 become 6 by 6, then 5 by 5.
@@ -319,7 +320,7 @@ class Case:
 
 CASES = [
     *(Case(name) for name in ("fedavg", "fedavgm", "slowmo", "fedadam", "fedyogi", "fedadagrad", "fednova")),
-    *(Case(name) for name in ("heterofl", "fedrolex")),  # of a client that trains the whole model
+    *(Case(name) for name in ("heterofl", "fedrolex", "fjord")),  # of a client that trains the whole model
     Case("fedprox", fedprox),
     Case("feddyn", feddyn),
     Case("scaffold", step=corrected),
@@ -344,7 +345,7 @@ CASES = [
 ]
 
 ONLY_THE_SERVER_DIFFERS = {"fedavg", "fedavgm", "slowmo", "fedadam", "fedyogi", "fedadagrad", "fednova"}
-ONLY_THE_SERVER_DIFFERS |= {"heterofl", "fedrolex"}  # for a client that trains the whole model
+ONLY_THE_SERVER_DIFFERS |= {"heterofl", "fedrolex", "fjord"}  # for a client that trains the whole model
 FLAT_WHERE_TRAINING_STARTS = {"fedprox", "fitnet"}
 """Their terms are squared distances from what was received: no slope before the client has moved."""
 

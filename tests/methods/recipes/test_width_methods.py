@@ -12,6 +12,7 @@ from edgefl.errors import UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Batch
+from edgefl.randomness import generator
 from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
@@ -162,6 +163,41 @@ def test_fedrolex_is_its_papers_window_and_aggregation():
     found, first, layout = after_rounds("fedrolex", rounds)
     check(found, layout, expected(by_name(first, layout), rounds, rolling=True))
     assert (found - after_rounds("heterofl", rounds, scaler=False, weighting="samples")[0]).abs().max() > 1e-3
+
+
+def drawn_widths(distill: bool, alpha: float = 0.5, temperature: float = 1.0):
+    """FjORD's loss of a step by hand."""
+    streams = {}
+
+    def loss(part, images, labels, share, task, step):
+        if not step:
+            streams[task.client] = generator(3, "objective", task.client, task.dispatch)
+        widths = [level for level in LEVELS if level <= share]
+        width = widths[int(streams[task.client].random() * len(widths))]
+        one, two = int(8 * width), int(16 * width)
+        narrow = {name: tensor[:one] for name, tensor in part.items() if name.startswith("first")}
+        narrow |= {"second.0.weight": part["second.0.weight"][:two, :one], "second.0.bias": part["second.0.bias"][:two]}
+        narrow |= {"third.1.weight": part["third.1.weight"][:, : 9 * two], "third.1.bias": part["third.1.bias"]}
+        logits = outputs(narrow, images, 1.0)
+        if not distill:
+            return cross_entropy(logits, labels)
+        widest = outputs(part, images, 1.0)
+        if width == share:
+            return cross_entropy(widest, labels)
+        teacher = (widest.detach() / temperature).softmax(dim=1)
+        apart = (teacher * (teacher.log() - (logits / temperature).log_softmax(dim=1))).sum(dim=1).mean()
+        student = (1 - alpha) * cross_entropy(logits, labels) + alpha * temperature**2 * apart
+        return cross_entropy(widest, labels) + student
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    "options", [{"distill": False}, {"distill": True}, {"distill": True, "alpha": 0.9, "temperature": 2.0}]
+)
+def test_fjord_is_its_papers_local_steps_and_aggregation(options):
+    found, first, layout = after_rounds("fjord", ROUNDS, **options)
+    check(found, layout, expected(by_name(first, layout), ROUNDS, loss=drawn_widths(**options)))
 
 
 def test_numbers_that_no_client_trains_keep_their_value():

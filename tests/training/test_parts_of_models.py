@@ -1,0 +1,66 @@
+"""Jobs of parts of a model in every engine, in checkpoints and in asynchronous rounds."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from edgefl.training.job import Mixing
+
+LEVELS = {0: 0, 1: 1, 3: 1, 5: 2, 4: 2}
+
+
+def submitted(tiny, learner, version=0, dispatch=0):
+    jobs = [replace(tiny.job(client, version, dispatch=dispatch), level=level) for client, level in LEVELS.items()]
+    for job in jobs:
+        learner.submit(job)
+    return [job.id for job in jobs]
+
+
+def trained(tiny, method, engine, rounds=2, **options):
+    with tiny.core(engine, **options) as core:
+        learner = core.learner(tiny.method(method))
+        for round in range(rounds):
+            learner.aggregate(round, submitted(tiny, learner, round, round), round)
+        return learner.model(rounds).clone()
+
+
+METHODS = ["heterofl", "fedrolex", "fjord"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_parallel_engine_gives_the_same_bits(tiny, method):
+    assert torch.equal(trained(tiny, method, "sequential"), trained(tiny, method, "parallel", workers=2))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_batched_engine_agrees(tiny, method):
+    torch.testing.assert_close(
+        trained(tiny, method, "sequential"), trained(tiny, method, "batched"), rtol=1e-3, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_learner_goes_on_from_its_snapshot(tiny, method):
+    with tiny.core() as core:
+        first, second = core.learner(tiny.method(method)), core.learner(tiny.method(method))
+        ids = submitted(tiny, first)
+        first.aggregate(0, ids[:2], 0)
+        second.restore(*first.snapshot())
+        for learner in (first, second):
+            learner.aggregate(1, ids[2:], 1)
+        assert torch.equal(first.model(2), second.model(2))
+
+
+@pytest.mark.parametrize("of", ["deltas", "models"])
+def test_mixing_changes_only_what_was_trained(tiny, of):
+    with tiny.core() as core:
+        learner = core.learner(tiny.method("heterofl"))
+        ids = submitted(tiny, learner)
+        learner.aggregate(0, ids[:1], 0)
+        before = learner.model(1).clone()
+        learner.aggregate(1, ids[3:4], 1, Mixing({ids[3]: 0.5}, of))
+        changed = (learner.model(2) != before).nonzero().flatten()
+        cut = tiny.method("heterofl").submodels.part(core.model, 2)
+        assert set(changed.tolist()) <= set(cut.places(0).tolist())
+        assert len(changed) > len(cut.places(0)) / 2
