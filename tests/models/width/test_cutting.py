@@ -34,7 +34,8 @@ class Split(nn.Module):
 def test_numbers_of_tensors_are_those_by_hand():
     whole = model(
         nn.Conv2d(3, 10, 3, padding=1), nn.BatchNorm2d(10), nn.ReLU(), nn.Conv2d(10, 10, 3, groups=10, padding=1),
-        Skipping(nn.Conv2d(10, 10, 1)), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(80, 6), nn.GELU(), nn.Linear(6, 4),
+        Skipping(nn.Conv2d(10, 10, 1)), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
+        nn.Linear(80, 6), nn.GELU(), nn.Linear(6, 4),
     )  # fmt: skip
     cut = Cut(whole, 0.3)
     sizes = [3 * 3 * 9 + 3, 4 * 3, 3 * 9 + 3, 3 * 3 + 3, 2 * 24 + 2, 4 * 2 + 4]
