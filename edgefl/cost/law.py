@@ -145,7 +145,7 @@ class CostModel:
 
 def _signature(method: Method) -> tuple[object, ...]:
     """Everything that a step's cost depends on, except model, alpha and batch."""
-    how_long = {"epochs", "steps", "batch", "lr", "lr_decay", "drop_last"}
+    how_long = {"epochs", "steps", "batch", "lr", "lr_decay", "drop_last", "common_finish"}
     parts = (method.objective, method.rule)
     options = tuple((type(part), repr(part)) for part in parts)
     return (*options, method.local.model_dump_json(exclude=how_long))

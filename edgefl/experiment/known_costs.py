@@ -158,5 +158,6 @@ def _unknown(scenario: Scenario, setup: Setup) -> str | None:
         "links or devices fail during rounds": bool(setup.failures),
         "clients restart after accidents": protocol.retries > 0,
         "late clients take fewer steps": protocol.late == "partial",
+        "the server chooses the local steps of each round": method.local.common_finish is not None,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)

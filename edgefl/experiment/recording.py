@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgefl.errors import UserError
-from edgefl.record.events import Event
+from edgefl.record.events import Event, WorkKey
 from edgefl.record.kinds import EventKind
 from edgefl.record.tables import read_events
 from edgefl.training.job import Digests, Evaluation, Feedback
@@ -75,7 +75,7 @@ class Recording:
     cohorts: dict[int, list[int]] = field(default_factory=dict)
     local_losses: dict[tuple[int, int], float] = field(default_factory=dict)
     alphas: dict[int, dict[int, int]] = field(default_factory=dict)
-    levels: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    levels: dict[WorkKey, int] = field(default_factory=dict)
 
 
 def read_recording(path: Path) -> Recording:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from edgefl.component import Component
+from edgefl.methods.common_finish import CommonFinish
 
 
 class LocalOptions(Component):
@@ -24,6 +25,9 @@ class LocalOptions(Component):
     weight_decay: float = Field(default=0.0, ge=0, description="L2 penalty, added to the gradient after clipping")
     clip_norm: float | None = Field(default=None, gt=0, description="maximum global L2 norm of the gradient")
     drop_last: bool = Field(default=False, description="drop an incomplete last batch (FedAlign)")
+    common_finish: CommonFinish | None = Field(
+        default=None, description="how the server changes each client's steps to a common finish; null: it does not"
+    )
 
     def lr_at(self, round: int) -> float:
         """η_t, the learning rate of a round, from 0.

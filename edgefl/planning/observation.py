@@ -12,7 +12,7 @@ from edgefl.fleet.energy import promotion_joules, tail_joules
 from edgefl.fleet.figure import Bound
 from edgefl.fleet.roofline import step_seconds
 from edgefl.planning.figures import Range
-from edgefl.record.events import Event
+from edgefl.record.events import Event, WorkKey
 from edgefl.record.listener import Listener
 
 BOUNDS: tuple[Bound, ...] = ("low", "nominal", "high")
@@ -77,7 +77,7 @@ class Observation(Listener):
         self._given = given_seconds
         self._alone = alone
         self._starts: dict[int, Event] = {}
-        self._ratios: dict[tuple[int, int, int], dict[Bound, float]] = {}
+        self._ratios: dict[WorkKey, dict[Bound, float]] = {}
         self.spent: defaultdict[tuple[int, int], Spent] = defaultdict(Spent)
         self.log: list[Event] = []
 

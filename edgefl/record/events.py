@@ -23,6 +23,9 @@ from edgefl.record.listener import Listener
 ABSENT = -1
 """The value of a column of whole numbers in rows that have none."""
 
+WorkKey = tuple[int, int, int, int]
+"""See :attr:`Event.work`."""
+
 
 class Event(NamedTuple):
     """One row of the log. Columns of whole numbers are -1, and texts are empty, in rows that have none.
@@ -74,12 +77,20 @@ class Event(NamedTuple):
         return self.client, self.dispatch
 
     @property
-    def work(self) -> tuple[int, int, int]:
-        """What local training consists of: rows with the same group, alpha and images or number are equal work."""
-        if self.images != ABSENT or not self.detail:
-            return self.group, self.alpha, self.images
-        number = self.facts.get("work")
-        return self.group, self.alpha, number if isinstance(number, int) else ABSENT
+    def work(self) -> WorkKey:
+        """What local training consists of: rows with equal keys are equal work.
+
+        The key is the group, alpha, the images or the number, and the local steps if the server chose them (else 0).
+        """
+        facts = self.facts
+        number = facts.get("work") if self.images == ABSENT else self.images
+        steps = facts.get("steps", 0)
+        return (
+            self.group,
+            self.alpha,
+            number if isinstance(number, int) else ABSENT,
+            steps if isinstance(steps, int) else 0,
+        )
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from edgefl.errors import UserError, nearest
 from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
 from edgefl.methods.build import build_method
+from edgefl.methods.recipe import Method
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
 from edgefl.scenario.components import Data, Model, Task, built_at, within
@@ -232,12 +233,29 @@ class Scenario(Options):
                     "expected protocol.kind: synchronous",
                     field=f"methods.{index}.full_to",
                 )
+            self._check_common_finish(recipe, f"methods.{index}.local.common_finish")
             if recipe.server.needs_each_model and isinstance(self.protocol, HierarchicalSpec):
                 raise UserError(
                     "this server update needs each client's model, and in hierarchical rounds the cells send their "
                     "clients' mean; expected protocol.kind: synchronous or asynchronous",
                     field=f"methods.{index}.server",
                 )
+
+    def _check_common_finish(self, method: Method, field: str) -> None:
+        if method.local.common_finish is None:
+            return
+        if not isinstance(self.protocol, SynchronousSpec):
+            raise UserError(
+                f"the clients of method '{method.label}' have a common finish, which only synchronous rounds have; "
+                f"expected protocol.kind: synchronous, found '{self.protocol.kind}'",
+                field=field,
+            )
+        if isinstance(self.cost, SecondsCost):
+            raise UserError(
+                f"the common finish of method '{method.label}' needs the seconds of a local step, and cost.kind "
+                "'seconds' gives those of a whole training; expected cost.kind: measured",
+                field=field,
+            )
 
     def _check_bandwidth(self) -> None:
         name, needs = self.training.bandwidth.name, self.training.bandwidth.spec.needs

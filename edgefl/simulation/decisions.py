@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from edgefl.errors import WrongAnswer
 from edgefl.fleet import compute_joules
+from edgefl.methods.common_finish import CommonFinish
 from edgefl.record.events import detail
 from edgefl.scheduling.blocks.base import checked_alphas
 from edgefl.scheduling.blocks.makespan import BlockForecast, least_makespan
 from edgefl.scheduling.selection.base import Charge, Foreseen, checked_cohort
 from edgefl.simulation.protocol_specs import SynchronousSpec
+from edgefl.simulation.work import Plan
 from edgefl.simulation.world import World
 from edgefl.training.faults import blaming
 
@@ -210,6 +212,23 @@ class Decisions:
             self._world.ledger.foreseen_seconds += foreseen
             self._world.ledger.least_seconds += least
         return alphas
+
+    def local_work(self, round: int, cohort: Sequence[int], finish: CommonFinish) -> tuple[float, dict[int, Plan]]:
+        """The common finish of a round in seconds after its start, and the local work of each client."""
+        world, setup = self._world, self._world.setup
+        blocks = setup.sizes.blocks
+        foreseen = self._foreseen(round, np.array(cohort, np.int64))
+        transfers = (foreseen.download + foreseen.upload).tolist()
+        predicted = [
+            world.work.predicted(client, blocks, transfer) for client, transfer in zip(cohort, transfers, strict=True)
+        ]
+        time = finish.time(predicted)
+        plans = {client: Plan(finish.steps(each, time)) for client, each in zip(cohort, predicted, strict=True)}
+        steps = {str(client): plan.steps for client, plan in sorted(plans.items())}
+        world.decided(
+            round, "local work", frozenset({"foreseen"}), seconds=time, drop_late=finish.drop_late, steps=steps
+        )
+        return time, plans
 
     def _forecast(self, round: int, cohort: Sequence[int]) -> BlockForecast:
         """The cost of each α for each client, given the parts that it holds now."""

@@ -16,7 +16,7 @@ from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.phases import Phases
 from edgefl.simulation.prefetching import Prefetch
 from edgefl.simulation.transfer import Direction
-from edgefl.simulation.work import Work
+from edgefl.simulation.work import Plan, Work
 from edgefl.simulation.world import World
 
 Phase = Literal["download", "compute", "upload", "arrived", "refused", "dropped"]
@@ -42,6 +42,7 @@ class Participation:
             it has arrived, was refused, or has dropped out.
         deadline: the time until which its update must have arrived, for clients that reduce their local steps.
         closes: the time at which its round closes at the latest, seconds; infinite without a deadline.
+        plan: the local work that the server chose for it, if it did.
 
     Attributes:
         prefetch: its prefetch, complete or not, until it begins.
@@ -68,6 +69,7 @@ class Participation:
         prefetch: Prefetch | None = None,
         deadline: Deadline | None = None,
         closes: float = math.inf,
+        plan: Plan | None = None,
     ) -> None:
         self.world = world
         self.client = client
@@ -75,8 +77,9 @@ class Participation:
         self.downlink = downlink
         self.prefetch = prefetch
         self.phase: Phase = "download"
-        self.work: Work = world.work.of(client, downlink.alpha)
-        self.job = world.next_job(client, round, downlink.alpha, self.work.steps)
+        plan = plan or Plan()
+        self.work: Work = world.work.of(client, plan.blocks or downlink.alpha, plan.steps)
+        self.job = world.next_job(client, round, self.work.alpha, self.work.steps)
         self.compute_seconds = self.hidden_seconds = 0.0
         self.arrived_at = self.reached_at = self.cut_off_at = math.nan
         self.relay_seconds = 0.0

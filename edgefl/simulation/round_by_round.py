@@ -14,6 +14,7 @@ from edgefl.simulation.participation import Deadline, Participation
 from edgefl.simulation.prefetching import Ahead
 from edgefl.simulation.protocol_specs import RoundsSpec
 from edgefl.simulation.rounds import RoundBook
+from edgefl.simulation.work import Plan
 from edgefl.simulation.world import World
 
 
@@ -27,6 +28,7 @@ class RoundByRound(ABC):
 
     Attributes:
         seconds: from the start of the present round to its deadline; None for none.
+        plans: the local work that the server chose for each client of the present round; empty if it does not.
     """
 
     def __init__(self, world: World, book: RoundBook, spec: RoundsSpec) -> None:
@@ -39,6 +41,7 @@ class RoundByRound(ABC):
         self._downloading: set[int] = set()
         self._deadlines = Deadlines(spec.deadline)
         self.seconds: float | None = None
+        self.plans: dict[int, Plan] = {}
 
     def run(self) -> Generator[simpy.Event, object, None]:
         """All rounds, one after another."""
@@ -58,6 +61,7 @@ class RoundByRound(ABC):
             alphas = self._decisions.blocks(round, cohort)
             self._downloading = set(cohort)
             began, self.seconds = world.now, self._next_deadline(round)
+            self._plan(round, cohort)
             yield from self.hold(round, cohort, alphas)
             ended = [life.arrived_at if math.isnan(life.cut_off_at) else life.cut_off_at for life in self.lives]
             self._deadlines.round_closed([moment - began for moment in ended if not math.isnan(moment)])
@@ -100,6 +104,17 @@ class RoundByRound(ABC):
         if self.spec.late != "partial" or self.seconds is None:
             return None
         return Deadline(self.world.now + self.seconds, self.spec.reserve)
+
+    def _plan(self, round: int, cohort: Sequence[int]) -> None:
+        """Choose the local work of a cohort whose round begins now."""
+        finish = self.world.setup.method.local.common_finish
+        if finish is None:
+            return
+        seconds, self.plans = self._decisions.local_work(round, cohort, finish)
+        if finish.drop_late and math.isfinite(seconds):
+            # Where all durations are equal, rounding must not make a client late.
+            closes = seconds + 8 * math.ulp(self.world.now + seconds)
+            self.seconds = closes if self.seconds is None else min(self.seconds, closes)
 
     def _next_deadline(self, round: int) -> float | None:
         """Seconds until the deadline of a round that begins now."""

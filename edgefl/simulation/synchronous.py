@@ -90,6 +90,7 @@ class Synchronous(RoundByRound):
                 prefetch=self._prefetches.pop(client, None),
                 deadline=deadline,
                 closes=closes,
+                plan=self.plans.get(client),
             )
             self.lives.append(life)
         for life in self.lives:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.fleet import FleetAssignment, Pace, compute_joules, fits, step_seconds
 from edgefl.fleet.roofline import Operator
+from edgefl.methods.common_finish import Predicted
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.submodels.base import SubModels
 
@@ -54,6 +55,7 @@ class Work:
         fits: whether the device's memory holds it.
         level: the client's capacity level, 0 for methods without levels.
         number: of a Flower app: the number of this work in ``costs.json``, in place of the number of images.
+        chosen: whether the server chose the local steps, which else follow from the local options.
     """
 
     device: str
@@ -72,6 +74,7 @@ class Work:
     cool_for: float
     number: int | None = None
     level: int = 0
+    chosen: bool = False
 
     def forward_share(self, images: int) -> float:
         """The part of this work that a forward pass on as many images costs.
@@ -85,8 +88,22 @@ class Work:
         return Pace(self.seconds * slowdown, self.hot_seconds * slowdown, self.cool_for)
 
 
-def batch_counts(options: LocalOptions, samples: int) -> dict[int, int]:
-    """The number of local steps of each batch size for a client with ``samples`` images; they sum to H_k.
+class Plan(NamedTuple):
+    """The local work of one client in a round, as the server chose it.
+
+    Attributes:
+        steps: its local steps; ``None``: those of the local options.
+        blocks: the number of the last blocks that it trains; ``None``: all that it received.
+    """
+
+    steps: int | None = None
+    blocks: int | None = None
+
+
+def batch_counts(options: LocalOptions, samples: int, steps: int | None = None) -> dict[int, int]:
+    """The number of local steps of each batch size for a client with ``samples`` images; they sum to its steps.
+
+    Without ``steps`` these are H_k of the options.
 
     >>> batch_counts(LocalOptions(epochs=2, batch=50), 120)
     {50: 4, 20: 2}
@@ -97,7 +114,7 @@ def batch_counts(options: LocalOptions, samples: int) -> dict[int, int]:
     an_epoch = options.steps_of_an_epoch(samples)
     if not an_epoch:
         return {}
-    epochs, left = divmod(options.steps_for(samples), an_epoch)
+    epochs, left = divmod(options.steps_for(samples) if steps is None else steps, an_epoch)
     smaller = an_epoch - whole
     counts = {options.batch: epochs * whole + min(left, whole), rest: epochs * smaller + max(left - whole, 0)}
     return {size: count for size, count in counts.items() if count}
@@ -130,11 +147,20 @@ class WorkModel:
         self._options = options
         self._on_new = on_new
         self._submodels = submodels
-        self._known: dict[tuple[int, int, int], Work] = {}
+        self._known: dict[tuple[int, int, int, int | None], Work] = {}
 
-    def of(self, client: int, alpha: int) -> Work:
-        """The local training of one client that received the last ``alpha`` blocks."""
-        key = (int(self._fleet.group[client]), alpha, int(self._samples[client]))
+    def of(self, client: int, alpha: int, steps: int | None = None) -> Work:
+        """The local training of one client that received, or trains, the last ``alpha`` blocks.
+
+        Args:
+            client: the client.
+            alpha: the number of blocks.
+            steps: its local steps; ``None``: those of the local options.
+        """
+        samples = int(self._samples[client])
+        if steps is not None and steps == self._options.steps_for(samples):
+            steps = None
+        key = (int(self._fleet.group[client]), alpha, samples, steps)
         work = self._known.get(key)
         if work is None:
             work = self._known[key] = self._chosen(*key)
@@ -145,15 +171,17 @@ class WorkModel:
         """The capacity level of a client, which trains a model of M ``blocks``; 0 for methods without levels."""
         return 0 if self._submodels is None else self.of(client, blocks).level
 
-    def _chosen(self, group: int, alpha: int, samples: int) -> Work:
+    def _chosen(self, group: int, alpha: int, samples: int, steps: int | None) -> Work:
         """The work at the capacity level that the client gets, which depends only on its device and its samples.
 
         It is the largest level that is at most the declared capacity of the device, fits in its memory, and meets the
-        method's deadline; the smallest level if there is none.
+        method's deadline with the usual local steps; the smallest level if there is none.
         """
         submodels = self._submodels
         if submodels is None:
-            return self._measure(group, alpha, samples, 0)
+            return self._measure(group, alpha, samples, 0, steps)
+        if steps is not None:
+            return self._measure(group, alpha, samples, self._chosen(group, alpha, samples, None).level, steps)
         shares = submodels.shares(alpha)
         capacity = self._fleet.capacity[group] if self._fleet.capacity else 1.0
         allowed = [level for level, share in enumerate(shares) if share <= capacity + 1e-9]
@@ -163,9 +191,15 @@ class WorkModel:
                 return work
         return self._measure(group, alpha, samples, len(shares) - 1)
 
-    def _measure(self, group: int, alpha: int, samples: int, level: int) -> Work:
+    def predicted(self, client: int, blocks: int, transfer: float) -> Predicted:
+        """The participation of a client that trains the whole model of so many blocks, given its transfer seconds."""
+        work, samples = self.of(client, blocks), int(self._samples[client])
+        step = work.seconds / work.steps if work.steps else 0.0
+        return Predicted(transfer, step, self._options.steps_of_an_epoch(samples), work.steps)
+
+    def _measure(self, group: int, alpha: int, samples: int, level: int, steps: int | None = None) -> Work:
         profile = self._fleet.profiles[group]
-        batches = batch_counts(self._options, samples)
+        batches = batch_counts(self._options, samples, steps)
         costs = {size: self._cost(alpha, size, level) for size in batches}
         seconds, hot_seconds = (
             sum(count * step_seconds(profile, costs[size].operators, hot=hot) for size, count in batches.items())
@@ -189,4 +223,5 @@ class WorkModel:
             hot_seconds=hot_seconds,
             cool_for=math.inf if thermal is None else thermal.after,
             level=level,
+            chosen=steps is not None,
         )

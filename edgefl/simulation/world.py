@@ -356,6 +356,8 @@ class World:
         """Log a row about local training, of a job if it is given."""
         if work.number is not None:
             facts = {**(facts or {}), "work": work.number}
+        if work.chosen:
+            facts = {**(facts or {}), "steps": work.steps}
         if facts is not None:
             columns["detail"] = detail(**facts)
         place = () if job is None else (job.round, job.id.client, job.id.dispatch)

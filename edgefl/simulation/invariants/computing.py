@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from edgefl.fleet import DeviceProfile, Pace, Slowdown
-from edgefl.record.events import Event
+from edgefl.record.events import Event, WorkKey
 from edgefl.simulation.invariants.record import Record
 
 ENDS = ("compute_end", "compute_partial", "compute_drop")
@@ -42,7 +42,7 @@ class Computation(NamedTuple):
 def computations(record: Record) -> Iterator[Computation]:
     """Yield every computation, in the order of their ends."""
     slowdown = Slowdown(record.fleet, record.summary.seed)
-    works: dict[tuple[int, int, int], Event] = {}
+    works: dict[WorkKey, Event] = {}
     begun: Counter[tuple[int, int]] = Counter()
     under_way: dict[int, Event] = {}
     for event in record.events:

@@ -13,10 +13,10 @@ from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec
 def deadlines(record: Record) -> Iterator[str]:
     """No client works after its round's deadline; without averaging cells the round has ended by then."""
     protocol = record.protocol
-    if isinstance(protocol, AsynchronousSpec) or protocol.deadline is None:
+    limits = _limits(record)
+    if isinstance(protocol, AsynchronousSpec) or not limits:
         return
     begun, current = 0.0, 0
-    limits = _limits(record)
     for event in record.events:
         limit = limits.get(current)
         late = limit is not None and event.time > begun + limit * (1 + 1e-9) + 1e-9
@@ -35,7 +35,8 @@ def deadlines(record: Record) -> Iterator[str]:
 def adaptive(record: Record) -> Iterator[str]:
     """Each adaptive deadline is that of the durations before it."""
     logged = {event.round: event for event in record.of("decision") if event.item == "deadline"}
-    limits = _limits(record) if isinstance(getattr(record.protocol, "deadline", None), AdaptiveDeadline) else {}
+    adapts = isinstance(getattr(record.protocol, "deadline", None), AdaptiveDeadline)
+    limits = _limits(record, work=False) if adapts else {}
     for round, event in logged.items():
         found, expected = event.facts.get("seconds"), limits.get(round)
         if expected is None or not isinstance(found, float) or not close(found, expected):
@@ -45,8 +46,11 @@ def adaptive(record: Record) -> Iterator[str]:
             yield f"{at(event)}: the round has a deadline of {limits[event.round]:g} s, which the log does not have"
 
 
-def _limits(record: Record) -> dict[int, float]:
-    """The seconds until the deadline of each round that has one."""
+def _limits(record: Record, *, work: bool = True) -> dict[int, float]:
+    """The seconds until the deadline of each round that has one.
+
+    With ``work``, a common finish of local work is a deadline if late updates are dropped.
+    """
     spec = getattr(record.protocol, "deadline", None)
     begun, current = 0.0, 0
     durations: dict[tuple[int, int], float] = {}
@@ -66,6 +70,10 @@ def _limits(record: Record) -> dict[int, float]:
                 limit = spec
             if limit is not None:
                 limits[current] = limit
+        elif work and event.kind == "decision" and event.item == "local work" and event.round == current:
+            finish = event.facts.get("seconds")
+            if event.facts.get("drop_late") and isinstance(finish, float):
+                limits[current] = min(finish, limits.get(current, finish))
         elif event.round == current and (
             (event.kind == "transfer_end" and event.item == "up") or (event.kind == "lost" and event.item == "late")
         ):

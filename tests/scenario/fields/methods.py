@@ -63,10 +63,26 @@ LOCAL: list[tuple[str, Any, Any, Expected]] = [
 NEEDS: dict[str, dict[str, Any]] = {"nesterov": {"momentum": 0.5}, "drop_last": {"batch": 5}, "steps": {"epochs": None}}
 
 
+TWO_DEVICES: Changes = {"training.cohort": 8}
+FINISH: list[tuple[str, dict[str, Any], Any, Any, Expected]] = [
+    # An option of the common finish, what it needs beside, two values, what follows.
+    ("share", {}, 1.0, 0.25, less("flops")),
+    ("unit", {}, "steps", "epochs", less("flops")),
+    ("most", {}, None, 1, less("flops")),
+    ("drop_late", {"share": 0.25}, False, True, less("aggregated")),
+]
+
+
 def local_probes(section: str, base: Changes) -> list[tuple[str, Changes, Changes, Expected]]:
     """Every option of local training, said there."""
     field = section.replace(".0.", "[].")
+    local = {"batch": 4, "lr": 0.1}
     return [
+        (f"{field}.common_finish.{name}",
+         {**base, **TWO_DEVICES, section: {**local, "common_finish": {**needed, name: small}}},
+         {f"{section}.common_finish.{name}": large}, expected)
+        for name, needed, small, large, expected in FINISH
+    ] + [
         (f"{field}.{name}",
          {**base, section: {"batch": 4, "lr": 0.1, **NEEDS.get(name, {}), name: small}},
          {f"{section}.{name}": large}, expected)
