@@ -9,6 +9,8 @@ import json
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,9 +19,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgefl.cli import main
+from edgefl.data.spec import DATA_SETS
 from edgefl.experiment import run
+from edgefl.methods.recipe import METHODS
+from edgefl.models.registry import MODELS
+from edgefl.plug_ins import PlugIns
 from edgefl.record import emulation, names
+from edgefl.record.names import LABEL_PATTERN
 from edgefl.scenario.loading import check
+from edgefl.scenario.writing import dump_yaml
 
 from ..small_runs import SMALL, Stop
 from . import readers
@@ -211,5 +219,97 @@ def test_a_text_in_any_place_is_shown_as_text(number, runs, ordinary_pages, capf
             if changed(runs, kind, place, lambda copied: put(copied, found, text)):
                 output = data.draw(st.sampled_from(BY_KIND[kind]))
                 shown(output, runs, place, ordinary_pages, capfd, f"{text!r} in {found}")
+
+    each()
+
+
+FREE = ("name", "description", "message", "source", "processor", "trust", "fedbr", "unit", "comment", "version")
+"""Keys whose values, in some file, edgefl shows and does not interpret."""
+
+
+@pytest.mark.parametrize("number", [20, pytest.param(500, marks=pytest.mark.slow)])
+def test_texts_in_many_places_at_once_are_shown_as_text(number, runs, ordinary_pages, capfd):
+    known = {kind: places(runs / kind) for kind in BY_KIND}
+
+    @cases(number)
+    @given(st.data())
+    def each(data: st.DataObject) -> None:
+        kind = data.draw(st.sampled_from(sorted(BY_KIND)))
+        free = [place for place in known[kind] if place.path[-1] in FREE]
+        chosen = data.draw(st.sampled_from([known[kind], free]).flatmap(lambda each: st.lists(st.sampled_from(each))))
+        texts = [data.draw(HOSTILE) for _ in chosen]
+
+        def put_all(copied: Path) -> None:
+            for found, text in zip(chosen, texts, strict=True):
+                with suppress(KeyError, TypeError, IndexError):  # the text before is now the key above this place
+                    put(copied, found, text)
+
+        with folder() as place:
+            if changed(runs, kind, place, put_all):
+                output = data.draw(st.sampled_from(BY_KIND[kind]))
+                about = "; ".join(f"{text!r} in {found}" for found, text in zip(chosen, texts, strict=True))
+                shown(output, runs, place, ordinary_pages, capfd, about)
+
+    each()
+
+
+@pytest.mark.parametrize("number", [15, pytest.param(500, marks=pytest.mark.slow)])
+def test_a_label_is_refused_or_shown_as_text(number, runs, capfd):
+    codes = set()
+
+    @cases(number)
+    @given(st.from_regex(LABEL_PATTERN, fullmatch=True) | HOSTILE, st.sampled_from(list(_report("table", "RUN"))))
+    def each(label: str, output: str) -> None:
+        scenario = {**SCENARIO, "methods": [{"method": "fedavg", "as": label}, "fedbr"], "keep_models": "none"}
+        with folder() as place:
+            file = place / "scenario.yaml"
+            file.write_text(dump_yaml(scenario), encoding="utf-8")
+            capfd.readouterr()
+            codes.add(code := main(["simulate", str(file), "--no-train", "--out", str(place / "RUN")]))
+            printed = capfd.readouterr()
+            assert "fault:" not in printed.err, label
+            readers.check_text(printed.out + printed.err)
+            if code == 2:
+                assert printed.err.startswith("error: "), label
+                assert not (place / "RUN").exists()
+            else:
+                assert shown(output, runs, place, {}, capfd, f"the label {label!r}")
+
+    each()
+    assert codes == {0, 2}
+
+
+IN_UTF_8 = HOSTILE.map(lambda text: text.replace("\ud800", ""))
+"""What the metadata of a package can contain."""
+LISTS = [["methods"], ["methods", "NAME"], ["methods", "--json"], ["models"], ["models", "--json"], ["datasets"]]
+
+
+@pytest.mark.parametrize("number", [30, pytest.param(500, marks=pytest.mark.slow)])
+def test_a_name_of_a_plug_in_is_listed_as_text(number, capfd, monkeypatch):
+    families = {METHODS: "edgefl.methods", MODELS: "edgefl.models", DATA_SETS: "edgefl.datasets"}
+    recipe = METHODS["fedavg"]
+
+    @cases(number)
+    @given(IN_UTF_8, IN_UTF_8, st.booleans(), st.sampled_from(LISTS))
+    def each(name: str, text: str, sound: bool, command: list[str]) -> None:
+        with monkeypatch.context() as patched:
+            for family, group in families.items():
+                plug_ins = PlugIns(family.noun, group)
+                plug_ins._points = {name: [EntryPoint(name, f"{text}:Part", group)]}
+                if sound and family is METHODS:
+                    plug_ins._loaded[name] = replace(recipe, summary=text, paper=text)
+                patched.setattr(family, "_plug_ins", plug_ins)
+                patched.setattr(family, "_parts", dict(family._parts))
+            capfd.readouterr()
+            code = main([word.replace("NAME", name) for word in command])
+        printed = capfd.readouterr()
+        about = f"{command} of {name!r} with {text!r}: {code}\n{printed.out}{printed.err}"
+        assert "fault:" not in printed.err, about
+        assert readers.CONTROL.findall(printed.out + printed.err) == [], about
+        assert code in (0, 2), about
+        assert code == 0 or printed.err.startswith("error: "), about
+        if "--json" in command and code == 0:
+            listed = readers.check_json(printed.out)[command[0]]
+            assert (name in [row["name"] for row in listed]) == (sound and command[0] == "methods"), about
 
     each()
