@@ -90,6 +90,10 @@ OF_THE_PROCESS: Mapping[str, Setting] = {
     "cuda_tf32": _attribute("cuda.matmul.allow_tf32", False),
     "cudnn_tf32": _attribute("cudnn.allow_tf32", True),
     "precision": _attribute("fp32_precision", "none"),
+    # Once a program has used these newer names, PyTorch refuses to read the older ones above.
+    "cuda_products": _attribute("cuda.matmul.fp32_precision", "ieee"),
+    "cudnn_convolutions": _attribute("cudnn.conv.fp32_precision", "tf32"),
+    "cudnn_recurrences": _attribute("cudnn.rnn.fp32_precision", "tf32"),
     "mkldnn_precision": _attribute("mkldnn.fp32_precision", "none"),
     "mkldnn_products": _attribute("mkldnn.matmul.fp32_precision", "none"),
     "mkldnn_convolutions": _attribute("mkldnn.conv.fp32_precision", "none"),

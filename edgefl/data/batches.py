@@ -181,7 +181,7 @@ def job_batches(
 def fetch(data: Dataset, indices: Tensor | Integers, draws: AugmentDraws | None = None) -> Batch:
     """The samples at these positions: augmented images as normalised float32, numbers unchanged, tokens as int64.
 
-    The memory format of images is the fastest one for their device; see :func:`image_order`.
+    The memory format of images is :data:`IMAGE_ORDER`.
 
     Args:
         data: the images.
@@ -214,21 +214,20 @@ def _normalised(inputs: Tensor, data: Dataset) -> Tensor:
     """(x/255 − mean)/std of images, as one multiplication and one addition; other inputs keep their values."""
     if not data.mean:
         numbers = inputs.is_floating_point()
-        order = image_order(inputs.device) if numbers and inputs.dim() == 4 else torch.preserve_format
+        order = IMAGE_ORDER if numbers and inputs.dim() == 4 else torch.preserve_format
         return inputs.to(torch.float32 if numbers else torch.int64, memory_format=order)
     scale, shift = _scale_and_shift(data.mean, data.std, inputs.device)
-    return inputs.to(torch.float32, memory_format=image_order(inputs.device)).mul_(scale).add_(shift)
+    return inputs.to(torch.float32, memory_format=IMAGE_ORDER).mul_(scale).add_(shift)
 
 
-def image_order(device: torch.device) -> torch.memory_format:
-    """The memory format of images ``[batch, channels, height, width]`` in a model.
+IMAGE_ORDER = torch.channels_last
+"""The memory format of images ``[batch, channels, height, width]`` in a model, on every device.
 
-    On a CPU it is channels-last: pooling and convolutions vectorise over channels, and the layers keep the format, so
-    it is enough to set it for the images (the small CNN's step takes two thirds of the time). With one channel, both
-    formats have the same memory, and only the strides tell the layers which format is used. The rule depends only on
-    the device, because the format decides how sums are rounded.
-    """
-    return torch.channels_last if device.type == "cpu" else torch.preserve_format
+It is that of the weights of convolutions (:mod:`edgefl.models.layout`), which would otherwise be converted in every
+call. On a CPU, pooling and convolutions vectorise over channels, and the layers keep the format, so it is enough to set
+it for the images (the small CNN's step takes two thirds of the time). With one channel, both formats have the same
+memory, and only the strides tell the layers which format is used.
+"""
 
 
 @lru_cache(maxsize=16)

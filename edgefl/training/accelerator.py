@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -66,18 +68,38 @@ def wait_for(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def recorded(step: Callable[[], None]) -> Callable[[], None] | None:
-    """The kernels of a step as a graph, which one call launches; ``None`` if the step waits for the device.
+def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], None] | None:
+    """The kernels of a step as a graph, which one call launches; ``None`` with a warning if it cannot be recorded.
 
-    Recording executes nothing, so the memory that the step changes in place is unchanged.
+    Recording executes nothing, so the memory that the step changes in place is unchanged. All graphs of a device share
+    one pool of memory: their steps run one after another, and leave results in memory that existed before.
+
+    Args:
+        step: reads and writes fixed memory only.
+        device: the device of this memory, which need not be the current one.
     """
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize()
-    try:
-        with torch.cuda.graph(graph):
-            step()
-    except RuntimeError:
+    with torch.cuda.device(device):
+        graph = torch.cuda.CUDAGraph()
+        pool = _pools.setdefault(torch.cuda.current_device(), torch.cuda.graph_pool_handle())
         torch.cuda.synchronize()
-        return None
-    replay: Callable[[], None] = graph.replay
+        try:
+            with torch.cuda.graph(graph, pool=pool):
+                step()
+        except RuntimeError as error:
+            torch.cuda.synchronize()
+            reason = str(error).partition("\n")[0]
+            warnings.warn(
+                f"a local step cannot be recorded as a CUDA graph, so its kernels are launched one by one: {reason}",
+                stacklevel=2,
+            )
+            return None
+
+    def replay() -> None:
+        with torch.cuda.device(device):
+            graph.replay()
+
     return replay
+
+
+_pools: dict[int, Any] = {}
+"""The pool of memory of each device's graphs."""

@@ -15,7 +15,7 @@ from edgefl.data.dataset import Dataset
 from edgefl.data.federated import FederatedData
 from edgefl.methods.objectives.base import Batch
 from edgefl.training.base import JobTask
-from edgefl.training.evaluation import BATCH
+from edgefl.training.evaluation import batch_on
 
 
 class ClientData:
@@ -79,8 +79,8 @@ class ClientData:
         return OwnSamples(self._data.train, torch.from_numpy(shard if chosen is None else shard[chosen]))
 
     def evaluation(self) -> Sequence[slice]:
-        """Consecutive batches of :data:`~edgefl.training.evaluation.BATCH` images."""
-        return [slice(start, start + BATCH) for start in range(0, len(self._evaluated), BATCH)]
+        """Consecutive batches of :func:`~edgefl.training.evaluation.batch_on` images."""
+        return _batches(len(self._evaluated), self._data.evaluation.device)
 
     def evaluation_batch(self, place: slice) -> Batch:
         """The images of one evaluation batch, without augmentation."""
@@ -99,9 +99,14 @@ class OwnSamples(NamedTuple):
     indices: Tensor
 
     def evaluation(self) -> Sequence[slice]:
-        """Consecutive batches of :data:`~edgefl.training.evaluation.BATCH` samples."""
-        return [slice(start, start + BATCH) for start in range(0, len(self.indices), BATCH)]
+        """Consecutive batches of :func:`~edgefl.training.evaluation.batch_on` samples."""
+        return _batches(len(self.indices), self.data.device)
 
     def evaluation_batch(self, place: slice) -> Batch:
         """One of these batches, without augmentation."""
         return fetch(self.data, self.indices[place])
+
+
+def _batches(samples: int, device: torch.device) -> list[slice]:
+    size = batch_on(device)
+    return [slice(start, start + size) for start in range(0, samples, size)]

@@ -28,7 +28,21 @@ def double():
         torch.set_default_dtype(torch.float32)
 
 
+@contextmanager
+def newer_names_of_precisions():
+    """After them, PyTorch refuses to read allow_tf32."""
+    matmul, conv = torch.backends.cuda.matmul, torch.backends.cudnn.conv
+    before = matmul.fp32_precision, conv.fp32_precision
+    matmul.fp32_precision, conv.fp32_precision = "tf32", "ieee"
+    try:
+        yield
+        assert (matmul.fp32_precision, conv.fp32_precision) == ("tf32", "ieee")
+    finally:
+        matmul.fp32_precision, conv.fp32_precision = before
+
+
 STATES = {
+    "newer names of precisions": newer_names_of_precisions,
     "without gradients": torch.no_grad,
     "inference": torch.inference_mode,
     "double": double,

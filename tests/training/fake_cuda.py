@@ -209,7 +209,7 @@ def fake_cuda(monkeypatch: pytest.MonkeyPatch, *, memory_bytes: int = 1 << 32) -
     """Let the block find a CUDA device with that much memory."""
     device = Device()
 
-    def recorded(step: Callable[[], None]) -> Callable[[], None]:
+    def recorded(step: Callable[[], None], device_of_step: torch.device) -> Callable[[], None]:
         """A graph; its first launch finds out whether the step could have been recorded."""
 
         def launch() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,7 @@ from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Batch
 from edgefl.methods.recipe import METHODS
+from edgefl.methods.rules.sgd import Sgd
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier
 from edgefl.models.norm import BatchNorm
@@ -29,6 +31,7 @@ from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.local_training import train_job
 from edgefl.training.sequential import SequentialEngine
 from edgefl.validation import validated
 
@@ -190,6 +193,46 @@ def test_steps_that_are_repeated_on_fixed_memory_give_the_same_bits(tiny, entry)
             assert torch.equal(one.final, other.final)
             assert torch.equal(one.cross_entropies, other.cross_entropies)
             assert all(torch.equal(one.kept[name], other.kept[name]) for name in one.kept)
+
+
+@pytest.mark.parametrize("entry", ["fedavg", "fedadc", "scaffold", {"method": "fedavg", "local": {"momentum": 0.9}}])
+def test_a_recorded_step_serves_rounds_with_other_learning_rates(tiny, entry):
+    """A graph has its numbers built in; so the rate is read from memory, like everything that a round changes."""
+    method, tasks = tasks_of(tiny, entry, torch.float32)
+    model, made = method.objective.adapt(residual_model()), []
+
+    def recording(step):
+        made.append(DirectReplay(step))
+        return made[-1]
+
+    plain = BatchedEngine(model, tiny.data(), CPU, 4)
+    repeating = BatchedEngine(model, tiny.data(), CPU, 4, recording)
+    recordings = []
+    for lr in (0.1, 0.05, 0.025):
+        slower = [replace(task, lr=lr) for task in tasks[:4]]
+        for one, other in zip(plain.train(slower), repeating.train(slower), strict=True):
+            torch.testing.assert_close(other.final, one.final, rtol=1e-6, atol=1e-7)
+        recordings.append(len(made))
+    assert recordings[0] == recordings[1] == recordings[2] > 0
+
+
+def test_a_rule_that_needs_a_number_is_recorded_for_each_learning_rate(tiny):
+    """A subclass of SGD, as a plug-in has it."""
+    method, tasks = tasks_of(tiny, "fedavg", torch.float32)
+
+    class Numbered(Sgd):
+        def update(self, parameters, gradient, memory, options, lr):
+            return parameters.sub_(gradient, alpha=lr)
+
+    engine = BatchedEngine(method.objective.adapt(residual_model()), tiny.data(), CPU, 4, DirectReplay)
+    results = [
+        engine.train([replace(task, lr=lr, rule=Numbered()) for task in tasks[:4]])[0].final for lr in (0.1, 0.05)
+    ]
+    alone = train_job(
+        replace(tasks[0], lr=0.05, rule=Numbered()), method.objective.adapt(residual_model()), tiny.data()
+    )
+    torch.testing.assert_close(results[1], alone.final, rtol=1e-3, atol=1e-4)
+    assert not torch.equal(*results)
 
 
 def test_images_of_all_clients_are_gathered_as_each_gets_them_alone():

@@ -20,7 +20,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
 def test_auto_is_decided_by_device_and_cores_alone():
-    assert choose_engine("auto", CUDA, workers=8) == "sequential"
+    assert choose_engine("auto", CUDA, workers=8) == "batched"
     assert choose_engine("auto", CPU, workers=8) == "parallel"
     assert choose_engine("auto", CPU, workers=1) == "sequential"
     assert choose_engine("auto", CPU) == ("parallel" if cores() > 1 else "sequential")

@@ -23,6 +23,17 @@ class LocalRule(Component):
     vectors: ClassVar[frozenset[str]] = frozenset()
     """Names of the server or client-state vectors it reads, e.g. ``momentum`` for FedADC."""
 
+    lr_on_device: ClassVar[bool] = False
+    """Whether ``lr`` may also be a tensor ``[]`` on the device, so that recorded steps serve rounds of other rates.
+
+    A subclass does not inherit it, because its own steps may need a number.
+    """
+
+    @property
+    def takes_lr_on_device(self) -> bool:
+        """Whether this class itself sets :attr:`lr_on_device`."""
+        return bool(vars(type(self)).get("lr_on_device"))
+
     @property
     def kept(self) -> tuple[str, ...]:
         """Names in the rule's ``memory`` that the client keeps after the job, for :meth:`client_state`."""
@@ -59,3 +70,15 @@ class LocalRule(Component):
 
         ``parameters`` are those before the step; ``gradient`` was computed at :meth:`point`.
         """
+
+
+def stepped_(parameters: Tensor, step: Tensor, lr: float | Tensor) -> Tensor:
+    """θ - η d, in place; η may be a tensor ``[]`` on the device.
+
+    >>> import torch
+    >>> stepped_(torch.ones(2), torch.ones(2), 0.5), stepped_(torch.ones(2), torch.ones(2), torch.tensor(0.5))
+    (tensor([0.5000, 0.5000]), tensor([0.5000, 0.5000]))
+    """
+    if isinstance(lr, Tensor):
+        return parameters.addcmul_(step, lr, value=-1)
+    return parameters.sub_(step, alpha=lr)

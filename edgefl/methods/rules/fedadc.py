@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.rules.base import LocalRule
+from edgefl.methods.rules.base import LocalRule, stepped_
 from edgefl.methods.rules.sgd import direction
 
 
@@ -28,6 +28,7 @@ class FedAdcRule(LocalRule):
     Weight decay is part of g; clipping touches g, never m̄.
     """
 
+    lr_on_device: ClassVar[bool] = True
     vectors: ClassVar[frozenset[str]] = frozenset({"momentum"})
 
     variant: Literal["red", "blue", "double"] = Field(
@@ -55,12 +56,16 @@ class FedAdcRule(LocalRule):
             memory["fresh"] = torch.ones_like(received[..., :1])
         return memory
 
-    def point(self, parameters: Tensor, memory: dict[str, Tensor], lr: float) -> Tensor:
+    def point(self, parameters: Tensor, memory: dict[str, Tensor], lr: float | Tensor) -> Tensor:
         """θ' = θ - η m̄ for ``red``."""
-        return parameters.sub(memory["pull"], alpha=lr) if self.variant == "red" else parameters
+        if self.variant != "red":
+            return parameters
+        if isinstance(lr, Tensor):
+            return parameters.addcmul(memory["pull"], lr, value=-1)
+        return parameters.sub(memory["pull"], alpha=lr)
 
     def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
+        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
     ) -> Tensor:
         """The step from ``parameters`` (θ, not θ') with the gradient at :meth:`point`."""
         start = self.point(parameters, memory, lr)
@@ -72,4 +77,4 @@ class FedAdcRule(LocalRule):
             step = memory["velocity"]
         if self.variant != "red":
             step = step + memory["pull"]
-        return start.sub_(step, alpha=lr)
+        return stepped_(start, step, lr)

@@ -9,13 +9,14 @@ from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.rules.base import LocalRule
+from edgefl.methods.rules.base import LocalRule, stepped_
 from edgefl.methods.rules.sgd import direction
 
 
 class ScaffoldRule(LocalRule):
     """y ← y - η (g - c_k + c) (Karimireddy et al. 2020, Alg. 1, line 10); clipping touches g, not the correction."""
 
+    lr_on_device: ClassVar[bool] = True
     vectors: ClassVar[frozenset[str]] = frozenset({"control", "client_control"})
 
     def accept(self, options: LocalOptions) -> None:
@@ -34,7 +35,7 @@ class ScaffoldRule(LocalRule):
         return {"correction": vectors["control"] - vectors["client_control"]}
 
     def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
+        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
     ) -> Tensor:
         """One corrected step."""
-        return parameters.sub_(direction(parameters, gradient, options).add_(memory["correction"]), alpha=lr)
+        return stepped_(parameters, direction(parameters, gradient, options).add_(memory["correction"]), lr)

@@ -12,7 +12,7 @@ from torch import Tensor
 from edgefl.errors import UserError
 from edgefl.methods.client_state import ClientState
 from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.rules.base import LocalRule
+from edgefl.methods.rules.base import LocalRule, stepped_
 
 
 def clipped(gradient: Tensor, options: LocalOptions) -> Tensor:
@@ -52,6 +52,8 @@ class Sgd(LocalRule):
     it continues from the end of the client's last job, as in FedAlign's code, which never resets an optimiser.
     """
 
+    lr_on_device: ClassVar[bool] = True
+
     persist_momentum: bool = Field(
         default=False, description="momentum continues from the client's last job instead of starting at zero"
     )
@@ -84,11 +86,11 @@ class Sgd(LocalRule):
         return {"velocity": torch.zeros_like(received)} if options.momentum else {}
 
     def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
+        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
     ) -> Tensor:
         """One step of ``torch.optim.SGD``, in place, because newly allocated memory takes ten times as long."""
         step = direction(parameters, gradient, options)
         if options.momentum:
             velocity = memory["velocity"].mul_(options.momentum).add_(step)
             step = step.add(velocity, alpha=options.momentum) if options.nesterov else velocity
-        return parameters.sub_(step, alpha=lr)
+        return stepped_(parameters, step, lr)

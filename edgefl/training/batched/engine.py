@@ -39,7 +39,7 @@ class BatchedEngine:
     whose random draws decide shapes (GradAug), and jobs whose step depends on data are trained one after another.
 
     On CUDA, steps of a whole chunk are replayed as CUDA graphs. The memory of the last chunks is kept, so graphs are
-    reused in later rounds as long as the learning rate does not change.
+    reused in later rounds; for rules that do not accept the learning rate as a tensor, as long as it does not change.
 
     Results agree with the sequential engine's within rounding; they are not bit-identical.
 
@@ -146,11 +146,11 @@ class BatchedEngine:
 
     def _stacked(self, tasks: Sequence[JobTask]) -> Stack:
         """The jobs' matrices; for replayed steps, in the memory on which they were recorded."""
-        stack = Stack(tasks, self._model, self._precision)
+        stack = Stack(tasks, self._model, self._precision, repeated=self._replay is not None)
         if self._replay is None:
             return stack
         for kept in self._stacks:
-            if _kind(kept.tasks[0]) == _kind(tasks[0]) and kept.shapes == stack.shapes:
+            if _step(kept.tasks[0]) == _step(tasks[0]) and kept.shapes == stack.shapes:
                 kept.adopt(stack)
                 return kept
         self._stacks = [stack, *self._stacks[: KEPT_STACKS - 1]]
@@ -180,4 +180,10 @@ class BatchedEngine:
 
 def _kind(task: JobTask) -> tuple[object, ...]:
     """The properties that jobs of one chunk share."""
-    return task.objective, task.rule, task.options, task.lr, task.alpha
+    return *_step(task), task.lr
+
+
+def _step(task: JobTask) -> tuple[object, ...]:
+    """The properties that the recording of a step depends on."""
+    lr = () if task.rule.takes_lr_on_device else (task.lr,)
+    return task.objective, task.rule, task.options, *lr, task.alpha

@@ -50,7 +50,7 @@ class GraphReplay(DirectReplay):
     A local step of a small model is a few hundred kernels of microseconds each; launched one by one, they wait for
     Python. The first call runs without recording, so that libraries initialise outside the recording. The kernels, and
     so the bits, are the same. A step that cannot be recorded, because it waits for the device, always runs without a
-    graph.
+    graph, after a warning.
 
     Args:
         step: reads and writes fixed memory only.
@@ -68,4 +68,4 @@ class GraphReplay(DirectReplay):
         (self._graph or self._step)()
 
     def _recorded(self) -> Callable[[], None] | None:
-        return accelerator.recorded(self._step)
+        return accelerator.recorded(self._step, self.writes.device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,13 +36,17 @@ class Stack:
         tasks: at least two jobs with the same local step.
         model: the skeleton.
         precision: precision of a step's products.
+        repeated: whether steps are recorded; then the learning rate is a tensor, if the rule accepts one, so that
+            rounds of another rate repeat the same recording.
 
     Attributes:
         tasks: the jobs; row i is the i-th.
         taken: number of steps that the longest job has run.
     """
 
-    def __init__(self, tasks: Sequence[JobTask], model: BlockModel, precision: Precision = "float32") -> None:
+    def __init__(
+        self, tasks: Sequence[JobTask], model: BlockModel, precision: Precision = "float32", *, repeated: bool = False
+    ) -> None:
         self._model = model
         self._precision = precision
         self._begin(tasks)
@@ -61,6 +66,8 @@ class Stack:
             alike = {name: all(_same(each, tensors[0]) for each in tensors) for name, tensors in columns.items()}
             self._shared[kind] = {name: tensors[0].clone() for name, tensors in columns.items() if alike[name]}
             self._own[kind] = {name: torch.stack(tensors) for name, tensors in columns.items() if not alike[name]}
+        rate = self._parameters.new_tensor(tasks[0].lr) if repeated and tasks[0].rule.takes_lr_on_device else None
+        self._rates = {} if rate is None else {"lr": rate}
         self._replays: dict[tuple[object, ...], Replay] = {}
         self._gradient = torch.func.vmap(torch.func.grad(self._loss, has_aux=True))
 
@@ -156,7 +163,7 @@ class Stack:
         """All tensors that a step reads or writes, except its minibatch."""
         yield "parameters", self._parameters
         yield "buffers", self._buffers
-        for kind, named in (("memory", self._memory), *self._own.items()):
+        for kind, named in (("memory", self._memory), ("rate", self._rates), *self._own.items()):
             yield from ((f"{kind} {name}", tensor) for name, tensor in sorted(named.items()))
         for kind, named in self._shared.items():
             yield from ((f"shared {kind} {name}", tensor) for name, tensor in sorted(named.items()))
@@ -207,7 +214,8 @@ class Stack:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Parameters, buffers and losses after a step of rows; changes ``memory``."""
         first = self.tasks[0]
-        point = first.rule.point(parameters, memory, first.lr)
+        lr: Any = self._rates.get("lr", first.lr)  # a tensor only for rules that accept one
+        point = first.rule.point(parameters, memory, lr)
         lent = {
             f"{kind}['{name}']": tensor
             for held in (self._shared, own)
@@ -216,7 +224,7 @@ class Stack:
         }
         with lent_unwritten(lent):
             gradient, (losses, buffers) = self._gradient(point, buffers, inputs, labels, own, draws)
-        return first.rule.update(parameters, gradient.detach(), memory, first.options, first.lr), buffers, losses
+        return first.rule.update(parameters, gradient.detach(), memory, first.options, lr), buffers, losses
 
     def _loss(  # noqa: PLR0917  (vmap passes by position)
         self,

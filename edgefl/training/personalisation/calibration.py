@@ -95,7 +95,7 @@ class MaskedSgd(Sgd):
         return {**super().begin(received, vectors, options, steps), "trained": vectors["trained"]}
 
     def update(
-        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
+        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
     ) -> Tensor:
         """One step of the parameters selected by the mask."""
         before = parameters.clone()  # the step overwrites them

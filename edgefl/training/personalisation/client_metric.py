@@ -18,7 +18,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
 from edgefl.tasks.base import Task
 from edgefl.training.device import exact_arithmetic
-from edgefl.training.evaluation import BATCH, EVALUATED, PLAIN
+from edgefl.training.evaluation import EVALUATED, PLAIN, batch_on
 from edgefl.training.lent import Lent
 
 
@@ -92,8 +92,9 @@ def scores_of(
     weights = model.layout.frozen(*model.layout.split(lent[EVALUATED]))
     parts = []
     with exact_arithmetic(data.device), torch.no_grad(), using(**{**PLAIN, **mode}):
-        for start in range(0, len(places), BATCH):
-            batch = fetch(data, places[start : start + BATCH])
+        size = batch_on(data.device)
+        for start in range(0, len(places), size):
+            batch = fetch(data, places[start : start + size])
             parts.append(model.task.scores(model.apply_blocks(weights, batch.inputs), batch.labels))
     lent.check(numbers=True)
     scores: NDArray[np.float64] = torch.cat(parts).cpu().numpy()

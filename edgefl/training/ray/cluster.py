@@ -78,4 +78,5 @@ def needs(ray: ModuleType, device: torch.device) -> dict[str, object]:
     if not ray.cluster_resources().get(kind):
         raise UserError(f"the Ray cluster has no {kind} for training on {device.type}", file="--engine ray")
     amount: dict[str, object] = {"num_cpus": 0, asked: 1}
-    return {**amount, "max_retries": RETRIES, "scheduling_strategy": "SPREAD"}
+    # Without max_calls, Ray ends a worker that used a GPU after each task, and the next one imports PyTorch again.
+    return {**amount, "max_calls": 0, "max_retries": RETRIES, "scheduling_strategy": "SPREAD"}
