@@ -30,7 +30,7 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
             control.sendall(json.dumps(facts).encode() + b"\n")
 
         try:
-            control_name = _congestion_control(settings.queue)
+            control_name = congestion_control(settings.queue)
             # Each in a network namespace of its own.
             nodes = {
                 name: _started("unshare", "--net", *python("node"), name, coordinator, control_name)
@@ -39,7 +39,7 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
             lives = dict.fromkeys(wiring.nodes, 0)
             links = Links(wiring, {name: node.pid for name, node in nodes.items()}, settings)
             stack.callback(links.close)
-            report(node=LINK_MAKER, ready=True)
+            report(node=LINK_MAKER)
             for line in stack.enter_context(control.makefile("rb")):
                 links.check()
                 order = json.loads(line)
@@ -63,9 +63,8 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
             raise
 
 
-def _congestion_control(queue: str) -> str:
-    """Of the nodes' connections; the namespace's if empty."""
-    # As most servers on the internet.
+def congestion_control(queue: str) -> str:
+    """Of the connections that nodes open: cubic for one queue, as most servers have it; the namespace's if empty."""
     return "cubic" if queue == "fifo" and "cubic" in _AVAILABLE.read_text().split() else ""
 
 

@@ -17,7 +17,6 @@ class LinkSettings:
         dilation: real seconds for one second of the scenario.
         efficiency: the share of a capacity that carries payload.
         queue: ``fair``: a queue for each sender and receiver at shared links; ``fifo``: one for all.
-        queue_packets: the size of the one queue.
         initial_window: packets in the first round trip; None opens the window that fills the path.
         restart_idle: whether a kept connection begins slow start again after an idle time.
         window: the maximum of bytes in flight; None for the window that fills the path.
@@ -27,7 +26,6 @@ class LinkSettings:
     dilation: float = 1.0
     efficiency: float = 1.0
     queue: Queue = "fair"
-    queue_packets: int = 100
     initial_window: int | None = None
     restart_idle: bool = False
     window: float | None = None

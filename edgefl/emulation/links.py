@@ -9,7 +9,6 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -180,9 +179,7 @@ class Links:
     def _configure(self, node: str) -> None:
         """Parameters, addresses, routes and shapers of one node."""
         with self.inside(node):
-            # Others of those that the kernel has may be set in its first namespace only.
-            available = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
-            set_parameters(self._routing.parameters(node, available))
+            set_parameters(self._routing.parameters(node))
         self._run(node, ["ip", "-batch", "-"], [*self._routing.devices(node), *self._routing.routes(node)])
         mine = [link for link in self._wiring.links if link.source == node]
         shapes = [line for link in mine for line in self._shapers[link.ends].made(self._rate(link.capacity))]
@@ -206,7 +203,7 @@ class Links:
             link,
             self._routing.device(link.target),
             self._wiring.addresses,
-            packets=self._settings.queue_packets if fifo else shaping.QUEUE_PACKETS,
+            packets=shaping.ONE_QUEUE_PACKETS if fifo else shaping.QUEUE_PACKETS,
             fair=not fifo,
         )
 

@@ -41,7 +41,6 @@ class Incoming:
 
     def __init__(self) -> None:
         self.received = 0
-        self.first: float | None = None
 
 
 class Node:
@@ -207,7 +206,6 @@ class Node:
                 await loop.sock_sendall(connection, b"\0")
                 continue
             incoming = self._incoming[flow] = Incoming()
-            incoming.first = time.monotonic()
             checksum = 0
             while incoming.received < length:
                 count = await loop.sock_recv_into(connection, space[: min(CHUNK, length - incoming.received)])
@@ -218,7 +216,7 @@ class Node:
             at = time.monotonic()
             (expected,) = _CHECKSUM.unpack(await _exactly(connection, _CHECKSUM.size))
             if flow not in self._stopped:
-                self.report(arrived=flow, at=at, first=incoming.first, intact=checksum == expected)
+                self.report(arrived=flow, at=at, intact=checksum == expected)
 
 
 async def _exactly(connection: socket.socket, size: int) -> bytes:

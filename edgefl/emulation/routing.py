@@ -8,7 +8,6 @@ from there to be routed like those of others.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from edgefl.emulation import shaping
@@ -124,12 +123,11 @@ class Routing:
             lines.append(line)
         return lines
 
-    def parameters(self, node: str, congestion_controls: Sequence[str]) -> dict[str, str]:
-        """The kernel's parameters for a node, given the congestion controls that may be set."""
+    def parameters(self, node: str) -> dict[str, str]:
+        """The kernel's parameters for a node."""
         settings = self._settings
         largest = max((self.window(pair).most or 4096 for pair in self._wiring.routes), default=0)
         space = max(4 * largest * shaping.PACKET_BYTES, 1 << 18)
-        control = "cubic" if settings.queue == "fifo" and "cubic" in congestion_controls else "reno"
         return {
             "net.ipv4.ip_forward": "1",
             "net.ipv4.conf.all.rp_filter": "0",
@@ -137,7 +135,7 @@ class Routing:
             "net.ipv4.conf.all.accept_local": "1",  # packets come back from a delaying device
             "net.ipv6.conf.all.disable_ipv6": "1",
             "net.ipv6.conf.default.disable_ipv6": "1",
-            "net.ipv4.tcp_congestion_control": control,
+            "net.ipv4.tcp_congestion_control": "reno",  # with one queue, connections that send choose another
             "net.ipv4.tcp_slow_start_after_idle": str(int(settings.restart_idle)),
             "net.ipv4.tcp_min_tso_segs": str(self.segments(node)),
             "net.ipv4.tcp_no_metrics_save": "1",

@@ -42,6 +42,8 @@ LEAST_WINDOW = 4
 MOST_SEGMENTS = 40
 QUEUE_PACKETS = 20_000
 """Size of a queue that loses nothing."""
+ONE_QUEUE_PACKETS = 100
+"""Size of the one queue for all (``queue: fifo``)."""
 _OPEN_RATE = 125_000_000_000
 _FIRST_LEAF = 0x10
 

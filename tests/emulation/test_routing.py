@@ -73,12 +73,3 @@ def test_in_one_fifo_tcp_chooses_its_window_and_sends_single_packets():
 def test_segments_follow_from_the_slowest_receiver():
     assert routing().segments("server") == shaping.segments(1e6, 0.04)
     assert routing(dilation=50.0).segments("server") == 1
-
-
-@pytest.mark.parametrize(
-    ("allowed", "queue", "chosen"),
-    [("reno cubic", "fifo", "cubic"), ("reno", "fifo", "reno"), ("reno cubic", "fair", "reno")],
-)
-def test_losses_are_answered_by_cubic_where_it_is_allowed(allowed, queue, chosen):
-    values = routing(queue=queue).parameters("server", allowed.split())
-    assert values["net.ipv4.tcp_congestion_control"] == chosen

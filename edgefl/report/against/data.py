@@ -11,16 +11,19 @@ from edgefl.report.against.comparing import Against, SeedAgainst
 from edgefl.report.against.gaps import Gap, gaps_of
 from edgefl.report.against.jobs import PHASES
 from edgefl.report.against.order import MethodPair, Order
-from edgefl.report.against.sentences import sections, shown_largest
+from edgefl.report.against.sentences import shown_largest
 
 
-def against_data(found: Against, rows: list[dict[str, object]], notes: list[str]) -> dict[str, Any]:
+def against_data(
+    found: Against, rows: list[dict[str, object]], notes: list[str], sentences: list[tuple[str, list[str]]]
+) -> dict[str, Any]:
     """The comparison for JSON, in base units and full precision.
 
     Args:
         found: the comparison.
         rows: the rows of the table.
         notes: the notes below it.
+        sentences: those of each section.
     """
     return {
         "runs": [
@@ -35,7 +38,7 @@ def against_data(found: Against, rows: list[dict[str, object]], notes: list[str]
         ],
         "orders": [_order(order) for order in found.orders()],
         "largest": [_largest(gap) for gap in shown_largest(found)],
-        "sentences": [{"about": about, "sentences": lines} for about, lines in sections(found)],
+        "sentences": [{"about": about, "sentences": lines} for about, lines in sentences],
         "notes": notes,
     }
 

@@ -45,9 +45,10 @@ def against_table(found: Against) -> Table:
     heads += [Head("gap"), Head("half within"), Head("worst gap"), Head("where", text=True)]
     notes = ["Figures of rounds and phases are medians; gap: measured minus predicted, and as a share of predicted."]
     records = [_record(row) for row in rows]
-    data = against_data(found, records, notes)
+    sentences = sections(found)
+    data = against_data(found, records, notes, sentences)
     cells = [[Cell(text) if isinstance(text, str) else text for text in _cells(row, several=several)] for row in rows]
-    return Table(Grid(heads, cells, notes), records, data, sections(found))
+    return Table(Grid(heads, cells, notes), records, data, sentences)
 
 
 def _rows(found: Against, method: str) -> list[Row]:
