@@ -281,7 +281,7 @@ def test_a_label_is_refused_or_shown_as_text(number, runs, capfd):
 
 IN_UTF_8 = HOSTILE.map(lambda text: text.replace("\ud800", ""))
 """What the metadata of a package can contain."""
-LISTS = [["methods"], ["methods", "NAME"], ["methods", "--json"], ["models"], ["models", "--json"], ["datasets"]]
+LISTS = [["methods"], ["methods", "NAME"], ["methods", "--json"], ["models"], ["datasets", "--json"]]
 
 
 @pytest.mark.parametrize("number", [30, pytest.param(500, marks=pytest.mark.slow)])
@@ -290,7 +290,7 @@ def test_a_name_of_a_plug_in_is_listed_as_text(number, capfd, monkeypatch):
     recipe = METHODS["fedavg"]
 
     @cases(number)
-    @given(IN_UTF_8, IN_UTF_8, st.booleans(), st.sampled_from(LISTS))
+    @given(IN_UTF_8, IN_UTF_8, st.sampled_from([True, True, False]), st.sampled_from(LISTS))
     def each(name: str, text: str, sound: bool, command: list[str]) -> None:
         with monkeypatch.context() as patched:
             for family, group in families.items():
