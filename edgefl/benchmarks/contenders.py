@@ -17,6 +17,7 @@ from edgefl.data.federated import FederatedData
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.training.core import TrainingCore
+from edgefl.training.device import exact_arithmetic
 from edgefl.training.job import JobId, TrainingJob
 from edgefl.training.processors import cores
 
@@ -47,6 +48,8 @@ def federated(case: TrainingCase, core: TrainingCore, method: Method) -> Turn:
 def centralised(case: TrainingCase, data: FederatedData, model: BlockModel, method: Method, batch: int) -> Turn:
     """The same number of images in one plain training loop, with ``torch.optim.SGD``, channels-last, on all cores.
 
+    On an accelerator it has the settings of the engines: deterministic kernels and float32 products.
+
     Args:
         case: defines the number of images.
         data: the images.
@@ -63,7 +66,7 @@ def centralised(case: TrainingCase, data: FederatedData, model: BlockModel, meth
     starts = iter(_places(len(order), batch))
 
     def turn() -> None:
-        with all_cores():
+        with exact_arithmetic(data.train.device), all_cores():
             for _ in range(case.images // batch):
                 start = next(starts)
                 _step(net, optimiser, data, order[start : start + batch], local.clip_norm)

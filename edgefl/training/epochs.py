@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import fsum, isfinite, nan
 from typing import NamedTuple
+
+import torch
+from torch import Tensor
 
 from edgefl.methods.local_options import LocalOptions
 from edgefl.training.base import JobResult
@@ -26,6 +30,13 @@ def epoch_losses(result: JobResult, options: LocalOptions, samples: int) -> Epoc
     losses = result.cross_entropies.tolist()
     epoch = max(1, options.steps_of_an_epoch(samples))
     return EpochLosses(_mean(losses[:epoch], sizes[:epoch]), _mean(losses[-epoch:], sizes[-epoch:]))
+
+
+def in_main_memory(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """One-dimensional tensors in main memory; those of an accelerator are read in one copy, for which it waits once."""
+    if not tensors or tensors[0].device.type == "cpu":
+        return tensors
+    return torch.split(torch.cat(list(tensors)).cpu(), [len(each) for each in tensors])
 
 
 def _mean(losses: list[float], sizes: tuple[int, ...]) -> float:

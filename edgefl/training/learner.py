@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from edgefl.randomness import generator
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import Engine, JobData, JobResult
 from edgefl.training.client_states import ClientStates, State
-from edgefl.training.epochs import epoch_losses
+from edgefl.training.epochs import epoch_losses, in_main_memory
 from edgefl.training.evaluation import evaluate_batches, total
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.training.job_inputs import JobInputs, JobResolver, Received
@@ -151,8 +153,8 @@ class MethodLearner:
             self._kept_models.aggregated(self._server.vector, local)
             for client in {id.client for id in arrived}:
                 self._feedback[client] = {}
-            for id, outcome in arrived.items():
-                distance = self._server.squared_distance(outcome.final)
+            distances = self._server.squared_distances([outcome.final for outcome in arrived.values()])
+            for (id, outcome), distance in zip(arrived.items(), distances, strict=True):
                 feedback = Feedback(outcome.loss, outcome.first_loss, distance, outcome.drift)
                 self._feedback[id.client][id] = feedback
                 del self._outcomes[id]
@@ -301,9 +303,14 @@ class MethodLearner:
             def arrived(place: int, result: JobResult) -> None:
                 trained[place] = self._trained(ready[place], inputs[place], result, deltas[place])  # noqa: B023
 
-            self._engine.train([each.task for each in inputs], arrived)
+            results = self._engine.train([each.task for each in inputs], arrived)
+            losses = in_main_memory([each.cross_entropies for each in results])
             for place, job in enumerate(ready):
                 state, outcome = trained[place]
+                epochs = epoch_losses(
+                    replace(results[place], cross_entropies=losses[place]), self._method.local, outcome.samples
+                )
+                outcome = replace(outcome, loss=epochs.last, first_loss=epochs.first)
                 if state is not None:
                     self._states.put(job.id, state)
                 if job.id not in self._discarded:
@@ -314,9 +321,8 @@ class MethodLearner:
     def _trained(
         self, job: TrainingJob, inputs: JobInputs, result: JobResult, delta: Tensor
     ) -> tuple[State | None, Outcome]:
-        """The client's state after a job, and the job's outcome for the server; fills ``delta``."""
+        """The client's state after a job, and the job's outcome for the server without losses; fills ``delta``."""
         task, samples = inputs.task, self._data.samples(job.id.client)
-        losses = epoch_losses(result, task.options, samples)
         sent = self._versions[job.version].vector
         known = {**inputs.vectors, **result.kept}
         final = result.final
@@ -333,8 +339,8 @@ class MethodLearner:
             sent=sent,
             samples=samples,
             steps=job.steps,
-            loss=losses.last,
-            first_loss=losses.first,
+            loss=nan,
+            first_loss=nan,
             drift=0.0 if self._parts is not None else self._server.squared_distance(task.start, sent),
             delta=delta,
             part=(job.level, job.round),

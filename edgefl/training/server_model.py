@@ -212,14 +212,29 @@ class ServerModel:
         other = self.vector if other is None else other
         if vector is other:
             return 0.0
+        squared = float(self._squared(vector, other))
+        # A block's sum may overflow float32 although the distance does not (a model that is diverging).
+        return squared if isfinite(squared) else float(self._difference.double().square().sum())
+
+    def squared_distances(self, vectors: Sequence[Tensor]) -> list[float]:
+        """:meth:`squared_distance` of each vector from the latest model, read from the device at once."""
+        if not vectors:
+            return []
+        found = torch.stack([self._squared(vector, self.vector) for vector in vectors]).tolist()
+        return [
+            squared if isfinite(squared) else self.squared_distance(vector)
+            for vector, squared in zip(vectors, found, strict=True)
+        ]
+
+    def _squared(self, vector: Tensor, other: Tensor) -> Tensor:
+        """‖a - b‖² ``[]`` over the parameters; leaves the difference in :attr:`_difference`."""
         difference = torch.sub(vector[: self._count], other[: self._count], out=self._difference)
         for place in self._local:
             difference[place] = 0
         # Blocks are summed in their own precision, their sums in float64: as exact as the differences, in a third of
         # the time.
-        squared = float(torch.linalg.vector_norm(self._blocks, dim=1).double().square().sum())
-        # A block's sum may overflow float32 although the distance does not (a model that is diverging).
-        return squared if isfinite(squared) else float(difference.double().square().sum())
+        norms: Tensor = torch.linalg.vector_norm(self._blocks, dim=1)
+        return norms.double().square().sum()
 
     def _weights(self, samples: Sequence[int]) -> list[float]:
         """Shares that sum to 1: equal, or proportional to the images that a pass uses."""

@@ -7,6 +7,8 @@ import math
 import pytest
 import torch
 
+from edgefl.benchmarks import contenders
+from edgefl.benchmarks.cases import TrainingCase
 from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.experiment import resume, run
@@ -14,7 +16,7 @@ from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS
 from edgefl.methods.servers.adaptive import AdaptiveServer
-from edgefl.models.registry import MODELS
+from edgefl.models.registry import MODELS, build_model
 from edgefl.rerun.verify import verify
 from edgefl.scenario import with_overrides
 from edgefl.scenario.loading import check
@@ -122,6 +124,45 @@ def test_a_run_is_resumed_on_the_device(monkeypatch, tmp_path):
         with pytest.raises(KeyboardInterrupt):
             run(scenario, out=tmp_path / "run", device="cuda", listeners=[Stop(12)])
         assert tree(resume(tmp_path / "run")) == tree(whole)
+
+
+def waits(learner, device, clients):
+    """How often Python waits for the device while a round is trained and aggregated."""
+    jobs = [TrainingJob(JobId("m", 0, client, clients), learner.version, 0, 4, 4, None) for client in range(clients)]
+    before = device.reads + device.downloads
+    for job in jobs:
+        learner.submit(job)
+    learner.version = learner.aggregate(learner.version, [job.id for job in jobs], 0)
+    return device.reads + device.downloads - before
+
+
+def test_a_round_of_more_clients_does_not_wait_for_the_device_more_often(monkeypatch):
+    """Their losses are read at once, and so are their distances from the model."""
+    with fake_cuda(monkeypatch) as device:
+        data = load_federated(Synthetic(clients=8, shape=(3, 16, 16), train=256, test_images=40), 0, CUDA)
+        with TrainingCore.of(data, MODELS["cnn"].model_validate({"width": 2}), 0, engine="auto") as core:
+            learner = core.learner(build_method("fedavg", LOCAL))
+            learner.version = 0
+            assert core.engine_name == "batched"
+            few, many = (waits(learner, device, clients) for clients in (2, 8))
+    assert few == many
+
+
+def test_the_baseline_of_the_benchmark_has_the_settings_of_the_engines(monkeypatch):
+    """Otherwise its convolutions would have TF32 products on a GPU, and those of the engines would not."""
+    seen, step = [], contenders._step
+
+    def noting(*given):
+        seen.append((torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic))
+        return step(*given)
+
+    monkeypatch.setattr(contenders, "_step", noting)
+    case = TrainingCase("small", "cnn", (1, 8, 8), cohort=1, batch=8, steps=2, clients=3)
+    with fake_cuda(monkeypatch):
+        data = load_federated(Synthetic(clients=3, shape=(1, 8, 8), train=96, test_images=40), 0, CUDA)
+        model = build_model(MODELS["cnn"].model_validate({"width": 2}), (1, 8, 8), data.classes, data.train.task)
+        contenders.centralised(case, data, model, build_method("fedavg", LOCAL), 8)()
+    assert set(seen) == {(False, True)}
 
 
 def test_a_sum_with_a_tensor_in_main_memory_is_found(monkeypatch):
