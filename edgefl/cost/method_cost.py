@@ -66,7 +66,7 @@ class MethodCost:
 
 
 def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None = None) -> MethodCost:
-    """The cost of ``method`` for a client.
+    """The cost of ``method`` for a client; of the first capacity level, if the method has levels.
 
     Args:
         costs: the cost model of the scenario's model.
@@ -78,6 +78,9 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
         UserError: the method cannot train this model, or always sends the whole model although ``alpha`` requests less.
     """
     model = method.objective.adapt(costs.model)
+    if method.submodels is not None:
+        model = method.submodels.part(model, 0).model
+        costs = CostModel(model)
     method = keeping_local(method, model.layout)
     blocks = model.depth
     if alpha is not None and not 1 <= alpha <= blocks:

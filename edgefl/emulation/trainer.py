@@ -102,11 +102,11 @@ class Trainer:
         client = max(range(len(self._samples)), key=self._samples.__getitem__)
         self.train(client=client, round=0, dispatch=0, alpha=self._plan.alpha, steps=WARM_UP_STEPS)
 
-    def train(self, *, client: int, round: int, dispatch: int, alpha: int, steps: int) -> bool:
+    def train(self, *, client: int, round: int, dispatch: int, alpha: int, steps: int, level: int = 0) -> bool:
         """Train a job; return whether it was not stopped."""
         id = JobId(self._plan.label, self._plan.seed, client, dispatch)
         try:
-            self._learner.rehearse(TrainingJob(id, 0, round, alpha, steps))
+            self._learner.rehearse(TrainingJob(id, 0, round, alpha, steps, level=level))
         except TrainingFault as fault:
             if isinstance(fault.__cause__, _Stopped):
                 return False

@@ -110,6 +110,7 @@ class Trainers:
             round=job.round,
             dispatch=job.id.dispatch,
             alpha=job.alpha,
+            level=job.level,
             steps=job.steps,
         )
 

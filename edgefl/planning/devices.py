@@ -16,7 +16,7 @@ from edgefl.planning.figures import DevicePlan, Range
 from edgefl.planning.observation import Observation, Spent, work_seconds
 from edgefl.record.rounds import RoundRow
 from edgefl.scenario import Scenario
-from edgefl.simulation.work import batch_counts
+from edgefl.simulation.work import WorkModel, batch_counts
 
 
 def device_plans(
@@ -65,12 +65,12 @@ def _device_plan(
     if not isinstance(profile, DeviceProfile):
         raise TypeError("expected a scenario's fleet, whose profiles are embedded")
     options = costs.method.local
-    largest = np.minimum(world.samples[clients], options.batch)
-    peaks = {int(size): costs.step(blocks, int(size)).peak_memory_bytes for size in np.unique(largest) if size}
+    model = WorkModel(costs.step, world.fleet, world.samples, options, lambda _: None, costs.method.submodels)
+    works = [model.of(int(client), blocks) for client in clients]
     memories = [world.fleet.profile_of(int(client)).memory for client in clients]
     room = [value(memory.training) for memory in memories]
-    refused = sum(peaks.get(int(size), 0.0) > limit for size, limit in zip(largest, room, strict=True))
-    peak = max(peaks.values(), default=0.0)
+    refused = sum(not work.fits for work in works)
+    peak = max((work.peak_memory_bytes for work in works), default=0.0)
     smallest = memories[int(np.argmin(room))] if memories else profile.memory
     training = Range.of(lambda bound: value(smallest.training, bound))
     total = Spent()
@@ -84,7 +84,8 @@ def _device_plan(
         seconds = Range.of(lambda bound: total.compute_seconds[bound] / count)
     else:
         typical = int(np.median(world.samples[clients])) if len(clients) else 0
-        seconds = work_seconds(profile, costs, blocks, batch_counts(options, typical))
+        level = works[0].level if works else 0
+        seconds = work_seconds(profile, costs, blocks, batch_counts(options, typical), level)
     return DevicePlan(
         device=profile.name,
         link=group.link,

@@ -95,7 +95,9 @@ class Observation(Listener):
         if self._given:
             return dict.fromkeys(BOUNDS, 1.0)
         batches = {int(size): count for size, count in event.facts["batches"].items()}
-        seconds = work_seconds(self._fleet.profiles[event.group], self._costs, event.alpha, batches)
+        seconds = work_seconds(
+            self._fleet.profiles[event.group], self._costs, event.alpha, batches, int(event.facts.get("level", 0))
+        )
         return {bound: getattr(seconds, bound) / seconds.nominal if seconds.nominal else 1.0 for bound in BOUNDS}
 
     def _take(self, event: Event, spent: Spent) -> None:
@@ -145,7 +147,9 @@ class Observation(Listener):
             )
 
 
-def work_seconds(profile: DeviceProfile, costs: StepCosts, alpha: int, batches: dict[int, int]) -> Range:
+def work_seconds(
+    profile: DeviceProfile, costs: StepCosts, alpha: int, batches: dict[int, int], level: int = 0
+) -> Range:
     """Return the seconds of a client's local training at the bounds of the profile's figures.
 
     Args:
@@ -153,8 +157,9 @@ def work_seconds(profile: DeviceProfile, costs: StepCosts, alpha: int, batches: 
         costs: the step costs of the method.
         alpha: the number of blocks received.
         batches: the number of steps by batch size.
+        level: the capacity level.
     """
-    operators = {size: costs.step(alpha, size).operators for size in batches}
+    operators = {size: costs.step(alpha, size, level).operators for size in batches}
     return Range.of(
         lambda bound: sum(
             count * step_seconds(profile, operators[size], bound=bound) for size, count in batches.items()

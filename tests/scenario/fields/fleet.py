@@ -123,6 +123,7 @@ PROBES: list[Probe] = probes(world, [
     ("fleet[].dropout", {}, {"fleet.0.dropout": 1.0}, less("aggregated")),
     ("fleet[].overrides", {}, figure("compute.step_overhead", "1 s"), LATER),
     ("fleet[].pace", {}, {"fleet.0.pace": 50}, LATER),
+    ("fleet[].capacity", {"methods": ["heterofl"]}, {"fleet.0.capacity": 0.5}, less("bytes", "flops")),
     ("fleet[].sample<phones>.kind", LARGE, {"fleet.0.sample": {"kind": "phones"}}, differs),
     ("fleet[].sample<phones>.models", PHONES, {"fleet.0.sample.models": "all"}, differs),
     ("fleet[].sample<phones>.devices", PHONES, {"fleet.0.sample.devices": 2}, differs),

@@ -133,6 +133,15 @@ PARTS: list[tuple[str, str, dict[str, Any], Any, Expected]] = [
     ("ntd", "form", {}, "additive", differs),
     ("ntd", "temperature", {}, 5.0, differs),
     ("scaffold", "control_upload", {}, "derived", less("bytes_up")),
+    *((name, *row) for name in ("heterofl", "fedrolex", "fjord") for row in (
+        ("levels[]", {}, [0.5], less("bytes", "flops")),
+        ("deadline", {}, 1e-9, less("bytes", "flops")),
+    )),
+    ("heterofl", "scaler", {"levels": [0.5]}, False, differs),
+    ("heterofl", "mask_absent", {"levels": [0.5]}, True, differs),
+    ("fjord", "distill", {}, False, less("flops")),
+    ("fjord", "alpha", {}, 0.9, differs),
+    ("fjord", "temperature", {}, 5.0, differs),
     ("stochdepth", "survival", {}, 0.1, differs),
     *((name, *row) for name in ("fedadc", "fedadc+") for row in (
         ("variant", {}, "blue", differs),
@@ -164,7 +173,7 @@ def option_probes() -> list[tuple[str, Changes, Changes, Expected]]:
         if "server_lr" in has:
             rate = 0.002 if name in ADAPTIVE else 0.5
             rows.append((f"methods[]<{name}>.server_lr", method(name), option(server_lr=rate), NEARER))
-        if "persist_momentum" in has:
+        if "persist_momentum" in has and METHODS[name].submodels is None:
             local = {"local": {"momentum": 0.5}, **({"local_momentum": 0.5} if name == "fednova" else {})}
             base = {**method(name, **local), "training.selection": "fixed"}
             rows.append((f"methods[]<{name}>.persist_momentum", base, option(persist_momentum=True), differs))
@@ -244,6 +253,10 @@ PROBES: list[Probe] = probes(trained, [
          method("fedavg", server={"kind": "fednova"}, local={"momentum": 0.5})),
     )
 ] + [
+    # Clients of parts of the model keep no vectors of the whole one.
+    (f"methods[]<{name}>.persist_momentum", method(name, local={"momentum": 0.5}), option(persist_momentum=True),
+     says("cannot keep a state of its clients")) for name, recipe in METHODS if recipe.submodels is not None
+]) + probes(refused, [
     # Their clients must follow them, as only those of their own methods do.
     (f"methods[].server<{kind}>.kind", method("fedavg", server={"kind": "mean"}), {"methods.0.server": {"kind": kind}},
      says(f"server update '{kind}' cannot be used with method 'fedavg'")) for kind in HOSTS
