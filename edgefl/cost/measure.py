@@ -19,7 +19,7 @@ from edgefl.cost.data_dependence import DataDependence
 from edgefl.cost.recorder import DataDependentError, Record, Recorder, whose
 from edgefl.errors import UserError
 from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.local_step import local_step
+from edgefl.methods.local_step import Trained, local_step
 from edgefl.methods.objectives.base import Batch, Context, Objective
 from edgefl.methods.rules.base import LocalRule
 from edgefl.models.block_model import BlockModel
@@ -193,6 +193,8 @@ def trace(
     model.hold_constants(NOWHERE)
     recorder, others = Recorder(), _other_generators()
     with without_data(method.label):
+        trained = Trained(objective, layout, alpha, parameters)
+        parameters = trained.parameters
         with Recorder():  # not counted: the step's records start after it
             memory = rule.begin(parameters, {name: vectors[name] for name in sorted(rule.vectors)}, method.local, 1)
         with recorder:
@@ -206,6 +208,7 @@ def trace(
                 memory,
                 method.local,
                 method.local.lr,
+                leaves=trained.leaves,
                 entering=recorder.entering,
             )
     now = _other_generators()

@@ -14,6 +14,7 @@ from edgefl.methods.broadcasts import Broadcasts
 from edgefl.methods.client_state import ClientState, StatesTogether
 from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.codecs.memory import codec_state
+from edgefl.methods.common_finish import CommonFinish
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import CLIENT_FACTS
 from edgefl.methods.payload import ModelSizes
@@ -164,7 +165,7 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
         _check_choice(name, recipe, chosen, said.model_fields_set)
     server = chosen or part(type(recipe.server))
     rule = part(recipe.rule)
-    merged = _merged(local, options.get("local"))
+    merged = _finishing(_merged(local, options.get("local")), recipe.common_finish)
     rule.accept(merged)
     server.accept(merged)
     weighting = options.get("weighting") or (chosen and chosen.default_weighting) or recipe.weighting
@@ -193,7 +194,7 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
     _check_listeners(method)
     _check_downlink(method)
     _check_whole(method)
-    _check_parts(method)
+    _check_parts(method, recipe)
     _check_broadcast(method)
     return method
 
@@ -209,6 +210,15 @@ def _merged(local: LocalOptions, changes: LocalOptions | None) -> LocalOptions:
     if given.get("steps") is not None:
         base.pop("epochs", None)
     return LocalOptions.model_validate({**base, **given})
+
+
+def _finishing(local: LocalOptions, default: CommonFinish | None) -> LocalOptions:
+    """The local options with a method's defaults of the common finish for all that a scenario does not say."""
+    if default is None:
+        return local
+    said = {} if local.common_finish is None else local.common_finish.model_dump(exclude_unset=True)
+    finish = CommonFinish(**{**default.model_dump(exclude_unset=True), **said})
+    return LocalOptions.model_validate({**local.model_dump(exclude_unset=True), "common_finish": finish})
 
 
 def _coded(codecs: Codecs, changes: Codecs | None) -> Codecs:
@@ -312,9 +322,9 @@ def _check_whole(method: Method) -> None:
         )
 
 
-def _check_parts(method: Method) -> None:
-    """Check that nothing of a method with capacity levels needs every client to have the whole model."""
-    if method.submodels is None:
+def _check_parts(method: Method, recipe: Recipe) -> None:
+    """Check that nothing of a method whose clients train parts of the model needs the whole model from each."""
+    if method.submodels is None and not recipe.objective.trains_last:
         return
     server, label = method.server, f"method '{method.name}'"
     why = f"{label}, whose clients train parts of the model of different sizes"

@@ -76,3 +76,13 @@ class CommonFinish(Component):
         unit = client.epoch if self.unit == "epochs" else 1
         units = max(1, math.floor((time - client.transfer) / (unit * client.step) + _ROUNDING))
         return unit * (units if self.most is None else min(units, self.most))
+
+    def part(self, client: Predicted, time: float) -> float:
+        """α = min(T / (t_unit + t_com), 1): the share of the model that a client trains, in methods that train parts.
+
+        >>> CommonFinish(unit="epochs").part(Predicted(transfer=1.0, step=1.5, epoch=2, usual=2), 2.0)
+        0.5
+        """
+        unit = client.epoch if self.unit == "epochs" else 1
+        whole = client.transfer + unit * client.step
+        return min(time / whole, 1.0) if math.isfinite(whole) and whole else 1.0

@@ -34,10 +34,15 @@ class Leaves:
 
     Args:
         layout: the places of the tensors in the vector.
+        front: the parameters of the blocks before block ``first`` (0-based), which are not trained; the vector of the
+            parameters then has only those of the later blocks. ``None``: all are trained.
+        first: the first block that is trained.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, front: Tensor | None = None, first: int = 0) -> None:
         self._layout = layout
+        self._front, self._first = front, first
+        self._trained = [entry for entry in layout.parameters if entry.block >= first]
         self._of: tuple[Tensor, Tensor] | None = None
         self._weights: Weights = ()
         self._parameters: list[Tensor] = []
@@ -47,8 +52,8 @@ class Leaves:
         if self._of is None or self._of[0] is not point or self._of[1] is not buffers:
             # .data instead of detach(): parameters and buffers may be parts of one vector, and the running statistics,
             # which the forward pass changes in place, must not invalidate the parameters' views.
-            self._weights = self._layout.weights(point.data, buffers)
-            self._parameters = [self._weights[entry.block][entry.name] for entry in self._layout.parameters]
+            self._weights = self._layout.weights(point.data, buffers, front=self._front, first=self._first)
+            self._parameters = [self._weights[entry.block][entry.name] for entry in self._trained]
             for tensor in self._parameters:
                 tensor.requires_grad_()
             self._of = point, buffers
@@ -63,7 +68,29 @@ class Leaves:
             pieces = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
         else:
             pieces = tuple(torch.zeros_like(tensor) for tensor in self._parameters)
-        return torch.cat([entry.flat(piece) for entry, piece in zip(self._layout.parameters, pieces, strict=True)])
+        return torch.cat([entry.flat(piece) for entry, piece in zip(self._trained, pieces, strict=True)])
+
+
+class Trained:
+    """The part of a job's parameters that its client trains: all, or those of the last blocks.
+
+    Args:
+        objective: the client's loss, which says whether only the last blocks are trained.
+        layout: the model's layout.
+        alpha: the number of these blocks.
+        parameters: the job's parameters ``[parameter_count]``.
+    """
+
+    def __init__(self, objective: Objective, layout: Layout, alpha: int, parameters: Tensor) -> None:
+        self.first = len(layout.block_names) - alpha if objective.trains_last else 0
+        """The first trained block (0-based)."""
+        count, self.buffers_before = layout.before(self.first)
+        self.parameters = parameters[count:] if self.first else parameters
+        """The trained parameters."""
+        self.front = parameters[:count] if self.first else None
+        """The other parameters, if there are any."""
+        self.leaves = Leaves(layout, self.front, self.first)
+        """The leaves of the trained parameters."""
 
 
 def differentiated(  # noqa: PLR0917  (a loss is made of this many things)

@@ -31,6 +31,15 @@ class ModelSizes:
         """S, the bytes of the whole model."""
         return sum(self.block_bytes)
 
+    def last(self, blocks: int) -> ModelSizes:
+        """The same with nothing in the blocks before the last ``blocks``.
+
+        >>> ModelSizes((1, 2, 3)).last(2).block_bytes
+        (0, 2, 3)
+        """
+        first = self.blocks - blocks
+        return ModelSizes((0,) * first + self.block_bytes[first:], self.exact)
+
 
 class Part(NamedTuple):
     """One named part of a payload.

@@ -8,6 +8,7 @@ from typing import Any
 
 from edgefl.methods.client_state import ClientState
 from edgefl.methods.codecs.choice import Codecs
+from edgefl.methods.common_finish import CommonFinish
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Objective
 from edgefl.methods.payload import Payload
@@ -29,6 +30,7 @@ class Recipe:
         state: the client state, or ``None`` for stateless clients.
         weighting: default weights of the mean.
         submodels: the class that defines capacity levels, for methods whose clients train parts of the model.
+        common_finish: the method's defaults of local work to a common finish, for methods that need it.
         scheduler: default kind of block scheduler for methods with a partial downlink, else ``None``.
         server_choice: whether any server update is allowed; if not, ``server_reason`` states the reason.
         defaults: option values that differ from the parts' own defaults.
@@ -43,6 +45,7 @@ class Recipe:
     state: ClientState | None = None
     weighting: Weighting = "samples"
     submodels: type[SubModels] | None = None
+    common_finish: CommonFinish | None = None
     scheduler: str | None = None
     server_choice: bool = True
     server_reason: str = ""

@@ -169,14 +169,28 @@ class Layout:
         """The parameters ``[..., parameter_count]`` and the buffers ``[..., buffer_count]`` of ``[..., size]``."""
         return vector[..., : self.parameter_count], vector[..., self.parameter_count :]
 
-    def weights(self, parameters: Tensor, buffers: Tensor | None = None) -> Weights:
+    def before(self, first: int) -> tuple[int, int]:
+        """Number of parameters and of buffers in the blocks before block ``first`` (0-based)."""
+        return (
+            sum(entry.numel for entry in self.parameters if entry.block < first),
+            sum(entry.numel for entry in self.buffers if entry.block < first),
+        )
+
+    def weights(
+        self, parameters: Tensor, buffers: Tensor | None = None, *, front: Tensor | None = None, first: int = 0
+    ) -> Weights:
         """Views of flat parameters (and buffers) as named tensors; leading dimensions are kept.
+
+        With ``front``, these are the parameters before block ``first``, which are :class:`Frozen`, and ``parameters``
+        are only those from this block on.
 
         The views are differentiable: the gradient with respect to the flat parameters is one concatenation, not a sum
         of slices.
         """
-        blocks: Weights = tuple({} for _ in self.block_names)
-        halves = [(self.parameters, parameters)]
+        blocks: Weights = tuple(Frozen() if index < first else {} for index in range(len(self.block_names)))
+        halves = [([entry for entry in self.parameters if entry.block >= first], parameters)]
+        if front is not None:
+            halves.append(([entry for entry in self.parameters if entry.block < first], front))
         if buffers is not None:
             halves.append((self.buffers, buffers))
         for entries, flat in halves:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from edgefl.errors import WrongAnswer
 from edgefl.fleet import compute_joules
 from edgefl.methods.common_finish import CommonFinish
+from edgefl.methods.objectives.timelyfl import TimelyFL
 from edgefl.record.events import detail
 from edgefl.scheduling.blocks.base import checked_alphas
 from edgefl.scheduling.blocks.makespan import BlockForecast, least_makespan
@@ -224,11 +225,36 @@ class Decisions:
         ]
         time = finish.time(predicted)
         plans = {client: Plan(finish.steps(each, time)) for client, each in zip(cohort, predicted, strict=True)}
-        steps = {str(client): plan.steps for client, plan in sorted(plans.items())}
-        world.decided(
-            round, "local work", frozenset({"foreseen"}), seconds=time, drop_late=finish.drop_late, steps=steps
-        )
+        facts: dict[str, object] = {"steps": {str(client): plan.steps for client, plan in sorted(plans.items())}}
+        if setup.method.objective.trains_last:
+            for client, each, download in zip(cohort, predicted, foreseen.download.tolist(), strict=True):
+                steps = plans[client].steps
+                plans[client] = Plan(
+                    steps, self._trained_blocks(client, steps, finish.part(each, time), time - download)
+                )
+            facts["blocks"] = {str(client): plan.blocks for client, plan in sorted(plans.items())}
+        reads = frozenset({"foreseen"})
+        world.decided(round, "local work", reads, seconds=time, drop_late=finish.drop_late, **facts)
         return time, plans
+
+    def _trained_blocks(self, client: int, steps: int | None, share: float, left: float) -> int:
+        """How many of the last blocks a client trains: by its share of the model, or by the seconds after its download.
+
+        The fewest are those that have parameters.
+        """
+        world, setup = self._world, self._world.setup
+        blocks, objective = setup.sizes.blocks, setup.method.objective
+        fewest = next(count for count in range(1, blocks + 1) if setup.sizes.last(count).model_bytes)
+        if share >= 1:
+            return blocks
+        if not (isinstance(objective, TimelyFL) and objective.blocks == "foreseen"):
+            return max(fewest, math.floor(share * blocks + 1e-9))
+        up = world.traffic.foreseen(client, "up")
+        for count in range(blocks, fewest, -1):
+            bytes = sum(part.bytes for part in world.uplink(client, count))
+            if world.work.of(client, count, steps).seconds + up.seconds(bytes) <= left * (1 + 1e-9):
+                return count
+        return fewest
 
     def _forecast(self, round: int, cohort: Sequence[int]) -> BlockForecast:
         """The cost of each α for each client, given the parts that it holds now."""

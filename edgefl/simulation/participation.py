@@ -185,7 +185,7 @@ class Participation:
         world.last_job[self.client] = self.job.id
 
         self.phase = "upload"
-        self._deliveries = [self._send("up", world.uplink(self.client))]
+        self._deliveries = [self._send("up", world.uplink(self.client, self.work.alpha))]
         yield self._deliveries[0]
         if not self._still("upload", attempt):
             return
@@ -270,7 +270,7 @@ class Participation:
         """H_k, or the number of local steps that leaves time for the upload before the deadline."""
         if self._deadline is None:
             return self.work.steps
-        bytes = sum(part.bytes for part in self.world.uplink(self.client))
+        bytes = sum(part.bytes for part in self.world.uplink(self.client, self.work.alpha))
         upload = self.world.traffic.foreseen(self.client, "up").seconds(bytes)
         left = self._deadline.moment - self._env.now - self._deadline.reserve * upload
         # Rounding must not remove a step that ends exactly on time.

@@ -197,6 +197,10 @@ class Setup:
         """The parts that a client of a capacity level uploads."""
         return self._level_uplinks[level] if self.level_sizes else self.uplink
 
+    def uplink_of_last(self, blocks: int) -> tuple[Part, ...]:
+        """The parts that a client uploads that trained only the last blocks."""
+        return self._returned((self.sizes_up or self.sizes).last(blocks))
+
     @cached_property
     def _level_uplinks(self) -> list[tuple[Part, ...]]:
         return [self._returned(sizes) for sizes in self.level_sizes]

@@ -95,8 +95,10 @@ class World:
             self._broadcasts.check(downlink, round, held)
             return downlink
 
-    def uplink(self, client: int) -> tuple[Part, ...]:
-        """The parts that the client uploads."""
+    def uplink(self, client: int, blocks: int | None = None) -> tuple[Part, ...]:
+        """The parts that the client uploads, given the α of its work if that is known."""
+        if blocks is not None and self.setup.method.objective.trains_last:
+            return self.setup.uplink_of_last(blocks)
         return self.setup.uplink_of(self.level_of(client))
 
     def level_of(self, client: int) -> int:
@@ -191,7 +193,8 @@ class World:
             share = job.steps / work.steps
             self._computed("compute_partial", job, work, spent=pace.until(share), share=share)
         self.fronts.pop(job.id.client, None)
-        ages = self._front_blocks.trained(job.id.client, job.round, work.alpha)
+        received = self.setup.sizes.blocks if self.setup.method.objective.trains_last else work.alpha
+        ages = self._front_blocks.trained(job.id.client, job.round, received)
         self.ledger.front_blocks += ages.blocks
         self.ledger.front_block_rounds += ages.rounds
 

@@ -112,7 +112,7 @@ class JobResolver:
 
     def _start(self, job: TrainingJob, received: Tensor, state: State | None, front: Tensor | None) -> Tensor:
         """The received model; if only the last alpha blocks were received, with those that the client has in front."""
-        if job.alpha >= self._depth:
+        if job.alpha >= self._depth or self._method.objective.trains_last:
             return received
         if self._method.state is None or "previous" not in self._method.state.vectors:
             raise ValueError(

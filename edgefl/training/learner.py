@@ -343,7 +343,7 @@ class MethodLearner:
             first_loss=nan,
             drift=0.0 if self._parts is not None else self._server.squared_distance(task.start, sent),
             delta=delta,
-            part=(job.level, job.round),
+            part=(job.alpha if self._method.objective.trains_last else job.level, job.round),
             others=upload.others,
         )
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from edgefl.errors import in_words
-from edgefl.methods.local_step import Leaves, local_step
+from edgefl.methods.local_step import Trained, local_step
 from edgefl.methods.objectives.base import Context, Objective
 from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
@@ -69,8 +69,10 @@ def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision
         client={name: lent[f"client['{name}']"] for name in task.facts},
         alpha=task.alpha,
     )
-    memory = first_memory(task, received)
-    leaves, differentiate = Leaves(layout), TracedSteps.of(model).job(task.objective, context)
+    trained = Trained(task.objective, layout, task.alpha, parameters)
+    parameters, leaves = trained.parameters, trained.leaves
+    memory = first_memory(task, received if trained.front is None else parameters)
+    differentiate = TracedSteps.of(model).job(task.objective, context)
     draw = draws_of(task, model)
     sizes: list[int] = []
     for batch in data.batches(task):
@@ -97,6 +99,10 @@ def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision
         raise ValueError(f"the data returned {len(losses)} batches for {task.steps} local steps")
     lent.check(numbers=True)
     kept = {name: memory[name] for name in task.rule.kept}
+    if trained.front is not None:
+        # The skeleton's layers may have updated the running statistics of the front, which are not trained.
+        buffers[: trained.buffers_before] = first_buffers[: trained.buffers_before]
+        parameters = torch.cat([trained.front, parameters])
     return JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes), kept)
 
 

@@ -16,6 +16,7 @@ from edgefl.methods.servers.mean import mean_delta
 from edgefl.models.layout import Layout
 from edgefl.training.faults import Diverged, blaming
 from edgefl.training.job_inputs import Received
+from edgefl.training.last_blocks import LastBlocks
 from edgefl.training.parts_of_models import PartsOfModel
 from edgefl.training.wire import Wire
 
@@ -34,8 +35,8 @@ class Outcome:
         first_loss: the same over the first.
         drift: squared distance between ``sent`` and the model that the client started from, without its local part.
         delta: θ_k - θ_t ``[size]``, as received.
-        part: the capacity level and the round of the part of the model that it trained; the other numbers are those of
-            ``sent``.
+        part: the capacity level, or the number of the last blocks if only these are trained, and the round: the part
+            of the model that it trained; the other numbers are those of ``sent``.
         others: other received vectors, by the part's name; see ``RoundFacts.uploads``.
     """
 
@@ -93,6 +94,7 @@ class ServerModel:
         self._clients = clients
         self._wire = wire
         self._parts = parts
+        self._last_blocks = LastBlocks(layout) if method.objective.trains_last else None
         self._part = f"server update {type(method.server).__name__}"
         with blaming(method.label, 0, self._part):
             begun = method.server.begin(initial[:parameter_count].clone())
@@ -177,8 +179,9 @@ class ServerModel:
             deltas *= shares
             uploads = {part: each * shares for part, each in uploads.items()}
         weights = deltas.new_tensor(self._weights([outcome.samples for outcome in arrived]))
-        if self._parts is not None:
-            deltas = deltas / self._parts.share_of([each.part for each in arrived], weights)
+        trained = self._parts or self._last_blocks
+        if trained is not None:
+            deltas = deltas / trained.share_of([each.part for each in arrived], weights)
         steps = deltas.new_tensor([outcome.steps for outcome in arrived])
         losses = [outcome.first_loss for outcome in arrived]
         facts = RoundFacts(self._method.local.lr_at(round), self._clients, steps, uploads, round, losses)

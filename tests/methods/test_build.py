@@ -26,7 +26,8 @@ LOCAL = LocalOptions(epochs=2, batch=20, lr=0.2, clip_norm=10)
 def test_every_method_can_be_built_by_its_name_alone(name) -> None:
     method = build_method(name, LOCAL)
     assert method.name == method.label == name
-    assert method.local == LOCAL
+    assert method.local.model_copy(update={"common_finish": None}) == LOCAL
+    assert method.local.common_finish == METHODS[name].common_finish
     assert METHODS[name].summary
     assert METHODS[name].paper
     json.dumps(method_model(name).model_json_schema())

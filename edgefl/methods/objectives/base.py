@@ -103,6 +103,9 @@ class Objective(Component):
     needs: ClassVar[tuple[Need, ...]] = ()
     """What it needs of the model and the task."""
 
+    trains_last: ClassVar[bool] = False
+    """Whether a client that gets α blocks receives the whole model, and trains and returns only its last α blocks."""
+
     side_by_side: ClassVar[bool] = True
     """Whether clients can be trained in one stack, and steps traced and replayed; false if a random draw decides
     shapes."""

@@ -88,7 +88,7 @@ def test_a_step_changes_nothing_that_was_handed_in_and_comes_out_the_same_again(
 
 
 ONLY_THE_SERVER_DIFFERS = {"fedavg", "fedavgm", "slowmo", "fedadam", "fedyogi", "fedadagrad", "fednova"}
-ONLY_THE_SERVER_DIFFERS |= {"heterofl", "fedrolex", "fjord"}  # for a client that trains the whole model
+ONLY_THE_SERVER_DIFFERS |= {"heterofl", "fedrolex", "fjord", "timelyfl"}  # for a client that trains the whole model
 
 
 @pytest.mark.parametrize("name", METHODS.names())

@@ -320,7 +320,7 @@ class Case:
 
 CASES = [
     *(Case(name) for name in ("fedavg", "fedavgm", "slowmo", "fedadam", "fedyogi", "fedadagrad", "fednova")),
-    *(Case(name) for name in ("heterofl", "fedrolex", "fjord")),  # of a client that trains the whole model
+    *(Case(name) for name in ("heterofl", "fedrolex", "fjord", "timelyfl")),  # of a client that trains the whole model
     Case("fedprox", fedprox),
     Case("feddyn", feddyn),
     Case("scaffold", step=corrected),
@@ -345,7 +345,7 @@ CASES = [
 ]
 
 ONLY_THE_SERVER_DIFFERS = {"fedavg", "fedavgm", "slowmo", "fedadam", "fedyogi", "fedadagrad", "fednova"}
-ONLY_THE_SERVER_DIFFERS |= {"heterofl", "fedrolex", "fjord"}  # for a client that trains the whole model
+ONLY_THE_SERVER_DIFFERS |= {"heterofl", "fedrolex", "fjord", "timelyfl"}  # for a client that trains the whole model
 FLAT_WHERE_TRAINING_STARTS = {"fedprox", "fitnet"}
 """Their terms are squared distances from what was received: no slope before the client has moved."""
 

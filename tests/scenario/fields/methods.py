@@ -90,9 +90,13 @@ def local_probes(section: str, base: Changes) -> list[tuple[str, Changes, Change
     ]  # fmt: skip
 
 
+WAITING: dict[str, Any] = {"local": {"common_finish": {"share": 0.25, "drop_late": False}}}
 PARTS: list[tuple[str, str, dict[str, Any], Any, Expected]] = [
     # A method, an option, what it needs beside, another value, what follows.
     ("fedprox", "mu", {}, 5.0, NEARER),
+    # All clients share the server's link, which predictions leave out, so all would be late.
+    ("timelyfl", "blocks", WAITING, "foreseen", differs),
+    ("timelyfl", "server_lr", WAITING, 0.5, NEARER),
     ("fedalign", "mu", {}, 5.0, differs),
     ("fedalign", "sub_width", {}, 0.75, differs),
     ("fedalign", "rescale", {}, False, differs),
@@ -168,7 +172,7 @@ def option_probes() -> list[tuple[str, Changes, Changes, Expected]]:
         (f"methods[]<{name}>.{field}", method(name, **needs), option(**{field.removesuffix("[]"): value}), expected)
         for name, field, needs, value, expected in PARTS
     ]
-    for name in METHODS.names():
+    for name in [name for name in METHODS.names() if name != "timelyfl"]:
         has = method_model(name).model_fields
         if "server_lr" in has:
             rate = 0.002 if name in ADAPTIVE else 0.5
@@ -260,4 +264,7 @@ PROBES: list[Probe] = probes(trained, [
     # Their clients must follow them, as only those of their own methods do.
     (f"methods[].server<{kind}>.kind", method("fedavg", server={"kind": "mean"}), {"methods.0.server": {"kind": kind}},
      says(f"server update '{kind}' cannot be used with method 'fedavg'")) for kind in HOSTS
+] + [
+    ("methods[]<timelyfl>.persist_momentum", method("timelyfl"), option(persist_momentum=True),
+     says("cannot keep a state of its clients")),
 ])  # fmt: skip
