@@ -127,10 +127,13 @@ def run_app(
         finally:
             clock.stop()
     if metrics.names and not any(math.isfinite(row.metric) for row in outcome.rows):
-        names = ", ".join(sorted(metrics.names))
-        warnings.warn(
-            f"none of the app's metrics is an accuracy ({names}); choose one with flower.metric", stacklevel=2
-        )
+        names, chosen = ", ".join(sorted(metrics.names)), scenario.flower.metric
+        message = f"none of the app's metrics is an accuracy ({names}); choose one with flower.metric"
+        if chosen is not None:
+            message = (
+                f"flower.metric: expected a metric that the app computes after a round ({names}), found '{chosen}'"
+            )
+        warnings.warn(message, stacklevel=2)
     return outcome
 
 

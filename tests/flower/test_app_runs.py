@@ -441,8 +441,12 @@ def test_the_metric_of_a_scenario_is_the_accuracy(tmp_path):
         found.append([(row.round, row.value) for row in events_of(paths, "flower", 0, "evaluation")])
     assert found == [[(1, 0.25)], [(1, 0.5), (2, 0.75)]]
     assert events_of(paths, "flower", 0, "evaluation")[0].facts["loss"] == 2
-    with pytest.warns(UserWarning, match=r"none of the app's metrics is an accuracy \(accuracy, loss, top5\)"):
+    with pytest.warns(UserWarning, match=r"flower\.metric: expected .* \(accuracy, loss, top5\), found 'recall'"):
         app_run(tmp_path / "none", flower={**flower, "metric": "recall"})
+    code = tmp_path / "app" / "made.py"
+    code.write_text(code.read_text().replace('"accuracy"', '"share"'))
+    with pytest.warns(UserWarning, match=r"none of the app's metrics is an accuracy \(loss, share, top5\)"):
+        app_run(tmp_path / "unnamed", flower=flower)
 
 
 def test_an_accuracy_in_per_cent_is_refused(tmp_path):
