@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl.data.upload import uploaded
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -52,7 +54,7 @@ class AugmentDraws(NamedTuple):
 
     def to(self, device: torch.device | str) -> AugmentDraws:
         """The same numbers on a device."""
-        return self._each(lambda values: values.to(device))
+        return self._each(lambda values: uploaded(values, device))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> AugmentDraws:
         return AugmentDraws(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from edgefl.data.augment import Augmentation, AugmentDraws, augment_draws, augmented, together
 from edgefl.data.dataset import Dataset
 from edgefl.data.sharding import Integers
+from edgefl.data.upload import uploaded
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Batch
 from edgefl.randomness import generator
@@ -62,11 +63,11 @@ def batch_plan(
 
 @dataclass(frozen=True, slots=True)
 class JobBatches:
-    """The random choices of a job's minibatches, on the device of the images; :meth:`step` returns one minibatch.
+    """The random choices of a job's minibatches, in main memory; :meth:`step` returns one minibatch.
 
     Attributes:
         data: the training images.
-        indices: positions of all images of all steps, one step after the other, where the inputs are stored.
+        indices: positions of all images of all steps, one step after the other.
         offsets: step i has the positions ``offsets[i]`` to ``offsets[i + 1]``.
         draws: the augmentation of each of these images; ``None`` without augmentation.
     """
@@ -85,12 +86,17 @@ class JobBatches:
 
     def in_turn(self) -> Iterator[Batch]:
         """The minibatches of all local steps in order, equal to :meth:`step`, but several are gathered at a time."""
+        job = replace(  # one copy for all steps
+            self,
+            indices=uploaded(self.indices, self.data.store),
+            draws=None if self.draws is None else self.draws.to(self.data.device),
+        )
         offsets, first = self.offsets, 0
         most = _at_once(self.data)
         while first < len(self):
             # As many complete steps as fit in that many images, at least one.
             last = max(first + 1, bisect_right(offsets, offsets[first] + most) - 1)
-            images, labels = self._between(offsets[first], offsets[last])
+            images, labels = job._between(offsets[first], offsets[last])
             for start, stop in pairwise(offset - offsets[first] for offset in offsets[first : last + 1]):
                 yield Batch(images[start:stop], labels[start:stop])
             first = last
@@ -130,10 +136,10 @@ class StackedBatches:
         indices = torch.stack([job.indices.view(-1, size) for job in jobs], dim=1)
         draws = None
         if first.draws is not None:
-            places = torch.arange(len(jobs) * first.offsets[-1], device=first.data.device)
+            places = torch.arange(len(jobs) * first.offsets[-1])
             order = places.view(len(jobs), -1, size).transpose(0, 1).reshape(-1)
-            draws = together([job.draws for job in jobs if job.draws is not None]).at(order)
-        return cls(first.data, indices, draws)
+            draws = together([job.draws for job in jobs if job.draws is not None]).at(order).to(first.data.device)
+        return cls(first.data, uploaded(indices, first.data.store), draws)
 
     def step(self, step: int) -> Batch:
         """The minibatches of one local step, ``[rows, batch, ...]``, with the same numbers as for each job alone."""
@@ -172,9 +178,9 @@ def job_batches(
     draws = augment_draws(augment, generator(seed, "augment", client, dispatch), offsets[-1])
     return JobBatches(
         data=data,
-        indices=torch.from_numpy(np.concatenate(plan) if plan else np.zeros(0, dtype=np.int64)).to(data.store),
+        indices=torch.from_numpy(np.concatenate(plan) if plan else np.zeros(0, dtype=np.int64)),
         offsets=offsets,
-        draws=None if draws is None else draws.to(data.device),
+        draws=draws,
     )
 
 
@@ -186,20 +192,20 @@ def fetch(data: Dataset, indices: Tensor | Integers, draws: AugmentDraws | None 
     Args:
         data: the images.
         indices: positions ``[batch]``, best where the inputs are stored.
-        draws: the random numbers of these images, on the device of the data; ``None``: no augmentation.
+        draws: the random numbers of these images; ``None``: no augmentation.
 
     >>> data = Dataset(torch.full((1, 1, 2, 2), 255, dtype=torch.uint8), torch.tensor([3]), 10, (0.5,), (0.25,))
     >>> fetch(data, np.array([0, 0])).inputs.flatten().tolist()
     [2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]
     """
-    positions = (indices if isinstance(indices, Tensor) else torch.from_numpy(indices)).to(data.store)
+    positions = uploaded(indices if isinstance(indices, Tensor) else torch.from_numpy(indices), data.store)
     images = data.inputs.index_select(0, positions)
     if data.store != data.device:
         # From pinned memory the copy does not wait, so the device trains on earlier batches meanwhile.
         images = images.pin_memory().to(data.device, non_blocking=True)
         positions = positions.to(data.device)
     if draws is not None:
-        images = augmented(images, draws)
+        images = augmented(images, draws.to(data.device))
     return Batch(_normalised(images, data), data.labels.index_select(0, positions))
 
 

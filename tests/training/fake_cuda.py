@@ -55,12 +55,11 @@ class Device:
     Attributes:
         reads: how often Python read numbers from the device.
         copies: how often a tensor was copied between main memory and the device.
-        downloads: how many of these copies were to main memory.
         recording: whether kernels are recorded, so that nothing may wait.
     """
 
     def __init__(self) -> None:
-        self.reads = self.copies = self.downloads = 0
+        self.reads = self.copies = 0
         self.recording = False
         self.new = "cpu"
         self._labels: dict[int, tuple[StorageWeakRef, str]] = {}
@@ -200,7 +199,6 @@ class _Functions(TorchFunctionMode):
         if place is None or place == (device.of(tensor) or "cpu"):
             return moved
         device.copies += 1
-        device.downloads += place == "cpu"
         if "cuda" in (place, device.of(tensor)) and device.recording:
             raise Waits(f"a copy to {place}")
         return device.label(moved.clone(), place)
