@@ -1,0 +1,75 @@
+"""Runs in which clients train parts of the model: their bytes by hand, and that they resume, replay and verify."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import pytest
+
+from edgefl.errors import UserError
+from edgefl.experiment import resume, run
+from edgefl.experiment.step_costs import recorded_cost
+from edgefl.record.costs import read_costs
+from edgefl.rerun.replay import replay
+from edgefl.rerun.replayed_learner import TrainsDifferentlyError
+from edgefl.rerun.verify import verify
+from edgefl.scenario import load_scenario
+from edgefl.scenario.writing import dump_yaml
+
+from ..small_runs import CELLS, SMALL, Stop, tree
+
+CHANGES = {"methods": ["heterofl", "fjord", "fedrolex"], "fleet.0.capacity": 0.5, "fleet.1.capacity": 1}
+
+
+def parameters(share: float, shape: int = 8) -> int:
+    """Those of the model cnn of width 2 on grey images of 8 by 8 and four classes, by hand."""
+    one, two, three = (max(1, int(share * each)) for each in (2, 4, 8))
+    flat = two * (shape // 4) ** 2
+    return (9 + 1) * one + (9 * one + 1) * two + (flat + 1) * three + (three + 1) * 4
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("levels")
+    (folder / "small.yaml").write_text(dump_yaml(SMALL), encoding="utf-8")
+    scenario = load_scenario(folder / "small.yaml", CHANGES)
+    return scenario, run(scenario, out=folder / "run")
+
+
+def test_a_run_passes_verification_and_its_bytes_are_those_by_hand(finished):
+    _, folder = finished
+    assert verify(folder) == []
+    for label, entries in json.loads((folder / "summary.json").read_text())["methods"].items():
+        steps = read_costs(folder / "costs.json")[label]
+        assert {step.level for step in steps} == {0, 1}
+        assert {recorded_cost(step).training_flops for step in steps}
+        whole, half = 4 * parameters(1.0), 4 * parameters(0.5)
+        up = entries[0]["bytes"]["up"]
+        # Four rounds of three clients.
+        assert up in {whole * count + half * (12 - count) for count in range(13)}
+        assert half * 12 < up < whole * 12
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bytes(finished, tmp_path):
+    scenario, folder = finished
+    with suppress(KeyboardInterrupt):
+        run(scenario, out=tmp_path / "again", listeners=[Stop(6)])
+    resume(tmp_path / "again")
+    assert tree(tmp_path / "again") == tree(folder)
+
+
+def test_a_replay_on_another_network_keeps_the_levels(finished, tmp_path):
+    _, folder = finished
+    assert verify(replay(folder, {"network.topology.latency": "90 ms"}, tmp_path / "replayed")) == []
+
+
+def test_a_replay_with_other_levels_is_refused(finished, tmp_path):
+    _, folder = finished
+    with pytest.raises((TrainsDifferentlyError, UserError)):
+        replay(folder, {"fleet.0.capacity": 1.0}, tmp_path / "refused")
+
+
+def test_hierarchical_rounds_are_refused(small):
+    with pytest.raises(UserError, match="train parts of the model"):
+        small(**{**CHANGES, "network.topology": CELLS, "protocol": {"kind": "hierarchical"}})
