@@ -265,6 +265,6 @@ PROBES: list[Probe] = probes(trained, [
     (f"methods[].server<{kind}>.kind", method("fedavg", server={"kind": "mean"}), {"methods.0.server": {"kind": kind}},
      says(f"server update '{kind}' cannot be used with method 'fedavg'")) for kind in HOSTS
 ] + [
-    ("methods[]<timelyfl>.persist_momentum", method("timelyfl"), option(persist_momentum=True),
+    ("methods[]<timelyfl>.persist_momentum", method("timelyfl", local={"momentum": 0.5}), option(persist_momentum=True),
      says("cannot keep a state of its clients")),
 ])  # fmt: skip
