@@ -130,7 +130,7 @@ class SmallRun:
     learner: RecordingLearner
     events: list[Event]
 
-    def broken(self, *laws: Any, costs: dict[tuple[int, int], StepCost] | None = None) -> list[str]:
+    def broken(self, *laws: Any, costs: dict[tuple[int, int, int], StepCost] | None = None) -> list[str]:
         """What these laws find wrong in the log."""
         setup = self.setup
         record = Record(

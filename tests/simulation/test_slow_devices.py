@@ -23,7 +23,7 @@ STEP = SimpleNamespace(operators=(OPERATOR,), training_flops=1e9, peak_memory_by
 
 def broken(result):
     """What the laws on devices say of a run."""
-    return result.broken(*laws.LAWS, costs={(4, 10): STEP})
+    return result.broken(*laws.LAWS, costs={(4, 10, 0): STEP})
 
 
 def test_jitter_lengthens_and_shortens_computing_by_the_seeds_own_draws(run, device):
