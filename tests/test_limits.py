@@ -273,3 +273,14 @@ def test_a_folder_whose_name_is_too_long_is_refused_by_replay(tmp_path, capsys):
     change = ["--set", "network.topology.latency=9 ms"]
     assert main(["replay", str(tmp_path / "run"), "-o", str(tmp_path / ("o" * 300)), *change]) == 2
     assert "cannot be written: File name too long" in capsys.readouterr().err
+
+
+def test_a_run_whose_scenario_could_not_be_read_again_is_refused_before_it_begins(tmp_path, monkeypatch):
+    scenario = check({**SMALL, "training": {**SMALL["training"], "rounds": 1}})
+    size = (run(scenario, out=tmp_path / "run", train=False) / "scenario.yaml").stat().st_size
+    monkeypatch.setattr(limits, "YAML_BYTES", size)
+    run(scenario, out=tmp_path / "at", train=False)
+    monkeypatch.setattr(limits, "YAML_BYTES", size - 1)
+    with pytest.raises(UserError, match=f"expected a scenario of at most {size - 1:,} bytes .*, found {size:,}"):
+        run(scenario, out=tmp_path / "beyond", train=False)
+    assert not (tmp_path / "beyond").exists()

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from edgefl import limits
 from edgefl.durable_file import aside, flush_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.extension import Extension, check_finished, extended_state
@@ -155,10 +156,18 @@ class RunDirectory:
 
     def _begin(self, scenario: Options) -> None:
         """Write what a run reads; the state is written last: if it exists, the scenario exists too."""
+        text = dump_yaml(resolve(scenario))
+        size = len(text.encode())
+        if size > limits.YAML_BYTES:  # no command could read the finished run
+            self.forget()
+            raise UserError(
+                f"expected a scenario of at most {limits.YAML_BYTES:,} bytes with its device profiles, found {size:,}; "
+                "combine groups of the fleet"
+            )
         # An existing summary describes runs that are about to be tried again.
         self.paths.summary.unlink(missing_ok=True)
         keep_code(scenario, self.inputs, self.path)
-        write_durably(self.paths.scenario, dump_yaml(resolve(scenario)))
+        write_durably(self.paths.scenario, text)
 
     def extended(self, scenario: Options) -> None:
         """Write the scenario of a run to which seeds were added, before its summary."""
