@@ -36,6 +36,8 @@ class Problem:
     def of(details: ErrorDetails, model: Any) -> Problem:
         """The problem that pydantic's details describe, for data validated as ``model`` (``None``: unknown)."""
         steps, keys = _walked(details["loc"], model)
+        if details["type"] == "extra_forbidden":  # a key of the file, even if it looks like a label: "[a]"
+            steps = (*steps[:-1], ("key", details["loc"][-1]))
         if details["type"] in ("union_tag_invalid", "union_tag_not_found"):
             # A discriminator function is named after the key that it reads: _kind() reads kind.
             key = str(details["ctx"]["discriminator"]).strip("'").removesuffix("()").lstrip("_")

@@ -204,3 +204,9 @@ def test_half_a_character_where_text_is_expected_is_refused():
 
     with pytest.raises(UserError, match="name: expected text without halves of surrogate pairs"):
         validated(Words, {"name": "\ud800"})
+
+
+@pytest.mark.parametrize("key", ["[a]", "x[a]", "[key]"])
+def test_an_unknown_key_may_look_like_a_label_of_a_validator(key):
+    assert message({key: 1}).startswith(f"{key}: unknown key; expected one of: ")
+    assert message({"wait": {"low": 1, "high": 2, key: 1}}).startswith(f"wait.{key}: unknown key")
