@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from edgefl.errors import WrongAnswer
 from edgefl.fleet import compute_joules
 from edgefl.methods.common_finish import CommonFinish
-from edgefl.methods.objectives.timelyfl import TimelyFL
 from edgefl.record.events import detail
 from edgefl.scheduling.blocks.base import checked_alphas
 from edgefl.scheduling.blocks.makespan import BlockForecast, least_makespan
@@ -243,11 +242,11 @@ class Decisions:
         The fewest are those that have parameters.
         """
         world, setup = self._world, self._world.setup
-        blocks, objective = setup.sizes.blocks, setup.method.objective
+        blocks = setup.sizes.blocks
         fewest = next(count for count in range(1, blocks + 1) if setup.sizes.last(count).model_bytes)
         if share >= 1:
             return blocks
-        if not (isinstance(objective, TimelyFL) and objective.blocks == "foreseen"):
+        if not setup.method.objective.blocks_end_in_time:
             return max(fewest, math.floor(share * blocks + 1e-9))
         up = world.traffic.foreseen(client, "up")
         for count in range(blocks, fewest, -1):

@@ -110,6 +110,11 @@ class Objective(Component):
     """Whether clients can be trained in one stack, and steps traced and replayed; false if a random draw decides
     shapes."""
 
+    @property
+    def blocks_end_in_time(self) -> bool:
+        """With ``trains_last``: whether α is the most blocks that are predicted to end in time, not a share of all."""
+        return False
+
     @abstractmethod
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """The loss of one batch, differentiable with respect to ``local``."""

@@ -33,6 +33,11 @@ class TimelyFL(CrossEntropy):
         default="linear", description="blocks that a client trains: the share α of the paper, or as many as end in time"
     )
 
+    @property
+    def blocks_end_in_time(self) -> bool:
+        """See :class:`~edgefl.methods.objectives.base.Objective`."""
+        return self.blocks == "foreseen"
+
     def adapt(self, model: BlockModel) -> BlockModel:
         """See :class:`~edgefl.methods.objectives.base.Objective`."""
         if model.depth < 2:
