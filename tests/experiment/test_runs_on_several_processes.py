@@ -96,10 +96,10 @@ def test_a_part_that_fails_before_its_job_is_needed_fails_alone(small, tmp_path,
     with_workers(monkeypatch, from_the_first_job_on=True)
     resolve = JobResolver.resolve
 
-    def failing(self, job, received, state):
+    def failing(self, job, *received):
         if job.id.method == "fedavg" and job.round == 3:
             raise KeyError("lost")
-        return resolve(self, job, received, state)
+        return resolve(self, job, *received)
 
     monkeypatch.setattr(JobResolver, "resolve", failing)
     scenario = small(training__rounds=6, methods=["fedavg", "fedprox"])
