@@ -325,7 +325,8 @@ VALUES = {
     "a number too large": BEYOND,
 }
 SHARES = {"final", "best", "ema"}
-AMOUNTS = {"seconds", "flops", "joules", "exposed_seconds", "hidden_seconds"}
+RATIO = "ratio_to_optimum"
+AMOUNTS = {"seconds", "flops", "joules", "exposed_seconds", "hidden_seconds", RATIO}
 MAY_LACK = {"by_fate", "targets", "budgets", "message", *SHARES}
 
 
@@ -334,10 +335,12 @@ def possible(state, place, forgery):
     *_, before, last = ("", *place)
     if forgery == "removed" and (last in ("cache", "emulated") or (isinstance(last, int) and isinstance(before, str))):
         return place != ("choices", "methods", 0)  # it has a finished run
+    if forgery == "removed" and "costs" in place[-3:] and last == 2:
+        return True  # the capacity level, which older versions did not write
     value, of_a_run = part_at(state, place), "entry" in place and last != "seed"
     share, amount = last in SHARES, last in AMOUNTS
     count = isinstance(value, int) and not isinstance(value, bool)
-    optional = last in SHARES or (before == 0 and last != "accuracy" and (amount or count))
+    optional = last in {*SHARES, RATIO} or (before == 0 and last != "accuracy" and (amount or count))
     return of_a_run and {
         "nothing": optional,
         "a fraction": share or amount,

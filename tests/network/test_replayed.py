@@ -184,7 +184,7 @@ def test_what_is_no_plain_file_in_a_folder_is_refused(tmp_path, kind):
     if kind == "named pipe":
         os.mkfifo(tmp_path / "a.csv")
     else:
-        (tmp_path / "a.csv").symlink_to("/dev/zero" if kind == "device" else "/nowhere")
+        (tmp_path / "a.csv").symlink_to("/dev/zero" if kind == "device" else tmp_path / "nothing")
     with pytest.raises(UserError, match=r"a\.csv: expected a plain file"):
         names(capacity(tmp_path))
 
