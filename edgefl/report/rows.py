@@ -174,11 +174,11 @@ def _compared_with_optimum(rows: Sequence[Row]) -> list[str]:
     found: dict[str, list[str]] = {}
     for row in rows:
         if (ratio := row["ratio_to_optimum"]) is not None:
-            found.setdefault(row.run, []).append(f"{row.label} {estimate(ratio, 'number')}")
+            found.setdefault(row.run, []).append(f"{estimate(ratio, 'number')} ({row.label})")
     name = len({row.run for row in rows}) > 1
     return [
-        f"{f'{run}: ' if name else ''}Seconds of a round relative to the least possible ones for as many updates, from "
-        f"any clients, at most: {', '.join(ratios)} (mean over the rounds)."
+        f"{f'{run}: ' if name else ''}Rounds last at most {', '.join(ratios)} times as long as the shortest possible "
+        "ones with as many updates, from any clients (mean over the rounds)."
         for run, ratios in found.items()
     ]
 

@@ -74,10 +74,10 @@ def test_the_ratio_to_the_optimum_is_a_note_and_a_figure_for_machines(make_run):
     measured = [seed_result(seed, ratio_to_optimum=ratio) for seed, ratio in enumerate((2.75, 2.95))]
     rows = comparison_rows(make_run({"fedavg": measured, "fedbr": [seed_result(0), seed_result(1)]}))
     expected = (
-        "Seconds of a round relative to the least possible ones for as many updates, from any clients, at most: "
-        "fedavg 2.85 ± 1.27 (mean over the rounds)."
+        "Rounds last at most 2.85 ± 1.27 (fedavg) times as long as the shortest possible ones with as many updates, "
+        "from any clients (mean over the rounds)."
     )
-    assert [line for line in notes(rows) if "least possible" in line] == [expected]
+    assert [line for line in notes(rows) if "shortest possible" in line] == [expected]
     header, fedavg, fedbr = as_csv(rows).splitlines()
     place = header.split(",").index("ratio_to_optimum")
     assert (float(fedavg.split(",")[place]), fedbr.split(",")[place]) == (pytest.approx(2.85), "")
