@@ -85,7 +85,7 @@ def _measure(latency: float) -> float:
         sending.setblocking(False)
         receiving.setblocking(False)
         content, space = bytes(1 << 18), bytearray(1 << 18)
-        before_packets, before_bytes = links.carried_packets, sum(links.counters().values())
+        before_packets, before_bytes = links.carried_packets, sum(each.sent for each in links.counters().values())
         began = time.monotonic()
         while time.monotonic() < began + SECONDS:
             readable, writable, _ = select.select([receiving], [sending], [], 0.1)
@@ -98,7 +98,7 @@ def _measure(latency: float) -> float:
             # Where the kernel delays packets, no process sets a limit.
             return (links.carried_packets - before_packets) / seconds if links.carried_packets else math.inf
         # Each packet with data is answered at least every second time.
-        return (sum(links.counters().values()) - before_bytes) / PACKET_BYTES * 1.5 / seconds
+        return (sum(each.sent for each in links.counters().values()) - before_bytes) / PACKET_BYTES * 1.5 / seconds
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
                         with links.inside(name):
                             nodes[name] = _started(*python("node"), name, coordinator, control_name, life)
                     case "counters":
-                        report(counters=[[*ends, count] for ends, count in links.counters().items()])
+                        report(counters=[[*ends, *count] for ends, count in links.counters().items()])
         except OSError as error:
             with suppress(OSError):  # the coordinator may be what has ended
                 report(broken=str(error))

@@ -18,7 +18,7 @@ from edgefl.emulation.machine import has_netem
 from edgefl.emulation.namespaces import entered, opened, python, set_parameters, wait_for_own
 from edgefl.emulation.routing import Routing
 from edgefl.emulation.traffic_control import Rate, TrafficControl, Valve
-from edgefl.emulation.wiring import Pair, WiredLink, Wiring
+from edgefl.emulation.wiring import Carried, Pair, WiredLink, Wiring
 
 _ADDRESS = "02:00:00:00:00:01"
 """The Ethernet address of all devices. With one address for both ends no node needs to ask for the other's."""
@@ -99,17 +99,22 @@ class Links:
         """Let the calling thread, and processes that it starts, be in a node's namespace, also without its process."""
         return entered(self._namespaces[node])
 
-    def counters(self) -> dict[Pair, int]:
-        """The bytes of payload that each link has carried, from the counters of its queue: bytes less headers."""
-        counts: dict[Pair, int] = {}
+    def counters(self) -> dict[Pair, Carried]:
+        """The bytes of payload that each link has carried and lost, from its queue's counters: bytes less headers."""
+        counts: dict[Pair, Carried] = {}
         for node in self._wiring.nodes:
             mine = [link.ends for link in self._wiring.links if link.source == node]
-            lines = [f"class show dev {self._routing.device(ends[1])} classid 2:1" for ends in mine]
-            said = self._run(node, ["tc", "-s", "-batch", "-"], lines) if lines else ""
-            for ends, (sent, packets) in zip(mine, re.findall(r"Sent (\d+) bytes (\d+) pkt", said), strict=True):
+            devices = [self._routing.device(ends[1]) for ends in mine]
+            classes = [f"class show dev {device} classid 2:1" for device in devices]
+            queues = [f"qdisc show dev {device}" for device in devices]
+            said = [self._run(node, ["tc", "-s", "-batch", "-"], lines) if lines else "" for lines in (classes, queues)]
+            sums = re.findall(r"Sent (\d+) bytes (\d+) pkt", said[0])
+            losses = re.findall(r"qdisc htb 2: .*\n.*dropped (\d+)", said[1])
+            for ends, (sent, packets), lost in zip(mine, sums, losses, strict=True):
                 # A queue counts segments that a process has put back as no packet.
                 frames = max(int(packets), math.ceil(int(sent) / shaping.WIRE_BYTES))
-                counts[ends] = int(sent) - frames * (shaping.WIRE_BYTES - shaping.PAYLOAD_BYTES)
+                payload = int(sent) - frames * (shaping.WIRE_BYTES - shaping.PAYLOAD_BYTES)
+                counts[ends] = Carried(payload, int(lost) * shaping.PAYLOAD_BYTES)
         return counts
 
     def check(self) -> None:

@@ -8,19 +8,13 @@ import statistics
 
 from edgefl.emulation.testbed import Testbed
 from edgefl.emulation.trust import doubts
-from edgefl.record.emulation import Emulation, Load, WireBytes
+from edgefl.record.emulation import Emulation, Load
 from edgefl.simulation.setup import Setup
 
 
 def measured(testbed: Testbed, setup: Setup) -> Emulation:
     """How a run's seconds were measured, at its end."""
     clock = testbed.real_clock
-    down = up = 0
-    for (source, target), count in testbed.carried().items():
-        if target.startswith("client/"):
-            down += count
-        if source.startswith("client/"):
-            up += count
     late = [each / clock.dilation for each in clock.late] or [0.0]
     load = Load(
         cpu=testbed.busy,
@@ -38,7 +32,7 @@ def measured(testbed: Testbed, setup: Setup) -> Emulation:
         compute="real" if testbed.trains else "paced",
         queue="fair" if setup.transport.queue is None else "fifo",
         trust=tuple(trust),
-        wire_bytes=WireBytes(down=down, up=up),
+        wire_bytes=testbed.wire_bytes(),
         load=load,
         after_round=testbed.repeated_rounds,
         machine={"processors": os.cpu_count(), "kernel": platform.release()},

@@ -1,6 +1,6 @@
 """A node's process: sends and receives over TCP as the coordinator asks.
 
-It runs in a network namespace of its own and imports nothing but the standard library, so a hundred of them fit into
+It runs in a network namespace of its own and imports little beyond the standard library, so a hundred of them fit into
 one machine. asyncio carries the bytes: the moment of the last byte, partial progress and the options of a socket are at
 hand there, which libraries for remote calls hide.
 
@@ -20,6 +20,8 @@ import time
 import zlib
 from contextlib import suppress
 from typing import Any
+
+from edgefl.emulation.sent_bytes import SentBytes
 
 PORT = 7447
 """Where every node listens; each has its namespace for itself."""
@@ -58,6 +60,9 @@ class Node:
         self._control = control
         self._idle: dict[str, list[socket.socket]] = {}
         self._sending: dict[int, asyncio.Task[None]] = {}
+        self._handed_over: dict[socket.socket, int] = {}  # the kernel has the whole transfer, and may still send it
+        self._cancelled: set[asyncio.Task[None]] = set()
+        self._sent = SentBytes()
         self._incoming: dict[int, Incoming] = {}
         self._stopped: set[int] = set()
         self._contents: dict[str, memoryview] = {}
@@ -78,9 +83,7 @@ class Node:
                 case "open":
                     self._keep(self._open(**order))
                 case "abort":
-                    task = self._sending.pop(order["flow"], None)
-                    if task is not None:
-                        task.cancel()
+                    self._abort(order["flow"])
                 case "stop":
                     self._report_progress(order["flow"])
                     self._stopped.add(order["flow"])
@@ -88,6 +91,10 @@ class Node:
                     self._forget(order["peer"])
                 case "progress":
                     self._report_progress(order["flow"])
+                case "sent":
+                    if self._cancelled:
+                        await asyncio.wait(self._cancelled)
+                    self.report(sent=self._name, to=self._sent.by_receiver())
 
     async def listen(self) -> None:
         """Accept connections from other nodes."""
@@ -108,7 +115,7 @@ class Node:
     def _forget(self, peer: str) -> None:
         """Reset all connections with the address of a process that has ended; what they have queued is thrown away."""
         for connection in self._idle.pop(peer, ()):
-            _reset(connection)
+            self._end(connection)
         for connection, task in self._receiving.pop(peer, {}).items():
             _reset_when_closed(connection)
             task.cancel()
@@ -142,6 +149,7 @@ class Node:
         for bytes in round_trips:
             await loop.sock_sendall(connection, _HEAD.pack(_ROUND_TRIP, bytes) + bytearray(bytes))
             await loop.sock_recv(connection, 1)
+        self._sent.opened(connection, to)
         return connection
 
     async def _send(self, flow: int, to: str, bytes: int, content: str, round_trips: int | None = None) -> None:
@@ -162,6 +170,8 @@ class Node:
                 connection = idle.pop()
             else:
                 connection = await self._connected(to, [0] * (round_trips or 0))
+            self._handed_over.pop(connection, None)
+            self._sent.begun(connection, flow)
             await loop.sock_sendall(connection, _HEAD.pack(flow, bytes))
             source, checksum, sent = self._content(content), 0, 0
             while sent < bytes:
@@ -172,13 +182,35 @@ class Node:
                 sent += len(piece)
             await loop.sock_sendall(connection, _CHECKSUM.pack(checksum))
             self._idle.setdefault(to, []).append(connection)
+            self._handed_over[connection] = flow
         except (OSError, asyncio.CancelledError) as error:
             if connection is not None:
-                _reset(connection)
+                self._end(connection)
             if isinstance(error, OSError):
                 self.report(failed=flow, reason=str(error), at=time.monotonic())
+            else:
+                self._sent.aborted(flow)
         finally:
             self._sending.pop(flow, None)
+
+    def _abort(self, flow: int) -> None:
+        """End a transfer now; what its connection has queued is thrown away."""
+        task = self._sending.pop(flow, None)
+        if task is not None:
+            self._cancelled.add(task)
+            task.add_done_callback(self._cancelled.discard)
+            task.cancel()
+            return
+        for connections in self._idle.values():
+            for connection in [each for each in connections if self._handed_over.get(each) == flow]:
+                connections.remove(connection)
+                self._end(connection)
+        self._sent.aborted(flow)
+
+    def _end(self, connection: socket.socket) -> None:
+        self._handed_over.pop(connection, None)
+        self._sent.closing(connection)
+        _reset(connection)
 
     def _content(self, path: str) -> memoryview:
         if path not in self._contents:

@@ -23,7 +23,7 @@ from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.machine import in_namespaces
 from edgefl.emulation.namespaces import python
 from edgefl.emulation.nodes import Nodes, check_alive
-from edgefl.emulation.wiring import LINK_MAKER, Pair, Wiring
+from edgefl.emulation.wiring import LINK_MAKER, Carried, Pair, Wiring
 
 MOST_WARM_BYTES = 1 << 23
 """The largest window for which a connection is prepared."""
@@ -45,6 +45,7 @@ class RealLinks:
         content: what is sent, from its beginning again for longer transfers; at least one byte.
 
     Attributes:
+        wiring: the nodes and links.
         nodes: the connections to the processes.
         coordinator: where processes connect to.
     """
@@ -54,13 +55,15 @@ class RealLinks:
 
     def __init__(self, wiring: Wiring, settings: LinkSettings, *, folder: Path, content: bytes) -> None:
         self._folder = folder
-        self._wiring = wiring
+        self.wiring = wiring
         self._settings = settings
         self._content = content
         self._file = ""
         self._resources = contextlib.ExitStack()
         self._down: set[str] = set()
         self._prepared: Counter[Pair] = Counter()
+        self._progress: dict[int, int] = {}
+        self._received: Counter[Pair] = Counter()
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -92,9 +95,9 @@ class RealLinks:
         Those that cannot be opened in time, because a link is down, are opened when they are needed.
         """
         waiting = set()
-        for source, target in self._wiring.routes:
+        for source, target in self.wiring.routes:
             self._open(source, target)
-            waiting.add((source, self._wiring.addresses[target]))
+            waiting.add((source, self.wiring.addresses[target]))
         until = time.monotonic() + seconds
         while waiting and time.monotonic() < until:
             self.nodes.wait(until - time.monotonic())
@@ -106,8 +109,8 @@ class RealLinks:
     def opened(self, report: Mapping[str, Any]) -> None:
         """A node reports an open connection; the bytes that prepared it belong to no transfer."""
         source = report["of"]
-        target = next(node for node, address in self._wiring.addresses.items() if address == report["opened"])
-        for link in self._wiring.route(source, target):
+        target = next(node for node, address in self.wiring.addresses.items() if address == report["opened"])
+        for link in self.wiring.route(source, target):
             self._prepared[link.ends] += self._warming_bytes(source, target)
 
     def send(self, flow: int, source: str, target: str, bytes: int, round_trips: int | None) -> None:
@@ -117,7 +120,7 @@ class RealLinks:
             EmulationFailed: a node has no process.
         """
         for node in (source, target):
-            if node not in self._wiring.addresses:
+            if node not in self.wiring.addresses:
                 raise EmulationFailed(
                     f"{node} has no process: of a large fleet, only clients that take part in the simulation have one,"
                     " and here a decision that depends on time chose another client"
@@ -126,7 +129,7 @@ class RealLinks:
             source,
             do="send",
             flow=flow,
-            to=self._wiring.addresses[target],
+            to=self.wiring.addresses[target],
             bytes=bytes,
             content=self._file,
             round_trips=round_trips,
@@ -136,33 +139,40 @@ class RealLinks:
         """End a transfer now; return the bytes that have arrived."""
         if source not in self._down:
             self.nodes.order(source, do="abort", flow=flow)
-        if target in self._down:
-            return 0
-        self.nodes.order(target, do="stop", flow=flow)
-        return int(self.nodes.wait_for("progress", flow, ANSWER_SECONDS)["bytes"])
+        arrived = 0
+        if target not in self._down:
+            self.nodes.order(target, do="stop", flow=flow)
+            arrived = self._answered(flow)
+        if source not in self._down:
+            self._received[source, target] += max(arrived, self._progress.get(flow, 0))
+        return arrived
 
     def progress(self, flow: int, target: str) -> int:
         """The bytes of a transfer that have arrived."""
         self.nodes.order(target, do="progress", flow=flow)
+        self._progress[flow] = self._answered(flow)
+        return self._progress[flow]
+
+    def _answered(self, flow: int) -> int:
         return int(self.nodes.wait_for("progress", flow, ANSWER_SECONDS)["bytes"])
 
     def end_process(self, node: str) -> None:
         """Kill a node's process in the middle of what it does; its peers reset their connections with it."""
-        if node not in self._wiring.addresses:
+        if node not in self.wiring.addresses:
             return  # of a large fleet, it has no process
         self._down.add(node)
         self.nodes.expect_successor(node)
         self.nodes.order(LINK_MAKER, do="kill", name=node)
-        for source, target in self._wiring.routes:
+        for source, target in self.wiring.routes:
             if target == node and source not in self._down:
-                self.nodes.order(source, do="forget", peer=self._wiring.addresses[node])
+                self.nodes.order(source, do="forget", peer=self.wiring.addresses[node])
 
     def begin_process(self, node: str) -> None:
         """A node is back, with a new process and new connections."""
         if node not in self._down:
             return
         self._down.remove(node)
-        for source, target in self._wiring.routes:
+        for source, target in self.wiring.routes:
             if node in (source, target) and not {source, target} & self._down:
                 self._open(source, target)
 
@@ -170,22 +180,40 @@ class RealLinks:
         """Change capacities of links, bit/s of the scenario."""
         self.nodes.order(LINK_MAKER, do="capacities", changes=[[*ends, rate] for ends, rate in changes.items()])
 
-    def counters(self) -> dict[Pair, int]:
-        """The bytes that each link has carried, without headers and without those that prepared connections."""
+    def counters(self) -> dict[Pair, Carried]:
+        """The bytes that each link has carried and lost, without headers and those that prepared connections."""
         self.nodes.order(LINK_MAKER, do="counters")
         found: list[Any] = self.nodes.wait_for("counters", ..., ANSWER_SECONDS)["counters"]
-        return {(source, target): count - self._prepared[source, target] for source, target, count in found}
+        return {
+            (source, target): Carried(sent - self._prepared[source, target], lost)
+            for source, target, sent, lost in found
+        }
+
+    def sent_in_addition(self) -> dict[Pair, int]:
+        """The bytes that TCP has sent beyond those that arrived in transfers: again, and of aborted transfers.
+
+        What a killed process had sent is not known.
+        """
+        nodes = {address: node for node, address in self.wiring.addresses.items()}
+        found = {}
+        for source in self.wiring.endpoints:
+            self.nodes.order(source, do="sent")
+            to = self.nodes.wait_for("sent", source, ANSWER_SECONDS)["to"]
+            for address, (again, aborted) in to.items():
+                pair = source, nodes[address]
+                found[pair] = again + aborted - self._received[pair]
+        return found
 
     def _open(self, source: str, target: str) -> None:
         """Let a node open a connection."""
         warm = self._warming_bytes(source, target)
-        self.nodes.order(source, do="open", to=self._wiring.addresses[target], warm=warm)
+        self.nodes.order(source, do="open", to=self.wiring.addresses[target], warm=warm)
 
     def _warming_bytes(self, source: str, target: str) -> int:
         """What a new connection carries before its first transfer, so that the receiver offers a large window."""
         if self._settings.initial_window is not None:
             return 0
-        return min(self._wiring.bytes_in_flight(source, target), MOST_WARM_BYTES) // 2
+        return min(self.wiring.bytes_in_flight(source, target), MOST_WARM_BYTES) // 2
 
     def _start(self, folder: Path) -> None:
         said = folder / "messages"
@@ -200,8 +228,8 @@ class RealLinks:
             )
         assert self._maker.stdin is not None
         with self._maker.stdin as plan:
-            plan.write(json.dumps({"wiring": self._wiring.written(), "settings": self._settings.written()}).encode())
-        until, names = time.monotonic() + START_SECONDS, {*self._wiring.nodes, LINK_MAKER}
+            plan.write(json.dumps({"wiring": self.wiring.written(), "settings": self._settings.written()}).encode())
+        until, names = time.monotonic() + START_SECONDS, {*self.wiring.nodes, LINK_MAKER}
         while not self.nodes.names >= names:
             self.nodes.wait(0.1)
             for report in self.nodes.reports:

@@ -15,10 +15,11 @@ from edgefl.emulation.real_links import RealLinks
 from edgefl.emulation.repeated_carrier import RepeatedCarrier
 from edgefl.emulation.trainers import Trainers
 from edgefl.emulation.trust import processor_seconds, starved
-from edgefl.emulation.wiring import Pair
+from edgefl.emulation.wire_bytes import Meter
 from edgefl.network.flow import FlowObserver
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
+from edgefl.record.emulation import WireBytes
 from edgefl.record.events import Event, EventLog
 from edgefl.training.job import JobId, TrainingJob
 
@@ -65,7 +66,7 @@ class Testbed:
         self._log: EventLog | None = None
         self._began = 0.0
         self._worked_before = processor_seconds()
-        self._before: dict[Pair, int] = {}
+        self._meter = Meter(real_links)
 
     # What the world asks for
 
@@ -84,9 +85,9 @@ class Testbed:
         )
         return self._network
 
-    def carried(self) -> dict[Pair, int]:
-        """The bytes of payload that each link has carried since the clock started."""
-        return {ends: count - self._before.get(ends, 0) for ends, count in self._real_links.counters().items()}
+    def wire_bytes(self) -> WireBytes:
+        """What the clients' interfaces have carried since the clock started; to be read at the end."""
+        return self._meter.read()
 
     @property
     def measured_seconds(self) -> float:
@@ -137,7 +138,7 @@ class Testbed:
         if self._repeated is not None:
             self._repeated.prepare()
         self._real_links.open_connections(OPENING_SECONDS)
-        self._before = self._real_links.counters()
+        self._meter.begin()
         self._worked_before = processor_seconds()
         self._began = self.real_clock.now
 

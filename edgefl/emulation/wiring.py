@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgefl.errors import UserError
 
@@ -28,6 +28,17 @@ TRAINER = "trainer/"
 
 Pair = tuple[str, str]
 """A sender and a receiver, or the two ends of a directed link."""
+
+
+class Carried(NamedTuple):
+    """What a link has done with bytes of payload: sent them, or lost them in its queue."""
+
+    sent: int
+    lost: int
+
+    def since(self, before: Carried) -> Carried:
+        """What it has done since an earlier moment."""
+        return Carried(self.sent - before.sent, self.lost - before.lost)
 
 
 @dataclass(frozen=True)

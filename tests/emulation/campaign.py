@@ -144,6 +144,10 @@ def compared(emulated: Path, predicted: Path) -> dict[str, Any]:
                     "inside": [band.contains(gap.measured) for gap, band in known],
                     "hidden": [[gap.predicted, gap.measured] for gap in each.phases if gap.what == "hidden download"],
                     "bytes": [[each.counted.down, wire.down], [each.counted.up, wire.up]],
+                    "sent": [
+                        [each.counted.down + wire.more_down, wire.down],
+                        [each.counted.up + wire.more_up, wire.up],
+                    ],
                     "targets": [
                         [pair.predicted, pair.measured]
                         for pair in against.targets[label]

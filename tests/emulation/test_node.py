@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from edgefl.emulation.failure import EmulationFailed
 from edgefl.emulation.namespaces import python
+from edgefl.emulation.node import Node
 from edgefl.emulation.nodes import Nodes
 
 
@@ -73,6 +77,66 @@ def test_a_stopped_transfer_tells_its_bytes_and_is_never_reported_as_arrived(nod
     send(node, 2, 10_000, tmp_path / "content")
     assert node.wait_for("arrived", 2, 20.0)["intact"]
     assert not any("arrived" in report or "failed" in report for report in node.reports)
+
+
+class Reports:
+    """Takes a node's reports, of which the test reads none."""
+
+    def write(self, line: bytes) -> None:
+        pass
+
+
+def received(node: Nodes, flow: int) -> int:
+    """The bytes of a transfer that have arrived."""
+    node.order("a", do="progress", flow=flow)
+    return int(node.wait_for("progress", flow, 20.0)["bytes"])
+
+
+def sent(node: Nodes) -> list[int]:
+    """The bytes that the node has sent again, and those that it has sent for aborted transfers."""
+    node.order("a", do="sent")
+    return list(node.wait_for("sent", "a", 20.0)["to"].get("127.0.0.1", [0, 0]))
+
+
+def test_what_was_sent_for_aborted_transfers_is_counted(node: Nodes, tmp_path: Path) -> None:
+    send(node, 1, 100_000, tmp_path / "content")
+    node.wait_for("arrived", 1, 20.0)
+    assert sent(node)[1] == 0
+    send(node, 2, 1 << 40, tmp_path / "content")
+    while not received(node, 2):
+        pass
+    node.order("a", do="abort", flow=2)
+    again, aborted = sent(node)
+    assert aborted >= received(node, 2) > 0
+    assert again < 100_000
+    assert sent(node) == [again, aborted]
+
+
+def test_an_aborted_transfer_that_the_kernel_has_whole_is_reset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "content").write_bytes(b"0123456789")
+
+    async def play(receiver: socket.socket) -> None:
+        orders = asyncio.StreamReader()
+        obeying = asyncio.create_task(Node("a", cast("asyncio.StreamWriter", Reports())).obey(orders))
+        order = {"flow": 1, "to": "127.0.0.1", "bytes": 10, "content": str(tmp_path / "content"), "round_trips": 0}
+        orders.feed_data(json.dumps({"do": "send", **order}).encode() + b"\n")
+        connection, _ = await asyncio.to_thread(receiver.accept)
+        with connection:
+            connection.settimeout(20.0)
+            # A head, the bytes and a checksum: the sender has nothing more to do.
+            assert len(await asyncio.to_thread(connection.recv, 30, socket.MSG_WAITALL)) == 30
+            orders.feed_data(b'{"do": "abort", "flow": 1}\n')
+            with pytest.raises(ConnectionResetError):
+                await asyncio.to_thread(connection.recv, 1)
+        orders.feed_eof()
+        await obeying
+
+    with socket.create_server(("127.0.0.1", 0)) as receiver:
+        monkeypatch.setattr("edgefl.emulation.node.PORT", receiver.getsockname()[1])
+        receiver.settimeout(20.0)
+        asyncio.run(play(receiver))
 
 
 def test_a_receiver_that_is_not_there_is_reported(node: Nodes, tmp_path: Path) -> None:

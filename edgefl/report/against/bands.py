@@ -1,13 +1,15 @@
-"""The band of each round's seconds over draws of the shares in queues (``queue: fifo``).
+"""The seconds of each round over draws of the shares in queues (``queue: fifo``): their middle and their band.
 
-The lowest and the highest of n independent draws contain a further one with probability (n - 1) / (n + 1): with the
-prediction and its other draws, 19 in total, that is nine in ten.
+One draw is one guess, so the prediction is the median over the draws. The lowest and the highest of n independent draws
+contain a further one with probability (n - 1) / (n + 1): with the run's own draw and its others, 19 in total, that is
+nine in ten.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 from edgefl.errors import UserError
@@ -20,10 +22,11 @@ TOLERANCE = 0.01
 
 
 class Band(NamedTuple):
-    """The lowest and the highest seconds of a round over the draws."""
+    """The lowest and the highest seconds of a round over the draws, and their median."""
 
     low: float
     high: float
+    middle: float
 
     def contains(self, seconds: float) -> bool:
         """Whether a measured round is in the band, within the tolerance."""
@@ -36,11 +39,13 @@ class Bands(NamedTuple):
     Attributes:
         draws: how many draws there are, with that of the prediction itself.
         rounds: by method, seed and round.
+        ends: the median of the seconds at the end of each round, likewise.
         missing: sentences about what has no band.
     """
 
     draws: int
     rounds: dict[tuple[str, int, int], Band]
+    ends: dict[tuple[str, int, int], float]
     missing: list[str]
 
     def of(self, gap: Gap) -> Band | None:
@@ -57,25 +62,32 @@ def has_one_queue(run: RunRecord) -> bool:
 def read_bands(predicted: RunRecord) -> Bands:
     """The bands of a run, from its ``sensitivity.parquet``; none with fair queues."""
     if not has_one_queue(predicted):
-        return Bands(0, {}, [])
+        return Bands(0, {}, {}, [])
     hint = f"edgefl replay {predicted.given} --sensitivity computes it, if arrival times do not decide what is trained"
     if not predicted.paths.sensitivity.is_file():
         why = hint if predicted.trained else "nothing was trained, and this run is no prediction of edgefl emulate"
-        return Bands(0, {}, [f"No band over draws of the shares in queues: {why}."])
+        return Bands(0, {}, {}, [f"No band over draws of the shares in queues: {why}."])
     try:
         found = read_retimed(predicted.path)
     except UserError as error:
-        return Bands(0, {}, [f"No band over draws of the shares in queues: {error}."])
+        return Bands(0, {}, {}, [f"No band over draws of the shares in queues: {error}."])
     ends: defaultdict[tuple[str, int, int], list[float]] = defaultdict(lambda: [0.0])
     for row in found.rows.to_pylist():
         if Condition(row["devices"], row["bandwidth"]) == OWN:
             ends[row["label"], row["seed"], row["draw"]].append(row["seconds"])
     seconds: defaultdict[tuple[str, int, int], list[float]] = defaultdict(list)
+    moments: defaultdict[tuple[str, int, int], list[float]] = defaultdict(list)
     for (label, seed, _), each in ends.items():
         for number, (began, ended) in enumerate(pairwise(each), 1):
             seconds[label, seed, number].append(ended - began)
+            moments[label, seed, number].append(ended)
     draws = len({draw for _, _, draw in ends})
     missing = [f"{label}: no band over draws of the shares: {why}." for label, why in found.refused.items()]
     if draws < 2:
-        return Bands(0, {}, missing or [f"No band over draws of the shares in queues: {hint}."])
-    return Bands(draws, {place: Band(min(each), max(each)) for place, each in seconds.items()}, missing)
+        return Bands(0, {}, {}, missing or [f"No band over draws of the shares in queues: {hint}."])
+    return Bands(
+        draws,
+        {place: Band(min(each), max(each), median(each)) for place, each in seconds.items()},
+        {place: median(each) for place, each in moments.items()},
+        missing,
+    )

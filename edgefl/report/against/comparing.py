@@ -35,8 +35,8 @@ class SeedAgainst:
 
     Attributes:
         decisions: how far both made the same decisions; what follows is about these rounds only.
-        rounds: the seconds of each round.
-        ends: the seconds at the end of each round in both runs.
+        rounds: the seconds of each round; predicted are, where there is a band, those in its middle.
+        ends: the seconds at the end of each round in both runs; predicted likewise.
         exposed, hidden: the seconds of transfers on the critical path that did, and did not, lengthen each round.
         phases: the seconds of each phase of each job that both runs have.
         unmatched: the number of jobs and phases that one run alone has.
@@ -77,7 +77,8 @@ class Against:
         seeds: by method, the comparison of each seed that both runs have.
         targets: by method, the seconds to each target; none after ``--no-train``.
         other: sentences about what only one run has, and options of the scenario that differ.
-        bands: of the predicted rounds, over draws of the shares in queues.
+        bands: of the predicted rounds, over draws of the shares in queues; where there are some, their middles are the
+            predicted seconds of rounds and targets.
     """
 
     predicted: RunRecord
@@ -130,26 +131,25 @@ def compare_runs(measured: RunRecord, predicted: RunRecord) -> Against:
             f"expected a run of the scenario '{measured.name}', found one of '{predicted.name}'",
             file=str(predicted.given),
         )
-    protocol = measured.scenario.get("protocol") or {}
     trained = measured.trained and predicted.trained
-    common_rounds = protocol.get("kind", "synchronous") != "asynchronous"
+    bands = read_bands(predicted)
     seeds: dict[str, dict[int, SeedAgainst]] = {}
     targets: dict[str, list[TargetPair]] = {}
     for label, results in measured.results.items():
         other = {result.seed: result for result in predicted.results.get(label, ())}
         both = {result.seed: (other[result.seed], result) for result in results if result.seed in other}
         if both:
-            seeds[label] = {seed: _compared(measured, predicted, label, seed, common_rounds) for seed in both}
-            targets[label] = _targets(list(both.values())) if trained else []
+            seeds[label] = {seed: _compared(measured, predicted, label, seed, bands) for seed in both}
+            targets[label] = _targets(label, list(both.values()), bands) if trained else []
     if not seeds:
         raise UserError(
             f"expected a method and seed that {measured.given} has, too; found none", file=str(predicted.given)
         )
     sentences = [*_only_one(measured, predicted, seeds), *_options(measured, predicted)]
-    return Against(predicted, measured, seeds, targets, sentences, read_bands(predicted))
+    return Against(predicted, measured, seeds, targets, sentences, bands)
 
 
-def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, common_rounds: bool) -> SeedAgainst:
+def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, bands: Bands) -> SeedAgainst:
     planned, real = (read_course(run.paths.of(label, seed).folder) for run in (predicted, measured))
     decisions = compare_decisions(planned, real)
     emulation = measured.emulation_of(label, seed)
@@ -164,11 +164,15 @@ def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, 
     )
     for one, other in list(zip(planned.rounds, real.rounds, strict=False))[: decisions.same]:
         place = Place(label, seed, one.number)
-        found.rounds.append(Gap(place, "round", one.ended - one.began, other.ended - other.began))
-        found.ends.append((one.ended, other.ended))
+        own = Gap(place, "round", one.ended - one.began, other.ended - other.began)
+        band = bands.of(own)
+        found.rounds.append(own if band is None else own._replace(predicted=band.middle))
+        found.ends.append((bands.ends.get((label, seed, one.number), one.ended), other.ended))
         found.exposed.append(Gap(place, "exposed transfers", one.exposed, other.exposed))
         found.hidden.append(Gap(place, "hidden transfers", one.hidden, other.hidden))
         found.other_critical += one.critical != other.critical
+    protocol = measured.scenario.get("protocol") or {}
+    common_rounds = protocol.get("kind", "synchronous") != "asynchronous"
     shared = SharedLinks(planned.transfers), SharedLinks(real.transfers)
     jobs, others = (jobs_of(course, common_rounds=common_rounds) for course in (planned, real))
     for key in dict.fromkeys([*jobs, *others]):
@@ -197,17 +201,25 @@ def _bytes(course: Course, rounds: float, *, after: float = -math.inf) -> Bytes:
     return Bytes(sum(each.bytes for each in moved if not each.up), sum(each.bytes for each in moved if each.up))
 
 
-def _targets(results: list[tuple[SeedResult, SeedResult]]) -> list[TargetPair]:
+def _targets(label: str, results: list[tuple[SeedResult, SeedResult]], bands: Bands) -> list[TargetPair]:
     values = dict.fromkeys(target.value for pair in results for result in pair for target in result.targets)
+    middles = {(seed, round): ended for (method, seed, round), ended in bands.ends.items() if method == label}
     return [
-        TargetPair(value, *(fmean(_seconds_to(value, pair[place]) for pair in results) for place in (0, 1)))
+        TargetPair(
+            value,
+            fmean(_seconds_to(value, planned, middles) for planned, _ in results),
+            fmean(_seconds_to(value, measured, {}) for _, measured in results),
+        )
         for value in values
     ]
 
 
-def _seconds_to(value: float, result: SeedResult) -> float:
-    found = (each.seconds for each in result.targets if each.value == value and each.reached)
-    return next((seconds for seconds in found if seconds is not None), math.inf)
+def _seconds_to(value: float, result: SeedResult, middles: Mapping[tuple[int, int], float]) -> float:
+    """Seconds to a target; those in the middle of the draws, by seed and round, where they are known."""
+    for each in result.targets:
+        if each.value == value and each.reached and each.seconds is not None:
+            return each.seconds if each.rounds is None else middles.get((result.seed, each.rounds), each.seconds)
+    return math.inf
 
 
 def _only_one(measured: RunRecord, predicted: RunRecord, seeds: Mapping[str, Mapping[int, object]]) -> Iterator[str]:

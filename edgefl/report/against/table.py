@@ -44,6 +44,8 @@ def against_table(found: Against) -> Table:
     heads = [Head("method", text=True), Head("figure", text=True), Head("predicted"), Head("measured")]
     heads += [Head("gap"), Head("half within"), Head("worst gap"), Head("where", text=True)]
     notes = ["Figures of rounds and phases are medians; gap: measured minus predicted, and as a share of predicted."]
+    if found.bands.draws:
+        notes.append("Predicted seconds of rounds and of targets are the median over the draws of shares in queues.")
     records = [_record(row) for row in rows]
     sentences = sections(found)
     data = against_data(found, records, notes, sentences)
@@ -75,10 +77,16 @@ def _rows(found: Against, method: str) -> list[Row]:
         measured = fmean(getattr(seed.measured_bytes, name) for seed in seeds)
         rows.append(_single(method, f"bytes {name}", "bytes", predicted, measured))
     for name in ("down", "up"):
-        wired = [(getattr(s.counted, name), getattr(s.emulation.wire_bytes, name)) for s in seeds if s.emulation]
+        wired = [
+            (getattr(s.counted, name), getattr(wire, f"more_{name}"), getattr(wire, name))
+            for s in seeds
+            if s.emulation and (wire := s.emulation.wire_bytes)
+        ]
         if wired:
-            counted, carried = (fmean(pair[place] for pair in wired) for place in (0, 1))
+            counted, more, carried = (fmean(each[place] for each in wired) for place in range(3))
             rows.append(_single(method, f"bytes {name}: counted, by interfaces", "bytes", counted, carried))
+            if more:
+                rows.append(_single(method, f"bytes {name}: with those sent again", "bytes", counted + more, carried))
     return rows
 
 
