@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,11 +35,17 @@ class App:
         server: its ``flwr.serverapp.ServerApp``.
         client: its ``flwr.clientapp.ClientApp``.
         run_config: its run configuration with the scenario's values.
+        folder: where its code is.
     """
 
     server: Any
     client: Any
     run_config: dict[str, Any]
+    folder: Path
+
+    def error_in_words(self, error: BaseException) -> str:
+        """An error as one line, with the last line of the app's own code that it came through."""
+        return located_error(error, self.folder)
 
 
 def require_flwr() -> None:
@@ -126,7 +133,7 @@ def loaded(spec: AppSpec) -> Iterator[App]:
         sys.path.insert(0, str(folder))
         server = _component(components["serverapp"], ServerApp, spec)
         client = _component(components["clientapp"], ClientApp, spec)
-        yield App(server, client, run_config)
+        yield App(server, client, run_config, folder)
     finally:
         sys.path[:] = path
         for name in (set(sys.modules) - known) | (set(sys.modules) & set(others)):
@@ -145,6 +152,16 @@ def code_of(spec: AppSpec) -> Callable[[str], bool]:
         return path.is_relative_to(folder) and _is_own(path.relative_to(folder))
 
     return is_own
+
+
+def located_error(error: BaseException, folder: Path) -> str:
+    """An error as one line, with the last line of code in an app's folder that it came through, if there is one."""
+    place = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename).resolve()
+        if path.is_relative_to(folder) and _is_own(path.relative_to(folder)):
+            place = f" ({path.relative_to(folder).as_posix()}, line {frame.lineno}, in {frame.name})"
+    return in_words(error) + place
 
 
 def _is_own(inside: Path) -> bool:
@@ -169,7 +186,9 @@ def _component(reference: str, kind: type, spec: AppSpec) -> Any:
         raise
     except BaseException as error:  # the app may call sys.exit
         raise UserError(
-            f"'{reference}' cannot be loaded: {in_words(error)}", file=spec.app, field="flower.app"
+            f"'{reference}' cannot be loaded: {located_error(error, Path(spec.app).resolve())}",
+            file=spec.app,
+            field="flower.app",
         ) from error
     if not isinstance(found, kind):
         message = f"expected {kind.__name__} as '{reference}', found {type(found).__name__}"

@@ -51,12 +51,14 @@ class _Turn:
 
     Attributes:
         name: for the watchdog.
+        number: counts the threads from 0.
         go: released when it may run.
         done: triggers when it has ended.
         error: what it raised.
     """
 
     name: str
+    number: int
     done: simpy.Event
     go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     thread: threading.Thread | None = None
@@ -77,8 +79,10 @@ class Baton:
         self._warn = warn
         self._ready: deque[_Turn] = deque()
         self._turns: list[_Turn] = []
+        self._started = 0
         self._back = threading.Semaphore(0)
         self._current: _Turn | None = None
+        self._turn: _Turn | None = None
         self._stopping = False
         self._failure: Exception | None = None
         self._asked: Callable[[], object] | None = None
@@ -86,7 +90,8 @@ class Baton:
 
     def start(self, name: str, act: Callable[[], object]) -> simpy.Event:
         """Add a thread that executes ``act``; it runs when it is its turn. The event triggers when it has ended."""
-        turn = _Turn(name, self._env.event())
+        turn = _Turn(name, self._started, self._env.event())
+        self._started += 1
 
         def live() -> None:
             turn.go.acquire()
@@ -109,6 +114,17 @@ class Baton:
     def holds(self) -> bool:
         """Whether the calling thread is the app's thread that runs now."""
         return self._current is not None and threading.current_thread() is self._current.thread
+
+    @property
+    def current(self) -> int:
+        """The number of the app's thread that runs, or that asked the world; threads count from 0."""
+        assert self._turn is not None
+        return self._turn.number
+
+    @property
+    def started(self) -> int:
+        """How many threads have been started, which is the next one's number."""
+        return self._started
 
     def check(self) -> None:
         """Check that the run goes on.
@@ -215,7 +231,7 @@ class Baton:
             turn.thread.join()
 
     def _let_run(self, turn: _Turn) -> None:
-        self._current = turn
+        self._current = self._turn = turn
         turn.go.release()
         while not self._back.acquire(timeout=PATIENCE_SECONDS):
             self._warn(

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import copy
-import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import dataloader
 
 from edgefl.cost.measure import StepCost
-from edgefl.errors import UserError, in_words
-from edgefl.fleet import FleetAssignment, compute_joules, fits, step_seconds
+from edgefl.errors import UserError
 from edgefl.flower.app import App
 from edgefl.flower.baton import watched
 from edgefl.flower.counting import OperatorCount
@@ -25,7 +23,7 @@ from edgefl.flower.randomness import seeded
 from edgefl.flower.replies import Answer, Replies
 from edgefl.flower.scenario import DeclaredSeconds
 from edgefl.flower.virtual_time import AppTime, replaced
-from edgefl.record.events import ABSENT
+from edgefl.flower.works import Works
 from edgefl.simulation.work import Work
 
 NOTHING = StepCost(0, (), 0, 0, 0.0, 0.0, 0)
@@ -40,32 +38,13 @@ class Done:
         reply: its reply, or the error that it ended with.
         work: what it took.
         context: the node's context after it.
+        raised: whether it ended with an error.
     """
 
     reply: Any
     work: Work
     context: Any
-
-
-class Costs:
-    """The costs of all distinct work of a run, numbered in the order of their first occurrence.
-
-    Args:
-        before: the number of pieces of work of the method's earlier runs, which have the numbers from 1.
-    """
-
-    def __init__(self, before: int = 0) -> None:
-        self._before = before
-        self._numbers: dict[tuple[object, ...], int] = {}
-        self.used: list[StepCost] = []
-
-    def number(self, cost: StepCost, steps: int, waits: float) -> int:
-        """The number of this work, with its optimizer steps and the seconds that no operator takes."""
-        key = (cost.operators, cost.peak_memory_bytes, steps, waits)
-        if key not in self._numbers:
-            self._numbers[key] = self._before + len(self.used) + 1
-            self.used.append(replace(cost, batch=self._numbers[key]))
-        return self._numbers[key]
+    raised: bool
 
 
 class Clients:
@@ -75,12 +54,11 @@ class Clients:
         app: the app.
         run_id: the app's run.
         seed: the run's seed.
-        fleet: the device of each client.
+        number: how many nodes there are.
         declared: the declared seconds of work.
         clock: counts the seconds that it sleeps.
-        costs: collects the costs of all work.
+        works: knows what work takes on each device.
         replies: records replies, and returns recorded ones.
-        on_new: called once for each distinct work of a kind of device, with its seconds besides the roofline's.
     """
 
     def __init__(
@@ -89,19 +67,16 @@ class Clients:
         *,
         run_id: int,
         seed: int,
-        fleet: FleetAssignment,
+        number: int,
         declared: DeclaredSeconds,
         clock: AppTime,
-        costs: Costs,
+        works: Works,
         replies: Replies,
-        on_new: Callable[[Work, float], None],
     ) -> None:
         from flwr.app import Context, RecordDict
 
-        number = len(fleet.group)
-        self._app, self._seed, self._fleet, self._declared, self._clock = app, seed, fleet, declared, clock
-        self._costs, self._replies, self._on_new = costs, replies, on_new
-        self._known: dict[tuple[int, int], Work] = {}
+        self._app, self._seed, self._declared, self._clock = app, seed, declared, clock
+        self._works, self._replies = works, replies
         self._contexts = [
             Context(
                 run_id=run_id,
@@ -129,7 +104,8 @@ class Clients:
         if answer is None:
             answer = self._call(client, message, dispatch)
             self._replies.record(client, dispatch, digest, answer)
-        return Done(answer.reply, self._work(client, answer.cost, answer.steps, answer.waits), answer.context)
+        work = self._works.of(client, answer.cost, answer.steps, answer.waits)
+        return Done(answer.reply, work, answer.context, raised=answer.reply.has_error())
 
     def _call(self, client: int, message: Any, dispatch: int) -> Answer:
         kind = message.metadata.message_type
@@ -154,8 +130,9 @@ class Clients:
                 if reply.has_content():
                     reply = copied_message(reply)  # the app may keep records of its reply in the node's state
             except (Exception, SystemExit) as error:  # noqa: BLE001  (Flower's nodes return every error of an app)
-                reply, failed = error_reply(message, "CLIENT_APP_RAISED_EXCEPTION", f"{type(error)}:<'{error}'>"), True
-                warnings.warn(f"client {client}: the ClientApp raised {in_words(error)}", stacklevel=2)
+                reason, failed = f"{type(error)}:<'{_text(error)}'>", True
+                reply = error_reply(message, "CLIENT_APP_RAISED_EXCEPTION", reason)
+                warnings.warn(f"client {client}: the ClientApp raised {self._app.error_in_words(error)}", stacklevel=2)
         reply.metadata.__dict__["_message_id"] = f"reply to {message.metadata.message_id}"
         cost = counted.cost() if declared is None else NOTHING
         waits = slept[0] + (declared or 0.0)
@@ -171,39 +148,12 @@ class Clients:
         """The client's work is complete: its state is that of this context."""
         self._contexts[client] = context
 
-    def _work(self, client: int, cost: StepCost, steps: int, waits: float) -> Work:
-        group, number = int(self._fleet.group[client]), self._costs.number(cost, steps, waits)
-        work = self._known.get((group, number))
-        if work is None:
-            profile = self._fleet.profiles[group]
-            # The roofline of all operators together contains the overhead of one step.
-            other = waits + (steps - 1) * profile.rates()[3]
-            work = self._known[group, number] = self._measured(group, number, cost, steps, other)
-            self._on_new(work, other)
-        return work
 
-    def _measured(self, group: int, number: int, cost: StepCost, steps: int, other: float) -> Work:
-        profile = self._fleet.profiles[group]
-        seconds = max(0.0, step_seconds(profile, cost.operators) + other)
-        hot = max(0.0, step_seconds(profile, cost.operators, hot=True) + other)
-        thermal = profile.compute.thermal
-        return Work(
-            device=profile.name,
-            group=group,
-            alpha=1,
-            samples=ABSENT,
-            steps=steps,
-            batches={number: 1},
-            seconds=seconds,
-            flops=cost.training_flops,
-            joules=compute_joules(profile, seconds),
-            peak_memory_bytes=cost.peak_memory_bytes,
-            fits=fits(profile, cost.peak_memory_bytes),
-            watts=compute_joules(profile, 1.0),
-            hot_seconds=hot,
-            cool_for=math.inf if thermal is None else thermal.after,
-            number=number,
-        )
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  (the app's own class of errors)
+        return ""
 
 
 @contextmanager

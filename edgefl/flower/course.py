@@ -6,15 +6,12 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-import numpy as np
 import simpy
 
-from edgefl import limits
-from edgefl.errors import EdgeflError, UserError, in_words
+from edgefl.errors import EdgeflError, in_words
 from edgefl.flower.baton import AppRaised, Baton
-from edgefl.flower.client_work import Clients
-from edgefl.flower.exchange import Exchange
-from edgefl.flower.messages import Sent, Wire
+from edgefl.flower.exchange import Exchange, Post
+from edgefl.flower.messages import Letter
 from edgefl.flower.metrics import Metrics
 from edgefl.simulation.rounds import UNKNOWN, Life, RoundBook
 from edgefl.simulation.world import World
@@ -39,7 +36,7 @@ class AppBook(RoundBook):
 
     def evaluate(self, version: int) -> Evaluation:
         """Log the app's accuracy, if it has computed one in this round."""
-        return UNKNOWN if self._metrics.evaluation() is None else super().evaluate(version)
+        return UNKNOWN if self._metrics.evaluation(version) is None else super().evaluate(version)
 
     def evaluate_last(self) -> Evaluation:
         """The last evaluation; an app cannot be asked for another one."""
@@ -59,9 +56,10 @@ class AppCourse:
         world: the run's world.
         book: ends rounds.
         baton: runs the app's threads.
-        clients: execute the ``ClientApp``.
+        post: answers messages.
         metrics: those of the present round.
-        main: the ``ServerApp``.
+        main: starts the ``ServerApp``.
+        error_in_words: describes an error of the ``ServerApp``.
     """
 
     def __init__(
@@ -70,14 +68,14 @@ class AppCourse:
         book: AppBook,
         *,
         baton: Baton,
-        clients: Clients,
+        post: Post,
         metrics: Metrics,
-        main: Callable[[], None],
+        main: Callable[[], object],
+        error_in_words: Callable[[BaseException], str] = in_words,
     ) -> None:
-        self._world, self._book, self._baton, self._clients = world, book, baton, clients
-        self._metrics, self._main = metrics, main
-        self.wire = Wire()
-        self._round = self._sleeps = 0
+        self._world, self._book, self._baton, self._post = world, book, baton, post
+        self._metrics, self._main, self._error_in_words = metrics, main, error_in_words
+        self._round = 0
         self._label: str | None = None
         self._trained = False
         self._lives: list[Exchange] = []
@@ -92,14 +90,14 @@ class AppCourse:
         """Run the app to its end."""
         world = self._world
         world.round_begins(0, ())
-        self._baton.start("ServerApp", self._main)
+        self._main()
         try:
             yield from self._baton.play()
         except AppRaised as raised:
             error = raised.error
             if isinstance(error, EdgeflError | KeyboardInterrupt):
                 raise error from error.__cause__
-            raise PartFault(world.setup.label, self._round, "the ServerApp", in_words(error)) from error
+            raise PartFault(world.setup.label, self._round, "the ServerApp", self._error_in_words(error)) from error
         if self._lives and not world.stopped.triggered:
             self._close()
         world.stop("rounds")
@@ -110,43 +108,51 @@ class AppCourse:
         for exchange in list(self._active):
             exchange.drop("unfinished")
 
-    # Calls from the grid, in the world's thread
+    # Calls of the app, in the world's thread
 
-    def push(self, messages: Sequence[tuple[int, Any, Sent]]) -> list[Exchange]:
-        """Send messages together; training messages may begin a round. Idle nodes begin when all are sent.
+    @property
+    def idle(self) -> bool:
+        """Whether no message is in progress."""
+        return not self._active
 
-        Args:
-            messages: client, message and what it is on the wire; nothing else refers to the message.
-        """
-        training = [message for _, message, _ in messages if _trains(message)]
-        if training:
-            label = _label(training[0])
-            outstanding = any(not (each.pulled or each.given_up) and _trains(each.message) for each in self._lives)
-            if (not outstanding) if label is None else label != self._label:
-                self._begin_round(label)
-        if self._world.stopped.triggered:
-            self._baton.end()
-            return []
-        exchanges = [self._queued(*each) for each in messages]
+    def starts_round(self, messages: Sequence[Any]) -> bool:
+        """Whether messages that the app sends together begin a round."""
+        training = [message for message in messages if _trains(message)]
+        if not training:
+            return False
+        label, before = _label(training[0]), self._label
+        if label is None:
+            return not any(not (each.pulled or each.given_up) and _trains(each.message) for each in self._lives)
+        self._label = label
+        return label != before
+
+    def log(self, what: str, **facts: object) -> None:
+        """Log what the app decides; see :class:`~edgefl.flower.calls.Calls`."""
+        self._world.decided(self._round, what, READS, thread=self._baton.current, **facts)
+
+    def push(self, letters: Sequence[Letter]) -> list[Exchange]:
+        """Send messages together. Idle nodes begin when all are sent."""
+        exchanges = [self._queued(each) for each in letters]
         if exchanges:
-            clients = [each.client for each in exchanges]
-            self._world.decided(self._round, "selection", READS, clients=sorted(set(clients)))
-            for client in clients:
-                self._next(client)
+            rows = [
+                [each.client, {part.name: part.bytes for part in each.sent.parts}, each.seconds_to_live]
+                for each in letters
+            ]
+            self.log("selection", clients=sorted({each.client for each in letters}), messages=rows)
+            for each in letters:
+                self._next(each.client)
         return exchanges
 
-    def _queued(self, client: int, message: Any, sent: Sent) -> Exchange:
+    def _queued(self, letter: Letter) -> Exchange:
+        client = letter.client
         dispatch = self._dispatches[client]
         self._dispatches[client] += 1
         exchange = Exchange(
             self._world,
-            self._clients,
-            self.wire,
-            client=client,
+            self._post,
             round=self._round,
             dispatch=dispatch,
-            message=message,
-            sent=sent,
+            letter=letter,
             on_left=self._left,
         )
         self._lives.append(exchange)
@@ -167,42 +173,6 @@ class AppCourse:
 
     # Nodes
 
-    def sleep(self, seconds: float) -> None:
-        """Let time pass; called in the app's thread.
-
-        Raises:
-            UserError: the app has only slept for too often.
-        """
-        self._sleeps = 0 if self._active else self._sleeps + 1
-        if self._sleeps > limits.SLEEPS_WITHOUT_MESSAGE:
-            self._baton.fail(
-                UserError(
-                    f"the ServerApp has slept {limits.SLEEPS_WITHOUT_MESSAGE} times, until "
-                    f"{self._world.now:.6g} s of virtual time, while no message was in progress, and seems to "
-                    "wait for something that does not happen; budgets.seconds ends such a run without an error",
-                    field="flower.app",
-                )
-            )
-        self._baton.wait(self._world.env.timeout(seconds))
-
-    def wait_for_nodes(self, seconds: float) -> None:
-        """Let time pass because the app wants more nodes; called in the app's thread.
-
-        Raises:
-            UserError: there will never be more.
-        """
-        presence = self._world.presence
-        if not self._active and presence.next_arrival() == np.inf:
-            there = np.count_nonzero(presence.available())
-            self._baton.fail(
-                UserError(
-                    f"the app waits for more nodes than will ever be available: {there} of {self._world.setup.clients} "
-                    "are there; change its number of nodes, or data.clients",
-                    field="flower.app",
-                )
-            )
-        self._baton.wait(self._world.env.timeout(seconds))
-
     def _next(self, client: int) -> None:
         if client not in self._busy and self._queues[client]:
             self._busy.add(client)
@@ -215,8 +185,8 @@ class AppCourse:
 
     # Rounds
 
-    def _begin_round(self, label: str | None) -> None:
-        self._label = label
+    def begin_round(self) -> None:
+        """The app sends training messages of a new round."""
         if self._trained:
             self._close()
             if self._world.stopped.triggered:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import simpy
 
 from edgefl.fleet.figure import value
-from edgefl.flower.client_work import Clients, Done
-from edgefl.flower.messages import NODE_SECONDS_WITHOUT_HEARTBEAT, Sent, Wire, error_reply, expired, node_unavailable
-from edgefl.flower.virtual_time import date_at
+from edgefl.flower.client_work import Done
+from edgefl.flower.messages import NODE_SECONDS_WITHOUT_HEARTBEAT, Letter, Outcome
 from edgefl.methods.payload import Downlink, Part
 from edgefl.record.kinds import Lost
 from edgefl.simulation.delivery import Delivery
@@ -23,6 +22,22 @@ from edgefl.training.job import JobId, TrainingJob
 Phase = Literal["queued", "download", "compute", "upload", "arrived", "refused", "dropped"]
 
 
+class Post(Protocol):
+    """Answers messages: the code of an app, or the log of a finished run."""
+
+    def execute(self, client: int, message: Any, dispatch: int, digest: str) -> Done:
+        """What the client does with a message, which is the one after ``dispatch`` others."""
+
+    def keep(self, client: int, context: Any) -> None:
+        """The client's work is complete: its state is that of this context."""
+
+    def error(self, message: Any, outcome: Outcome, reason: str = "") -> Any:
+        """A reply that is an error."""
+
+    def parts(self, client: int, dispatch: int, reply: Any) -> tuple[Part, ...]:
+        """What a reply is on the wire."""
+
+
 class Exchange:
     """A message, from its push until the server has its reply or gives it up.
 
@@ -32,17 +47,15 @@ class Exchange:
 
     Args:
         world: the world of the run.
-        clients: execute the ``ClientApp``.
-        wire: counts bytes.
-        client: the receiving client.
+        post: answers messages.
         round: the round in which it is pushed, from 0.
         dispatch: the number of the client's earlier messages.
-        message: the message; nothing else refers to it.
-        sent: what it is on the wire.
+        letter: the message.
         on_left: called when the node is free again.
 
     Attributes:
-        reply: Flower's reply, when the server has it.
+        reply: the reply, when the server has it.
+        outcome: what the reply is, then.
         replied: triggers when the server has it.
         replied_at: virtual time at which the server had it.
         compute_seconds: the seconds of its work.
@@ -56,34 +69,30 @@ class Exchange:
     def __init__(
         self,
         world: World,
-        clients: Clients,
-        wire: Wire,
+        post: Post,
         *,
-        client: int,
         round: int,
         dispatch: int,
-        message: Any,
-        sent: Sent,
+        letter: Letter,
         on_left: Callable[[Exchange], None],
     ) -> None:
-        self.client, self.round, self.message = client, round, message
+        self.client, self.round, self.message = letter.client, round, letter.message
         self.phase: Phase = "queued"
-        self.job = TrainingJob(JobId(world.setup.label, world.setup.seed, client, dispatch), round, round, 1, 0)
+        self.job = TrainingJob(JobId(world.setup.label, world.setup.seed, self.client, dispatch), round, round, 1, 0)
         self.reply: Any = None
+        self.outcome: Outcome | None = None
         self.replied_at = math.nan
         self.replied: simpy.Event = world.env.event()
         self.compute_seconds = 0.0
         self.arrived_at = self.reached_at = math.nan
         self.pulled = self.given_up = self._lost = self._ended = False
-        self._world, self._clients, self._wire, self._sent, self._on_left = world, clients, wire, sent, on_left
+        self._world, self._post, self._sent, self._on_left = world, post, letter.sent, on_left
         self._env = world.env
         self._done: Done | None = None
         self._delivery: Delivery | None = None
         self._phases = Phases(self._env)
         self._pushed_at = self._env.now
-        age = date_at(self._env.now).timestamp() - message.metadata.created_at
-        left = max(0.0, message.metadata.ttl - age)
-        self._env.timeout(left).callbacks.append(lambda _: self._answer(expired))
+        self._env.timeout(letter.seconds_to_live).callbacks.append(lambda _: self._answer("expired"))
 
     @property
     def computing(self) -> bool:
@@ -106,7 +115,7 @@ class Exchange:
     @property
     def useful(self) -> bool:
         """Whether the app has received a reply that is not an error."""
-        return self.pulled and self.phase == "arrived" and not self.reply.has_error()
+        return self.pulled and self.phase == "arrived" and self.outcome == "reply"
 
     def live(self) -> Generator[simpy.Event, object, None]:
         """The exchange as a SimPy process."""
@@ -126,27 +135,29 @@ class Exchange:
             return
         world.waited(*self._place, self._phases.end_transfer())
 
-        self._done = done = self._clients.execute(self.client, self.message, self.job.id.dispatch, self._sent.digest)
+        self._done = done = self._post.execute(self.client, self.message, self.job.id.dispatch, self._sent.digest)
         self.job = TrainingJob(self.job.id, self.round, self.round, 1, done.work.steps)
+        outcome: Outcome = "raised" if done.raised else "reply"
         reply, self.phase = done.reply, "refused"
         if done.work.fits:
             again = world.begun(self.client, self.round)
             self._pace = world.pace(self.client, self.round, done.work, again)
             self.phase = "compute"
             world.presence.computes(self, self._pace.seconds, again)
-            world.compute_started(self.job, done.work)
+            world.compute_started(self.job, done.work, raises=done.raised)
             yield self._env.timeout(self._pace.seconds)
             if self._over():
                 return
             self.compute_seconds = self._phases.end()
             world.compute_ended(self.job, done.work, self._pace)
-            self._clients.keep(self.client, done.context)
+            self._post.keep(self.client, done.context)
             self.phase = "upload"
         else:
             world.refused(self.job, done.work)
-            reply = error_reply(self.message, "CLIENT_APP_CRASHED", _too_large(done, world, self.client))
+            outcome = "crashed"
+            reply = self._post.error(self.message, outcome, _too_large(done, world, self.client))
 
-        yield self._send("up", self._wire.parts(reply))
+        yield self._send("up", self._post.parts(self.client, self.job.id.dispatch, reply))
         if self._over():
             return
         world.waited(*self._place, self._phases.end_transfer())
@@ -155,10 +166,11 @@ class Exchange:
             self.phase = "arrived"
         self.arrived_at = self.reached_at = self._env.now
         world.presence.leaves(self)
-        self._answer(lambda _: reply)
-        if self.given_up or self.reply is not reply:
+        in_time = self.outcome is None
+        self._answer(outcome, reply)
+        if self.given_up or not in_time:
             self.lose("late")
-        elif reply.has_error():
+        elif outcome != "reply":
             self.lose("dropped")
         self._on_left(self)
 
@@ -170,7 +182,7 @@ class Exchange:
         self._world.dropped_out(*self._place, reason)
         # A device that was not there when the message was pushed is known to be offline.
         wait = 0.0 if self._env.now == self._pushed_at else NODE_SECONDS_WITHOUT_HEARTBEAT
-        self._env.timeout(wait).callbacks.append(lambda _: self._answer(node_unavailable))
+        self._env.timeout(wait).callbacks.append(lambda _: self._answer("unavailable"))
         self._on_left(self)
 
     def drop(self, fate: Lost) -> None:
@@ -205,10 +217,11 @@ class Exchange:
         """Whether it has ended, which may happen while it waits."""
         return self._ended
 
-    def _answer(self, make: Callable[[Any], Any]) -> None:
+    def _answer(self, outcome: Outcome, reply: Any = None) -> None:
         """The server has a reply, if it has none yet."""
-        if self.reply is None:
-            self.reply, self.replied_at = make(self.message), self._env.now
+        if self.outcome is None:
+            self.reply = self._post.error(self.message, outcome) if reply is None else reply
+            self.outcome, self.replied_at = outcome, self._env.now
             self.replied.succeed()
 
     def _send(self, direction: Direction, parts: tuple[Part, ...]) -> Delivery:

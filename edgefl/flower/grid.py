@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
-import simpy
-
 from edgefl.errors import UserError
 from edgefl.flower.baton import Baton
+from edgefl.flower.calls import Calls, finite
 from edgefl.flower.course import AppCourse
 from edgefl.flower.exchange import Exchange
-from edgefl.flower.messages import copied_message, node_id_of
+from edgefl.flower.messages import Letter, Wire, copied_message, node_id_of
+from edgefl.flower.virtual_time import date_at
 from edgefl.simulation.world import World
 
 
@@ -23,11 +22,13 @@ class VirtualGrid:
         world: the world of the run.
         baton: says which of the app's threads runs.
         course: the course of the run.
+        calls: makes the calls.
         run: Flower's description of the run.
     """
 
-    def __init__(self, world: World, baton: Baton, course: AppCourse, run: Any) -> None:
+    def __init__(self, world: World, baton: Baton, course: AppCourse, calls: Calls, run: Any) -> None:
         self._world, self._baton, self._course, self._run = world, baton, course, run
+        self._calls, self._wire = calls, Wire()
         self._clients = {node_id_of(client): client for client in range(world.setup.clients)}
         self._nodes = list(self._clients)
         self._exchanges: dict[str, Exchange] = {}
@@ -54,7 +55,7 @@ class VirtualGrid:
     def get_node_ids(self) -> list[int]:
         """The nodes whose devices are available now."""
         if self._baton.holds():
-            there = self._world.presence.available()
+            there = self._calls.nodes()
             self._nodes = [node for node, client in self._clients.items() if there[client]]
         return list(self._nodes)
 
@@ -72,15 +73,19 @@ class VirtualGrid:
             if message.metadata.dst_node_id not in self._clients:
                 raise ValueError(f"no node has the id {message.metadata.dst_node_id}")
         ids = [f"{len(self._exchanges) + index:064x}" for index in range(len(batch))]
-        sent = []
+        letters = []
         for number, message in zip(ids, batch, strict=True):
             message.metadata.__dict__["_message_id"] = number
             # A node gets a copy, as over a network: neither side sees what the other one changes later.
             own = copied_message(message)
-            wired = self._course.wire.sent(own, message.content)
-            sent.append((self._clients[message.metadata.dst_node_id], own, wired))
-        self._course.wire.forget()
-        exchanges = self._baton.in_world(lambda: self._course.push(sent))
+            wired = self._wire.sent(own, message.content)
+            age = date_at(self._world.now).timestamp() - own.metadata.created_at
+            left = max(0.0, own.metadata.ttl - age)
+            letters.append(Letter(self._clients[message.metadata.dst_node_id], own, wired, left))
+        self._wire.forget()
+        if self._course.starts_round([each.message for each in letters]):
+            self._calls.begin_round()
+        exchanges = self._calls.push(letters)
         self._exchanges |= zip(ids, exchanges, strict=True)
         self._unanswered += exchanges
         return ids
@@ -93,37 +98,22 @@ class VirtualGrid:
         """
         self._check_thread("pull_messages")
         exchanges = [self._of(each) for each in message_ids]
-        found = self._pull(exchanges)
-        self._unanswered = [each for each in self._unanswered if each.reply is None]
+        found = self._calls.pull(exchanges)
+        self._unanswered = [each for each in self._unanswered if each.outcome is None]
         expected = self._unanswered and not all(each.pulled for each in exchanges)
         if not found and expected and self._looked_at == self._world.now:
-            self._baton.wait(self._world.env.any_of([each.replied for each in self._unanswered]))
-            found = self._pull(exchanges)
+            self._calls.wait(self._unanswered, until="any")
+            found = self._calls.pull(exchanges)
         self._looked_at = self._world.now
-        return found
+        return [each.reply for each in found]
 
     def send_and_receive(self, messages: Iterable[Any], *, timeout: float | None = None) -> list[Any]:
         """Send messages, and return when all replies are there or at the time-out."""
-        if timeout is not None and math.isnan(timeout):
-            raise ValueError("expected a number of seconds as timeout, found nan")
+        timeout = finite(timeout)
         exchanges = [self._exchanges[each] for each in self.push_messages(messages)]
         if exchanges:
-            complete: simpy.Event = self._world.env.all_of([each.replied for each in exchanges])
-            if timeout is not None and timeout < math.inf:
-                complete = complete | self._world.alarm(max(0.0, timeout))
-            self._baton.wait(complete)
-        found = self._pull(exchanges)
-        for exchange in exchanges:
-            if not exchange.pulled:
-                exchange.given_up = True
-        return found
-
-    def _pull(self, exchanges: Iterable[Exchange]) -> list[Any]:
-        """The replies that are there and were not pulled before, in the order of their arrival."""
-        there = [each for each in exchanges if each.reply is not None and not each.pulled]
-        found = sorted(there, key=lambda each: (each.replied_at, each.job.id.client, each.job.id.dispatch))
-        self._baton.in_world(lambda: self._course.pulled(found))
-        return [each.reply for each in found]
+            self._calls.wait(exchanges, until="all", timeout=timeout)
+        return [each.reply for each in self._calls.pull(exchanges, gives_up=True)]
 
     def _of(self, message_id: str) -> Exchange:
         if message_id not in self._exchanges:
@@ -142,9 +132,9 @@ class VirtualGrid:
             )
 
 
-def virtual_grid(world: World, baton: Baton, course: AppCourse, run: Any) -> VirtualGrid:
+def virtual_grid(world: World, baton: Baton, course: AppCourse, calls: Calls, run: Any) -> VirtualGrid:
     """The grid, which ``isinstance(grid, flwr.serverapp.Grid)`` accepts."""
     from flwr.serverapp import Grid
 
     Grid.register(VirtualGrid)
-    return VirtualGrid(world, baton, course, run)
+    return VirtualGrid(world, baton, course, calls, run)

@@ -10,10 +10,8 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-import simpy
-
 from edgefl.errors import UserError
-from edgefl.flower.baton import Baton
+from edgefl.flower.calls import AppThread, Calls
 from edgefl.flower.virtual_time import AppTime, all_replaced
 
 REGISTRATION_SECONDS = 5.0
@@ -31,14 +29,14 @@ class _Future(concurrent.futures.Future[Any]):
     def __init__(self) -> None:
         super().__init__()
         self.number = next(self._numbers)
-        self.done_event: simpy.Event | None = None
+        self.thread: AppThread | None = None
 
 
 class _Executor:
     """A ``ThreadPoolExecutor`` whose threads take turns with the world; it has as many threads as calls."""
 
-    def __init__(self, baton: Baton) -> None:
-        self._baton = baton
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
 
     def __enter__(self) -> _Executor:
         return self
@@ -57,7 +55,7 @@ class _Executor:
             else:
                 future.set_result(result)
 
-        future.done_event = self._baton.start(f"call {future.number}", execute)
+        future.thread = self._calls.start(f"call {future.number}", execute)
         return future
 
 
@@ -70,16 +68,16 @@ def legacy_server(clock: AppTime) -> Iterator[None]:
 
     def wait(fs: Iterable[_Future], **_: object) -> tuple[list[_Future], list[_Future]]:
         futures = sorted(fs, key=lambda each: each.number)
-        events = [each.done_event for each in futures if each.done_event is not None]
-        if events:
-            clock.baton.wait(clock.env.all_of(events))
+        threads = [each.thread for each in futures if each.thread is not None]
+        if threads:
+            clock.calls.join(threads)
         return futures, []
 
     def executor(max_workers: int | None = None) -> _Executor:
         if max_workers is not None:
             sentence = "edgefl does not support max_workers of Flower's legacy server; remove it"
             clock.baton.fail(UserError(sentence, field="flower.app"))
-        return _Executor(clock.baton)
+        return _Executor(clock.calls)
 
     def registering(grid: Any, client_manager: Any) -> Any:
         return _registering(grid, client_manager, clock)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from edgefl.methods.payload import Part
 from edgefl.randomness import integer_seed
@@ -47,6 +47,26 @@ class Sent(NamedTuple):
 
     parts: tuple[Part, ...]
     digest: str
+
+
+Outcome = Literal["reply", "raised", "crashed", "unavailable", "expired"]
+"""What the app gets for a message: a reply, the client's own error, or one of the world's."""
+
+
+class Letter(NamedTuple):
+    """A message to a client.
+
+    Attributes:
+        client: the client.
+        message: Flower's message, to which nothing else refers; None in a replay.
+        sent: what it is on the wire.
+        seconds_to_live: seconds after which it expires.
+    """
+
+    client: int
+    message: Any
+    sent: Sent
+    seconds_to_live: float
 
 
 class Wire:

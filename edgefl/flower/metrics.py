@@ -39,8 +39,11 @@ class Metrics:
         """A round begins."""
         self._found.clear()
 
-    def evaluation(self) -> Evaluation | None:
+    def evaluation(self, version: int) -> Evaluation | None:
         """The accuracy and the loss of the present round; the server's evaluation comes before the clients'.
+
+        Args:
+            version: the rounds that ended, with this one.
 
         Raises:
             UserError: the accuracy is not in [0, 1].

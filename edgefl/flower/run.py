@@ -18,10 +18,10 @@ from edgefl.experiment.state import Choices
 from edgefl.experiment.step_costs import row_of
 from edgefl.experiment.summary import summarise
 from edgefl.flower.app import digest_of_app, read_app, require_flwr
-from edgefl.flower.client_work import Costs
 from edgefl.flower.replies import Replies
 from edgefl.flower.scenario import AppMethod, AppScenario, app_scenario_of
 from edgefl.flower.setup import run_app
+from edgefl.flower.works import Costs
 from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths, names
 from edgefl.record.costs import StepRow, read_costs, write_costs

@@ -12,15 +12,18 @@ import numpy as np
 from edgefl.fleet import assign
 from edgefl.flower.app import App, code_of, loaded
 from edgefl.flower.baton import Baton
-from edgefl.flower.client_work import Clients, Costs
+from edgefl.flower.calls import Calls
+from edgefl.flower.client_work import Clients
 from edgefl.flower.course import AppBook, AppCourse
 from edgefl.flower.grid import virtual_grid
 from edgefl.flower.legacy import legacy_server
 from edgefl.flower.metrics import Metrics, observed
+from edgefl.flower.post import AppPost
 from edgefl.flower.randomness import seeded
 from edgefl.flower.replies import Replies
 from edgefl.flower.scenario import AppMethod, AppScenario
 from edgefl.flower.virtual_time import AppTime, all_replaced, virtual_time
+from edgefl.flower.works import Costs, Works
 from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.payload import ModelSizes
@@ -55,7 +58,7 @@ class AppLearner(NeutralLearner):
 
     def evaluate(self, version: int) -> Evaluation:
         """The accuracy and the loss that the app has computed in this round."""
-        return self._metrics.evaluation() or super().evaluate(version)
+        return self._metrics.evaluation(version) or super().evaluate(version)
 
 
 def limits_of(scenario: AppScenario) -> Limits:
@@ -103,26 +106,34 @@ def run_app(
                 app,
                 run_id=RUN_ID,
                 seed=seed,
-                fleet=world.setup.fleet,
+                number=world.setup.clients,
                 declared=spec.seconds,
                 clock=clock,
-                costs=costs,
+                works=Works(world.setup.fleet, costs, world.new_work),
                 replies=replies,
-                on_new=world.new_work,
             )
             book = AppBook(world, metrics)
             context = _server_context(app)
 
             def main() -> None:
-                app.server(virtual_grid(world, baton, running, _run()), context)
+                app.server(virtual_grid(world, baton, running, calls, _run()), context)
 
-            running = AppCourse(world, book, baton=baton, clients=clients, metrics=metrics, main=main)
-            clock.begins(world.env, baton, running)
+            running = AppCourse(
+                world,
+                book,
+                baton=baton,
+                post=AppPost(clients),
+                metrics=metrics,
+                main=lambda: calls.start("ServerApp", main),
+                error_in_words=app.error_in_words,
+            )
+            calls = Calls(world, baton, running)
+            clock.begins(world.env, baton, calls)
             return book, running
 
         try:
             outcome = simulate_run(
-                _setup(scenario, method.label, seed, learner=AppLearner(metrics), listeners=listeners, course=course)
+                app_setup(scenario, method.label, seed, metrics=metrics, listeners=listeners, course=course)
             )
         finally:
             clock.stop()
@@ -137,15 +148,25 @@ def run_app(
     return outcome
 
 
-def _setup(
+def app_setup(
     scenario: AppScenario,
     label: str,
     seed: int,
     *,
-    learner: AppLearner,
+    metrics: Metrics,
     listeners: Sequence[Listener],
     course: Callable[[World], tuple[RoundBook, Course]],
 ) -> Setup:
+    """The setup of one run of an app, or of its replay.
+
+    Args:
+        scenario: the world.
+        label: the method.
+        seed: the run's seed.
+        metrics: the app's.
+        listeners: follow the run.
+        course: makes what happens in the run.
+    """
     fleet = assign(scenario.fleet, scenario.data.clients, seed)
     links = [str(name) for name in fleet.link_names()]
     network = scenario.network
@@ -167,7 +188,7 @@ def _setup(
         topology=build_topology(network.topology, network.links, links),
         transport=network.transport.build(seed),
         capacity_changes=ClientLinks(network.links, links, seed),
-        learner=learner,
+        learner=AppLearner(metrics),
         limits=limits_of(scenario),
         stop=scenario.stop,
         timeouts=network.transport.timeouts,

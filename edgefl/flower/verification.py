@@ -1,11 +1,11 @@
 """Check the run directory of an app: unchanged inputs, and logs that obey the rules of the model.
 
-The app is not executed again. If its folder exists, its digest is compared.
+The app is not executed. If its folder exists, its digest is compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from edgefl.errors import UserError
@@ -26,8 +26,15 @@ from edgefl.simulation.invariants import Record, violations
 from edgefl.yaml_file import read_yaml
 
 
-def verify_app(run: Path, scenario: AppScenario, summary: Summary) -> list[str]:
-    """The differences between a run directory and what its scenario allows, as sentences; none if it is correct."""
+def verify_app(run: Path, scenario: AppScenario, summary: Summary, again: Again | None = None) -> list[str]:
+    """The differences between a run directory and what its scenario allows, as sentences; none if it is correct.
+
+    Args:
+        run: the directory.
+        scenario: its scenario.
+        summary: its summary.
+        again: simulates its runs again, if that is possible.
+    """
     found = list(_changed(run, scenario, summary))
     if found:
         return found
@@ -37,7 +44,8 @@ def verify_app(run: Path, scenario: AppScenario, summary: Summary) -> list[str]:
         return [f"costs.json cannot be read: {error.message}"]
     for label, entries in summary.methods.items():
         for entry in entries:
-            found += [f"{label}, seed {entry.seed}: {text}" for text in _run(run, scenario, costs, label, entry)]
+            differences = _run(run, scenario, costs, label=label, entry=entry, again=again)
+            found += [f"{label}, seed {entry.seed}: {text}" for text in differences]
     return found
 
 
@@ -64,8 +72,18 @@ def _changed(run: Path, scenario: AppScenario, summary: Summary) -> Iterator[str
             yield f"{app}: {field}: is not the app that the run executed"
 
 
+Again = Callable[[Record, str], Iterator[str]]
+"""Simulates a run of a method again, and returns the differences."""
+
+
 def _run(
-    run: Path, scenario: AppScenario, costs: Mapping[str, Sequence[StepRow]], label: str, entry: SeedResult
+    run: Path,
+    scenario: AppScenario,
+    costs: Mapping[str, Sequence[StepRow]],
+    *,
+    label: str,
+    entry: SeedResult,
+    again: Again | None,
 ) -> Iterator[str]:
     paths = RunPaths(run).of(label, entry.seed)
     events, rounds = paths.events, paths.rounds  # a link or a pipe is an error of the whole directory
@@ -92,6 +110,9 @@ def _run(
         yield f"metric: summary.json has {entry.metric.name}, and the metric of an app is the accuracy"
         return
     try:
-        yield from violations(record)
+        broken = list(violations(record))
+        if again is not None and not broken:
+            yield from again(record, label)
+        yield from broken
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         yield f"the files are damaged ({type(error).__name__}: {error})"

@@ -14,10 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from edgefl.flower.baton import Baton
 from edgefl.simulation.clock import Clock
+
+if TYPE_CHECKING:
+    from edgefl.flower.calls import Calls
 
 BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
 """Messages carry times of the calendar; a time of 0 would need fewer bytes than a real one."""
@@ -39,16 +42,6 @@ _present: AppTime | None = None
 def sleep(seconds: float) -> None:
     """Replaces ``time.sleep`` while an app runs; modules that import it keep it, and sleep really afterwards."""
     (_really if _present is None else _present.sleep)(seconds)
-
-
-class Sleeping(Protocol):
-    """How a thread of the ``ServerApp`` sleeps."""
-
-    def sleep(self, seconds: float) -> None:
-        """Let time pass."""
-
-    def wait_for_nodes(self, seconds: float) -> None:
-        """Let time pass because too few nodes are available, unless there will never be more."""
 
 
 REAL_CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
@@ -84,13 +77,13 @@ class AppTime:
         self._is_app = is_app
         self._warned = False
         self._world: tuple[Clock, Baton] | None = None
-        self._course: Sleeping | None = None
+        self._calls: Calls | None = None
         self._in_client: int | None = None
         self._slept = 0.0
 
-    def begins(self, env: Clock, baton: Baton, course: Sleeping) -> None:
-        """The world and the app's threads exist now, and its course, which sleeps."""
-        self._world, self._course = (env, baton), course
+    def begins(self, env: Clock, baton: Baton, calls: Calls) -> None:
+        """The world and the app's threads exist now, and their calls."""
+        self._world, self._calls = (env, baton), calls
 
     def was_read(self, name: str, frame: FrameType) -> None:
         """A real clock was read there: warn once, if it is the app that did it."""
@@ -118,6 +111,12 @@ class AppTime:
         return self._both[1]
 
     @property
+    def calls(self) -> Calls:
+        """The calls of the app's threads."""
+        assert self._calls is not None, "the app runs before its world exists"
+        return self._calls
+
+    @property
     def _both(self) -> tuple[Clock, Baton]:
         assert self._world is not None, "the app runs before its world exists"
         return self._world
@@ -137,8 +136,7 @@ class AppTime:
         elif in_client:
             self._slept += seconds
         else:
-            assert self._course is not None
-            self._course.sleep(float(seconds))
+            self.calls.sleep(float(seconds))
 
     def sleep_for_nodes(self, seconds: float) -> None:
         """Sleep because too few nodes are available.
@@ -146,8 +144,8 @@ class AppTime:
         Raises:
             UserError: there will never be more.
         """
-        if self._course is not None and self.holds():
-            self._course.wait_for_nodes(seconds)
+        if self.holds():
+            self.calls.wait_for_nodes(seconds)
         else:
             self.sleep(seconds)
 

@@ -46,11 +46,11 @@ from edgefl.training.neutral import NeutralLearner
 _TRAINED: tuple[EventKind, ...] = ("evaluation", "feedback", "diverged")
 
 
-class _EndsHereError(EdgeflError):
+class EndsHereError(EdgeflError):
     """Raised when there is nothing more to compare."""
 
 
-class _Comparison(Listener):
+class Comparison(Listener):
     """Compares derived rows with the rows of a log."""
 
     def __init__(self, events: Sequence[Event]) -> None:
@@ -59,19 +59,24 @@ class _Comparison(Listener):
         self.difference: str | None = None
 
     def events(self, rows: list[Event]) -> None:
+        """Compare the next rows.
+
+        Raises:
+            EndsHereError: there is nothing more to compare.
+        """
         if self.difference is not None:
             return  # others act in the same instant
         for event in rows:
             if self.position == len(self._events):
                 self.difference = f"the log ends before the {at(event)} that follows from the scenario"
-                raise _EndsHereError
+                raise EndsHereError
             logged = self._events[self.position]
             if logged.kind == "fault":  # a part raised an error that cannot be reproduced
-                raise _EndsHereError
+                raise EndsHereError
             if logged != event and (name := _differing(logged, event)) is not None:
                 found, expected = getattr(logged, name), getattr(event, name)
                 self.difference = f"{at(logged)}: {name} is {found}, but {expected} follows from the scenario"
-                raise _EndsHereError
+                raise EndsHereError
             self.position += 1
 
     @property
@@ -107,14 +112,14 @@ class ExecutionAgain:
             record: the data of its files.
             label: the method.
         """
-        early_end, comparison = EarlyEnd(), _Comparison(record.events)
+        early_end, comparison = EarlyEnd(), Comparison(record.events)
         outcome: Outcome | None = None
         try:
             with blaming(label, 0, "setup"):
                 setup = self._setup(record, label, [early_end, comparison])
-            with suppress(_EndsHereError):
+            with suppress(EndsHereError):
                 outcome = simulate_run(setup)
-            with suppress(_EndsHereError):
+            with suppress(EndsHereError):
                 setup.log.flush()
         except (PartFault, UserError) as error:
             if isinstance(error, UserError) or not record.summary.faulted:
@@ -128,7 +133,7 @@ class ExecutionAgain:
             block_wise = METHODS[self._scenario.method(label).name].scheduler is not None
             why = early_end.why(outcome)
             entry = summarise(outcome, record.summary.seed, block_wise=block_wise, why=why)
-            yield from _summed_up(record, outcome, entry)
+            yield from summed_up(record, outcome, entry)
 
     def final_model(self, record: Record, label: str, file: Path) -> Iterator[str]:
         """Check that ``final.safetensors``, if it exists, is the model from the last aggregation."""
@@ -153,7 +158,7 @@ class ExecutionAgain:
 
     def _setup(self, record: Record, label: str, listeners: Sequence[Listener]) -> Setup:
         trains = is_trained(record)
-        recorded = RecordedLearner(recording_of(record.events), label, _EndsHereError) if trains else None
+        recorded = RecordedLearner(recording_of(record.events), label, EndsHereError) if trains else None
         method = self._scenario.method(label)
         costs = RecordedCosts(
             self._model(), recipe_of(self._scenario, method), self._scenario.cost, self._known.get(label, ())
@@ -162,7 +167,7 @@ class ExecutionAgain:
         def step(alpha: int, batch: int, level: int = 0) -> StepCost:
             if not costs.is_recorded(alpha, batch, level):
                 if "fault" in record.by_kind:  # it ended the run before or during the measurement of this step
-                    raise _EndsHereError
+                    raise EndsHereError
                 raise UserError(f"costs.json has no step with {alpha} blocks on {batch} images")
             return costs.step(alpha, batch, level)
 
@@ -181,7 +186,7 @@ class ExecutionAgain:
         return shared_world(scenario, seed, data)
 
 
-def _summed_up(record: Record, outcome: Outcome, entry: SeedResult) -> Iterator[str]:
+def summed_up(record: Record, outcome: Outcome, entry: SeedResult) -> Iterator[str]:
     """Compare the rounds and the summary's entry with those of the second execution."""
     for name in ROUNDS.names:
         derived = [getattr(row, name) for row in outcome.rows]

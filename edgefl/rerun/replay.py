@@ -13,19 +13,19 @@ from edgefl.experiment.inputs import SCENARIO, digest_of_scenario, keep_code
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.recording import Recording
 from edgefl.experiment.step_costs import StepKey
+from edgefl.flower.scenario import app_scenario_of
 from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths
 from edgefl.record.costs import write_costs
 from edgefl.record.names import CLIENT_MODELS, CLIENTS, FINAL_MODEL
 from edgefl.record.paths import file_in, own_file_in
 from edgefl.record.summary import SeedResult, write_summary
+from edgefl.rerun.app_replay import AppReplay
+from edgefl.rerun.changeable import check_changeable
 from edgefl.rerun.finished_run import FinishedRun
 from edgefl.rerun.replayed_learner import ReplayedLearner
 from edgefl.scenario import Scenario, dump_yaml, resolve, with_overrides
-from edgefl.scenario.overrides import Overrides, parse_overrides
-
-CHANGEABLE = ("network", "fleet", "failures", "budgets", "targets", "target_metric", "stop", "name")
-"""Sections of a scenario that do not affect training; ``training.bandwidth`` does not either."""
+from edgefl.scenario.overrides import Overrides
 
 
 class Replay:
@@ -53,21 +53,14 @@ class Replay:
         """Replay the run with changes to its scenario, and write a run directory like that of a full run.
 
         Args:
-            changes: values by path, inside one of :data:`CHANGEABLE`.
+            changes: values by path, inside one of :data:`~edgefl.rerun.changeable.CHANGEABLE`.
             out: the run directory; must not exist.
 
         Raises:
             UserError: a change is invalid or affects training, or the other network or fleet would change what is
                 trained. Nothing is written.
         """
-        for change in parse_overrides(changes):
-            if change.path[0] not in CHANGEABLE and tuple(change.path[:2]) != ("training", "bandwidth"):
-                raise UserError(
-                    f"training depends on '{change.path[0]}'; a replay may change {', '.join(CHANGEABLE)}, "
-                    "training.bandwidth",
-                    file=change.origin,
-                    field=".".join(change.path),
-                )
+        check_changeable(changes)
         scenario = with_overrides(self._run.scenario, changes, run_code=False)
         _check_budgets(scenario)
         inputs = self._run.inputs(scenario)
@@ -137,9 +130,19 @@ class Replay:
         return recording
 
 
+def replay_of(run: Path, methods: Sequence[str] | None = None, *, trust: bool = False) -> Replay | AppReplay:
+    """A finished run, of edgefl's own methods or of a Flower app, ready to be replayed.
+
+    Raises:
+        UserError: as for :class:`Replay`.
+    """
+    app = app_scenario_of(run)
+    return Replay(run, methods, trust=trust) if app is None else AppReplay(run, app, methods)
+
+
 def replay(run: Path, changes: Overrides, out: Path, *, methods: Sequence[str] | None = None) -> Path:
     """Replay a finished run once; see :class:`Replay`."""
-    return Replay(run, methods).on(changes, out)
+    return replay_of(run, methods).on(changes, out)
 
 
 def _check_budgets(scenario: Scenario) -> None:

@@ -26,6 +26,7 @@ from edgefl.record.paths import folder_in
 from edgefl.record.rounds import ROUNDS
 from edgefl.record.summary import SeedResult, Summary
 from edgefl.record.tables import check_schema, read_events, read_parquet
+from edgefl.rerun.app_replay import AppAgain, can_replay_app
 from edgefl.rerun.execution_again import ExecutionAgain, is_trained
 from edgefl.rerun.sensitivity.checking import check_sensitivity
 from edgefl.scenario import Scenario, load_scenario
@@ -41,7 +42,8 @@ def verify(run: Path) -> list[str]:
     """
     summary = read_run_summary(run)
     if (app := app_scenario_of(run)) is not None:
-        return verify_app(run, app, summary)
+        again = AppAgain(run, app, summary).differences if can_replay_app(run, summary) else None
+        return verify_app(run, app, summary, again)
     scenario = load_scenario(RunPaths(run).scenario, run_code=False)
     return list(_changed_inputs(run, scenario, summary)) or differences(run, summary, scenario)
 

@@ -15,6 +15,13 @@ from .runs import APPS, app_run, made_app, needs_flwr, said, world
 
 pytestmark = needs_flwr
 
+
+def line_of(file, code):
+    """The number of the line of a file that begins with this code."""
+    (number,) = [n for n, line in enumerate(file.read_text().splitlines(), 1) if line.strip().startswith(code)]
+    return number
+
+
 CATCHES_ALL = """
 for number in range(3):
     try:
@@ -226,3 +233,51 @@ def test_an_app_may_sleep_often_while_a_message_is_in_progress(tmp_path, monkeyp
             break
     """
     app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server))
+
+
+def test_an_error_of_the_server_app_names_the_line_of_the_app_and_not_that_of_flower(tmp_path):
+    from edgefl.experiment.faults import RunsFailed
+
+    server = """
+    from flwr.serverapp.strategy import FedAvg
+    def broken(number, arrays):
+        raise ValueError("no test data")
+    grid.send_and_receive(messages(grid, "train"))
+    FedAvg().start(grid=grid, initial_arrays=ArrayRecord([numpy.zeros(1)]), num_rounds=1, evaluate_fn=broken)
+    """
+    made = made_app(tmp_path / "app", server)
+    line = line_of(tmp_path / "app" / "made.py", "raise ValueError")
+    with pytest.raises(RunsFailed) as told:
+        app_run(tmp_path / "run", flower=made)
+    assert told.value.messages == [
+        "flower, seed 0: method 'flower', round 1, the ServerApp: ValueError: no test data "
+        f"(made.py, line {line}, in broken)"
+    ]
+
+
+def test_an_error_of_a_client_app_names_the_line_even_if_it_has_no_text(tmp_path):
+    client = """
+    class NoText(Exception):
+        def __str__(self):
+            raise RuntimeError
+    raise NoText
+    """
+    server = "say(codes(grid.send_and_receive(messages(grid, 'evaluate'))))"
+    made = made_app(tmp_path / "app", server, client)
+    code = tmp_path / "app" / "made.py"
+    (line,) = [n for n, each in enumerate(code.read_text().splitlines(), 1) if "def evaluate" in each]
+    with pytest.warns(UserWarning, match=rf"client 0: the ClientApp raised NoText \(made.py, line {line + 6}, in eval"):
+        app_run(tmp_path / "run", flower=made, data={"clients": 1})
+    (found,) = said(tmp_path / "app")
+    assert len(found) == 1
+    assert found[0] != 0
+
+
+def test_an_error_at_import_names_its_line(tmp_path):
+    made = made_app(tmp_path / "app", "pass")
+    code = tmp_path / "app" / "made.py"
+    code.write_text(code.read_text() + "\nprint(unknown)\n")
+    line = line_of(code, "print(unknown)")
+    with pytest.raises(UserError, match=rf"'unknown' is not defined \(made.py, line {line}, in <module>\)"):
+        app_run(tmp_path / "run", flower=made)
+    assert not (tmp_path / "run").exists()

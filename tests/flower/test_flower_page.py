@@ -13,6 +13,7 @@ from edgefl.api import simulate
 from edgefl.cli.app import app
 from edgefl.errors import UserError
 from edgefl.flower.scenario import AppMethod, AppSpec, load_any_scenario
+from edgefl.methods.servers.flower import KEPT, REFUSED
 
 from .runs import needs_flwr
 
@@ -69,7 +70,10 @@ class TestCommandLine:
         assert done.exit_code == 0
         assert "five-steps" in done.output
         assert "twenty-steps" not in done.output
-        assert "its Flower app is not executed" in self.run("verify", out).output
+        assert (
+            "same results when simulated again with the recorded calls of its Flower app"
+            in self.run("verify", out).output
+        )
         assert "6 clients, 2 methods x 1 seed" in self.run("scenario", "validate", scenario).output
 
     @pytest.mark.parametrize("option", [("--no-train",), ("--device", "cpu"), ("--no-cache",)])
@@ -82,3 +86,12 @@ class TestCommandLine:
 def test_arguments_about_training_are_refused(tmp_path, argument):
     with pytest.raises(UserError, match="a Flower app trains in its own code; remove this argument"):
         simulate(written(tmp_path), out=tmp_path / "run", **argument)
+
+
+def test_the_page_names_every_strategy_as_accepted_or_refused():
+    accepted, refused = (DOCS / "flower.md").read_text().split("These strategies of Flower 1.42 are refused:")
+    tables = [
+        re.findall(r"^\| (`.*?) \|", text, re.M) for text in (accepted.split("## Strategies of Flower")[1], refused)
+    ]
+    named = [{name for cell in cells for name in re.findall(r"`(\w+)`", cell)} for cells in tables]
+    assert named == [set(KEPT), set(REFUSED)]

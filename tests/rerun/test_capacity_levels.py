@@ -19,7 +19,8 @@ from edgefl.scenario.writing import dump_yaml
 
 from ..small_runs import CELLS, SMALL, Stop, tree
 
-CHANGES = {"methods": ["heterofl", "fjord", "fedrolex"], "fleet.0.capacity": 0.5, "fleet.1.capacity": 1}
+DEPTHS = {"method": "depthfl", "levels": [1, 0.5]}
+CHANGES = {"methods": ["heterofl", "fjord", "fedrolex", DEPTHS], "fleet.0.capacity": 0.5, "fleet.1.capacity": 1}
 
 
 def parameters(share: float, shape: int = 8) -> int:
@@ -45,6 +46,11 @@ def test_a_run_passes_verification_and_its_bytes_are_those_by_hand(finished):
         assert {step.level for step in steps} == {0, 1}
         assert {recorded_cost(step).training_flops for step in steps}
         whole, half = 4 * parameters(1.0), 4 * parameters(0.5)
+        if label == "depthfl":
+            # Two more classifiers of maps of 4 by 4 and 2 by 2, or the first convolution and its classifier: half of
+            # three blocks is one.
+            first = (16 * 2 + 1) * 4
+            whole, half = whole + 4 * (first + (4 * 4 + 1) * 4), 4 * ((9 + 1) * 2 + first)
         up = entries[0]["bytes"]["up"]
         # Four rounds of three clients.
         assert up in {whole * count + half * (12 - count) for count in range(13)}

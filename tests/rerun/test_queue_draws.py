@@ -81,6 +81,24 @@ def test_the_band_of_a_round_is_from_the_lowest_to_the_highest_of_19_draws(predi
     ]
 
 
+def test_the_prediction_of_rounds_and_targets_is_the_median_over_the_draws(predicted, capsys):
+    found = compared(predicted, predicted, capsys)
+    moments = np.array([ends(predicted, draw) for draw in range(19)])
+    middles = np.median(np.diff(moments, prepend=0.0, axis=1), axis=0)
+    assert [each["predicted"] for each in found["seeds"][0]["by_round"]] == pytest.approx(middles.tolist())
+    assert [each["measured"] for each in found["seeds"][0]["by_round"]] == pytest.approx(
+        np.diff(moments[0], prepend=0.0)
+    )
+    assert (middles != pytest.approx(np.diff(moments[0], prepend=0.0)), len(middles)) == (True, 4)
+    rows = {row["figure"]: row for row in found["rows"]}
+    assert rows["first 4 rounds"]["predicted"] == pytest.approx(np.median(moments[:, 3]))
+    target = RunResult(predicted).results["fedavg"][0].targets[0]
+    (row,) = [row for figure, row in rows.items() if figure.startswith("to ")]
+    assert row["predicted"] == pytest.approx(np.median(moments[:, target.rounds - 1]))
+    assert row["measured"] == target.seconds == moments[0, target.rounds - 1]
+    assert any("the median over the draws" in note for note in found["notes"])
+
+
 def test_rounds_of_a_slower_network_are_outside(predicted, tmp_path, capsys):
     data = scenario()
     data["network"]["topology"]["server"] = {"down": "1 Mbit/s", "up": "1 Mbit/s"}
@@ -93,7 +111,7 @@ def test_rounds_of_a_slower_network_are_outside(predicted, tmp_path, capsys):
 
 
 def test_a_band_has_a_tolerance_of_1_percent():
-    band = Band(1.0, 2.0)
+    band = Band(1.0, 2.0, 1.4)
     assert [band.contains(seconds) for seconds in (0.989, 0.991, 1.5, 2.019, 2.021)] == [False, True, True, True, False]
 
 
