@@ -72,6 +72,7 @@ CASES: dict[str, TrainingCase] = {
         ),
         TrainingCase("fedadc_cnn", "fedadc_cnn", _COLOUR, cohort=4, batch=50, steps=2, clients=4, turns=3),
         TrainingCase("resnet18", "resnet18", _COLOUR, cohort=10, batch=50, steps=1, clients=10, turns=2),
+        TrainingCase("mobilenet_v2", "mobilenet_v2", _COLOUR, cohort=10, batch=50, steps=1, clients=10, turns=2),
         TrainingCase("resnet56", "resnet56", _COLOUR, cohort=10, batch=50, steps=1, clients=10, turns=2),
     )
 }  # fmt: skip

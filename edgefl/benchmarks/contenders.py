@@ -14,6 +14,7 @@ from torch import Tensor
 from edgefl.benchmarks.cases import TrainingCase
 from edgefl.data.batches import fetch
 from edgefl.data.federated import FederatedData
+from edgefl.methods.precision import Precision, computing
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.training.core import TrainingCore
@@ -45,7 +46,14 @@ def federated(case: TrainingCase, core: TrainingCore, method: Method) -> Turn:
     return turn
 
 
-def centralised(case: TrainingCase, data: FederatedData, model: BlockModel, method: Method, batch: int) -> Turn:
+def centralised(  # noqa: PLR0917  (they come in the order of use)
+    case: TrainingCase,
+    data: FederatedData,
+    model: BlockModel,
+    method: Method,
+    batch: int,
+    precision: Precision = "float32",
+) -> Turn:
     """The same number of images in one plain training loop, with ``torch.optim.SGD``, channels-last, on all cores.
 
     On an accelerator it has the settings of the engines: deterministic kernels and float32 products.
@@ -56,6 +64,7 @@ def centralised(case: TrainingCase, data: FederatedData, model: BlockModel, meth
         model: copied; its own tensors are trained.
         method: provides the local options.
         batch: images in a minibatch.
+        precision: of the products, as in an engine.
     """
     net, local = copy.deepcopy(model).to(data.train.device), method.local
     net.to(memory_format=torch.channels_last)
@@ -69,17 +78,24 @@ def centralised(case: TrainingCase, data: FederatedData, model: BlockModel, meth
         with exact_arithmetic(data.train.device), all_cores():
             for _ in range(case.images // batch):
                 start = next(starts)
-                _step(net, optimiser, data, order[start : start + batch], local.clip_norm)
+                _step(net, optimiser, data, order[start : start + batch], local.clip_norm, precision)
 
     return turn
 
 
-def _step(
-    net: BlockModel, optimiser: torch.optim.Optimizer, data: FederatedData, places: Tensor, clip_norm: float | None
+def _step(  # noqa: PLR0917  (they come in the order of use)
+    net: BlockModel,
+    optimiser: torch.optim.Optimizer,
+    data: FederatedData,
+    places: Tensor,
+    clip_norm: float | None,
+    precision: Precision,
 ) -> None:
     images = fetch(data.train, places)
     optimiser.zero_grad()
-    torch.autograd.backward(F.cross_entropy(net(images.inputs), images.labels))
+    with computing(precision, places.device):
+        loss = F.cross_entropy(net(images.inputs), images.labels)
+    torch.autograd.backward(loss)
     if clip_norm is not None:
         torch.nn.utils.clip_grad_norm_(net.parameters(), clip_norm, foreach=True)
     optimiser.step()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import cycle, islice
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import torch
 
@@ -20,19 +20,26 @@ from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError, nearest
 from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.precision import Precision
 from edgefl.models.registry import MODELS, build_model
 from edgefl.process_state import process_state_kept
 from edgefl.profiling.measure_device.timing import clock_for
 from edgefl.training import accelerator, processors
-from edgefl.training.choice import choose_engine, engines_on
+from edgefl.training.choice import check_precision, choose_engine, engines_on
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
+from edgefl.training.matrix_units import multiplies_bfloat16
 from edgefl.training.parallel.worker_pool import shared_pool
 
 PRODUCTS = "batched, products"
 """The batched engine with convolutions as products; on a CPU it is measured if ``batched`` is requested."""
 
 SAME, WHOLE = "centralised, same batch", "centralised, cohort's batch"
+
+Contender = tuple[str, Precision]
+"""An engine or a kind of centralised training, and its precision."""
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 def known_case(name: str) -> TrainingCase:
@@ -55,26 +62,56 @@ def known_engines(names: Sequence[str], device: torch.device) -> list[str]:
     return [choose_engine(name, device) for name in names]
 
 
+def known_precisions(names: Sequence[str], device: torch.device) -> list[Precision]:
+    """The precisions called ``names``, each once.
+
+    Raises:
+        UserError: there is no such precision, or not on that device.
+    """
+    found: dict[Precision, None] = {}
+    for name in names:
+        if name not in get_args(Precision):
+            raise UserError(f"unknown precision '{name}'; {nearest(name, get_args(Precision))}", file="--precision")
+        check_precision(name, device)  # type: ignore[arg-type]
+        found[name] = None  # type: ignore[index]
+    return list(found)
+
+
+def precisions_on(device: torch.device) -> tuple[Precision, ...]:
+    """The precisions that are measured unless some are chosen: bfloat16 only where the device has kernels for it."""
+    return ("float32", "bfloat16") if device.type == "cuda" or multiplies_bfloat16() else ("float32",)
+
+
 @process_state_kept()
-def bench_engines(case: TrainingCase, device: torch.device, engines: Sequence[str] | None = None) -> dict[str, Any]:
-    """Images and local steps per second of each engine, and its ratios to centralised training.
+def bench_engines(
+    case: TrainingCase,
+    device: torch.device,
+    engines: Sequence[str] | None = None,
+    precisions: Sequence[Precision] = ("float32",),
+) -> dict[str, Any]:
+    """Images and local steps per second of each engine, and its ratios to centralised training in its precision.
 
     Args:
         case: the case to train.
         device: where training runs.
         engines: names of engines; those that run on the device if not given.
+        precisions: the precisions of products; all contenders of all precisions take turns.
     """
     data, local = _data(case, device), _local(case)
     method = build_method("fedavg", local)
     model = build_model(MODELS[case.model](**case.options), case.shape, 10)
     names = list(engines_on(device) if engines is None else engines)
-    specs = {name: EngineSpec.of(name) for name in names}
-    if "batched" in names and (device.type != "cpu" or engines is not None):
-        specs[PRODUCTS] = EngineSpec(kind="batched", convolutions="products")
-    cores = {name: _core(case, data, spec) for name, spec in specs.items()}
-    turns = {name: federated(case, core, method) for name, core in cores.items()}
-    turns[SAME] = centralised(case, data, model, method, case.batch)
-    turns[WHOLE] = centralised(case, data, model, method, case.batch * case.cohort)
+    cores: dict[Contender, TrainingCore] = {}
+    turns: dict[Contender, Turn] = {}
+    for precision in precisions:
+        specs = {name: EngineSpec(kind=name, precision=precision) for name in names}
+        if "batched" in names and (device.type != "cpu" or engines is not None):
+            specs[PRODUCTS] = EngineSpec(kind="batched", precision=precision, convolutions="products")
+        for name, spec in specs.items():
+            core = cores[name, precision] = _core(case, data, spec)
+            turns[name, precision] = federated(case, core, method)
+        for name, batch in ((SAME, case.batch), (WHOLE, case.batch * case.cohort)):
+            turns[name, precision] = centralised(case, data, model, method, batch, precision)
     if "parallel" in names and case.warm_up:
         shared_pool(processors.cores()).wait()  # the state after some seconds of training
     times, memory = in_turn(turns, case.turns, device, warm_up=case.warm_up)
@@ -83,14 +120,18 @@ def bench_engines(case: TrainingCase, device: torch.device, engines: Sequence[st
     rows = [
         {
             "name": name,
+            "precision": precision,
             "images_per_second": case.images / median(seconds),
-            "local_steps_per_second": case.local_steps / median(seconds) if name in cores else None,
-            "to_centralised_same_batch": _ratio(times[SAME], seconds),
-            "to_centralised_cohorts_batch": _ratio(times[WHOLE], seconds),
-            "peak_bytes": memory[name],
-            "seconds_for_all_rounds": case.rounds * median(seconds) if case.rounds and name in cores else None,
+            "local_steps_per_second": case.local_steps / median(seconds) if (name, precision) in cores else None,
+            "to_centralised_same_batch": _ratio(times[SAME, precision], seconds),
+            "to_centralised_cohorts_batch": _ratio(times[WHOLE, precision], seconds),
+            "to_float32": _ratio(times[name, "float32"], seconds) if "float32" in precisions else None,
+            "peak_bytes": memory[name, precision],
+            "seconds_for_all_rounds": (
+                case.rounds * median(seconds) if case.rounds and (name, precision) in cores else None
+            ),
         }
-        for name, seconds in times.items()
+        for (name, precision), seconds in times.items()
     ]
     return {
         "case": case.name, "cohort": case.cohort, "batch": case.batch, "steps": case.steps, "rounds": case.rounds,
@@ -152,12 +193,12 @@ def bench_methods(
 
 
 def in_turn(
-    turns: Mapping[str, Turn],
+    turns: Mapping[Name, Turn],
     repeats: int,
     device: torch.device,
     clock: Callable[[], float] = perf_counter,
     warm_up: float = 0.0,
-) -> tuple[dict[str, list[float]], dict[str, int]]:
+) -> tuple[dict[Name, list[float]], dict[Name, int]]:
     """Seconds of each contender's turns; the contenders alternate, after warm-up turns that do not count.
 
     Each contender finds the caches and threads as its predecessor left them, so the order varies, see :func:`orders`.
@@ -172,8 +213,8 @@ def in_turn(
     Returns:
         The seconds, and the peak bytes during the turns: of the accelerator's memory, or of the whole process.
     """
-    times: dict[str, list[float]] = {name: [] for name in turns}
-    memory: dict[str, int] = {}
+    times: dict[Name, list[float]] = {name: [] for name in turns}
+    memory: dict[Name, int] = {}
     for turn in turns.values():
         end = perf_counter() + warm_up
         turn()

@@ -48,6 +48,15 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
             show_default="measure this machine for a minute first",
         ),
     ] = None,
+    precisions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--precision",
+            metavar="NAME",
+            help="float32, tf32 or bfloat16; repeatable.",
+            show_default="float32, and bfloat16 where the processor has instructions for it",
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     scenario: Annotated[
         str | None,
@@ -65,15 +74,28 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
     """
     from edgefl.benchmarks.cases import CASES
     from edgefl.benchmarks.prediction import MEASURING_SECONDS, by_measuring, by_profile
-    from edgefl.benchmarks.training import bench_engines, bench_methods, known_case, known_engines
+    from edgefl.benchmarks.training import (
+        bench_engines,
+        bench_methods,
+        known_case,
+        known_engines,
+        known_precisions,
+        precisions_on,
+    )
     from edgefl.training.device import choose_device
 
     place = choose_device(device)
     named = None if engines is None else known_engines(engines, place)
+    measured = known_precisions(precisions, place) if precisions else precisions_on(place)
     chosen = [known_case(name) for name in cases or CASES]
     chosen = [case.quick() for case in chosen] if quick else chosen
     if quick and not as_json:
         say("--quick only checks that everything runs; the ratios are not meaningful", err=True)
+    if not precisions and "bfloat16" not in measured and not as_json:
+        say(
+            "bfloat16 is left out: this processor has no instructions for it; --precision bfloat16 measures it",
+            err=True,
+        )
     found: dict[str, Any] = {"device": place.type, "cases": []}
     predict = None
     if profile is not None:
@@ -81,7 +103,7 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
     elif (methods or cases is None) and place.type == "cpu" and not quick:
         predict = by_measuring(MEASURING_SECONDS, _print_progress)
     for case in chosen:
-        result = bench_engines(case, place, named)
+        result = bench_engines(case, place, named, measured)
         compared = methods or (METHODS if cases is None and case is chosen[0] else [])
         if compared:
             result["methods"] = bench_methods(case, place, compared, named[0] if named else "sequential", predict)
@@ -135,11 +157,17 @@ def _print(result: dict[str, Any]) -> None:
     for row in result["rows"]:
         numbers = (
             *(row["images_per_second"], row["local_steps_per_second"], row["to_centralised_same_batch"]),
-            *(row["to_centralised_cohorts_batch"], row["peak_bytes"] / 1e6, row["seconds_for_all_rounds"]),
+            *(row["to_centralised_cohorts_batch"], row["to_float32"], row["peak_bytes"] / 1e6),
+            row["seconds_for_all_rounds"],
         )
-        rows.append([row["name"], *("" if number is None else _three_digits(number) for number in numbers)])
+        rows.append(
+            [row["name"], row["precision"], *("" if number is None else _three_digits(number) for number in numbers)]
+        )
     print_table(
-        ["", "images/s", "local steps/s", "x same batch", "x cohort's batch", "peak MB", "all rounds, s"],
+        [
+            *("", "precision", "images/s", "local steps/s", "x same batch", "x cohort's batch", "x float32"),
+            *("peak MB", "all rounds, s"),
+        ],
         rows,
         title=f"{result['case']}: cohort {result['cohort']} x batch {result['batch']}, {steps}",
     )

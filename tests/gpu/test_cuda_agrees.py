@@ -15,10 +15,9 @@ from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.job import JobId, TrainingJob
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here"),
-]
+from .device import DEVICE, REHEARSAL, THERE_IS_NONE
+
+pytestmark = [pytest.mark.gpu, THERE_IS_NONE]
 
 METHODS = ["fedavg", "fedprox", "fedalign", "fedadc", "fedbr", "fedmlb"]
 CASES = [(entry, "cnn", {}) for entry in METHODS]
@@ -47,7 +46,7 @@ def two_rounds(device, entry, model, options, *, rounds=2, engine="sequential", 
 @pytest.mark.parametrize(("entry", "model", "options"), CASES, ids=str)
 def test_two_rounds_agree_with_the_cpu(entry, model, options):
     one = two_rounds("cpu", entry, model, options)
-    other = two_rounds("cuda", entry, model, options)
+    other = two_rounds(DEVICE, entry, model, options)
     torch.testing.assert_close(other[0], one[0], rtol=1e-2, atol=1e-3)
     for here, there in zip(one[1], other[1], strict=True):
         assert tuple(there) == pytest.approx(tuple(here), rel=2e-2, abs=1e-4)
@@ -57,7 +56,7 @@ def test_two_rounds_agree_with_the_cpu(entry, model, options):
 
 @pytest.mark.parametrize("entry", ["fedavg", "fedalign", "fedbr"])
 def test_a_device_repeats_itself_to_the_last_bit(entry):
-    one, other = (two_rounds("cuda", entry, "cnn", {}) for _ in range(2))
+    one, other = (two_rounds(DEVICE, entry, "cnn", {}) for _ in range(2))
     assert torch.equal(one[0], other[0])
     assert one[1:] == other[1:]
 
@@ -65,12 +64,13 @@ def test_a_device_repeats_itself_to_the_last_bit(entry):
 @pytest.mark.parametrize("convolutions", ["grouped", "products"])
 @pytest.mark.parametrize("entry", [*METHODS, "moon", "scaffold"])
 def test_clients_side_by_side_come_to_what_they_come_to_alone(entry, convolutions):
-    one = two_rounds("cuda", entry, "cnn", {})
-    other = two_rounds("cuda", entry, "cnn", {}, engine=EngineSpec(kind="batched", convolutions=convolutions))
+    one = two_rounds(DEVICE, entry, "cnn", {})
+    other = two_rounds(DEVICE, entry, "cnn", {}, engine=EngineSpec(kind="batched", convolutions=convolutions))
     torch.testing.assert_close(other[0], one[0], rtol=1e-2, atol=1e-3)
     assert other[2].loss == pytest.approx(one[2].loss, rel=1e-2)
 
 
+@pytest.mark.skipif(REHEARSAL, reason="a CPU has no graphs")
 @pytest.mark.parametrize("convolutions", ["grouped", "products"])
 @pytest.mark.parametrize("entry", [*METHODS, "moon"])
 def test_a_replayed_graph_gives_the_bits_of_the_step_that_it_recorded(entry, convolutions, monkeypatch):
@@ -84,18 +84,18 @@ def test_a_replayed_graph_gives_the_bits_of_the_step_that_it_recorded(entry, con
 
     monkeypatch.setattr(GraphReplay, "_recorded", noting)
     engine = EngineSpec(kind="batched", convolutions=convolutions)
-    replayed = two_rounds("cuda", entry, "cnn", {}, engine=engine, steps=8)
+    replayed = two_rounds(DEVICE, entry, "cnn", {}, engine=engine, steps=8)
     assert recorded
     assert None not in recorded
     monkeypatch.setattr("edgefl.training.batched.engine.GraphReplay", DirectReplay)
-    direct = two_rounds("cuda", entry, "cnn", {}, engine=engine, steps=8)
+    direct = two_rounds(DEVICE, entry, "cnn", {}, engine=engine, steps=8)
     assert torch.equal(replayed[0], direct[0])
     assert replayed[1:] == direct[1:]
 
 
 @pytest.mark.parametrize("engine", ["sequential", "batched"])
 def test_data_that_stay_in_main_memory_train_the_same_model(engine):
-    here = two_rounds("cuda", "fedavg", "cnn", {}, engine=engine)
-    there = two_rounds("cuda", "fedavg", "cnn", {}, engine=engine, room=0)
+    here = two_rounds(DEVICE, "fedavg", "cnn", {}, engine=engine)
+    there = two_rounds(DEVICE, "fedavg", "cnn", {}, engine=engine, room=0)
     assert torch.equal(here[0], there[0])
     assert here[1:] == there[1:]

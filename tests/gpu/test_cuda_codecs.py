@@ -6,10 +6,9 @@ import torch
 
 from edgefl.methods.codecs.choice import codec
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here"),
-]
+from .device import DEVICE, THERE_IS_NONE
+
+pytestmark = [pytest.mark.gpu, THERE_IS_NONE]
 
 
 @pytest.mark.parametrize(
@@ -29,7 +28,7 @@ def test_a_codec_gives_what_it_gives_on_the_cpu(said):
     one = codec(said)
     tensor = torch.randn(33, 5, 3, 3, generator=torch.Generator().manual_seed(1))
     here = one.encode(tensor, np.random.default_rng(0))
-    there = one.encode(tensor.cuda(), np.random.default_rng(0))
+    there = one.encode(tensor.to(DEVICE), np.random.default_rng(0))
     assert {name: part.dtype for name, part in here.items()} == {name: part.dtype for name, part in there.items()}
     for name, part in here.items():
         torch.testing.assert_close(there[name].cpu(), part)

@@ -42,12 +42,12 @@ def two_rounds(device, name, *, engine="sequential", model="cnn", room=math.inf)
     method, steps = build_method(name, LOCAL), 1 if model == "resnet56" else 4
     spec = MODELS[model].model_validate(MODEL_OPTIONS[model])
     with TrainingCore.of(data, spec, 0, engine=engine) as core:
-        learner = core.learner(method)
+        learner, depth = core.learner(method), method.objective.adapt(core.model).depth
         for round in range(2):
             jobs = []
             for client in range(3):
                 before = JobId("m", 0, client, round - 1) if method.state is not None and round else None
-                alpha = 2 if before and method.label == "fedbr" else core.model.depth
+                alpha = 2 if before and method.label == "fedbr" else depth
                 jobs.append(TrainingJob(JobId("m", 0, client, round), round, round, alpha, steps, before))
             for job in jobs:
                 learner.submit(job)
