@@ -10,7 +10,8 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from edgefl.printable import LONGEST_WORD, printable, printable_line, shortened, without_middle
+from edgefl import limits
+from edgefl.printable import printable, printable_line, shortened, without_middle
 from edgefl.wording import with_article
 
 
@@ -35,7 +36,7 @@ class UserError(EdgeflError):
 
     def __str__(self) -> str:
         parts = (printable_line(part) for part in (self.file, self.field) if part)
-        place = ": ".join(without_middle(part, LONGEST_WORD) for part in parts)
+        place = ": ".join(without_middle(part, limits.WORD_CHARACTERS) for part in parts)
         # A line end in a text of a user's is indented, so that no such text looks like a message of its own.
         message = re.sub(r"\n(?!  )", "\n  ", shortened(printable(self.message)))
         return f"{place}: {message}" if place else message

@@ -70,6 +70,8 @@ LEAST_AVAILABILITY_SECONDS = 1.0
 """Period of an availability trace. A shorter one would change so often that simulated time hardly advances."""
 SEEDS = 10_000
 """Seeds of a scenario; each is a run of every method."""
+NEW_SEEDS = 1000
+"""Seeds that are added to a finished run at a time. A larger number is a mistake: comparisons are planned up to it."""
 SETTINGS = 100_000
 """Settings of a sweep; each is a run of every method and seed."""
 CELLS = 100_000
@@ -87,3 +89,10 @@ CLASSES = 100_000
 
 SLEEPS_WITHOUT_MESSAGE = 100_000
 """Sleeps of a ServerApp in a row while no message is in progress; a day in steps of a second has 86,400."""
+
+# Messages.
+
+WORD_CHARACTERS = 200
+"""Characters of a word in a message: of a number, a key or a path. Paths in use are shorter."""
+LINE_CHARACTERS = 1000
+"""Characters of a line of a message; the longest list of valid choices has about 700."""

@@ -10,16 +10,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from edgefl import limits
+
 _MARKS = "\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
 """Marks of writing direction, and separators that end a line only in some programs."""
 _UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_MARKS}\ud800-\udfff]")
 _ENDS = re.compile("[\t\n]")
 
-LONGEST_WORD = 200
-"""Characters of a word in a message: of a number, a key or a path. Paths in use are shorter."""
-_LONG = re.compile(rf"(?<!\w)'[^'\n]{{{LONGEST_WORD - 1},}}'(?!\w)|\S{{{LONGEST_WORD + 1},}}")
-LONGEST_LINE = 1000
-"""Characters of a line of a message; the longest list of valid choices has about 700."""
+_LONG = re.compile(rf"(?<!\w)'[^'\n]{{{limits.WORD_CHARACTERS - 1},}}'(?!\w)|\S{{{limits.WORD_CHARACTERS + 1},}}")
 
 
 def printable(text: str) -> str:
@@ -49,8 +47,8 @@ def shortened(text: str) -> str:
     >>> shortened("expected a seed, found " + "9" * 5000) == f"expected a seed, found {'9' * 99}…{'9' * 100}"
     True
     """
-    words = _LONG.sub(lambda found: without_middle(found[0], LONGEST_WORD), text)
-    return "\n".join(without_middle(line, LONGEST_LINE) for line in words.split("\n"))
+    words = _LONG.sub(lambda found: without_middle(found[0], limits.WORD_CHARACTERS), text)
+    return "\n".join(without_middle(line, limits.LINE_CHARACTERS) for line in words.split("\n"))
 
 
 def without_middle(text: str, characters: int) -> str:

@@ -6,6 +6,8 @@ booleans, dates and null. A file cannot name a Python object, and nested aliases
 
 from __future__ import annotations
 
+import copy
+import functools
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,8 @@ def read_yaml(path: str | Path) -> Any:
         UserError: the file does not exist, is a folder, too large, not UTF-8, not YAML (with the line), or empty.
     """
     text = read_plain_text(path, limits.YAML_BYTES, what="a YAML file", streams=True)
+    if not text.strip():
+        raise UserError("expected YAML, found nothing: the file is empty", file=str(path))
     return parse_yaml(text, file=str(path))
 
 
@@ -47,19 +51,25 @@ def parse_yaml(text: str, *, file: str | None = None) -> Any:
     {'lr': 0.001, 'mode': 'off', 'rate': '40 Mbit/s'}
     """
     if not text.strip():
-        raise UserError("expected YAML, found nothing: the file is empty", file=file)
-    # The C parser behind typ="safe" reads YAML 1.1; the pure one reads 1.2.
-    reader = YAML(typ="safe", pure=True)
-    reader.Composer, reader.Constructor = _LimitedComposer, _LimitedConstructor
+        raise UserError("expected YAML, found an empty text", file=file)
     try:
-        data = reader.load(text)
+        data = _loaded(text)
     except UserError as error:
         raise error.located(file=file) from None
     except (YAMLError, ValueError) as error:  # ValueError: a date such as 2026-13-45
         raise UserError(_explanation(error), file=file) from None
     if data is None:
         raise UserError("expected YAML with contents, found only comments or null", file=file)
-    return data
+    return copy.deepcopy(data)
+
+
+@functools.lru_cache(maxsize=8)
+def _loaded(text: str) -> Any:
+    """The data in a text. Kept, since commands read a run's scenario several times, which was most of their time."""
+    # The C parser behind typ="safe" reads YAML 1.1; the pure one reads 1.2.
+    reader = YAML(typ="safe", pure=True)
+    reader.Composer, reader.Constructor = _LimitedComposer, _LimitedConstructor
+    return reader.load(text)
 
 
 class _LimitedConstructor(SafeConstructor):

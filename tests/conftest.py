@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from edgefl.scenario import load_scenario
@@ -16,6 +17,10 @@ from edgefl.scenario.writing import dump_yaml
 
 from .no_skips import pytest_addoption, pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 from .small_runs import SMALL
+
+# How long an example takes says more about what else the machine does than about the code.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session", autouse=True)

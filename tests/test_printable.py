@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import edgefl
 from edgefl.cli import main
 from edgefl.errors import UserError
-from edgefl.printable import LONGEST_LINE, LONGEST_WORD, printable, printable_line, shortened
+from edgefl.limits import LINE_CHARACTERS, WORD_CHARACTERS
+from edgefl.printable import printable, printable_line, shortened
 
 COMMANDS = Path(edgefl.__file__).parent / "cli"
 MARKS = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
@@ -64,23 +65,23 @@ def test_a_shortened_text_has_the_same_lines_without_the_middle_of_the_long_ones
     assert len(short) == len(lines)
     for line, found in zip(lines, short, strict=True):
         words = line.split(" ")
-        assert len(found) <= min(len(line), LONGEST_LINE)
-        if max(map(len, words)) <= LONGEST_WORD and len(line) <= LONGEST_LINE:
+        assert len(found) <= min(len(line), LINE_CHARACTERS)
+        if max(map(len, words)) <= WORD_CHARACTERS and len(line) <= LINE_CHARACTERS:
             assert found == line
         else:
-            assert max(map(len, found.split(" "))) <= LONGEST_WORD
+            assert max(map(len, found.split(" "))) <= WORD_CHARACTERS
             assert found.count("…") >= 1
             assert found[:99] == line[:99]
 
 
-@pytest.mark.parametrize(("length", "whole"), [(LONGEST_WORD, True), (LONGEST_WORD + 1, False)])
+@pytest.mark.parametrize(("length", "whole"), [(WORD_CHARACTERS, True), (WORD_CHARACTERS + 1, False)])
 def test_a_message_holds_a_value_file_and_field_up_to_a_limit(length, whole):
     value = "1" * (length - 1) + "2"
     for text in (str(UserError(f"expected a rate, found {value}")), str(UserError("expected a rate", file=value))):
         assert (value in text) == whole
         assert "expected a rate" in text
         assert text.partition(": expected")[0].endswith("2") or text.endswith("2")
-        assert len(text) <= LONGEST_WORD + 30
+        assert len(text) <= WORD_CHARACTERS + 30
 
 
 LONG = "9" * 5000
@@ -102,8 +103,8 @@ def test_a_command_shortens_a_long_value_in_its_message(arguments, capsys):
     assert main(arguments) == 2
     message = capsys.readouterr().err
     assert message.startswith("error: ")
-    assert max(map(len, message.splitlines())) < LONGEST_LINE + 3 * LONGEST_WORD
-    assert max(map(len, message.split(" "))) <= 2 * LONGEST_WORD
+    assert max(map(len, message.splitlines())) < LINE_CHARACTERS + 3 * WORD_CHARACTERS
+    assert max(map(len, message.split(" "))) <= 2 * WORD_CHARACTERS
 
 
 @pytest.mark.parametrize("module", sorted(COMMANDS.glob("*.py")), ids=lambda path: path.stem)

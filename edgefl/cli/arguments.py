@@ -53,6 +53,17 @@ def new_file(help: str, *names: str) -> Any:
     return typer.Option(*names, parser=output_path, metavar="FILE", help=help, show_default=False)
 
 
+def new_figure_file(help: str, *names: str) -> Any:
+    """The same for a figure; its file extension sets the format."""
+    return typer.Option(*names, parser=_figure_path, metavar="FILE", help=help, show_default=False)
+
+
+def _figure_path(name: str) -> Path:
+    from edgefl.report.figure_file import figure_path
+
+    return figure_path(name)
+
+
 def new_folder(help: str, *names: str) -> Any:
     """An option for a folder that the command makes; its default is ``None``."""
     return typer.Option(*names, parser=new_user_path, metavar="DIR", help=help, show_default=False)

@@ -63,7 +63,8 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
             raise (UserError(error.message, file=f"--alpha {alpha}") if error.field == "alpha" else error) from None
     if as_json:
         data = [row if isinstance(row, dict) else {**row.as_dict(), **_name_of(row)} for row in rows]
-        say_json({"model": model, "methods": data} if all_methods else {"model": model, **data[0]})
+        levels = {"levels": data} if "share" in data[0] else {}
+        say_json({"model": model, "methods": data} if all_methods else {"model": model, **data[0], **levels})
     else:
         _print(rows, _fedavg_flops(costs, methods[0].local, batch), f"Batch {batch} of {shape}, {classes} classes.")
 
@@ -71,16 +72,22 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
 def _rows(
     costs: CostModel, method: Method, batch: int, alpha: int | None, *, every: bool
 ) -> list[MethodCost | dict[str, Any]]:
-    """A method's costs; with --all for each number of blocks that it may send, or why the method is refused."""
+    """A method's costs for each capacity level, with --all also for each number of blocks that it may send.
+
+    With --all, a method that is refused is listed with the reason.
+    """
     from edgefl.cost.method_cost import method_cost
 
-    if not every:
-        return [method_cost(costs, method, batch, alpha)]
-    try:
+    levels = range(1 if method.submodels is None else len(method.submodels.levels))
+    alphas: list[int | None] = [alpha]
+    if every:
         blocks = costs.model.depth
-        alphas = [alpha or blocks] if alpha or not method.payload.sends_blocks else list(range(1, blocks + 1))
-        return [method_cost(costs, method, batch, each if method.payload.sends_blocks else None) for each in alphas]
+        alphas = [None] if not method.payload.sends_blocks else [alpha] if alpha else list(range(1, blocks + 1))
+    try:
+        return [method_cost(costs, method, batch, each, level) for each in alphas for level in levels]
     except UserError as error:
+        if not every:
+            raise
         return [{"method": method.label, "refused": str(error)}]
 
 
@@ -100,14 +107,14 @@ def _name_of(row: MethodCost) -> dict[str, str]:
 def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float, images: str) -> None:
     from edgefl.cli.console import print_table
 
-    heads = ["method", "blocks", "layer MMACs", "forward MMACs", "training MFLOPs", "x FedAvg", "Eq. 3", "launches"]
-    heads += ["MB touched", "peak MB", "stored M", "kept M", "down MB", "up MB"]
+    heads = ["method", "blocks", "part", "layer MMACs", "forward MMACs", "training MFLOPs", "x FedAvg", "Eq. 3"]
+    heads += ["launches", "MB touched", "peak MB", "stored M", "kept M", "down MB", "up MB"]
     print_table(
         heads,
         [_cells(row, fedavg_flops) for row in rows if not isinstance(row, dict)],
         notes=[
-            f"{images} Eq. 3: FedBR's published factor over FedAvg. stored: parameters in memory while training; kept: "
-            "parameters kept between a client's rounds. MB are 10^6 bytes."
+            f"{images} part: share of the model, by capacity. Eq. 3: FedBR's published factor over FedAvg. stored: "
+            "parameters in memory while training; kept: parameters kept between a client's rounds. MB are 10^6 bytes."
         ],
         words=(0, 1),
     )
@@ -121,4 +128,5 @@ def _cells(row: MethodCost, fedavg_flops: float) -> list[str]:
     numbers += [step.training_flops / fedavg_flops, row.paper_factor, float(step.launches)]
     numbers += [step.bytes_touched / 1e6, step.peak_memory_bytes / 1e6, stored.stored / 1e6]
     numbers += [stored.between_rounds / 1e6, *(sum(part.bytes for part in way) / 1e6 for way in (row.down, row.up))]
-    return [row.label, str(row.alpha), *("" if number is None else f"{number:,.4g}" for number in numbers)]
+    part = "" if row.share is None else f"{row.share:g}"
+    return [row.label, str(row.alpha), part, *("" if number is None else f"{number:,.4g}" for number in numbers)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgefl.cli.arguments import Changes, Json, Scenario, new_file
+from edgefl.cli.arguments import Changes, Json, Scenario, new_figure_file
 from edgefl.cli.printing import say_json
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def show(
         int | None, typer.Option(min=0, help="Seed of the partition.", show_default="the scenario's first")
     ] = None,
     picture: Annotated[
-        Path | None, new_file("Draw who holds what into this file (PNG, SVG or PDF).", "--output", "-o")
+        Path | None, new_figure_file("Draw who holds what into this file (PNG, SVG or PDF).", "--output", "-o")
     ] = None,
     as_json: Json = False,
 ) -> None:

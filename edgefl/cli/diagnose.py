@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefl.cli.arguments import Json, Methods, Run, Trust, new_file
+from edgefl.cli.arguments import Json, Methods, Run, Trust, new_figure_file
 from edgefl.cli.printing import quiet, say_json
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ def diagnose(  # noqa: PLR0917  (the options of the command)
     batches: Annotated[
         int, typer.Option(min=1, help="Batches of 64 training images on which the loss is computed.")
     ] = 10,
-    landscape: Annotated[Path | None, new_file("Plot the loss on the plane of the two top eigenvectors.")] = None,
+    landscape: Annotated[
+        Path | None, new_figure_file("Plot the loss on the plane of the two top eigenvectors.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     trust: Trust = False,
     as_json: Json = False,

@@ -164,6 +164,8 @@ def _print(made: Plan) -> None:
             f"Transfers share links unequally, as drawn by seed {made.seed} (queue: fifo, "
             f"spread {made.queue_spread:g}); other seeds give other times."
         )
+    if made.advice is not None:
+        say(f"When this machine trains: {made.advice}.")
     say(
         f"Nothing was trained: means over {made.rounds} simulated rounds, seed {made.seed}; "
         "in brackets the bounds that the device profiles allow."

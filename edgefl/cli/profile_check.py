@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefl.cli.arguments import Json, new_file
+from edgefl.cli.arguments import Json, new_figure_file
 from edgefl.cli.printing import quiet, say, say_json
 from edgefl.user_path import user_path
 
@@ -24,7 +24,7 @@ def check_profile(
     ],
     picture: Annotated[
         Path | None,
-        new_file("Draw predicted over measured seconds into this file (PNG, SVG or PDF).", "--output", "-o"),
+        new_figure_file("Draw predicted over measured seconds into this file (PNG, SVG or PDF).", "--output", "-o"),
     ] = None,
     as_json: Json = False,
 ) -> None:

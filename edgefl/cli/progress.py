@@ -59,6 +59,10 @@ class _Display(Listener):
         """See :class:`Listener`."""
         self._most, self._measured = rounds, self._metric_of_runs()
 
+    def advised(self, advice: str) -> None:
+        """See :class:`Listener`."""
+        self._print(advice)
+
     def run_began(self, label: str, seed: int) -> None:
         """See :class:`Listener`."""
         self._run = f"{label} seed {seed}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefl.cli.arguments import Changes, Json, Scenario, new_file
+from edgefl.cli.arguments import Changes, Json, Scenario, new_figure_file
 from edgefl.cli.printing import say, say_json
 from edgefl.errors import UserError
 
@@ -37,7 +37,7 @@ def schedule(  # noqa: PLR0917  (Typer reads options from the signature)
         int | None,
         typer.Option(min=0, help="Seed of the fleet and of random draws.", show_default="the scenario's first"),
     ] = None,
-    output: Annotated[Path | None, new_file("Draw a picture of the schedulers.", "--output", "-o")] = None,
+    output: Annotated[Path | None, new_figure_file("Draw a picture of the schedulers.", "--output", "-o")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare schedulers over the same rounds, without training, and with the best possible rounds.

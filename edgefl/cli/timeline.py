@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefl.cli.arguments import Run, new_file
+from edgefl.cli.arguments import Run, new_figure_file, new_file
 from edgefl.cli.printing import say
 from edgefl.errors import UserError
 
@@ -26,7 +26,7 @@ def timeline(  # noqa: PLR0917  (the options of the command)
         str | None, typer.Option(metavar="A-B", help="Only these rounds; all if not given.", show_default=False)
     ] = None,
     output: Annotated[Path | None, new_file("Write the trace to this file.", "--output", "-o")] = None,
-    png: Annotated[Path | None, new_file("Draw the first selected round as a Gantt chart.")] = None,
+    png: Annotated[Path | None, new_figure_file("Draw the first selected round as a Gantt chart.")] = None,
 ) -> None:
     """Show the activity of every client and link over time.
 

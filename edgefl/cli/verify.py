@@ -17,6 +17,7 @@ def verify(
     """
     from edgefl.experiment.directory import read_run_summary
     from edgefl.flower.scenario import app_scenario_of
+    from edgefl.rerun.app_replay import can_replay_app
     from edgefl.rerun.verify import is_emulated, is_executed_again, other_software
     from edgefl.rerun.verify import verify as violations_in
 
@@ -30,10 +31,10 @@ def verify(
     count = sum(map(len, summary.methods.values()))
     runs = f"{count} {'run' if count == 1 else 'runs'}"
     if app_scenario_of(run) is not None:
-        say(
-            f"{run}: all checks passed for {runs} (unchanged inputs, consistent event log); not simulated again, "
-            "because its Flower app is not executed"
-        )
+        same, other = "", "; not simulated again, because its log has no calls of the app, or is of another version"
+        if can_replay_app(run, summary):
+            same, other = ", same results when simulated again with the recorded calls of its Flower app", ""
+        say(f"{run}: all checks passed for {runs} (unchanged inputs, consistent event log{same}){other}")
         return
     executed = is_executed_again(run, summary)
     again = ", same results when simulated again" if executed else ""

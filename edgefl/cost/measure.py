@@ -260,7 +260,9 @@ def _other_generators() -> dict[str, object]:
 
 
 def _fact(name: str, model: BlockModel) -> Tensor:
-    """A fact about the client's data: one number for each class, or one."""
+    """A fact about the client and its job: one number for each class, or one."""
+    if name == "round":
+        return torch.empty((), dtype=torch.int64, device=NOWHERE)
     return _empty(model.classes) if name == "label_counts" else _empty()
 
 

@@ -27,6 +27,7 @@ class MethodCost:
     Attributes:
         label: the method's label.
         alpha: number of the last blocks that are received; M for the whole model.
+        share: the part of the model that the client's capacity level trains; ``None`` for methods without levels.
         step: the cost of a local step.
         stored: parameters that the client stores.
         down, up: the parts of a round's downlink and uplink, for a client that skipped the previous round.
@@ -35,6 +36,7 @@ class MethodCost:
 
     label: str
     alpha: int
+    share: float | None
     step: StepCost
     stored: StoredParameters
     down: tuple[Part, ...]
@@ -46,6 +48,7 @@ class MethodCost:
         return {
             "method": self.label,
             "alpha": self.alpha,
+            **({} if self.share is None else {"share": self.share}),
             "batch": self.step.batch,
             "layer_macs": self.step.layer_macs,
             "forward_macs": self.step.forward_macs,
@@ -65,21 +68,22 @@ class MethodCost:
         }
 
 
-def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None = None) -> MethodCost:
-    """The cost of ``method`` for a client; of the first capacity level, if the method has levels.
+def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None = None, level: int = 0) -> MethodCost:
+    """The cost of ``method`` for a client.
 
     Args:
         costs: the cost model of the scenario's model.
         method: the method.
         batch: images in a minibatch.
         alpha: number of the last blocks that are received; by default all.
+        level: the client's capacity level, if the method has levels.
 
     Raises:
         UserError: the method cannot train this model, or always sends the whole model although ``alpha`` requests less.
     """
     model = method.objective.adapt(costs.model)
     if method.submodels is not None:
-        model = method.submodels.part(model, 0).model
+        model = method.submodels.part(model, level).model
         costs = CostModel(model)
     method = keeping_local(method, model.layout)
     blocks = model.depth
@@ -99,6 +103,7 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
     return MethodCost(
         label=method.label,
         alpha=received,
+        share=None if method.submodels is None else method.submodels.levels[level],
         step=costs.cost(method, received, batch),
         stored=stored_parameters(model, method, received),
         down=downlink.parts,

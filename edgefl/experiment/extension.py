@@ -15,11 +15,9 @@ from edgefl.record import RunPaths
 from edgefl.record.costs import read_costs
 from edgefl.record.summary import SCHEMA, SeedResult, Summary, read_summary
 from edgefl.record.unfinished import how_to_continue
-from edgefl.scenario import Scenario, load_scenario, resolve
+from edgefl.scenario import load_scenario, resolve
 from edgefl.version import __version__
 from edgefl.yaml_file import read_yaml
-
-MOST_NEW_SEEDS = 1000
 
 
 @dataclass(frozen=True)
@@ -106,11 +104,6 @@ def extended_state(path: Path, extension: Extension) -> State:
             Finished(label=label, seed=each.seed, entry=each, costs=list(used[label])) for label, each in _runs(summary)
         ),
     )
-
-
-def with_all_seeds(scenario: Scenario, seeds: Sequence[int] | None) -> Scenario:
-    """The scenario of a directory with the seeds of its state, if an extension is in progress."""
-    return scenario if seeds is None else scenario.with_seeds(seeds)
 
 
 def _summary(paths: RunPaths) -> Summary:

@@ -43,6 +43,10 @@ class Guarded(Listener):
         """Pass it on."""
         self._call("began", list(runs), rounds)
 
+    def advised(self, advice: str) -> None:
+        """Pass it on."""
+        self._call("advised", advice)
+
     def run_began(self, label: str, seed: int) -> None:
         """Pass it on."""
         self._call("run_began", label, seed)

@@ -166,7 +166,9 @@ def setup_of(
         sizes=wire_sizes(scenario, model, method.codecs.down),
         sizes_up=wire_sizes(scenario, model, method.codecs.up),
         sizes_plain=wire_sizes(scenario, model, NoCodec()),
-        level_sizes=[wire_sizes(scenario, costs.part_of(level).model, NoCodec()) for level in levels],
+        level_sizes=[
+            wire_sizes(scenario, costs.part_of(level).model, NoCodec()).of_model_with(model.depth) for level in levels
+        ],
         cost=costs.step,
         fleet=world.fleet,
         samples=world.samples,

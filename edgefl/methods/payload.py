@@ -40,6 +40,14 @@ class ModelSizes:
         first = self.blocks - blocks
         return ModelSizes((0,) * first + self.block_bytes[first:], self.exact)
 
+    def of_model_with(self, blocks: int) -> ModelSizes:
+        """The same as a part of a model of so many ``blocks``, whose other blocks are last and are not sent.
+
+        >>> ModelSizes((1, 2)).of_model_with(4).block_bytes
+        (1, 2, 0, 0)
+        """
+        return ModelSizes(self.block_bytes + (0,) * (blocks - self.blocks), self.exact)
+
 
 class Part(NamedTuple):
     """One named part of a payload.

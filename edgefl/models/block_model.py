@@ -179,11 +179,21 @@ class BlockModel(nn.Module):
     def apply_blocks(self, weights: Weights, inputs: Tensor, start: int = 0, stop: int | None = None) -> Tensor:
         """The output of blocks ``start … stop-1`` (0-based) on ``inputs``, under the current mode.
 
-        With ``start=0`` the input is a batch ``[batch, *sample_shape]``, else the tap of block ``start-1``.
+        With ``start=0`` the input is a batch ``[batch, *sample_shape]``, else the tap of block ``start-1``. In the mode
+        ``ensemble``, the output of the whole model is the mean of :meth:`exits`.
         """
+        if mode().ensemble and start == 0 and stop is None:
+            return torch.stack(self.exits(weights, inputs)).mean(dim=0)
         for index in range(start, self.depth if stop is None else stop):
             inputs = self._called(index, weights[index], inputs)
         return inputs
+
+    def exits(self, weights: Weights, inputs: Tensor) -> list[Tensor]:
+        """The outputs of internal classifiers (see ``edgefl.models.exits``), first to last, and of the last block."""
+        found: list[Tensor] = []
+        with using(exits=found, ensemble=False):
+            last = self.apply_blocks(weights, inputs)
+        return [*found, last]
 
     def taps(self, weights: Weights, inputs: Tensor) -> list[Tensor]:
         """The outputs of all M blocks; the last output are the logits."""

@@ -26,6 +26,8 @@ class Mode:
         keep: Stochastic Depth's draw for this step, one 0/1 number per residual block; or ``None``.
         unfolded: compute convolutions, except depthwise ones, as matrix products. It changes only rounding.
         keep_probability: each residual block's probability of being kept, for evaluation; ``None`` without it.
+        exits: the outputs of internal classifiers are appended to it; ``None``: they are not computed.
+        ensemble: a model with internal classifiers returns the mean of all its classifiers' outputs.
     """
 
     training: bool = True
@@ -34,6 +36,8 @@ class Mode:
     keep: Tensor | None = None
     keep_probability: tuple[float, ...] | None = None
     unfolded: bool = False
+    exits: list[Tensor] | None = None
+    ensemble: bool = False
 
 
 _MODE: ContextVar[Mode] = ContextVar("mode", default=Mode())  # noqa: B039  (frozen)

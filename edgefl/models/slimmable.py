@@ -6,12 +6,18 @@ of input channels is always that of the actual input.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Literal
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgefl.errors import UserError
 from edgefl.models.mode import mode
 from edgefl.models.pointwise import without_stride
+
+Init = Literal["uniform", "fan_out"]
+"""Initial values of a model's convolutions: PyTorch's default of a layer, or N(0, 2 / fan-out)."""
 
 CHANNEL_UNIT = 8
 """Slimmed layers keep a multiple of this number of channels."""
@@ -32,6 +38,13 @@ def channels(full: int, width: float) -> int:
     if kept < 0.9 * exact:
         kept += CHANNEL_UNIT
     return min(kept, full)
+
+
+def draw_by_fan_out(blocks: Iterable[nn.Module]) -> None:
+    """Let all convolutions of these blocks start from N(0, 2 / fan-out), as ``fan_out`` of each of them does."""
+    for module in (each for block in blocks for each in block.modules()):
+        if isinstance(module, Conv2d):
+            module.fan_out = True
 
 
 def no_narrower() -> UserError:

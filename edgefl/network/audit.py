@@ -311,7 +311,10 @@ class _Audit:
 
     def blurred(self, active: _Active, now: float) -> float:
         """The bytes that a flow delivers in the resolution of the clock."""
-        return active.rate / 8.0 * 4.0 * math.ulp(now) if active.rate < math.inf else 0.0
+        rate = active.rate
+        if rate == 0.0:  # a flow that begins and ends at one time has no rate yet
+            rate = min((self.capacity[link] for link in active.path), default=math.inf)
+        return rate / 8.0 * 4.0 * math.ulp(now) if rate < math.inf else 0.0
 
     def prune(self, active: _Active, links: Sequence[Link], now: float) -> None:
         """A flow continues without some of its links."""

@@ -79,7 +79,7 @@ def prepared_step(method: Method, model: BlockModel, batch: int, numbers: Maker)
             for name in sorted(objective.frozen)
         },
         vectors={name: vectors[name] for name in sorted(objective.vectors)},
-        client={name: torch.ones(model.classes) for name in sorted(objective.client)},
+        client={name: torch.ones(model.classes if name == "label_counts" else ()) for name in sorted(objective.client)},
         alpha=model.depth,
         draws=objective.draw(generator(0, "cost"), batch),
     )

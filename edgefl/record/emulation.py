@@ -23,11 +23,15 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class WireBytes(Options):
     """What the network interfaces of the clients carried, without the headers of packets, from their counters.
 
-    ``down`` are the bytes to the clients, ``up`` those from them.
+    ``down`` are the bytes to the clients, ``up`` those from them. ``more_down`` and ``more_up`` are the part of them
+    that no transfer delivered, from the counters of the senders' connections and of the queues: TCP sent it again, or
+    it was on its way when its transfer was aborted.
     """
 
     down: Count
     up: Count
+    more_down: Count = 0
+    more_up: Count = 0
 
 
 class Load(Options):

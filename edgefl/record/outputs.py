@@ -43,6 +43,8 @@ def output_path(name: str | PathLike[str]) -> Path:
             f"expected another ending: files that end in {path.suffix} are inputs, and no output replaces one",
             file=str(path),
         )
+    if not path.parent.is_dir():
+        raise UserError("cannot be written: its folder does not exist", file=str(path))
     owner = _owner(path)
     if owner is not None:
         raise UserError(f"expected another name: edgefl keeps this file itself in {owner}", file=str(path))

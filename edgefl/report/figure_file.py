@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from edgefl.errors import UserError
-from edgefl.record.outputs import output_file
+from edgefl.record.outputs import output_file, output_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,14 +56,34 @@ def draw(figure: Figure, file: BinaryIO, form: str) -> None:
     figure.savefig(file, dpi=160, format=form, metadata={"Software": None} if form == "png" else None)
 
 
+def figure_path(name: str | PathLike[str]) -> Path:
+    """Return the path of a figure after checking it, so that a command need not compute what it cannot draw.
+
+    Raises:
+        UserError: an output cannot be written there, or there is no such format.
+    """
+    path = output_path(name)
+    if "matplotlib" not in sys.modules:
+        _import_without_backend()
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known, form = FigureCanvasBase.get_supported_filetypes(), _form(path)
+    if form not in known:
+        raise UserError(
+            f"cannot be written: expected one of the formats {', '.join(sorted(known))}, found '{form}'", file=str(path)
+        )
+    return path
+
+
 def write_figure(figure: Figure, path: Path) -> None:
     """Draw a figure into a file that the user named; the file extension sets the format, PNG without one.
 
     Raises:
         UserError: there is no such format, or the file cannot be written.
     """
-    with output_file(path) as file:
-        try:
-            draw(figure, file, path.suffix.removeprefix(".").lower() or "png")
-        except ValueError as error:
-            raise UserError(f"cannot be written: {error}", file=str(path)) from None
+    with output_file(figure_path(path)) as file:
+        draw(figure, file, _form(path))
+
+
+def _form(path: Path) -> str:
+    return path.suffix.removeprefix(".").lower() or "png"

@@ -12,13 +12,12 @@ import simpy
 from numpy.typing import NDArray
 
 from edgefl.errors import WrongAnswer
-from edgefl.fleet import compute_joules
 from edgefl.methods.common_finish import CommonFinish
 from edgefl.record.events import detail
 from edgefl.scheduling.blocks.base import checked_alphas
-from edgefl.scheduling.blocks.makespan import BlockForecast, least_makespan
-from edgefl.scheduling.selection.base import Charge, Foreseen, checked_cohort
-from edgefl.simulation.protocol_specs import SynchronousSpec
+from edgefl.scheduling.blocks.makespan import least_makespan
+from edgefl.scheduling.selection.base import checked_cohort
+from edgefl.simulation.forecasts import Forecasts
 from edgefl.simulation.work import Plan
 from edgefl.simulation.world import World
 from edgefl.training.faults import blaming
@@ -41,6 +40,7 @@ class Decisions:
 
     Args:
         world: the world of the run; its setup contains them, and its log receives the answers.
+        may_ask: whether the selector may ask clients for losses.
 
     Attributes:
         everyone: the numbers of all clients.
@@ -48,8 +48,10 @@ class Decisions:
         last_pick: the last call of the selector; None before.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, may_ask: bool = False) -> None:
         self._world = world
+        self._may_ask = may_ask
+        self._forecasts = Forecasts(world)
         self.everyone = np.arange(world.setup.clients, dtype=np.int64)
         self.asked: dict[int, int] = {}
         self.last_pick: Pick | None = None
@@ -70,14 +72,15 @@ class Decisions:
         if not len(available):
             return []
         self.last_pick = Pick(self._world.now, available)
-        asks = setup.selector.asks() and isinstance(setup.protocol, SynchronousSpec)
         facts = setup.facts._replace(
-            foreseen=partial(self._foreseen, round),
+            foreseen=partial(self._forecasts.of_round, round),
             data_sizes=setup.samples.copy(),
             now=self._world.now,
             availability=self._world.presence.share,
-            charge=partial(self._charge, round),
-            local_losses=partial(self._local_losses, round, available) if asks else None,
+            charge=partial(self._forecasts.charge, round),
+            local_losses=partial(self._local_losses, round, available)
+            if self._may_ask and setup.selector.asks()
+            else None,
         )
         with blaming(setup.label, round, "selection"):
             picked = setup.selector.pick(number, available.copy(), size, facts)
@@ -111,54 +114,6 @@ class Decisions:
         texts = [loss if math.isfinite(loss) else repr(loss) for loss in losses]
         self._losses = dict(zip(asked, texts, strict=True))
         return np.array(losses, np.float64)
-
-    def _charge(self, round: int, clients: NDArray[np.int64]) -> Charge:
-        """The clients' batteries now, and what a round with the whole model is predicted to use of them."""
-        world = self._world
-        level, used = np.ones(len(clients)), np.zeros(len(clients))
-        charges = world.batteries.charges
-        foreseen = self._foreseen(round, clients)
-        draws = world.accounts.draws
-        for place, client in enumerate(clients.tolist()):
-            if not charges.has(client):
-                continue
-            down, compute, up = (float(seconds[place]) for seconds in foreseen)
-            down_bytes, up_bytes = self._bytes(client)
-            joules = (
-                draws.idle(client, down + up)
-                + compute_joules(world.device(client), compute)
-                + draws.transfer(client, "down", down, down_bytes)
-                + draws.transfer(client, "up", up, up_bytes)
-            )
-            level[place] = world.batteries.left(client) / charges.capacity[client]
-            # Over a link that is down a transfer never ends, even with a radio without watts.
-            used[place] = joules / charges.capacity[client] if math.isfinite(joules) else math.inf
-        return Charge(level, used)
-
-    def _foreseen(self, round: int, clients: NDArray[np.int64]) -> Foreseen:
-        """The predicted seconds of a round with the whole model for each client, from what is known now."""
-        world, setup = self._world, self._world.setup
-        sizes = setup.sizes
-        asked = clients.tolist()
-        bytes = [self._bytes(client) for client in asked]
-        return Foreseen(
-            np.array(
-                [
-                    world.traffic.foreseen(client, "down").seconds(down)
-                    for client, (down, _) in zip(asked, bytes, strict=True)
-                ]
-            ),
-            np.array([world.foreseen_compute(client, round, world.work.of(client, sizes.blocks)) for client in asked]),
-            np.array(
-                [world.traffic.foreseen(client, "up").seconds(up) for client, (_, up) in zip(asked, bytes, strict=True)]
-            ),
-        )
-
-    def _bytes(self, client: int) -> tuple[int, int]:
-        """The bytes of the client's whole downlink and of its uplink."""
-        world = self._world
-        down = world.setup.sizes_of(world.level_of(client)).model_bytes
-        return down, sum(part.bytes for part in world.uplink(client))
 
     @cached_property
     def _candidates(self) -> NDArray[np.int64] | None:
@@ -196,7 +151,7 @@ class Decisions:
             sends_blocks = payload.partial(round)
         if scheduler is None or not cohort or not sends_blocks:
             return {}
-        forecast = self._forecast(round, cohort)
+        forecast = self._forecasts.of_blocks(round, cohort)
         with blaming(self._world.setup.label, round, "block scheduler"):
             alphas = checked_alphas(scheduler.choose(round, list(cohort), forecast), cohort, forecast.seconds.shape[1])
         chosen = {str(client): alpha for client, alpha in sorted(alphas.items())}
@@ -217,7 +172,7 @@ class Decisions:
         """The common finish of a round in seconds after its start, and the local work of each client."""
         world, setup = self._world, self._world.setup
         blocks = setup.sizes.blocks
-        foreseen = self._foreseen(round, np.array(cohort, np.int64))
+        foreseen = self._forecasts.of_round(round, np.array(cohort, np.int64))
         transfers = (foreseen.download + foreseen.upload).tolist()
         predicted = [
             world.work.predicted(client, blocks, transfer) for client, transfer in zip(cohort, transfers, strict=True)
@@ -254,22 +209,3 @@ class Decisions:
             if world.work.of(client, count, steps).seconds + up.seconds(bytes) <= left * (1 + 1e-9):
                 return count
         return fewest
-
-    def _forecast(self, round: int, cohort: Sequence[int]) -> BlockForecast:
-        """The cost of each α for each client, given the parts that it holds now."""
-        world, sizes = self._world, self._world.setup.sizes
-        seconds = np.empty((len(cohort), sizes.blocks))
-        bytes = np.empty((len(cohort), sizes.blocks), np.int64)
-        free = np.ones(len(cohort), dtype=bool)
-        for row, client in enumerate(cohort):
-            down = world.traffic.foreseen(client, "down")
-            uplink = sum(part.bytes for part in world.uplink(client))
-            upload = world.traffic.foreseen(client, "up").seconds(uplink)
-            for alpha in range(1, sizes.blocks + 1):
-                downlink = world.downlink(client, round, alpha)
-                size = sum(part.bytes for part in downlink.parts)
-                bytes[row, alpha - 1] = size
-                compute = world.foreseen_compute(client, round, world.work.of(client, downlink.alpha))
-                seconds[row, alpha - 1] = down.seconds(size) + compute + upload
-                free[row] &= not downlink.forced_full
-        return BlockForecast(seconds, bytes, free)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
+from typing import ClassVar
 
 import simpy
 
@@ -27,16 +28,19 @@ class RoundByRound(ABC):
         spec: when a round closes.
 
     Attributes:
+        may_ask: whether selectors may ask clients for losses of the model.
         seconds: from the start of the present round to its deadline; None for none.
         plans: the local work that the server chose for each client of the present round; empty if it does not.
     """
+
+    may_ask: ClassVar[bool] = False
 
     def __init__(self, world: World, book: RoundBook, spec: RoundsSpec) -> None:
         self.world = world
         self.book = book
         self.spec = spec
         self.lives: list[Participation] = []
-        self._decisions = Decisions(world)
+        self._decisions = Decisions(world, may_ask=self.may_ask)
         self._ahead = Ahead(world, self._decisions, min(spec.picked(world.setup.cohort), world.setup.clients))
         self._downloading: set[int] = set()
         self._deadlines = Deadlines(spec.deadline)
@@ -54,9 +58,7 @@ class RoundByRound(ABC):
                     world.stop("stalled")
                     return
                 cohort = self._ahead.cohort(round)
-            if self._decisions.asked:
-                yield from self.ask(round, self._decisions.asked, cohort)
-                self._decisions.chose(round, cohort)
+            yield from self.picked(round, cohort)
             self.book.pick = self._decisions.last_pick
             alphas = self._decisions.blocks(round, cohort)
             self._downloading = set(cohort)
@@ -81,15 +83,9 @@ class RoundByRound(ABC):
             alphas: each client's number of blocks from the scheduler, if there is one.
         """
 
-    def ask(self, round: int, asked: Mapping[int, int], cohort: list[int]) -> Generator[simpy.Event, object, None]:
-        """Wait until the clients that a selector asked for losses have evaluated the model; only some protocols ask.
-
-        Args:
-            round: the round that will begin.
-            asked: the number of images of each asked client.
-            cohort: the clients that were picked.
-        """
-        raise NotImplementedError
+    def picked(self, round: int, cohort: list[int]) -> Generator[simpy.Event, object, None]:
+        """What takes time between the pick of a cohort and the beginning of its round; by default nothing."""
+        yield from ()
 
     @abstractmethod
     def prefetch(self, round: int) -> None:

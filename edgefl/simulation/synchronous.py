@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 
 import simpy
 
@@ -26,6 +26,8 @@ class Synchronous(RoundByRound):
         spec: the protocol's options.
     """
 
+    may_ask = True
+
     def __init__(self, world: World, book: RoundBook, spec: SynchronousSpec) -> None:
         super().__init__(world, book, spec)
         self._prefetches: dict[int, Prefetch] = {}
@@ -42,9 +44,11 @@ class Synchronous(RoundByRound):
             life.drop("late")
         self._broadcasting.round_closes()
 
-    def ask(self, round: int, asked: Mapping[int, int], cohort: list[int]) -> Generator[simpy.Event, object, None]:
-        """See :class:`RoundByRound`."""
-        return self._asking.wait(round, asked, cohort)
+    def picked(self, round: int, cohort: list[int]) -> Generator[simpy.Event, object, None]:
+        """Wait until the clients that a selector asked for losses have evaluated the model."""
+        if self._decisions.asked:
+            yield from self._asking.wait(round, self._decisions.asked, cohort)
+            self._decisions.chose(round, cohort)
 
     def prefetch(self, round: int) -> None:
         """See :class:`RoundByRound`."""

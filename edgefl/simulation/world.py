@@ -135,10 +135,18 @@ class World:
         last, times = self._begun.get(client, (round, 0))
         return times if last == round else 0
 
-    def compute_started(self, job: TrainingJob, work: Work) -> None:
-        """The client's device begins to train for the job's local steps."""
+    def compute_started(self, job: TrainingJob, work: Work, *, raises: bool = False) -> None:
+        """The client's device begins to train for the job's local steps.
+
+        Args:
+            job: the job.
+            work: its work.
+            raises: whether the code of a Flower app's client ends with an error.
+        """
         client = job.id.client
-        facts = None if job.front is None else {"front": job.front}
+        facts: dict[str, object] | None = None if job.front is None else {"front": job.front}
+        if raises:
+            facts = {"raises": True}
         self._wrote_work("compute_start", work, job, value=job.steps, facts=facts)
         self._begun[client] = (job.round, self.begun(client, job.round) + 1)
         if self.accounts.charges.any:
@@ -327,9 +335,8 @@ class World:
         digests = self.setup.learner.digests(0) if self.setup.trains else None
         return "" if digests is None else detail(model=digests.model)
 
-    def new_work(self, work: Work, other_seconds: float | None = None) -> None:
+    def new_work(self, work: Work, **other: float) -> None:
         """Log work that occurs for the first time, with its seconds that are not the roofline's, if it has such."""
-        other = {} if other_seconds is None else {"other_seconds": other_seconds}
         self._wrote_work(
             "work",
             work,

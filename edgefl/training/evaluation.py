@@ -19,6 +19,7 @@ from edgefl.training.job import Evaluation
 from edgefl.training.lent import Lent
 
 PLAIN = {"training": False, "track": False, "width": 1.0, "keep": None, "keep_probability": None, "unfolded": False}
+PLAIN |= {"exits": None, "ensemble": False}
 """The mode of an evaluation, independent of the caller's mode; an objective may change parts of it."""
 
 EVALUATED = "the evaluated model"

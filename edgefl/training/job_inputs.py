@@ -65,6 +65,10 @@ class JobResolver:
                     "broadcasts nor its clients keep"
                 )
 
+    def of_part(self, layout: Layout) -> JobResolver:
+        """The same for a part of the model, whose clients keep no state, so that an initial model is never read."""
+        return JobResolver(self._method, layout, self._depth, self._initial.new_empty(layout.size), self._data)
+
     def resolve(
         self, job: TrainingJob, received: Received, state: State | None, front: Tensor | None = None
     ) -> JobInputs:
@@ -105,7 +109,7 @@ class JobResolver:
             start=start,
             frozen={name: self._whole(name, known[name], start) for name in sorted(method.objective.frozen)},
             vectors={name: _first(known[name], layout.parameter_count) for name in self._vectors},
-            facts=self._facts(job.id.client),
+            facts=self._facts(job.id.client, job.round),
             level=job.level,
         )
         return JobInputs(task, {**received.broadcasts, **(state or {})})
@@ -138,11 +142,13 @@ class JobResolver:
             self._completed = vector, start, torch.cat([vector, start[layout.parameter_count :]])
         return self._completed[2]
 
-    def _facts(self, client: int) -> dict[str, Tensor]:
+    def _facts(self, client: int, round: int) -> dict[str, Tensor]:
         names = self._method.objective.client
         if not names:
             return {}
-        facts = self._data.facts(client)
+        facts = dict(self._data.facts(client))
+        if "round" in names:
+            facts["round"] = torch.tensor(round, device=self._initial.device)
         return {name: facts[name] for name in sorted(names)}
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import nan
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,11 +20,12 @@ from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import Engine, JobData, JobResult
 from edgefl.training.client_states import ClientStates, State
 from edgefl.training.epochs import epoch_losses, in_main_memory
-from edgefl.training.evaluation import evaluate_batches, total
+from edgefl.training.inputs_by_level import InputsByLevel
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.training.job_inputs import JobInputs, JobResolver, Received
 from edgefl.training.kept_models import KeptModels
 from edgefl.training.learner_state import LearnerState
+from edgefl.training.local_losses import local_losses
 from edgefl.training.parts_of_models import PartsOfModel
 from edgefl.training.server_model import Outcome, ServerModel
 from edgefl.training.wire import Wire
@@ -46,8 +47,8 @@ class MethodLearner:
     unrounded.
 
     The learner keeps the latest model version, the versions that pending jobs start from, and those that clients were
-    broadcast since their last job. A job must be submitted
-    while its version is the latest, or while another job with the same version is pending.
+    broadcast since their last job. A job must be submitted while its version is the latest, or while another job with
+    the same version is pending.
 
     Args:
         method: the method to train.
@@ -80,8 +81,8 @@ class MethodLearner:
         self._data = data
         self._engine = engine
         self._evaluation_mode = method.objective.evaluation_mode(model)
-        self._resolver = JobResolver(method, model.layout, model.depth, initial, data)
-        self._resolvers: dict[int, JobResolver] = {}
+        resolver = JobResolver(method, model.layout, model.depth, initial, data)
+        self._resolver: JobResolver | InputsByLevel = resolver if parts is None else InputsByLevel(resolver, parts)
         self._wire = Wire(method, model.layout, seed)
         self._server = ServerModel(method, initial, model.layout, data.clients, self._wire, parts)
         self._versions: dict[int, Received] = {0: self._server.sent()}
@@ -174,8 +175,7 @@ class MethodLearner:
             TrainingFault: a local step failed.
         """
         with neutral_torch(), torch.no_grad():
-            task = self._resolved(job, None).task
-            self._engine.train([task])
+            self._engine.train([self._inputs(replace(job, previous=None)).task])
 
     def digests(self, version: int) -> Digests | None:
         """Digests of the latest version; see :class:`~edgefl.training.job.Learner`.
@@ -216,17 +216,9 @@ class MethodLearner:
             clients: the clients.
             images: how many images of each client are drawn, keyed by version and client; ``None``: all are used.
         """
-        vector, losses = self.model(version), []
-        with neutral_torch():
-            for client in clients:
-                chosen, held = None, self._data.samples(client)
-                if images is not None and images < held:
-                    draws = generator(self._seed, "local losses", version, client)
-                    chosen = np.sort(draws.choice(held, size=images, replace=False))
-                own = self._data.own(client, chosen)
-                scores = evaluate_batches(vector, own.evaluation(), self._model, own, self._evaluation_mode)
-                losses.append(total(scores, self._model.task).loss)
-        return losses
+        draws = partial(generator, self._seed, "local losses", version)
+        model, mode = self._model, self._evaluation_mode
+        return local_losses(self.model(version), model, mode, self._data, clients=clients, images=images, draws=draws)
 
     def model(self, version: int) -> Tensor:
         """The weights ``[size]`` of a kept model version; do not modify them.
@@ -348,24 +340,8 @@ class MethodLearner:
         )
 
     def _inputs(self, job: TrainingJob) -> JobInputs:
-        return self._resolved(job, self._state_before(job))
-
-    def _resolved(self, job: TrainingJob, state: State | None) -> JobInputs:
-        received = self._received(job.version)
-        if self._parts is None:
-            front = None if job.front is None else self._versions[job.front].vector
-            return self._resolver.resolve(job, received, state, front)
-        part = Received(self._parts.taken(received.vector, job.level, job.round), {})
-        return self._resolver_of(job.level).resolve(job, part, None)
-
-    def _resolver_of(self, level: int) -> JobResolver:
-        """What resolves the jobs of a capacity level; its clients keep no state, so its initial model is never read."""
-        assert self._parts is not None
-        if level not in self._resolvers:
-            layout = self._parts.of(level).model.layout
-            nothing = self._server.vector.new_empty(layout.size)
-            self._resolvers[level] = JobResolver(self._method, layout, self._model.depth, nothing, self._data)
-        return self._resolvers[level]
+        front = None if job.front is None else self._versions[job.front].vector
+        return self._resolver.resolve(job, self._received(job.version), self._state_before(job), front)
 
     def _outcome(self, job: JobId) -> Outcome:
         try:

@@ -25,6 +25,7 @@ from edgefl.training.lent import Lent
 from edgefl.training.tracing.traced_steps import TracedSteps
 
 TRAINING = {"training": True, "track": True, "width": 1.0, "keep": None, "keep_probability": None, "unfolded": False}
+TRAINING |= {"exits": None, "ensemble": False}
 """The mode at the start of every step, independent of the caller's mode."""
 
 

@@ -10,9 +10,11 @@ from itertools import pairwise, permutations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.benchmarks import training
 from edgefl.benchmarks.cases import CASES
+from edgefl.benchmarks.contenders import centralised
 from edgefl.benchmarks.outside import Watched, share_outside
 from edgefl.benchmarks.peak_memory import peak_bytes, reset_peak, resident_bytes
 from edgefl.benchmarks.prediction import _planned
@@ -24,6 +26,7 @@ from edgefl.benchmarks.training import (
     in_turn,
     known_case,
     known_engines,
+    known_precisions,
     orders,
 )
 from edgefl.cost.measure import trace
@@ -62,6 +65,48 @@ def test_every_engine_is_compared_with_both_kinds_of_centralised_training():
     both = rows["sequential"]["images_per_second"], rows["sequential"]["local_steps_per_second"]
     assert both[0] == pytest.approx(10 * both[1])
     assert rows[SAME]["local_steps_per_second"] is None
+
+
+def test_each_precision_is_compared_with_centralised_training_in_the_same_one(monkeypatch):
+    seconds = {
+        ("sequential", "float32"): 6.0, (SAME, "float32"): 3.0, (WHOLE, "float32"): 2.0,
+        ("sequential", "bfloat16"): 1.5, (SAME, "bfloat16"): 1.2, (WHOLE, "bfloat16"): 0.9,
+    }  # fmt: skip
+
+    def timed(turns, *_, **__):
+        for turn in turns.values():
+            turn()
+        return {name: [seconds[name]] * 2 for name in turns}, dict.fromkeys(turns, 1)
+
+    monkeypatch.setattr(training, "in_turn", timed)
+    result = bench_engines(CASES["cnn"].quick(), CPU, ["sequential"], ["float32", "bfloat16"])
+    rows = {(row["name"], row["precision"]): row for row in result["rows"]}
+    assert set(rows) == set(seconds)
+    for (name, precision), row in rows.items():
+        own = seconds[name, precision]
+        assert row["to_centralised_same_batch"] == pytest.approx(seconds[SAME, precision] / own)
+        assert row["to_centralised_cohorts_batch"] == pytest.approx(seconds[WHOLE, precision] / own)
+        assert row["to_float32"] == pytest.approx(seconds[name, "float32"] / own)
+
+
+def test_centralised_training_has_the_precision_of_the_engines(monkeypatch):
+    seen = []
+    case = CASES["cnn"].quick()
+    data, local = training._data(case, CPU), training._local(case)
+    model = build_model(MODELS["cnn"](), case.shape, 10)
+
+    class Watching(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, arguments=(), options=None):
+            if "convolution" in str(function):
+                seen.append(arguments[0].dtype)
+            return function(*arguments, **(options or {}))
+
+    for precision in ("float32", "bfloat16"):
+        turn = centralised(case, data, model, build_method("fedavg", local), case.batch, precision)
+        with Watching():
+            turn()
+        assert set(seen) == {getattr(torch, precision)}
+        seen.clear()
 
 
 def test_methods_are_compared_where_they_can_train_the_model():
@@ -174,3 +219,14 @@ def test_unknown_cases_and_engines_are_refused_with_the_nearest_name():
         known_case("cn")
     with pytest.raises(UserError, match="did you mean 'parallel'"):
         known_engines(["paralel"], CPU)
+    with pytest.raises(UserError, match="did you mean 'bfloat16'"):
+        known_precisions(["bfloat"], CPU)
+    with pytest.raises(UserError, match="tf32 is a precision of CUDA devices"):
+        known_precisions(["tf32"], CPU)
+
+
+def test_a_build_without_onednn_has_no_products_in_bfloat16(monkeypatch):
+    """There, PyTorch does not even have the operator that says so."""
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    monkeypatch.setattr(torch.ops, "mkldnn", None)
+    assert training.precisions_on(CPU) == ("float32",)

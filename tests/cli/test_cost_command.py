@@ -81,3 +81,23 @@ def test_wrong_input_is_one_sentence_and_exit_code_2(capsys, arguments, message)
     assert message in error
     assert output == ""
     assert len(error.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("method", ["heterofl", "fjord", "fedrolex"])
+def test_every_capacity_level_is_shown_with_its_own_bytes(capsys, method):
+    arguments = ("--model", "{name: cnn, width: 4}", "--shape", "1x8x8", "--set", "methods.0.levels=[1, 0.5]")
+    code, output, _ = run(capsys, *arguments, "--method", method, "--json")
+    data = json.loads(output)
+    assert code == 0
+    # Two convolutions of 3×3, maps of 2×2 after them, a hidden layer and ten outputs.
+    numbers = [10 * one + (9 * one + 1) * 2 * one + (8 * one + 1) * 4 * one + (4 * one + 1) * 10 for one in (4, 2)]
+    assert [row["share"] for row in data["levels"]] == [1, 0.5]
+    assert [row["upload_bytes"] for row in data["levels"]] == [4 * each for each in numbers]
+    assert data["levels"][0].items() <= data.items()
+    _, output, _ = run(capsys, *arguments, "--all", "--json")
+    assert next(row for row in json.loads(output)["methods"] if row["method"] == method)["share"] == 1
+
+
+def test_a_method_without_levels_has_no_share(capsys):
+    _, output, _ = run(capsys, "--model", "cnn", "--method", "fedavg", "--json")
+    assert not {"share", "levels"} & set(json.loads(output))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from edgefl import limits
 from edgefl.errors import UserError
 from edgefl.experiment import add_seeds, is_interrupted, resume, resuming, run
 from edgefl.record import names
@@ -161,10 +162,25 @@ def test_what_cannot_be_extended_is_refused_and_stays_as_it_is(small_run, tmp_pa
     refused(small_run, "scenario.yaml: scenario: has changed since the run began")
 
 
-@pytest.mark.parametrize("count", [0, -1, 1001])
+@pytest.mark.parametrize("count", [0, -1, limits.NEW_SEEDS + 1])
 def test_the_number_of_new_seeds_is_limited(small_run, count):
-    with pytest.raises(UserError, match=f"expected 1 to 1000 new seeds, found {count}"):
+    with pytest.raises(UserError, match=f"expected 1 to {limits.NEW_SEEDS} new seeds, found {count}"):
         add_seeds(small_run, count)
+
+
+def test_as_many_seeds_as_the_limit_are_added(small_run):
+    with pytest.raises(KeyboardInterrupt):
+        add_seeds(small_run, limits.NEW_SEEDS, listeners=[Stop(1)])
+    seeds = json.loads((small_run / names.STATE).read_text(encoding="utf-8"))["seeds"]
+    assert seeds == [0, 4, *range(5, 5 + limits.NEW_SEEDS)]
+
+
+def test_a_run_with_new_seeds_has_no_more_of_them_than_a_scenario(small_run, monkeypatch):
+    monkeypatch.setattr(limits, "NEW_SEEDS", limits.SEEDS)
+    before = tree(small_run)
+    with pytest.raises(UserError, match=f"seeds: .*at most {limits.SEEDS} item.*, found {limits.SEEDS + 1}"):
+        add_seeds(small_run, limits.SEEDS - 1)
+    assert tree(small_run) == before
 
 
 def test_a_forged_state_with_other_seeds_is_refused(small_run):

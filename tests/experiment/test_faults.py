@@ -222,7 +222,7 @@ def full(*arguments, **options):
     [
         ("edgefl.experiment.checkpoint_writer", "write_checkpoint"),
         ("edgefl.experiment.one_run", "write_rounds"),
-        ("edgefl.experiment.run", "write_summary"),
+        ("edgefl.experiment.all_runs", "write_summary"),
         ("pyarrow", "write_table"),
     ],
 )

@@ -107,7 +107,7 @@ def test_a_mistake_found_late_removes_what_was_made_and_nothing_else(tmp_path, m
     (tmp_path / "notes.txt").write_text("mine")
     before = everything(tmp_path)
 
-    module, part = {"before the first run": ("run", "shared_world"), "when a run begins": ("one_run", "setup_of")}[
+    module, part = {"before the first run": ("all_runs", "shared_world"), "when a run begins": ("one_run", "setup_of")}[
         moment
     ]
     monkeypatch.setattr(sys.modules[f"edgefl.experiment.{module}"], part, mistake)

@@ -7,8 +7,10 @@ import io
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
+import pytest
 from markdown_it import MarkdownIt
 from plotly.offline import get_plotlyjs
 
@@ -133,3 +135,19 @@ def check_trace(text: str) -> None:
         assert isinstance(event["pid"], int)
         assert isinstance(event["name"], str)
         assert event["ph"] == "M" or event["ts"] >= 0
+
+
+def check_scalars(folder: Path) -> None:
+    """Event files of TensorBoard, whose tags and folders are plain texts."""
+    reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert files
+    for file in files:
+        check_text(str(file.relative_to(folder)))
+        read = reading.EventAccumulator(str(file))
+        read.Reload()
+        tags = read.Tags()["scalars"]
+        assert tags
+        for tag in tags:
+            check_text(tag)
+            assert tag.count("/") >= 1

@@ -1,6 +1,7 @@
 """Whatever text stands in a run directory, every output shows it as text or one message refuses it.
 
-The places of texts are read from the files of runs, so a new file, column or key is covered without a change here.
+The places of texts are read from the files of runs, and these files have every text that their schemas allow, so a new
+file, column or key is covered without a change here.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from hypothesis import strategies as st
 
 from edgefl.cli import main
 from edgefl.data.spec import DATA_SETS
-from edgefl.experiment import run
+from edgefl.experiment import RunsFailed, run
+from edgefl.methods.objectives.fedprox import FedProx
 from edgefl.methods.recipe import METHODS
 from edgefl.models.registry import MODELS
 from edgefl.plug_ins import PlugIns
@@ -30,7 +32,7 @@ from edgefl.scenario.loading import check
 from edgefl.scenario.writing import dump_yaml
 
 from ..small_runs import SMALL, Stop
-from . import readers
+from . import readers, text_fields
 from .test_fuzz import cases, folder
 from .text_places import places, put
 
@@ -63,7 +65,7 @@ class Output(NamedTuple):
     """A command, and a reader of what it prints or writes to its last argument."""
 
     command: list[str]
-    reader: Callable[[str], Any] | None = None
+    reader: Callable[[Any], Any] | None = None
 
 
 def _report(kind: str, *more: str) -> dict[str, Output]:
@@ -77,6 +79,10 @@ def _report(kind: str, *more: str) -> dict[str, Output]:
     return {f"{kind}, {name}": Output(["report", *more, *words], reader) for name, (words, reader) in formats.items()}
 
 
+SWEEP = [
+    *("sweep", "BASIS.yaml", "--grid", "training.selection.kind=uniform,coverage"),
+    *("--grid", "training.local.lr=0.1,0.2", "--out", "SWEEP", "--no-train"),
+]
 OUTPUTS = {
     **_report("table", "RUN"),
     **_report("two runs", "RUN", "OTHER"),
@@ -84,7 +90,7 @@ OUTPUTS = {
     **_report("against", "EMULATED", "--against", "RUN"),
     **_report("published", "RUN", "--against", "paper"),
     "page": Output(["report", "RUN", "EMULATED", "--html", "OUT.html"]),
-    "scalars": Output(["report", "RUN", "--tensorboard", "OUT"]),
+    "scalars": Output(["report", "RUN", "--tensorboard", "OUT"], readers.check_scalars),
     "trace": Output(["timeline", "RUN", "--method", "br", "-o", "OUT.json"], readers.check_trace),
     "chart": Output(["timeline", "RUN", "--method", "fedavg", "--png", "OUT.png"]),
     "verify": Output(["verify", "RUN"]),
@@ -95,28 +101,26 @@ OUTPUTS = {
     "scenario": Output(["scenario", "validate", "RUN/scenario.yaml"]),
     "resume": Output(["simulate", "--resume", "INTERRUPTED"]),
     "interrupted": Output(["report", "INTERRUPTED"]),
+    "faulted": Output(["report", "FAULTED", "--json"], readers.check_json),
+    "faulted, resume": Output(["simulate", "--resume", "FAULTED"]),
+    "more seeds": Output(["simulate", "RUN", "--add-seeds", "1"]),
+    "seeds": Output(["plan", "RUN", "--seeds-for", "1pt"]),
+    "sweep again": Output(SWEEP),
     "sweep": Output(["report", "SWEEP", "--format", "csv"], readers.check_csv),
     "sweep, page": Output(["report", "SWEEP", "--html", "OUT.html"]),
 }
 BY_KIND = {
     kind: [name for name, output in OUTPUTS.items() if any(word.split("/")[0] == kind for word in output.command)]
-    for kind in ("RUN", "EMULATED", "INTERRUPTED", "SWEEP")
+    for kind in ("RUN", "EMULATED", "INTERRUPTED", "FAULTED", "SWEEP")
 }
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A finished run with every file and every text that a summary can have, an emulated one, others."""
+    """Runs of each kind, whose files have every text that they can have."""
     top = tmp_path_factory.mktemp("texts")
     run(check(SCENARIO), out=top / "RUN")
-    file = top / "RUN" / names.SUMMARY
-    data = json.loads(file.read_text())
-    data["chosen"] = ["fedavg", "br"]
-    for label, kind in (("fedavg", "deadline"), ("br", "fine-tuning")):
-        data["methods"][label][0]["stop"]["message"] = f"ended early by {label}"
-        for part in ("clients", "personalisation"):
-            data["methods"][label][0][part] = {"kind": kind, "mean": 0.2, "cumulative": 0.2, "worst_tenth": 0.1}
-    file.write_text(json.dumps(data))
+    _complete(top / "RUN")
     assert main(["replay", str(top / "RUN"), "--sensitivity"]) == 0
     shutil.copytree(top / "RUN", top / "OTHER")
     shutil.copytree(top / "RUN", top / "EMULATED")
@@ -132,12 +136,45 @@ def runs(tmp_path_factory):
     for label in ("fedavg", "br"):
         emulation.write_emulation(measured, top / "EMULATED" / label / "seed-0" / names.EMULATION)
     with suppress(KeyboardInterrupt):
-        run(check(SCENARIO), out=top / "INTERRUPTED", listeners=[Stop(1)])
-    file = top / "scenario.yaml"
-    file.write_bytes((top / "RUN" / names.SCENARIO).read_bytes())
-    grid = ["--grid", "training.selection.kind=uniform,coverage", "--grid", "training.local.lr=0.1,0.2"]
-    assert main(["sweep", str(file), *grid, "--out", str(top / "SWEEP"), "--no-train"]) == 0
+        run(check({**SCENARIO, "seeds": [0, 1]}), out=top / "INTERRUPTED", listeners=[Stop(5)])
+    _complete(top / "INTERRUPTED")
+    with pytest.MonkeyPatch.context() as patched, suppress(RunsFailed):
+        patched.setattr(FedProx, "loss", _no_loss)
+        run(check({**SCENARIO, "methods": ["fedavg", "fedprox"], "keep_models": "none"}), out=top / "FAULTED")
+    _complete(top / "FAULTED")
+    (top / "BASIS.yaml").write_bytes((top / "RUN" / names.SCENARIO).read_bytes())
+    assert main(_words(SWEEP, top, top)[0]) == 0
+    for seed in (top / "SWEEP").rglob("seed-*"):
+        (seed / names.STANDINGS).write_text(json.dumps(text_fields.completed(None, names.STANDINGS)))
     return top
+
+
+def _no_loss(*_arguments: Any) -> Any:
+    raise ZeroDivisionError
+
+
+def _complete(run: Path) -> None:
+    """Add to the files what they lack and what contains texts."""
+    for file in run.rglob("*.json"):
+        file.write_text(json.dumps(text_fields.completed(json.loads(file.read_text()), file.name)))
+
+
+def test_the_runs_have_every_text_that_their_schemas_allow(runs):
+    found: dict[str, set[Any]] = {}
+    for place in (place for kind in BY_KIND for place in places(runs / kind)):
+        found.setdefault(place.file.rpartition("/")[2], set()).add(place.path)
+    for file in text_fields.DATA:
+        expected = text_fields.texts_of(file)
+        missing = {text for text in expected if not any(text_fields.fits(path, text) for path in found[file])}
+        assert expected, file
+        assert missing == set(), file
+    for file in text_fields.TABLES:
+        assert text_fields.columns_of(file) <= {path[0] for path in found[file]}, file
+
+
+def test_each_file_of_a_run_directory_has_a_schema_or_no_texts_of_its_own():
+    known = {*text_fields.DATA, *text_fields.TABLES, *text_fields.WITHOUT_SCHEMA}
+    assert known == {*names.FILES, *names.SEED_FILES}
 
 
 @pytest.fixture(scope="module")
@@ -156,12 +193,16 @@ def _words(command: list[str], runs: Path, place: Path) -> tuple[list[str], Path
     words = []
     for word in command:
         first, _, rest = word.partition("/")
-        if first in ("RUN", "EMULATED", "INTERRUPTED", "OTHER", "SWEEP"):
+        if first in ("BASIS.yaml", "OTHER", *BY_KIND):
             inside = place / first if (place / first).exists() else runs / first
             words.append(str(inside / rest))
         else:
             words.append(word.replace("OUT", str(place / "out")))
     return words, Path(words[-1])
+
+
+def _content(path: Path) -> str | Path:
+    return path if path.is_dir() else path.read_text(encoding="utf-8")
 
 
 def _is_output(path: Path) -> bool:
@@ -189,7 +230,7 @@ def shown(name: str, runs: Path, place: Path, pages: dict[str, readers.Page], ca
             if name in pages:
                 readers.Page(written.read_text(encoding="utf-8")).check(pages[name])
             elif reader is not None:
-                reader(written.read_text(encoding="utf-8") if _is_output(written) else printed.out)
+                reader(_content(written) if _is_output(written) else printed.out)
     except (AssertionError, ValueError) as error:
         raise AssertionError(f"{' '.join(words)} with {about}: {code}\n{printed.err}") from error
     return code == 0

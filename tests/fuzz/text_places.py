@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import sqlite3
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +27,7 @@ class Place(NamedTuple):
     Attributes:
         file: relative to the run directory.
         path: in data the keys and indices that lead to it; in a table the column, a value of its column ``kind`` if it
-            has one, and in JSON inside of the column the rest of the path.
+            has one, and in JSON inside of the column the rest of the path; in a journal the table and the column.
     """
 
     file: str
@@ -82,6 +84,8 @@ def places(run: Path) -> list[Place]:
                 found += (Place(name, path) for path in texts_in(_head(file.read_bytes())))
             case ".parquet":
                 found += (Place(name, path) for path in _in_table(file))
+            case ".sqlite":
+                found += (Place(name, path) for path in _in_journal(file))
     return found
 
 
@@ -104,11 +108,23 @@ def put(run: Path, place: Place, text: str) -> None:
             file.write_bytes(struct.pack("<Q", len(head)) + head + content[8 + size :])
         case ".parquet":
             pq.write_table(_changed(file, place.path, text), file)
+        case ".sqlite":
+            table, column = place.path
+            with closing(sqlite3.connect(file)) as opened, opened:
+                opened.execute(f"UPDATE {table} SET {column} = ?", (text,))
 
 
 def _head(content: bytes) -> Any:
     (size,) = struct.unpack_from("<Q", content)
     return json.loads(content[8 : 8 + size])
+
+
+def _in_journal(file: Path) -> Iterator[tuple[Any, ...]]:
+    with closing(sqlite3.connect(file)) as opened:
+        for (table,) in opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for _, column, kind, *_ in opened.execute(f"PRAGMA table_info({table})").fetchall():
+                if kind == "TEXT" and opened.execute(f"SELECT count(*) FROM {table}").fetchone() != (0,):
+                    yield (table, column)
 
 
 _OWN = b"edgefl"
@@ -127,6 +143,8 @@ def _in_table(file: Path) -> Iterator[tuple[Any, ...]]:
     kinds = table["kind"].to_pylist() if "kind" in table.column_names else [""] * len(table)
     for name in table.column_names:
         yield ("name of", name)
+        for key in table.schema.field(name).metadata or {}:
+            yield ("about", name, key.decode())
         if not _is_text(table.schema.field(name).type):
             continue
         first = {kind: value for kind, value in zip(kinds, table[name].to_pylist(), strict=True) if value}
@@ -144,6 +162,11 @@ def _changed(file: Path, path: tuple[Any, ...], text: str) -> pa.Table:
         return table.replace_schema_metadata({_OWN: json.dumps(data).encode()})
     if path[0] == "name of":
         return table.rename_columns([text if name == path[1] else name for name in table.column_names])
+    if path[0] == "about":
+        number = table.column_names.index(path[1])
+        field = table.schema.field(number)
+        fields = field.with_metadata({**field.metadata, path[2]: text.encode()})
+        return table.set_column(number, fields, table.column(number))
     name, kind, *inside = path
     kinds = table["kind"].to_pylist() if "kind" in table.column_names else [""] * len(table)
     values = [

@@ -170,6 +170,22 @@ def test_initial_values_have_the_spread_of_pytorchs_own():
                     assert (tensors[prefix + name] == value).all()
 
 
+@pytest.mark.parametrize(("name", "options"), [("resnet56", {}), ("resnet18", {"stem": "imagenet", "norm": "batch"})])
+def test_a_resnet_can_start_from_the_fan_out_of_each_convolution(name, options):
+    tensors = weights_of(build_model(MODELS[name](init="fan_out", **options), (3, 32, 32), 10))
+    plain = weights_of(build_model(MODELS[name](**options), (3, 32, 32), 10))
+    for drawn, default in zip(tensors, plain, strict=True):
+        for tensor, values in drawn.items():
+            if values.ndim == 4 and len(values.flatten()) > 1000:
+                outputs, _, height, width = values.shape
+                assert values.std() == pytest.approx((2 / (outputs * height * width)) ** 0.5, rel=0.12), tensor
+                # A normal distribution, whose fourth moment is 3; a uniform one has 1.8.
+                assert (values**4).mean() / (values**2).mean() ** 2 == pytest.approx(3, abs=0.7)
+                assert not torch.equal(values, default[tensor])
+            elif values.ndim == 1 and "weight" in tensor:
+                assert torch.equal(values, default[tensor])
+
+
 def test_vgg9_draws_its_convolutions_by_fan_out():
     first = weights_of(built("vgg9"))[2]
     assert first["0.weight"].std() == pytest.approx((2 / (9 * 128)) ** 0.5, rel=0.05)

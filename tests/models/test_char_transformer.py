@@ -97,7 +97,7 @@ def test_every_method_is_costed_on_it_or_says_why_not(model):
         cost = measure(adapted, method, adapted.depth, 2)
         assert cost.forward_macs >= cost.layer_macs > 0
         assert method.state is None or isinstance(method.state, ClientState)
-    assert refused == {"fedalign", "gradaug", "mixup"}
+    assert refused == {"depthfl", "fedalign", "gradaug", "mixup"}
 
 
 def test_layer_macs_are_those_of_its_matrices(model):

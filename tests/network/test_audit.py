@@ -182,3 +182,9 @@ def test_a_clock_that_is_a_rounding_error_late_does_not_make_a_link_unknown():
     record = FlowRecord(0, ("a",), 1e6, started=0.0, latency=0.3, ended=1.3)
     assert audit_flows([(math.nextafter(0.3, 1.0), "a", 8e6)], [record]) == []
     assert "before its first capacity" in audit_flows([(0.4, "a", 8e6)], [record])[0].message
+
+
+def test_a_flow_may_end_when_it_starts_only_if_its_bytes_take_less_than_the_clock_resolves():
+    record = FlowRecord(0, ("a",), 1072.0, started=0.5, ended=0.5)
+    assert audit_flows([(0.0, "a", 1e30)], [record]) == []
+    assert "ended early" in audit_flows([(0.0, "a", 1e15)], [record])[0].message

@@ -71,6 +71,25 @@ def test_no_output_replaces_a_file_of_a_run(option, run, capsys, monkeypatch):
     assert contents(run) == before
 
 
+FIGURES = [
+    ["schedule", "nothing.yaml", "-o"],
+    ["timeline", "nothing", "--png"],
+    ["diagnose", "nothing", "--landscape"],
+    ["data", "show", "nothing.yaml", "-o"],
+    ["profile", "check", "nothing.yaml", "nothing.csv", "-o"],
+]
+
+
+@pytest.mark.parametrize("command", FIGURES, ids=" ".join)
+@pytest.mark.parametrize(("name", "reason"), [("no/x.png", "its folder does not exist"), ("x.exe", "found 'exe'")])
+def test_what_cannot_be_drawn_is_refused_before_anything_is_read(command, name, reason, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([*command, name]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith(f"error: {name}: cannot be written: ")
+    assert reason in message
+
+
 def unusual(folder):
     for name in ("dangling", "link", "pipe", "folder", "chain"):
         yield folder / name

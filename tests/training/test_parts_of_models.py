@@ -11,7 +11,9 @@ LEVELS = {0: 0, 1: 1, 3: 1, 5: 2, 4: 2}
 
 
 def submitted(tiny, learner, version=0, dispatch=0):
-    jobs = [replace(tiny.job(client, version, dispatch=dispatch), level=level) for client, level in LEVELS.items()]
+    jobs = [
+        replace(tiny.job(client, version, dispatch=dispatch, alpha=4), level=level) for client, level in LEVELS.items()
+    ]
     for job in jobs:
         learner.submit(job)
     return [job.id for job in jobs]
@@ -25,7 +27,7 @@ def trained(tiny, method, engine, rounds=2, **options):
         return learner.model(rounds).clone()
 
 
-METHODS = ["heterofl", "fedrolex", "fjord"]
+METHODS = ["heterofl", "fedrolex", "fjord", "depthfl"]
 
 
 @pytest.mark.parametrize("method", METHODS)

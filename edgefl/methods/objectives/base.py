@@ -56,8 +56,8 @@ def checked_loss(answer: object) -> Loss:
     return answer
 
 
-CLIENT_FACTS = ("label_counts", "relative_size")
-"""Names of the facts about a client's data that an objective may read; see :attr:`Objective.client`."""
+CLIENT_FACTS = ("label_counts", "relative_size", "round")
+"""Names of the facts about a client and its job that an objective may read; see :attr:`Objective.client`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Context:
             own last local model), or a vector of the server's broadcast. Gradients flow through them, but they are
             never updated: a call with one does not track running statistics.
         vectors: flat vectors by name, e.g. ``"received"`` ``[parameter_count]`` for proximal terms, a client's λ_k.
-        client: facts about the client's data by name, e.g. ``"label_counts"`` ``[classes]``.
+        client: facts about the client and its job by name, e.g. ``"label_counts"`` ``[classes]``.
         alpha: number of the last blocks that were just received and have frozen copies; M for the whole model.
         draws: random inputs of this step by name, from :meth:`Objective.draw`.
     """
@@ -97,8 +97,9 @@ class Objective(Component):
     vectors: ClassVar[frozenset[str]] = frozenset()
     """Names of the flat vectors it reads: ``received`` or names of the method's client state or server broadcast."""
     client: ClassVar[frozenset[str]] = frozenset()
-    """Names of the facts about the client's data it reads: ``label_counts`` (training images of each class, int64
-    ``[classes]``), ``relative_size`` (n_k N/n, its training images over the mean of all clients, one number)."""
+    """Names of the facts about the client and its job it reads: ``label_counts`` (training images of each class, int64
+    ``[classes]``), ``relative_size`` (n_k N/n, its training images over the mean of all clients, one number), ``round``
+    (of the job, from 0, int64, one number)."""
 
     needs: ClassVar[tuple[Need, ...]] = ()
     """What it needs of the model and the task."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -34,15 +34,21 @@ class Moon(Objective):
     mu: float = Field(default=1.0, ge=0, description="weight μ of the contrastive term (5 for CIFAR-10 in the paper)")
     temperature: float = Field(default=0.5, gt=0, description="temperature T of the similarities")
     projection: int = Field(default=256, ge=1, description="size of the projection z")
+    reads: Literal["features", "maps"] = Field(
+        default="features",
+        description="the head reads the features of the last layer, or the mean of each channel of the last feature "
+        "maps, in place of all layers after them",
+    )
 
     def adapt(self, model: BlockModel) -> BlockModel:
         """The model with a projection head (linear d → d, ReLU, linear d → ``projection``) before its last layer.
 
         The layers before it in the last block, and the head, become the second-last block; the classifier reads the
-        projection. d is the number of input features of the model's own last layer.
+        projection. d is the number of input features of the model's own last layer. With ``reads: maps`` the blocks
+        after the last feature maps are removed, and d is the maps' number of channels (FedADC, for its plain CNN).
 
         Raises:
-            UserError: the model's last layer is not linear.
+            UserError: the model's last layer is not linear, or no block returns feature maps.
         """
         super().adapt(model)
         *names, last = model.blocks
@@ -51,11 +57,21 @@ class Moon(Objective):
             reading = Linear(features, features)
             return nn.Sequential(reading, nn.ReLU(), Linear(features, self.projection, slim_outputs=False))
 
+        if self.reads == "maps":
+            # Below the last block: its output are the logits.
+            maps = [place for place, shape in enumerate(model.tap_shapes[:-1]) if len(shape) == 3]
+            if not maps:
+                raise UserError("moon with reads: maps needs a block that returns feature maps; this model has none")
+            names = names[: maps[-1] + 1]
         blocks: dict[str, nn.Module] = {name: copy.deepcopy(model.blocks[name]) for name in names}
-        try:
-            blocks["projection"] = ending_in(model.blocks[last], head)
-        except TypeError as error:
-            raise UserError(f"moon inserts a projection head before a linear last layer; the model's {error}") from None
+        if self.reads == "maps":
+            blocks["projection"] = Classifier(head(model.tap_shapes[maps[-1]][0]), pool=True)
+        else:
+            try:
+                blocks["projection"] = ending_in(model.blocks[last], head)
+            except TypeError as error:
+                found = f"the model's {error}"
+                raise UserError(f"moon inserts a projection head before a linear last layer; {found}") from None
         blocks[last] = Classifier(Linear(self.projection, model.classes, slim_outputs=False), pool=False)
         return model.with_blocks(blocks, new=("projection", last))
 

@@ -7,9 +7,9 @@ from typing import Literal
 from edgefl.errors import UserError
 from edgefl.models.block_model import BlockModel
 
-Need = Literal["classes", "features", "images", "blocks", "widths"]
+Need = Literal["classes", "features", "images", "blocks", "depths", "widths"]
 """Logits of classes; one vector of features for each sample; inputs ``[channels, height, width]``; several blocks;
-layers that can be narrowed."""
+several blocks before the classifier; layers that can be narrowed."""
 
 
 def check_need(need: Need, method: str, model: BlockModel) -> None:
@@ -41,6 +41,11 @@ def check_need(need: Need, method: str, model: BlockModel) -> None:
         "blocks": (
             model.depth < 2,
             "combines blocks of two models, and this model is one block" + (f": {model.whole}" if model.whole else ""),
+        ),
+        "depths": (
+            model.depth < 3,
+            f"trains the first blocks of a model, and this model has {model.depth} blocks"
+            + (f": {model.whole}" if model.whole else ", expected 3 or more"),
         ),
         "widths": (
             not model.slimmable,

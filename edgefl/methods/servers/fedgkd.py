@@ -15,10 +15,10 @@ from edgefl.methods.servers.mean import mean_delta
 
 @SERVER_UPDATES.register("fedgkd")
 class FedGkdServer(ServerUpdate):
-    """θ_{t+1} = θ_t + Σ_k w_k δ_k; teacher = mean of the last M global models, the newest included (Yao et al. 2021).
+    """θ_{t+1} = θ_t + Σ_k w_k δ_k; teacher = mean of the last M trained models, the newest included (Yao et al. 2021).
 
     ``teaching`` is one number, 0 in the first round and 1 after it. ``model 1``, ``model 2``, … are the last models,
-    newest first.
+    newest first. The first model, which nobody has trained, is not one of them, as in the authors' code.
     """
 
     broadcasts: ClassVar[tuple[str, ...]] = ("teacher", "teaching")
@@ -32,7 +32,7 @@ class FedGkdServer(ServerUpdate):
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
         """The first model is its own teacher, with ``teaching`` 0."""
-        return {"teacher": parameters, "teaching": torch.zeros_like(parameters[:1]), "model 1": parameters}
+        return {"teacher": parameters, "teaching": torch.zeros_like(parameters[:1])}
 
     def update(
         self,

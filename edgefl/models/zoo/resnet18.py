@@ -12,7 +12,7 @@ from edgefl.models.classifier import Classifier
 from edgefl.models.norm import Norm, NormKind, norm_of
 from edgefl.models.registry import MODELS, ModelSpec, image_shape
 from edgefl.models.residual import basic_block
-from edgefl.models.slimmable import Conv2d, Linear
+from edgefl.models.slimmable import Conv2d, Init, Linear, draw_by_fan_out
 
 WIDTHS = (64, 128, 256, 512)
 
@@ -29,6 +29,11 @@ class ResNet18(ModelSpec):
     stem: Literal["cifar", "imagenet"] = Field(default="cifar", description="3×3 without pooling, or 7×7 with it")
     norm: NormKind = Field(default="group", description="group norm or batch norm")
     groups: int = Field(default=2, ge=1, le=64, description="groups of group norm (2 in FedMLB, 32 in FedADC)")
+    init: Init = Field(
+        default="uniform",
+        description="initial values of convolutions: PyTorch's default of a layer, or N(0, 2 / fan-out), as in "
+        "torchvision's ResNets",
+    )
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
         """The skeleton for images of at least 8×8 pixels."""
@@ -41,6 +46,8 @@ class ResNet18(ModelSpec):
             blocks[f"layer{stage}"] = nn.Sequential(first, basic_block(planes, planes, 1, norm))
             arriving = planes
         blocks["fc"] = Classifier(Linear(arriving, classes, slim_outputs=False), pool=True)
+        if self.init == "fan_out":
+            draw_by_fan_out(blocks.values())
         return BlockModel(blocks, sample_shape=sample_shape, classes=classes, align_block=4)
 
     def _stem(self, channels: int, norm: Norm) -> nn.Module:

@@ -10,7 +10,7 @@ from edgefl.models.classifier import Classifier
 from edgefl.models.norm import NormKind, norm_of
 from edgefl.models.registry import MODELS, ModelSpec, image_shape
 from edgefl.models.residual import bottleneck
-from edgefl.models.slimmable import Conv2d, Linear
+from edgefl.models.slimmable import Conv2d, Init, Linear, draw_by_fan_out
 
 EXPANSION = 4
 STEM = 16
@@ -26,6 +26,11 @@ class ResNet56(ModelSpec):
 
     norm: NormKind = Field(default="batch", description="group norm or batch norm")
     groups: int = Field(default=2, ge=1, le=STEM, description="groups of group norm")
+    init: Init = Field(
+        default="uniform",
+        description="initial values of convolutions: PyTorch's default of a layer, or N(0, 2 / fan-out), as in "
+        "torchvision's ResNets",
+    )
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
         """The skeleton for images of at least 8×8 pixels."""
@@ -39,4 +44,6 @@ class ResNet56(ModelSpec):
             units += [bottleneck(arriving, planes, 1, norm) for _ in range(UNITS - 1)]
             blocks[f"layer{stage}"] = nn.Sequential(*units)
         blocks["fc"] = Classifier(Linear(arriving, classes, slim_outputs=False), pool=True)
+        if self.init == "fan_out":
+            draw_by_fan_out(blocks.values())
         return BlockModel(blocks, sample_shape=sample_shape, classes=classes, align_block=3)

@@ -111,6 +111,17 @@ def test_fedrs_shrinks_the_logits_of_classes_the_client_lacks(bench) -> None:
     assert float(bench.loss(FedRS(absent_scale=1.0)).total) == pytest.approx(plain(bench))
 
 
+def test_fedrs_as_its_authors_code_has_it_scales_each_class_by_its_share(bench) -> None:
+    """The bench's client holds 6, 3 and 0 images of the classes: factors 1, ¾ and ½."""
+    assert bench.client["label_counts"].tolist() == [6, 3, 0]
+    with torch.no_grad():
+        logits = bench.model.apply_blocks(bench.weights(bench.local), bench.batch.inputs)
+    rows = softmax_rows(logits * torch.tensor([1, 0.75, 0.5]))
+    wanted = -sum(math.log(row[label]) for row, label in zip(rows, bench.batch.labels.tolist(), strict=True)) / 5
+    assert float(bench.loss(FedRS(absent_scale=0.5, form="share")).total) == pytest.approx(wanted)
+    assert float(bench.loss(FedRS(absent_scale=1.0, form="share")).total) == pytest.approx(plain(bench))
+
+
 def test_the_self_confident_target_by_hand() -> None:
     """Counts (6, 3, 0): ρ = (1, ½, 0), so the label takes the teacher's mass on 0 and half of that on 1."""
     teacher = torch.tensor([[0.2, 0.5, 0.3], [0.2, 0.5, 0.3]], dtype=torch.float64)

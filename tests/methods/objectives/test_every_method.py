@@ -64,7 +64,7 @@ def step(method: Method, model: BlockModel, named: dict[str, Tensor]) -> tuple[T
     parameters, buffers = layout.split(named["local"])
     vectors = having("vector ")
     frozen = {name: layout.weights(*layout.split(flat)) for name, flat in having("frozen ").items()}
-    client = {"label_counts": named["label_counts"]}
+    client = {"label_counts": named["label_counts"], "round": torch.tensor(7)}
     context = Context(model, frozen, vectors, client, model.depth, having("draw "))
     memory = method.rule.begin(parameters, vectors, method.local, 3)
     batch = Batch(named["inputs"], named["labels"])
@@ -120,7 +120,7 @@ def test_clients_side_by_side_get_the_gradients_they_get_alone(name) -> None:
             return {name.removeprefix(kind): value for name, value in rest.items() if name.startswith(kind)}
 
         frozen = {key: layout.weights(*layout.split(flat)) for key, flat in having("frozen ").items()}
-        client = {"label_counts": rest["label_counts"]}
+        client = {"label_counts": rest["label_counts"], "round": torch.tensor(7)}
         context = Context(model, frozen, having("vector "), client, model.depth, having("draw "))
         weights = layout.weights(*layout.split(local))
         return method.objective.loss(weights, Batch(rest["inputs"], rest["labels"]), context).total

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from edgefl.errors import UserError
@@ -64,6 +65,32 @@ def test_in_every_network_the_head_reads_what_the_last_layer_read(name, features
     there = dict(model.blocks["projection"].named_parameters())
     assert all(torch.equal(there[name], kept[name]) for name in kept)
     assert len(there) == len(kept) + 4
+
+
+def test_in_place_of_the_plain_cnn_s_linear_layers_the_head_reads_the_mean_of_each_map() -> None:
+    """FedADC's comparison: five linear layers become an average, a head of two and the last one."""
+    plain = build_model(MODELS["fedadc_cnn"](), (3, 32, 32), 10)
+    model = Moon(reads="maps").adapt(plain)
+    assert model.layout.block_names == ("conv1", "conv2", "conv3", "conv4", "projection", "fc5")
+    convolutions = 64 * 28 + 128 * (9 * 64 + 1) + 256 * (9 * 128 + 1) + 512 * (9 * 256 + 1)
+    head = 512 * 513 + 256 * 513 + 10 * 257
+    assert model.layout.parameter_count == convolutions + head
+    vector = initial_vector(model, 3)
+    images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(4))
+    blocks = model.layout.weights(*model.layout.split(vector))
+    with torch.no_grad():
+        x = images
+        for block in blocks[:4]:
+            x = F.max_pool2d(F.conv2d(x, block["0.weight"], block["0.bias"], padding=1), 2).relu()
+        first, second = (sorted(name for name in blocks[4] if name.endswith(kind)) for kind in ("weight", "bias"))
+        z = x.mean(dim=(2, 3)) @ blocks[4][first[0]].T + blocks[4][second[0]]
+        z = z.relu() @ blocks[4][first[1]].T + blocks[4][second[1]]
+        torch.testing.assert_close(model.apply_blocks(blocks, images, stop=5), z)
+
+
+def test_reading_maps_needs_a_model_that_has_some() -> None:
+    with pytest.raises(UserError, match="returns feature maps"):
+        Moon(reads="maps").adapt(build_model(MODELS["mlp"](), (1, 8, 8), 3))
 
 
 def test_features_and_last_layer_together_are_the_block() -> None:

@@ -6,6 +6,7 @@ order of the flat vector is shared.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -196,6 +197,35 @@ def moon(s: Scene, theta: Tensor) -> Tensor:
     return fedavg(s, theta) + ce(pair, torch.zeros(len(z), dtype=torch.int64))
 
 
+def classifiers(s: Scene, theta: Tensor, grid: int) -> list[Tensor]:
+    """The outputs of DepthFL's three classifiers; the blocks 1 and 3 are the first two."""
+    w, tap, outputs = s.weights(theta), s.x, []
+    for place in range(3):
+        tap = block(w[2 * place], place, tap)
+        seen = pooled(tap)
+        if place < 2:
+            seen = tap.unflatten(3, (grid, -1)).unflatten(2, (grid, -1)).mean(dim=(3, 5)).flatten(1)
+        outputs.append(seen @ w[2 * place + 1]["layer.weight"].T + w[2 * place + 1]["layer.bias"])
+    return outputs
+
+
+def depthfl(
+    s: Scene, theta: Tensor, most: float = 1.0, ramp: float = 300, temperature: float = 1.0, grid: int = 4
+) -> Tensor:
+    """In the fifth round."""
+    weight = most * math.exp(-5 * (1 - min(1, 5 / ramp)) ** 2)
+    z = classifiers(s, theta, grid)
+    apart = sum(
+        (kl(z[j].detach() / temperature, z[i] / temperature) for i in range(3) for j in range(3) if i != j),
+        torch.tensor(0.0),
+    )
+    return sum((ce(each, s.y) for each in z), torch.tensor(0.0)) + weight * temperature**2 * apart / 2
+
+
+def depthfl_at_once(s: Scene, theta: Tensor) -> Tensor:
+    return depthfl(s, theta, 0.3, 1e-9, 2.0, grid=1)
+
+
 def fedadc_plus(s: Scene, theta: Tensor) -> Tensor:
     """Eqs. 7-9 with λ = 0.35; counts (6, 3, 1, 0) are confidences (1, 1/2, 1/6, 0)."""
     with torch.no_grad():
@@ -331,6 +361,8 @@ CASES = [
     Case("ntd", ntd),
     Case("fedrs", fedrs),
     Case("moon", moon),
+    Case("depthfl", depthfl),
+    Case("depthfl", depthfl_at_once, options={"consistency": 0.3, "ramp": 0, "temperature": 2.0, "grid": 1}),
     Case("fedadc", step=look_ahead),
     Case("fedadc", step=pushed, options={"variant": "blue"}),
     Case("fedadc", step=pushed, options={"variant": "double"}),
@@ -363,7 +395,7 @@ def taken(method: Method, s: Scene, options: LocalOptions) -> Tensor:
     sent[: s.own] = torch.nan
     frozen = {"received": s.weights(sent), "previous": s.weights(s.previous)}
     vectors = {name: getattr(s, name) for name in method.objective.vectors | method.rule.vectors}
-    context = Context(s.model, frozen, vectors, {"label_counts": s.counts}, s.alpha, s.draws)
+    context = Context(s.model, frozen, vectors, {"label_counts": s.counts, "round": torch.tensor(4)}, s.alpha, s.draws)
     memory = method.rule.begin(s.local, vectors, options, STEPS)
     buffers, batch = s.local.new_zeros(0), Batch(s.x, s.y)
     start = s.local.clone()

@@ -258,12 +258,13 @@ def test_feddyn_s_server_agrees_with_the_paper_s_h_and_the_authors_mean_of_drift
 def test_fedgkd_s_teacher_is_the_mean_of_the_last_models_and_silent_at_first() -> None:
     server, one = FedGkdServer(buffer=3), torch.ones(1)
     x = torch.tensor([1.0])
-    state, models = server.begin(x), [1.0]
+    state, trained = server.begin(x), []
     assert float(state["teaching"]) == 0
     for step in (1.0, 3.0, -2.0, 4.0):
         x, state = server.update(x, torch.tensor([[step]]), one, state, facts())
-        models.append(models[-1] + step)
-        assert float(state["teacher"]) == pytest.approx(sum(models[-3:]) / len(models[-3:]))
+        # The first model, 1, teaches nobody: 2; 2 and 5; 2, 5 and 3; 5, 3 and 7.
+        trained.append((trained[-1] if trained else 1.0) + step)
+        assert float(state["teacher"]) == pytest.approx(sum(trained[-3:]) / len(trained[-3:]))
         assert float(state["teaching"]) == 1
     assert sorted(state) == ["model 1", "model 2", "model 3", "teacher", "teaching"]
 

@@ -157,6 +157,8 @@ PROBES: list[Probe] = probes(world, [
     ("model<torchvision>.blocks[]", {**ONE_STEP, **VISION, "methods": ["fedbr"]},
      {"model.blocks": ["features.0", "features.9", "classifier"]}, more("flops")),
 ]) + probes(trained, [
+    *((f"model<{name}>.init", {**ONE_STEP, **model(name)}, {"model.init": "fan_out"}, differs)
+      for name in ("resnet18", "resnet56")),
     ("data.root", PICTURES, {"data.root": str(FOLDER / "more")}, differs),
     ("data.root", PLAY, {"data.root": str(FOLDER / "more")}, differs),
     ("data.test", {}, {"data.test": "partitioned"},
