@@ -11,12 +11,16 @@ from typing import Any
 
 import hypothesis
 import pytest
+import torch
 
 from edgefl.scenario import load_scenario
 from edgefl.scenario.writing import dump_yaml
 
 from .no_skips import pytest_addoption, pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 from .small_runs import SMALL
+
+# Two processes with two OpenMP threads each on two cores are ten times slower than with one each.
+torch.set_num_threads(1)
 
 # How long an example takes says more about what else the machine does than about the code.
 hypothesis.settings.register_profile("any machine", deadline=None)

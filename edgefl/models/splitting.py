@@ -267,7 +267,12 @@ def _blocks(module: nn.Module, nodes: Sequence[fx.Node], starts: Sequence[tuple[
             copies[node] = graph.node_copy(node, copied)
         (leaving,) = _crossing(nodes, stop) if stop < len(nodes) else _results(nodes)
         graph.output(copies[leaving])
-        blocks[name.replace(".", "_")] = fx.GraphModule(module, graph, class_name=f"Block_{name}".replace(".", "_"))
+        block = fx.GraphModule(module, graph, class_name=f"Block_{name}".replace(".", "_"))
+        for node in graph.find_nodes(op="get_attr"):  # before PyTorch 2.7 a copied buffer becomes persistent
+            owner, _, tensor = str(node.target).rpartition(".")
+            if tensor in module.get_submodule(owner)._non_persistent_buffers_set:
+                block.get_submodule(owner)._non_persistent_buffers_set.add(tensor)
+        blocks[name.replace(".", "_")] = block
     return blocks
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
-import multiprocessing
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
 
 from edgefl import limits
 from edgefl.errors import UserError
-from edgefl.experiment import add_seeds, is_interrupted, resume, resuming, run
+from edgefl.experiment import add_seeds, is_interrupted, resume, run
 from edgefl.record import names
 from edgefl.record.listener import Listener
 from edgefl.report import RunResult
@@ -21,10 +19,7 @@ from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
 
 from ..small_runs import SMALL, Stop, tree
-from .crashes import kill_at, note_calls
 
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["edgefl.api", "edgefl.training.core", "edgefl.experiment"])
 METHODS = ["fedadc", {"method": "fedadc", "overlap": True, "as": "overlapped"}, "fedbr", "scaffold"]
 
 
@@ -94,37 +89,6 @@ def test_an_interrupted_extension_goes_on_and_the_former_result_stays_readable(f
     assert tree(resume(small_run)) == tree(finished[4])
 
 
-def add_or_resume(folder: Path, prepare, *arguments) -> None:
-    resuming.CHECKPOINT_EVERY = 1
-    if prepare is not None:
-        prepare(folder.parent, *arguments)
-    if is_interrupted(folder):
-        resume(folder)
-    elif len(RunResult(folder).seeds) == 2:
-        add_seeds(folder, 2)
-
-
-def exit_code(folder: Path, prepare=None, *arguments) -> int:
-    child = CONTEXT.Process(target=add_or_resume, args=(folder, prepare, *arguments))
-    child.start()
-    child.join()
-    return child.exitcode
-
-
-def test_a_kill_at_any_moment_loses_nothing(finished, tmp_path):
-    """At the first calls, in the middle, and at the last ones, which replace the scenario and the summary."""
-    first = Path(shutil.copytree(finished[2], tmp_path / "first" / "run"))
-    assert exit_code(first, note_calls, tmp_path / "calls") == 0
-    calls = (tmp_path / "calls").read_text(encoding="utf-8").split()
-    count = len(calls)
-    # From the end: each step that follows the last run.
-    for number in (0, 3, count // 2, count - 11, count - 8, count - 5, count - 2):
-        folder = Path(shutil.copytree(finished[2], tmp_path / str(number) / "run"))
-        assert exit_code(folder, kill_at, number) == -signal.SIGKILL
-        assert exit_code(folder) == 0
-        assert tree(folder) == tree(finished[4]), f"killed before call {number} of {count}, {calls[number]}"
-
-
 def test_times_under_other_conditions_are_removed_with_the_former_summary(small_run):
     (small_run / names.SENSITIVITY).write_bytes(b"of two seeds")
     add_seeds(small_run, 1)
@@ -166,28 +130,3 @@ def test_what_cannot_be_extended_is_refused_and_stays_as_it_is(small_run, tmp_pa
 def test_the_number_of_new_seeds_is_limited(small_run, count):
     with pytest.raises(UserError, match=f"expected 1 to {limits.NEW_SEEDS} new seeds, found {count}"):
         add_seeds(small_run, count)
-
-
-def test_as_many_seeds_as_the_limit_are_added(small_run):
-    with pytest.raises(KeyboardInterrupt):
-        add_seeds(small_run, limits.NEW_SEEDS, listeners=[Stop(1)])
-    seeds = json.loads((small_run / names.STATE).read_text(encoding="utf-8"))["seeds"]
-    assert seeds == [0, 4, *range(5, 5 + limits.NEW_SEEDS)]
-
-
-def test_a_run_with_new_seeds_has_no_more_of_them_than_a_scenario(small_run, monkeypatch):
-    monkeypatch.setattr(limits, "NEW_SEEDS", limits.SEEDS)
-    before = tree(small_run)
-    with pytest.raises(UserError, match=f"seeds: .*at most {limits.SEEDS} item.*, found {limits.SEEDS + 1}"):
-        add_seeds(small_run, limits.SEEDS - 1)
-    assert tree(small_run) == before
-
-
-def test_a_forged_state_with_other_seeds_is_refused(small_run):
-    with pytest.raises(KeyboardInterrupt):
-        add_seeds(small_run, 2, listeners=[Stop(1)])
-    state = small_run / names.STATE
-    data = json.loads(state.read_text(encoding="utf-8"))
-    state.write_text(json.dumps({**data, "seeds": [0, 4, 9]}), encoding="utf-8")
-    with pytest.raises(UserError, match="has changed since the run began"):
-        resume(small_run)
