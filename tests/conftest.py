@@ -6,6 +6,7 @@ import copy
 import os
 import signal
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import hypothesis
 import pytest
 import torch
 
+from edgefl import plug_ins
 from edgefl.scenario import load_scenario
+from edgefl.scenario.loading import check
 from edgefl.scenario.writing import dump_yaml
 
 from .no_skips import pytest_addoption, pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
@@ -21,6 +24,12 @@ from .small_runs import SMALL
 
 # Two processes with two OpenMP threads each on two cores are ten times slower than with one each.
 torch.set_num_threads(1)
+
+# Tests of "all methods" are of edgefl's own: entry points of packages that the user has installed do not exist in tests.
+_installed = {(point.group, point.name, point.value) for point in entry_points()}
+plug_ins.entry_points = lambda group: [
+    point for point in entry_points(group=group) if (point.group, point.name, point.value) not in _installed
+]
 
 # How long an example takes says more about what else the machine does than about the code.
 hypothesis.settings.register_profile("any machine", deadline=None)
@@ -67,6 +76,17 @@ def worker_processes():
 
     yield
     close_pool()
+
+
+@pytest.fixture(scope="session")
+def shared_run(tmp_path_factory) -> Path:
+    """A finished run of two methods and two seeds that all tests of a process read; none writes into it."""
+    from edgefl.experiment import run
+
+    return run(
+        check({**copy.deepcopy(SMALL), "methods": ["fedavg", "fedadc"], "seeds": [0, 1]}),
+        out=tmp_path_factory.mktemp("shared") / "run",
+    )
 
 
 @pytest.fixture

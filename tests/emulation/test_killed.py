@@ -65,7 +65,7 @@ def quotas_left() -> list[Path]:
 @pytest.mark.skipif(in_namespaces() is None, reason="network namespaces cannot be made here")
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, id=kind, marks=[] if kind == "synchronous" else [pytest.mark.slow]) for kind in CHANGES],
+    [pytest.param(kind, id=kind, marks=[] if kind == "synchronous" else [pytest.mark.release]) for kind in CHANGES],
 )
 def test_an_emulation_that_is_killed_in_a_measured_round_goes_on(tmp_path, kind):
     name, changes = CHANGES[kind]

@@ -177,7 +177,7 @@ def test_training_that_a_deadline_cuts_off_is_stopped(tmp_path: Path) -> None:
     assert [event.kind for event in events if event.kind.startswith("compute_")].count("compute_drop") == 2
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_clients_train_under_their_quotas(tmp_path: Path) -> None:
     from edgefl.emulation.emulate import emulate
     from edgefl.emulation.machine import check, missing

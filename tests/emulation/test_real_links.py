@@ -202,7 +202,7 @@ def gaps(seed, **options):
     return [max(real["ends"]) / end - 1.0 for real, end in zip(found, ends, strict=True)]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("cells", [False, True], ids=["star", "cells"])
 @pytest.mark.parametrize("latency", [0.0, 0.02])
 def test_phases_take_as_long_as_in_the_simulated_network(cells, latency):
@@ -216,7 +216,7 @@ def test_phases_take_as_long_as_in_the_simulated_network(cells, latency):
     assert max(map(abs, found)) < 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_one_transfer_takes_its_latency_and_its_bytes_by_the_capacity():
     topology = star(down=[10e6], up=[10e6], latency=0.02)
     phases = [

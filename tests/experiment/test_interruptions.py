@@ -54,7 +54,7 @@ def test_ctrl_c_at_random_moments_ends_with_130_and_a_way_to_go_on(tmp_path):
     interrupt_at_random(tmp_path, times=3, seed=3)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_ctrl_c_at_fifty_random_moments_ends_with_130_and_a_way_to_go_on(tmp_path):
     interrupt_at_random(tmp_path, times=50, seed=4)
 

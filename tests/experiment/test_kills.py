@@ -123,6 +123,6 @@ def test_ten_kills_at_random_moments_change_nothing(tmp_path):
     kill_at_random(tmp_path, kills=10, seed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_two_hundred_kills_at_random_moments_change_nothing(tmp_path):
     kill_at_random(tmp_path, kills=200, seed=2)

@@ -373,7 +373,7 @@ def test_pairs_of_simultaneous_starts_lose_nothing(tmp_path):
     pairs_lose_nothing(tmp_path, 4)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_hundred_pairs_of_simultaneous_starts_lose_nothing(tmp_path):
     pairs_lose_nothing(tmp_path, 100)
 

@@ -95,7 +95,7 @@ def scenario(tmp_path) -> Path:
     "threads",
     [
         pytest.param({}, id="unset"),
-        pytest.param({"OMP_NUM_THREADS": "1"}, id="1", marks=pytest.mark.slow),
+        pytest.param({"OMP_NUM_THREADS": "1"}, id="1", marks=pytest.mark.release),
         pytest.param({"OMP_NUM_THREADS": "4"}, id="4"),
     ],
 )

@@ -15,7 +15,7 @@ from .runs import app_run, events_of, made_app, needs_flwr
 
 pytestmark = [
     *needs_flwr,
-    pytest.mark.slow,
+    pytest.mark.release,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray"),
 ]
 

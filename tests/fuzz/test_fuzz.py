@@ -174,14 +174,14 @@ def test_a_spoilt_profile_or_trace_runs_or_says_what_is_wrong(files):
     files_hold(*files)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @cases(13_000)
 @given(spoilt_scenarios())
 def test_many_spoilt_scenarios_run_or_say_what_is_wrong(data):
     scenario_holds(data)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @cases(6_000)
 @given(PROFILES_AND_TRACES)
 def test_many_spoilt_profiles_and_traces_run_or_say_what_is_wrong(files):
@@ -293,6 +293,6 @@ def test_the_command_runs_a_spoilt_scenario_or_ends_with_2(tmp_path):
     through_the_command(60, tmp_path, started, os.cpu_count() or 1)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_command_runs_many_spoilt_scenarios_or_ends_with_2(tmp_path):
     through_the_command(1_000, tmp_path, copied, 1)

@@ -74,6 +74,6 @@ def test_a_rehearsal_is_not_continued_as_a_campaign_and_its_commands_name_no_fol
     assert "--out runs/" in shown(ROW.command(rehearsal), rehearsal)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_whole_campaign_goes_through_in_its_tiny_form(tmp_path):
     assert main([str(tmp_path), "--tiny"]) == 0

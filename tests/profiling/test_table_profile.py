@@ -271,7 +271,7 @@ def test_the_derived_raspberry_pi_5_predicts_what_its_evidence_says(tmp_path):
     assert found["mean_absolute_error"] == pytest.approx(evidence.error, abs=0.001)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.extras
 def test_families_that_were_left_out_are_predicted(tmp_path):
     pytest.importorskip("timm")

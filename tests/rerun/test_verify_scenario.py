@@ -215,7 +215,7 @@ def test_what_verify_cannot_find_is_said_on_its_page(tmp_path):
     assert {name for name in ONLY_TRAINING if f"`{name.rpartition('.')[2]}`" not in said} == set()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_what_leads_to_another_log_is_noticed_without_the_digest(finished, tmp_path):
     """Every leaf, against a run of the scenario in which it is another."""
     folder, data = finished

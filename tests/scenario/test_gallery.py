@@ -140,7 +140,7 @@ def test_the_page_shows_the_times_bytes_and_energy_of_ten_clients(tmp_path):
     assert abs(saved(methods) - SAVED) < 1
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_fedbr_reaches_fedmlbs_accuracy_where_all_clients_take_part(tmp_path):
     folder = run(load_scenario("5g_10clients"), out=tmp_path / "run")
     methods = json.loads((folder / "summary.json").read_text())["methods"]

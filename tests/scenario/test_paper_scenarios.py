@@ -120,7 +120,7 @@ def test_two_rounds_of_a_papers_scenario_run(name, tmp_path):
     assert (two_rounds(name, tmp_path / "run", **smaller) / "summary.json").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("name", SAID)
 def test_two_rounds_of_a_papers_scenario_run_with_its_own_network(name, tmp_path):
     assert (two_rounds(name, tmp_path / "run") / "summary.json").exists()

@@ -25,8 +25,8 @@ def tensors_alive() -> int:
     ("engine", "entry"),
     [
         ("parallel", "scaffold"),
-        pytest.param("sequential", "feddyn", marks=pytest.mark.slow),
-        pytest.param("batched", "fedbr", marks=pytest.mark.slow),
+        pytest.param("sequential", "feddyn", marks=pytest.mark.release),
+        pytest.param("batched", "fedbr", marks=pytest.mark.release),
     ],
 )
 def test_as_many_tensors_live_after_500_rounds_as_after_20(tiny, engine, entry):

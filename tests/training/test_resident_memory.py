@@ -54,7 +54,7 @@ def held() -> int:
     return resident_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("engine", ["parallel", "batched"])
 def test_a_cohort_of_a_thousand_small_cnns_stays_within_4_gib(engine):
     done = subprocess.run(
@@ -65,7 +65,7 @@ def test_a_cohort_of_a_thousand_small_cnns_stays_within_4_gib(engine):
     assert int(done.stdout) < 4 * 2**30
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("engine", "entry"), [("parallel", "fedavg"), ("parallel", "scaffold"), ("batched", "moon"), ("batched", "fedavg")]
 )

@@ -137,7 +137,7 @@ def test_what_works_side_by_side_ends_whatever_was_used_before(tmp_path, given, 
     sessions(tmp_path, given, wanted, place, threads)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("threads", THREADS, ids=name)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("page", [page for page in PAGES if whole(page)], ids=name)

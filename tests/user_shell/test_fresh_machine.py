@@ -32,7 +32,7 @@ def installs(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("version", ["3.11", "3.12"])
 def test_the_readmes_two_commands_work_in_a_new_environment(tmp_path, version):
     python = interpreter(version)

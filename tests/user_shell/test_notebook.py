@@ -34,7 +34,7 @@ def test_the_python_of_the_readme_runs_in_a_notebook(tmp_path):
     runs_in_a_notebook(tmp_path, ROOT / "README.md", None)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("threads", THREADS, ids=name)
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name)
 def test_the_python_of_every_page_runs_in_a_notebook(tmp_path, page, threads):

@@ -36,7 +36,7 @@ def test_a_table_that_stands_on_several_pages_is_the_same_on_all():
     assert len(set(tables)) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("page", SHOWING, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_a_page_shows_what_its_commands_print(tmp_path, page):
     session = Session(tmp_path, full=True)
