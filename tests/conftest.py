@@ -25,7 +25,7 @@ from .small_runs import SMALL
 # Two processes with two OpenMP threads each on two cores are ten times slower than with one each.
 torch.set_num_threads(1)
 
-# Tests of "all methods" are of edgefl's own: entry points of packages that the user has installed do not exist in tests.
+# Tests of all methods are of edgefl's own: entry points of packages that the user has installed do not exist here.
 _installed = {(point.group, point.name, point.value) for point in entry_points()}
 plug_ins.entry_points = lambda group: [
     point for point in entry_points(group=group) if (point.group, point.name, point.value) not in _installed
