@@ -15,4 +15,4 @@ def multiplies_bfloat16() -> bool:
 
     Without them (x86 processors without AVX-512, for example) a convolution takes several times as long as in float32.
     """
-    return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return bool(torch._C._has_mkldnn) and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
