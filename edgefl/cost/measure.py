@@ -211,9 +211,7 @@ def _traced(  # noqa: PLR0917  (they come in the order of `trace`)
         draws={name: draw.to(device) for name, draw in draws.items()} if drawn is None else drawn,
     )
     labels = model.task.label_shape(model.classes, model.sample_shape)
-    images = Batch(
-        model.inputs(batch, device), torch.zeros(batch, *labels, dtype=model.task.label_type, device=device)
-    )
+    images = Batch(model.inputs(batch, device), torch.zeros(batch, *labels, dtype=model.task.label_type, device=device))
     model.hold_constants(device)
     recorder, others = Recorder(), _other_generators()
     with without_data(method.label):
