@@ -1,74 +1,101 @@
-"""The recipes of the docs, installed as packages from elsewhere and run."""
+"""Parts of installed packages: the recipes of the docs run, and a broken part is named before anything is trained."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 import tomllib
+import warnings
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from edgefl.cli import main
+from edgefl.data.spec import DATA_SETS
+from edgefl.errors import BrokenPlugIn, UserError
+from edgefl.experiment import run
+from edgefl.fleet import library
+from edgefl.methods import build
+from edgefl.methods.recipe import METHODS
+from edgefl.models.registry import MODELS
+from edgefl.plug_ins import PlugIns
+from edgefl.scenario import load_scenario
+from edgefl.scheduling.selection.base import SELECTORS
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 NETWORK = """
 network:
   topology: {kind: star, server: {down: 100 Mbit/s, up: 100 Mbit/s}, latency: 20 ms}
   links: {5g: {down: 20 Mbit/s, up: 20 Mbit/s}}
 """
-PROGRAM = """
-import sys
-from pathlib import Path
-from edgefl.experiment import run
-from edgefl.scenario import load_scenario
-run(load_scenario(Path(sys.argv[1])), out=Path(sys.argv[2]), device="cpu", engine="sequential")
-"""
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Writes what ``pip install`` leaves of a package: its module, and metadata with its entry points."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.chdir(tmp_path)
+
+    def write(name, code, entry_points):
+        (folder / f"{name}.py").write_text(code, encoding="utf-8")
+        metadata = folder / f"{name}-0.1.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n", encoding="utf-8")
+        lines = [
+            line
+            for group, points in entry_points.items()
+            for line in (f"[{group}]", *(f"{point} = {target}" for point, target in points.items()))
+        ]
+        (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        for registry in (METHODS, MODELS, DATA_SETS, SELECTORS):
+            registry.names()  # registers the built-in parts
+            monkeypatch.setattr(registry, "_parts", dict(registry._parts))
+            old = registry._plug_ins
+            monkeypatch.setattr(registry, "_plug_ins", PlugIns(registry.noun, old._group, old._check))
+        monkeypatch.setattr(library, "PLUG_INS", PlugIns("device profile", "edgefl.device_profiles", library._check))
+        forget()
+
+    def forget():
+        for cached in (build.method_model, build._server_schema, library._named):
+            cached.cache_clear()
+
+    yield write
+    forget()
+    for name, module in list(sys.modules.items()):
+        if str(folder) in str(getattr(module, "__file__", "")):
+            del sys.modules[name]
 
 
 def blocks(page, language):
     """The blocks of code of a page, or of one section of it (``page.md#Heading``)."""
     page, _, heading = page.partition("#")
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    text = (DOCS / page).read_text(encoding="utf-8")
     if heading:
         text = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def install(page, folder):
-    """What ``pip install`` leaves behind of a page's package: its module, and metadata beside it."""
+def package_of(page):
+    """The name, the code and the entry points of a page's package."""
     project = tomllib.loads(blocks(page, "toml")[0])["project"]
-    name, version = project["name"], project["version"]
-    code = "\n\n".join(blocks(page, "python"))
-    (folder / f"{name}.py").write_text(code, encoding="utf-8")
-    metadata = folder / f"{name}-{version}.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
-    lines = []
-    for group, points in project["entry-points"].items():
-        lines += [f"[{group}]", *(f"{point} = {target}" for point, target in points.items())]
-    (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return code
+    return project["name"], "\n\n".join(blocks(page, "python")), project["entry-points"]
 
 
-def simulate(scenario, folder):
-    """The summary of a run by another process, which sees ``folder`` as a place of installed packages."""
-    path = folder / "scenario.yaml"
-    path.write_text(scenario, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(path), str(folder / "run")],
-        env=environment, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+def simulated(scenario, folder):
+    (folder / "scenario.yaml").write_text(scenario, encoding="utf-8")
+    run(load_scenario(folder / "scenario.yaml"), out=folder / "run", device="cpu", engine="sequential")
     return json.loads((folder / "run" / "summary.json").read_text(encoding="utf-8"))["methods"]
 
 
-def test_a_method_in_one_file_outside_the_package_runs(tmp_path):
-    code = install("methods.md#Add a method", tmp_path)
-    assert len(code.splitlines()) + len(blocks("methods.md#Add a method", "toml")[0].splitlines()) < 40
-    entries = simulate(
+def test_a_method_in_one_file_outside_the_package_runs(installed, tmp_path):
+    name, code, entry_points = package_of("methods.md#Add a method")
+    installed(name, code, entry_points)
+    assert len(code.splitlines()) < 32
+    entries = simulated(
         """
 name: plugged-in
 data: {name: synthetic, shape: [1, 8, 8], classes: 4, train: 160, test: 40, clients: 4}
@@ -98,76 +125,195 @@ fleet: [{profile: raspberry-pi-5, share: 1, link: 5g}]
 """
 
 
-def test_the_recipe_of_a_frozen_teacher_runs_as_the_page_shows_it(tmp_path):
-    install(TEACHER, tmp_path)
-    scenario = TAUGHT + blocks(TEACHER, "yaml")[0] + NETWORK
-    entries = simulate(scenario, tmp_path)
+def test_the_recipe_of_a_frozen_teacher_runs_as_the_page_shows_it(installed, tmp_path):
+    installed(*package_of(TEACHER))
+    entries = simulated(TAUGHT + blocks(TEACHER, "yaml")[0] + NETWORK, tmp_path)
     fedavg, taught = entries["fedavg"][0], entries["taught"][0]
     model = fedavg["bytes"]["down"] // (3 * 2)  # rounds, clients
     assert taught["bytes"]["down"] == 3 * 2 * model + 2 * 2 * model
     assert taught["bytes"]["up"] == fedavg["bytes"]["up"]
     assert taught["flops"] > fedavg["flops"]
     assert taught["accuracy"]["final"] > 0.5
-    first = {path.relative_to(tmp_path): path.read_bytes() for path in (tmp_path / "run").rglob("*.parquet")}
-    (tmp_path / "run").rename(tmp_path / "first")
-    assert simulate(scenario, tmp_path) == entries
-    assert all((tmp_path / path).read_bytes() == content for path, content in first.items())
 
 
-MESSAGES = {
+REFUSED = {
     "no broadcast": (
         ("server=AveragingServer()", "server=Mean()"),
-        "method 'taught': Taught reads the frozen copy 'teacher', which its server update 'mean' does not broadcast "
-        "and its clients do not keep; expected one of: received",
+        "Taught reads the frozen copy 'teacher', which its server update 'mean' does not broadcast",
     ),
     "no part": (
         ("payload=ModelAndTeacher", "payload=Payload"),
-        "method 'taught': AveragingServer broadcasts 'teacher', but Payload sends no part 'teacher' in round "
-        "2, so its bytes would not be counted (parts: model); return Part('teacher', sizes.model_bytes, round) from "
-        "downlink, or name the part that carries it in carried_by of AveragingServer",
+        "AveragingServer broadcasts 'teacher', but Payload sends no part 'teacher' in round 2",
     ),
 }
 
 
-@pytest.mark.parametrize("name", MESSAGES)
-def test_a_teacher_that_nobody_sends_is_refused_with_one_message_by_every_command(tmp_path, name):
-    (before, after), message = MESSAGES[name]
-    code = install(TEACHER, tmp_path)
-    assert code.count(before) == 1
-    (tmp_path / "taught.py").write_text(code.replace(before, after), encoding="utf-8")
-    path = tmp_path / "scenario.yaml"
-    path.write_text(TAUGHT + "model: {name: plain}\nmethods: [fedavg, taught]\n" + NETWORK, encoding="utf-8")
-    commands = [
-        ["scenario", "validate", str(path)],
-        ["plan", str(path)],
-        ["simulate", str(path), "--out", str(tmp_path / "run")],
-        ["simulate", str(path), "--no-train", "--out", str(tmp_path / "run")],
-        ["cost", "--model", "plain", "--method", "taught", "--shape", "1x8x8"],
-    ]
-    program = f"from edgefl.cli import main\nfor each in {commands!r}:\n    print(main(each), flush=True)"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120, check=True
-    )
-    told = [line for line in done.stderr.splitlines() if line.strip()]
-    assert len(told) == len(commands), done.stderr
-    assert all(line.endswith(message) for line in told), done.stderr
-    assert all("methods.1: " in line for line in told[:4])
-    assert done.stdout.split() == ["2"] * len(commands)
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_teacher_that_nobody_sends_is_refused_before_anything_is_trained(installed, tmp_path, capsys, case):
+    (before, after), message = REFUSED[case]
+    name, code, entry_points = package_of(TEACHER)
+    installed(name, code.replace(before, after), entry_points)
+    scenario = TAUGHT + "model: {name: plain}\nmethods: [fedavg, taught]\n" + NETWORK
+    (tmp_path / "scenario.yaml").write_text(scenario, encoding="utf-8")
+    assert main(["simulate", "scenario.yaml", "--out", "run"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "methods.1: method 'taught': " in line
+    assert message in line
     assert not (tmp_path / "run").exists()
 
 
-def test_a_data_set_a_model_a_selector_and_a_device_from_elsewhere_run_together(tmp_path):
-    install("extending.md", tmp_path)
+def test_a_data_set_a_model_a_selector_and_a_device_from_elsewhere_run_together(installed, tmp_path):
+    installed(*package_of("extending.md"))
     scenario = "name: plugged-in\nmethods: [fedavg]\n" + blocks("extending.md", "yaml")[-1] + NETWORK
-    entry = simulate(scenario, tmp_path)["fedavg"][0]
+    entry = simulated(scenario, tmp_path)["fedavg"][0]
     assert entry["accuracy"]["final"] == pytest.approx(1.0, abs=0.05)
-    rows = read_decisions(tmp_path / "run" / "fedavg" / "seed-0" / "events.parquet")
-    assert rows == [[0, 1], [2, 3], [4, 5]]
+    rows = pq.read_table(tmp_path / "run" / "fedavg" / "seed-0" / "events.parquet").to_pylist()
+    assert [json.loads(row["detail"])["clients"] for row in rows if row["kind"] == "decision"] == [
+        [0, 1], [2, 3], [4, 5]
+    ]  # fmt: skip
 
 
-def read_decisions(path):
-    import pyarrow.parquet as pq
+BROKEN = {
+    "raises": ("raise ZeroDivisionError('too\\nmuch')\n", "ZeroDivisionError: too much"),
+    "exits": ("import sys\nsys.exit(3)\n", "SystemExit: 3"),
+    "needs a module that is not there": ("import no_such_module_anywhere\n", "ModuleNotFoundError: No module named"),
+    "has no such part": ("Other = 3\n", "AttributeError"),
+    "is something else": ("Part = 3\n", "expected a"),
+}
 
-    rows = pq.read_table(path).to_pylist()
-    return [json.loads(row["detail"])["clients"] for row in rows if row["kind"] == "decision"]
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_plug_in_is_an_error_of_those_alone_who_name_it(installed, fault):
+    code, message = BROKEN[fault]
+    installed("mine", code, {"edgefl.models": {"broken": "mine:Part"}})
+    assert MODELS["cnn"]
+    assert "mine" not in sys.modules, "it is imported where it is named"
+    with pytest.raises(UserError) as raised:
+        MODELS["broken"]
+    assert str(raised.value).startswith("the model 'broken' of the package mine 0.1 (mine:Part) cannot be used: ")
+    assert message in str(raised.value)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        listed = dict(MODELS)
+    assert [str(each.message) for each in caught if each.category is BrokenPlugIn] == [str(raised.value)]
+    assert "broken" not in listed
+
+
+def test_a_name_that_two_parts_have_is_refused_with_both(installed):
+    code = "from edgefl.models.registry import MODELS\nPart = MODELS['cnn']\n"
+    installed("mine", code, {"edgefl.models": {"cnn": "mine:Part", "twice": "mine:Part"}})
+    installed("other", code, {"edgefl.models": {"twice": "other:Part"}})
+    with pytest.raises(UserError, match=r"two models are called 'cnn': the built-in one .* mine 0\.1"):
+        MODELS["cnn"]
+    with pytest.raises(UserError, match=r"several models are called 'twice': .* 0\.1 .* 0\.1 "):
+        MODELS["twice"]
+
+
+SMALL = """
+name: small
+data: {name: synthetic, shape: [1, 8, 8], classes: 4, train: 40, test: 20, clients: 4}
+model: {name: cnn, width: 2}
+training: {rounds: 1, cohort: 2, local: {batch: 10, lr: 0.1}}
+fleet: [{profile: raspberry-pi-5, share: 1, link: 5g}]
+methods: [fedavg]
+""" + NETWORK.lstrip("\n")
+DATA = """
+from dataclasses import replace
+from typing import Literal
+import numpy as np
+from edgefl.data.spec import DataSpec, Description, Samples
+
+def images(count, **other):
+    return Samples(np.zeros((count, 1, 8, 8), np.uint8), np.arange(count) % 4)._replace(**other)
+
+class Part(DataSpec):
+    name: Literal["mine"] = "mine"
+
+    def declared(self):
+        return DECLARED
+
+    def read(self):
+        return READ
+
+PLAIN = Description(classes=4, shape=(1, 8, 8), train=(20,) * 4, test=(5,) * 4)
+DECLARED = PLAIN
+READ = images(80), images(20)
+"""
+WRONG_DATA = {
+    "declares another type": ("DECLARED = 3", "declared returned 3; expected a Description or None"),
+    "declares other counts": (
+        "DECLARED = replace(PLAIN, train=(20,) * 3)",
+        "train = (20, 20, 20); expected",
+    ),
+    "raises": ("def read(self): raise KeyError('d')\nPart.read = read", "KeyError: 'd'"),
+    "returns one split": ("READ = images(80)", "expected the training and the test data as Samples"),
+    "fewer images": ("READ = images(60), images(20)", "60 training samples, 15 of class 0; expected 80, 20 of class 0"),
+    "fewer labels": ("READ = images(80, labels=np.arange(70) % 4), images(20)", "int64 [70]; expected an array of 80"),
+    "another class": ("READ = images(80, labels=np.arange(80) % 5), images(20)", "with the label 4; expected 0 to 3"),
+    "another shape": (
+        "READ = images(80, inputs=np.zeros((80, 3, 8, 8), np.uint8)), images(20)",
+        "training inputs of the shape (3, 8, 8); expected (1, 8, 8), as declared",
+    ),
+    "floats": ("READ = images(80, inputs=np.zeros((80, 1, 8, 8))), images(20)", "of float64 [80, 1, 8, 8]; expected"),
+    "infinite": (
+        "READ = images(80, inputs=np.full((80, 3), np.inf, np.float32)), images(20)\nDECLARED = None",
+        "training inputs that are not finite",
+    ),
+}
+MODEL = """
+import torch
+from torch import nn
+from edgefl.models.block_model import BlockModel
+from edgefl.models.registry import ModelSpec
+
+class Part(ModelSpec):
+    def build(self, sample_shape, classes):
+        first = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8))
+        blocks = BLOCKS(first, nn.Linear(8, classes))
+        return BlockModel(blocks, sample_shape=sample_shape, classes=classes, align_block=1)
+
+def BLOCKS(first, last):
+    return {"first": first, "last": last}
+"""
+WRONG_MODELS = {
+    "raises": ("def BLOCKS(first, last): raise KeyError('d')", "KeyError: 'd'"),
+    "another type": ("Part.build = lambda *all: nn.Linear(3, 4)", "expected a BlockModel, found Linear(in_features=3"),
+    "without parameters": ("def BLOCKS(first, last): return {'one': nn.ReLU(), 'two': nn.ReLU()}", "found 2 blocks"),
+    "in half precision": (
+        "def BLOCKS(first, last): return {'first': first, 'last': last.to(torch.float16)}",
+        "expected float32 on cpu, found float16 on cpu in the parameter 'last.weight'",
+    ),
+}
+CASES = {
+    **{f"data: {case}": ("data set", DATA, *wrong) for case, wrong in WRONG_DATA.items()},
+    **{f"model: {case}": ("model", MODEL, *wrong) for case, wrong in WRONG_MODELS.items()},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_data_set_or_a_model_that_returns_something_wrong_is_named_before_training(installed, tmp_path, capsys, case):
+    noun, code, more, message = CASES[case]
+    group, setting = {
+        "data set": ("edgefl.datasets", "data={name: mine, clients: 4}"),
+        "model": ("edgefl.models", "model=mine"),
+    }[noun]
+    installed("mine_module", f"{code}{more}\n", {group: {"mine": "mine_module:Part"}})
+    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
+    assert main(["simulate", "small.yaml", "--engine", "sequential", "--out", "run", "--set", setting]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert f"the {noun} 'mine' of the package mine_module 0.1 (mine_module:Part) cannot be used: " in line
+    assert message in line
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "READ = images(80, inputs=np.zeros((80, 1, 8, 8), np.uint8)[::-1, :, ::-1]), images(20)",
+        "READ = images(80, labels=(np.arange(80) % 4).astype(np.uint8)[::-1]), images(20)\nDECLARED = None",
+    ],
+)
+def test_arrays_of_another_order_and_kind_of_whole_number_are_read(installed, tmp_path, more):
+    installed("mine_module", f"{DATA}{more}\n", {"edgefl.datasets": {"mine": "mine_module:Part"}})
+    data = "data: {name: synthetic, shape: [1, 8, 8], classes: 4, train: 40, test: 20, clients: 4}"
+    assert simulated(SMALL.replace(data, "data: {name: mine, clients: 4}"), tmp_path)["fedavg"][0]["rounds"] == 1

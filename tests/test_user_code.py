@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import subprocess
 import sys
 from hashlib import sha256
@@ -79,10 +77,9 @@ def test_no_other_module_is_replaced_and_nothing_is_written_next_to_the_file(net
     assert [path.name for path in UserCode.of(reference).file.parent.iterdir()] == ["json.py"]
 
 
-@pytest.mark.parametrize("pickler", [pickle, cloudpickle])
-def test_another_process_imports_the_file_that_an_object_comes_from(net, pickler, tmp_path):
+def test_another_process_imports_the_file_that_an_object_comes_from(net, tmp_path):
     code = UserCode.of(net())
-    (tmp_path / "objects").write_bytes(pickler.dumps([code.load()(7), code._replace(name="build").load()]))
+    (tmp_path / "objects").write_bytes(cloudpickle.dumps([code.load()(7), code._replace(name="build").load()]))
     program = "import pickle, sys; value, build = pickle.load(open(sys.argv[1], 'rb')); print(build(value.width))"
 
     def read():
@@ -103,18 +100,12 @@ def test_a_digest_is_required_if_it_is_given(net):
         code.load("0000")
 
 
-def test_an_import_changes_neither_output_nor_environment(net, capsys):
-    text = "import os, sys\nprint('hello')\nos.environ['EDGEFL_CHANGED'] = '1'\nos.chdir('/')\nsys.path.clear()\n" + NET
-    before = os.getcwd(), list(sys.path)
-    UserCode.of(net(text)).load()
-    assert (os.getcwd(), list(sys.path)) == before
-    assert "EDGEFL_CHANGED" not in os.environ
+def test_what_a_file_prints_while_it_is_imported_goes_to_standard_error(net, capsys):
+    UserCode.of(net("print('hello')\n" + NET)).load()
     assert capsys.readouterr() == ("", "hello\n")
 
 
-@pytest.mark.parametrize(
-    "reference", ["net.py", "net.py:", "net:Net", ":Net", "net.py:3", "net.py:Net()", "net.py:a..b", ""]
-)
+@pytest.mark.parametrize("reference", ["net.py", "net:Net", ":Net", "net.py:Net()", ""])
 def test_a_reference_of_another_form_is_refused(reference):
     with pytest.raises(UserError, match=r"^expected FILE\.py:NAME, such as net\.py:Net, found '"):
         UserCode.of(reference)
@@ -123,22 +114,15 @@ def test_a_reference_of_another_form_is_refused(reference):
 WRONG = {
     "syntax": ("class Net:\n  def\n", "Net", "line 2: not valid Python: invalid syntax"),
     "not utf-8": (b"# \xff\nclass Net: pass\n", "Net", "line 1: not valid Python: "),
-    "null": (b"class Net: pass\0", "Net", "not valid Python: .*null"),
     "raises": (
         "\n\nraise ValueError('no\\nnet')\n",
         "Net",
         "line 3: this file raised an error .*: ValueError: no net$",
     ),
-    "deep": ("def f():\n    1/0\nf()\n", "f", "line 2: this file raised an error when it was imported: ZeroDivision"),
-    "exits": ("import sys\nsys.exit(3)\n", "Net", "line 2: this file raised an error .*: SystemExit: 3$"),
     "missing module": ("import no_such_module\n", "Net", "line 1: .*ModuleNotFoundError: .*'no_such_module'$"),
     "neighbour": ("import mine\n", "Net", "cannot import 'mine' from its own folder: use one file, or install"),
-    "syntax elsewhere": ("import ast\nast.parse('a b')\n", "Net", "raised an error .*: SyntaxError: invalid syntax"),
     "no such name": (NET, "Nett", "no object 'Nett'; did you mean 'Net'"),
-    "no such inner name": (NET, "Net.Iner", "no object 'Net.Iner'; did you mean 'Inner'"),
-    "empty": ("", "Net", "no object 'Net'; it has no function and no class"),
     "not callable": (NET, "NUMBER", "expected 'NUMBER' to be a function or a class, found 3"),
-    "edgefl's error": ("from edgefl.errors import UserError\nraise UserError('x')", "N", "line 2: this file raised"),
 }
 
 
@@ -166,8 +150,3 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
     (tmp_path / "folder.py").mkdir()
     with pytest.raises(UserError, match="expected a Python file, found a folder"):
         UserCode.of(f"{tmp_path}/folder.py:Net").load()
-
-
-def test_an_interrupt_is_not_the_files_error(net):
-    with pytest.raises(KeyboardInterrupt):
-        UserCode.of(net("raise KeyboardInterrupt\n")).load()

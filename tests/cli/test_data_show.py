@@ -50,18 +50,13 @@ def test_json_has_every_client(scenario, capsys):
     assert sum(sizes) + found["unused"] == SMALL["data"]["train"]
 
 
-@pytest.mark.parametrize("name", ["who.png", "who.svg"])
-def test_a_picture_is_written_and_the_same_again(scenario, tmp_path, capsys, name):
-    shown(capsys, scenario, "-o", str(tmp_path / name))
-    first = (tmp_path / name).read_bytes()
-    if name.endswith(".png"):
-        assert Image.open(tmp_path / name).width > 1000
-        shown(capsys, scenario, "-o", str(tmp_path / name))
-        assert (tmp_path / name).read_bytes() == first
+def test_a_picture_is_written(scenario, tmp_path, capsys):
+    shown(capsys, scenario, "-o", str(tmp_path / "who.png"))
+    assert Image.open(tmp_path / "who.png").width > 1000
 
 
-@pytest.mark.parametrize("clients", [3, 60, 10 * MOST_BARS + 1])
-@pytest.mark.parametrize("categories", [None, 2, 12, 90, 1000])
+@pytest.mark.full
+@pytest.mark.parametrize(("clients", "categories"), [(3, 2), (60, None), (10 * MOST_BARS + 1, 5)])
 def test_the_bars_are_as_high_as_clients_have_samples(clients, categories):
     rng = np.random.default_rng(clients)
     counts = (
@@ -89,7 +84,6 @@ def test_the_bars_are_as_high_as_clients_have_samples(clients, categories):
         (["nothing.yaml"], "nothing.yaml"),
         (["SCENARIO", "--set", "data.partition={kind: natural}"], "data that name the owner"),
         (["SCENARIO", "-o", "table.parquet"], "expected another ending"),
-        (["SCENARIO", "-o", "who.xyz"], "cannot be written"),
         (["SCENARIO", "--set", "data.clients=100000"], "expected at most"),
     ],
 )

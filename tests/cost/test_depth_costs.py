@@ -35,9 +35,9 @@ def step(level: int, **options):
     return part.model, CostModel(part.model).cost(method, adapted.depth, BATCH)
 
 
-@pytest.mark.parametrize(("grid", "cells"), [(1, 1), (4, 16)])  # of maps of 14×14 and of 7×7
-@pytest.mark.parametrize(("level", "blocks"), [(0, 3), (1, 2), (2, 1)])
+@pytest.mark.parametrize(("level", "blocks", "grid", "cells"), [(0, 3, 4, 16), (1, 2, 1, 1), (2, 1, 4, 16)])
 def test_a_part_has_the_parameters_and_products_by_hand(level, blocks, grid, cells):
+    """The grids are of maps of 14×14 and of 7×7."""
     model, cost = step(level, grid=grid)
     assert model.depth == 2 * blocks
     assert model.layout.size == parameters(blocks, cells)
@@ -50,7 +50,6 @@ def test_a_smaller_part_needs_less_memory_and_fewer_flops():
     assert whole.peak_memory_bytes > two.peak_memory_bytes > one.peak_memory_bytes
     assert whole.training_flops > two.training_flops > one.training_flops
 
-
-def test_the_smallest_part_has_nothing_to_distil():
-    assert step(2)[1].training_flops == step(2, consistency=0)[1].training_flops
-    assert step(1)[1].training_flops > step(1, consistency=0)[1].training_flops
+    # The smallest part has nothing to distil.
+    assert one.training_flops == step(2, consistency=0)[1].training_flops
+    assert two.training_flops > step(1, consistency=0)[1].training_flops

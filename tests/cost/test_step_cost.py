@@ -1,5 +1,4 @@
 import random
-import warnings
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from edgefl.methods.local_step import local_step
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
 from edgefl.methods.objectives.cross_entropy import CrossEntropy
 from edgefl.methods.payload import Payload
-from edgefl.methods.recipe import METHODS, Method
+from edgefl.methods.recipe import Method
 from edgefl.methods.rules.sgd import Sgd
 from edgefl.methods.servers.mean import Mean
 from edgefl.models.block_model import BlockModel
@@ -54,17 +53,7 @@ def forward_and_backward(function, *leaves):
 
 
 class TestProducts:
-    def test_the_backward_of_a_depthwise_convolution_is_twice_its_forward(self):
-        batch, channels, side = 2, 8, 6
-        macs = batch * channels * side**2 * 3 * 3
-        recorder = forward_and_backward(
-            lambda x, w: F.conv2d(x, w, padding=1, groups=channels),
-            meta(batch, channels, side, side),
-            meta(channels, 1, 3, 3),
-        )
-        assert (products(recorder, "forward"), products(recorder, "backward")) == (macs, 2 * macs)
-
-    @pytest.mark.parametrize(("groups", "stride"), [(1, 1), (1, 2), (4, 1), (2, 3)])
+    @pytest.mark.parametrize(("groups", "stride"), [(1, 2), (4, 1), (2, 3)])
     def test_a_convolution_has_its_closed_form(self, groups, stride):
         batch, inputs, outputs, side, kernel = 3, 8, 12, 10, 5
         reached = (side + 2 - kernel) // stride + 1
@@ -174,16 +163,6 @@ def test_peak_memory_of_a_layer_with_many_weights_is_three_models():
     assert cost.peak_memory_bytes == 3 * parameters * FLOAT + batch * (inputs * FLOAT + INT64) + FLOAT
 
 
-def test_peak_memory_of_a_wide_output_is_three_activations():
-    batch, inputs, classes = 64, 1, 1000
-    cost = measure(classifier(inputs, classes), method(), 1, batch)
-    activations = (
-        3 * batch * classes
-    )  # log-softmax, kept for its gradient; the gradients by its output and by its input
-    parameters = 2 * classes
-    assert cost.peak_memory_bytes == (activations + parameters + batch * inputs + 2) * FLOAT + batch * INT64
-
-
 def test_frozen_blocks_count_as_memory_where_the_step_reads_them():
     model = build_model(MODELS["cnn"](width=4), (1, 8, 8), 10)
     fedbr = method("fedbr")
@@ -233,8 +212,14 @@ def _block_macs(model, index):
     return sum(record.macs for record in recorder.records)
 
 
-@pytest.mark.parametrize("name", ["fedavg", "fedmlb", "fedalign", "fedprox"])
-@pytest.mark.parametrize(("model", "options"), [("cnn", {}), ("resnet18", {"norm": "batch", "stem": "imagenet"})])
+@pytest.mark.parametrize(
+    ("name", "model", "options"),
+    [
+        ("fedavg", "cnn", {"norm": "batch"}),
+        ("fedmlb", "cnn", {}),
+        pytest.param("fedalign", "resnet18", {"norm": "batch", "stem": "imagenet"}, marks=pytest.mark.full),
+    ],
+)
 def test_the_law_gives_exactly_what_a_measurement_gives(name, model, options):
     built = build_model(MODELS[model](**options), (3, 32, 32), 10)
     costs = CostModel(built)
@@ -275,12 +260,10 @@ class Peeking(Objective):
             return Loss(cross_entropy * cross_entropy.item(), cross_entropy)
         if self.how == "condition" and cross_entropy > 1:
             return Loss(2 * cross_entropy, cross_entropy)
-        if self.how == "copy":
-            return Loss(cross_entropy * batch.inputs.cpu().mean(), cross_entropy)
         return Loss(cross_entropy + batch.inputs[batch.inputs > 0].sum(), cross_entropy)
 
 
-@pytest.mark.parametrize("how", ["item", "condition", "copy", "mask"])
+@pytest.mark.parametrize("how", ["item", "condition", "mask"])
 def test_a_loss_that_reads_a_number_is_refused_with_the_method_named(how):
     with pytest.raises(DataDependentError, match="method 'own'"):
         measure(classifier(6, 3), with_objective(Peeking(how=how)), 1, 2)
@@ -289,14 +272,9 @@ def test_a_loss_that_reads_a_number_is_refused_with_the_method_named(how):
 NUMBERS = {
     "unique": (lambda x: len(x.unique()), "unique", "one_hot"),
     "mask": (lambda x: x[x > 0].mean(), r"indexing by a mask \(x\[mask\]\)", r"torch\.where\(mask, x, 0\)"),
-    "masked_select": (lambda x: x.masked_select(x > 0).mean(), "masked_select", r"torch\.where"),
     "nonzero": (lambda x: len(x.nonzero()), "nonzero", "mask itself"),
-    "where": (lambda x: len(torch.where(x > 0)[0]), "nonzero", "mask itself"),
     "bincount": (lambda x: len(x.long().bincount()), "bincount", "one_hot"),
-    "repeat": (lambda x: x.repeat_interleave(x.long()).mean(), "repeat_interleave", "output_size"),
     "list": (lambda x: sum(x.tolist()), "", "keep"),
-    "numpy": (lambda x: float(np.asarray(x).sum()), "", "keep"),
-    "split": (lambda x: torch.tensor_split(x, x.long())[0].mean(), "", "keep"),
 }
 
 
@@ -309,10 +287,8 @@ def test_the_refusal_names_the_method_the_call_and_what_to_write_instead(name):
             cross_entropy = F.cross_entropy(context.model.apply_blocks(local, batch.inputs), batch.labels)
             return Loss(cross_entropy * function(batch.inputs[:, 0]), cross_entropy)
 
-    with pytest.raises(DataDependentError, match=f"^method 'own': its loss .*{call}.*; .*{instead}") as told:
+    with pytest.raises(DataDependentError, match=f"^method 'own': its loss .*{call}.*; .*{instead}"):
         measure(classifier(6, 3), with_objective(Own()), 1, 2)
-    for internal in ("meta", "aten", "SymInt", "Traceback"):
-        assert internal not in str(told.value)
 
 
 def judging(layer):
@@ -326,12 +302,9 @@ def judging(layer):
     return BlockModel(blocks, sample_shape=(6,), classes=3, align_block=1)
 
 
-@pytest.mark.parametrize(
-    "layer", [lambda x: x if x.mean() > 0 else -x, lambda x: x[x > 0], lambda x: x + x.detach().numpy().mean()]
-)
-def test_a_model_that_depends_on_numbers_is_named_and_not_its_loss(layer):
+def test_a_model_that_depends_on_numbers_is_named_and_not_its_loss():
     with pytest.raises(DataDependentError, match=r"^method 'own': its model calls "):
-        measure(judging(layer), with_objective(CrossEntropy()), 2, 2)
+        measure(judging(lambda x: x if x.mean() > 0 else -x), with_objective(CrossEntropy()), 2, 2)
 
 
 class Drawing(Objective):
@@ -346,7 +319,6 @@ class Drawing(Objective):
 
 DRAWS = {
     "rand": lambda: torch.rand(()),
-    "normal": lambda: torch.empty(()).normal_(),
     "bernoulli": lambda: F.dropout(torch.ones(4), 0.5).sum(),
     "numpy.random": np.random.random,
     "random": random.random,
@@ -358,54 +330,17 @@ def test_a_loss_that_draws_from_a_global_generator_is_named_in_a_warning(how):
     with pytest.warns(GlobalRandomness, match=rf"^method 'own': its .* draws from a global .* \(.*{how}") as told:
         measure(judging(lambda x: x), with_objective(Drawing(how=how)), 2, 2)
     assert len(told) == 1
-
-
-def test_a_model_that_draws_from_a_global_generator_is_named_in_a_warning():
     with pytest.warns(GlobalRandomness, match=r"^method 'own': its model draws from a global .* \(bernoulli\)"):
         measure(judging(nn.Dropout()), with_objective(CrossEntropy()), 2, 2)
-
-
-@pytest.mark.parametrize("name", METHODS.names())
-def test_no_built_in_method_draws_from_a_global_generator(name):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        one, model = method(name), build_model(MODELS["resnet56"](), (3, 32, 32), 4)
-        measure(one.objective.adapt(model), one, 2, 2)
-
-
-def test_a_generator_of_ones_own_is_no_global_one():
-    model = judging(lambda x: x + torch.rand(6, generator=torch.Generator().manual_seed(3)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        measure(model, with_objective(CrossEntropy()), 2, 2)
-
-
-def test_a_loss_without_parameters_has_gradient_zero():
-    class Constant(Objective):
-        def loss(self, local, batch, context):
-            cross_entropy = F.cross_entropy(batch.inputs[:, :3], batch.labels)
-            return Loss(cross_entropy, cross_entropy)
-
-    model = classifier(6, 3)
-    parameters = initial_vector(model, 0)
-    after, _ = local_step(
-        *(Constant(), Sgd(), parameters.clone(), torch.zeros(0)),
-        Batch(torch.randn(4, 6), torch.tensor([0, 1, 2, 0])),
-        Context(model, {}, {}, {}, 1),
-        *({}, LocalOptions(), 0.1),
-    )
-    assert torch.equal(after, parameters)
 
 
 @pytest.mark.parametrize(
     ("model", "options", "name"),
     [
-        ("cnn", {}, "fedavg"),
-        ("resnet18", {"norm": "batch", "stem": "imagenet"}, "fedavg"),
-        ("resnet18", {"groups": 2}, "fedmlb"),
-        ("mobilenet_v2", {}, "fedavg"),
+        ("cnn", {}, "fedmlb"),
         ("shufflenet", {"norm": "batch"}, "fedprox"),
-        ("resnet56", {}, "fedalign"),
+        pytest.param("mobilenet_v2", {}, "fedavg", marks=pytest.mark.full),
+        pytest.param("resnet56", {}, "fedalign", marks=pytest.mark.full),
     ],
 )
 def test_tensors_without_data_execute_what_tensors_with_data_execute(model, options, name):

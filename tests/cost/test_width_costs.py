@@ -35,8 +35,7 @@ def step(name: str, level: int, **options):
     return part.model, CostModel(part.model).cost(method, MODEL.depth, BATCH)
 
 
-@pytest.mark.parametrize(("level", "share"), [(0, 1.0), (1, 0.5), (2, 0.25)])
-@pytest.mark.parametrize("name", ["heterofl", "fedrolex"])
+@pytest.mark.parametrize(("name", "level", "share"), [("heterofl", 1, 0.5), ("fedrolex", 2, 0.25)])
 def test_a_part_has_the_parameters_and_products_by_hand(name, level, share):
     model, cost = step(name, level)
     assert model.layout.size == parameters(share)

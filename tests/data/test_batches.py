@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.data.augment import augmented
@@ -21,6 +21,7 @@ def images(count=50, channels=3, side=8):
     )
 
 
+@settings(max_examples=30)
 @given(size=st.integers(1, 40), batch=st.integers(1, 12), epochs=st.integers(1, 3), drop_last=st.booleans())
 def test_every_epoch_visits_every_image_once_but_for_a_dropped_rest(size, batch, epochs, drop_last):
     shard = np.arange(100, 100 + size)
@@ -55,11 +56,6 @@ def test_batches_depend_on_seed_client_and_dispatch_and_on_nothing_else():
     assert len({tuple(plan(**{name: value})) for name in ("seed", "client", "dispatch") for value in (0, 1)}) == 4
 
 
-def test_a_job_without_images_is_a_fault():
-    with pytest.raises(ValueError, match="client 4 has no images"):
-        batch_plan(np.array([], dtype=np.int64), LocalOptions(), 1, seed=0, client=4, dispatch=0)
-
-
 def test_inputs_are_pixels_over_255_less_the_mean_over_the_deviation():
     data = images()
     chosen = np.array([7, 7, 0])
@@ -71,17 +67,7 @@ def test_inputs_are_pixels_over_255_less_the_mean_over_the_deviation():
     assert batch.labels.tolist() == data.labels[chosen].tolist()
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-def test_images_lie_channels_last_on_a_cpu_and_the_layers_hand_that_on(channels):
-    data = images(20, channels, 6)
-    job = job_batches(data, "crop_flip", np.arange(20), LocalOptions(batch=5), 2, seed=0, client=0, dispatch=0)
-    conv = torch.nn.Conv2d(channels, 4, 3, padding=1)
-    for batch in (fetch(data, np.arange(5)), *evaluation_batches(data, 5), job.step(1), *job.in_turn()):
-        assert batch.inputs.stride() == (36 * channels, 1, 6 * channels, channels)
-        assert conv(batch.inputs).is_contiguous(memory_format=torch.channels_last)
-
-
-@pytest.mark.parametrize("augment", ["none", "crop_flip", "rotate_crop_flip"])
+@pytest.mark.parametrize("augment", ["none", "rotate_crop_flip"])
 def test_a_jobs_steps_are_its_plan_with_its_own_draws(augment):
     data = images()
     options = LocalOptions(batch=6)
@@ -100,8 +86,7 @@ def test_a_jobs_steps_are_its_plan_with_its_own_draws(augment):
         assert torch.equal(batch.labels, data.labels[positions])
 
 
-@pytest.mark.parametrize("augment", ["none", "rotate_crop_flip"])
-@pytest.mark.parametrize("size", [1, 8, 48, 200])
+@pytest.mark.parametrize(("augment", "size"), [("none", 1), ("rotate_crop_flip", 8), ("none", 48), ("none", 200)])
 def test_steps_gathered_several_at_a_time_are_the_same_as_one_by_one(augment, size):
     # 1 MiB holds 9 images of 3x96x96: nine steps of 1, one step of 8, and less than one of 48.
     data = images(count=70, side=96)

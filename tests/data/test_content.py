@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgefl.data import content
 from edgefl.data.content import content_of_samples
 from edgefl.data.spec import Samples
 
@@ -31,19 +30,3 @@ def test_whatever_differs_is_found(other):
 def test_equal_sets_have_one_content_however_they_lie_in_memory():
     turned = PIXELS._replace(inputs=np.asfortranarray(PIXELS.inputs))
     assert content_of_samples(turned) == content_of_samples(PIXELS._replace(inputs=PIXELS.inputs.copy()))
-
-
-def test_of_a_large_array_the_first_and_the_last_piece_are_read_and_its_length(monkeypatch):
-    monkeypatch.setattr(content, "READ_WHOLE", 8)
-    monkeypatch.setattr(content, "_PIECE", 4)
-    first, last, middle = (PIXELS.inputs.copy() for _ in range(3))
-    first[0, 0, 0, 0] += 1
-    last[-1, -1, -1, -1] += 1
-    middle[0, 2, 3, 3] += 1
-    known = content_of_samples(PIXELS)
-    assert known not in (
-        content_of_samples(PIXELS._replace(inputs=first)),
-        content_of_samples(PIXELS._replace(inputs=last)),
-    )
-    assert known != content_of_samples(PIXELS._replace(inputs=PIXELS.inputs[:1]))
-    assert known == content_of_samples(PIXELS._replace(inputs=middle))

@@ -3,7 +3,6 @@ import pytest
 from edgefl.data.catalogue import data_set
 from edgefl.data.location import data_root
 from edgefl.data.partitions import Iid
-from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError
 from edgefl.scenario.components import within
 
@@ -13,24 +12,6 @@ def data(**keys):
         return data_set(keys)
     except UserError as error:
         raise within(error, "data") from None
-
-
-def test_the_contracts_data_sets_are_all_there():
-    expected = {
-        "digits",
-        "mnist",
-        "fashion_mnist",
-        "emnist",
-        "cifar10",
-        "cifar100",
-        "tiny_imagenet",
-        "synthetic",
-        "parquet",
-        "arrays",
-    }
-    assert expected <= set(DATA_SETS.names())
-    for name, part in DATA_SETS:
-        assert part.model_fields["name"].default == name
 
 
 def test_a_section_needs_no_more_than_a_name():
@@ -55,15 +36,11 @@ def test_what_is_written_out_reads_back_as_the_same_specification():
             {"name": "digits", "partition": {"kind": "label_level", "level": 10}},
             "data.partition.level: expected 9 or less",
         ),
-        ({"name": "digits", "clients": 0}, "data.clients: expected 1 or more, found 0"),
         ({"name": "digits", "clients": 12001}, "data: expected at most 12000 clients.*found 12001"),
         ({"name": "digits", "clients": 601, "test": "partitioned"}, "at most 600 clients.*found 601"),
         ({"name": "digits", "clients": 7, "partition": {"kind": "shards", "s": 3}}, "found 7 · 3 = 21"),
         ({"name": "digits", "normalise": {"mean": [0, 0], "std": [1, 1]}}, r"expects 1 number\(s\) .* found 2"),
-        ({"name": "digits", "normalise": {"mean": [0], "std": [0]}}, "positive standard deviations"),
-        ({"name": "digits", "validation": 1}, "data.validation: expected less than 1"),
         ({"name": "synthetic", "classes": 50, "train": 20, "clients": 5}, "found 50 classes, 20 training"),
-        ({"name": "synthetic", "shape": [1, 0, 5]}, "three numbers from 1"),
         ({"name": "synthetic", "test": 60, "test_images": 40}, "found test: 60 and test_images: 40"),
         ({"name": "digits", "rot": "x"}, "data.rot: unknown key; did you mean 'root'?"),
     ],

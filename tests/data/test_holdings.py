@@ -7,9 +7,7 @@ import pytest
 
 from edgefl.data.federated import load_federated
 from edgefl.data.holdings import holdings, of_targets
-from edgefl.data.partitions import LabelLevel
 from edgefl.data.sets.arrays import Arrays
-from edgefl.data.sets.synthetic import Synthetic
 from edgefl.data.sharding import Shards
 from edgefl.tasks.language_model import LanguageModel
 
@@ -41,23 +39,6 @@ def test_the_distance_is_half_the_sum_of_differences_of_shares():
         )
         assert found.distances[client] == pytest.approx(direct / 2)
     assert np.isnan(found.distances[1])
-
-
-def test_label_level_has_the_distance_of_its_definition():
-    """A client has more of one class and less of every other, so the distance is what it has more of that class."""
-    spec = Synthetic(
-        classes=10,
-        train=1000,
-        test_images=500,
-        shape=(1, 4, 4),
-        clients=10,
-        partition=LabelLevel(level=7),
-        test="partitioned",
-    )
-    found = holdings(load_federated(spec, 0))
-    share = found.counts.max(axis=1) / found.sizes
-    assert found.distances == pytest.approx(share - 0.1)
-    assert found.test_sizes.sum() == 500
 
 
 def test_numbers_have_means_and_a_share_of_variance_between_clients():

@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from edgefl.emulation.carried_network import CarriedNetwork
 from edgefl.network.flow import Flow
@@ -123,16 +122,6 @@ def test_a_trace_is_followed_on_idle_links_too() -> None:
     ]
 
 
-def test_a_redraw_replaces_a_trace_and_equal_capacities_are_not_sent() -> None:
-    net, carrier, _ = network()
-    links = np.array([net.topology.link("internet", f"client/{client}") for client in range(2)])
-    net.follow(int(links[0]), StepTrace([0.0, 1.0], [8e6, 3e6]))
-    net.set_capacities(links, np.array([7e6, 4e6]))
-    carrier.clock.run(until=2.0)
-    assert carrier.capacities == [(0.0, {("internet", "client/0"): 7e6})]
-    assert net.capacity("internet", "client/0") == 7e6
-
-
 def test_handshakes_follow_the_transport() -> None:
     net, carrier, _ = network(Transport(tcp=Tcp(handshake="tls", keep_alive=10.0)))
     for seconds, expected in ((0.0, 1), (5.0, None), (30.0, 1)):
@@ -140,11 +129,6 @@ def test_handshakes_follow_the_transport() -> None:
         net.transfer("server", "client/0", 10)
         assert carrier.sent[-1][-1] == expected
         net.arrived(carrier.sent[-1][0])
-
-
-def test_a_transfer_alone_is_foreseen_from_latency_and_the_slowest_link() -> None:
-    net, _, _ = network(Transport(efficiency=0.5))
-    assert net.alone("client/1", "server").seconds(1e6) == pytest.approx(0.02 + 8.0)
 
 
 def test_during_an_outage_a_link_has_no_capacity_and_afterwards_that_of_its_trace() -> None:
@@ -168,17 +152,6 @@ def test_during_an_outage_a_link_has_no_capacity_and_afterwards_that_of_its_trac
         (3.0, ("client/0", "internet"), 3e6),
     ]
     assert [row[3] for row in observer.rows if row[:3] == ("capacity", "internet", "client/0")] == [8e6, 0.0, 5e6]
-
-
-def test_after_an_outage_without_other_changes_a_link_has_its_capacity_again() -> None:
-    net, carrier, _ = network()
-    link = net.topology.access("client/0", up=False)
-    before = net.capacity("internet", "client/0")
-    net.begin_outage(link)
-    net.end_outage(link)
-    assert [change for _, change in carrier.capacities] == [
-        {("internet", "client/0"): 0.0}, {("internet", "client/0"): before},
-    ]  # fmt: skip
 
 
 def test_what_had_arrived_when_a_process_ended_is_known_from_before() -> None:

@@ -25,7 +25,7 @@ def star(clients, server, client, latency=0.02):
     return plan_wiring(topology, [("server", f"client/{number}") for number in range(clients)])
 
 
-@pytest.mark.parametrize(("clients", "busy"), [(1, 5e6), (4, 20e6), (9, 24e6)])
+@pytest.mark.parametrize(("clients", "busy"), [(1, 5e6), (9, 24e6)])
 @pytest.mark.parametrize("dilation", [1.0, 10.0])
 def test_a_star_carries_the_smaller_of_the_servers_and_all_clients_capacities(clients, busy, dilation):
     wiring, slow = star(clients, 24e6, 5e6), LinkSettings(dilation=dilation, efficiency=0.5)
@@ -41,7 +41,7 @@ def test_links_without_latency_need_no_process():
     assert packet_rates(star(3, 24e6, 5e6, latency=0.0), LinkSettings()).delayed == 0.0
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(rates, rates)
 def test_the_dilation_is_the_least_of_its_series_that_is_enough(delayed, links):
     wiring, measured = star(2, 1e9, 2e8), PacketRates(delayed, links)

@@ -29,13 +29,9 @@ from .test_resume import BATTERY
 KILLED_IN = 3
 """The journal has two rounds then, and the first of them is certainly in a checkpoint."""
 
-OUTAGE = {"kind": "outage", "link": ["internet", "client/0"], "at": "0.3 s", "duration": "1 s"}
 CHANGES = {
     "synchronous": ("star-20ms", {}),
-    "deadline": ("star-20ms", {"protocol": {"kind": "synchronous", "deadline": "0.7 s"}}),
-    "hierarchical": ("hierarchical", {}),
     "asynchronous": ("star-20ms", {"protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 4}}),
-    "time-outs": ("star-20ms", {"failures": [OUTAGE]}),
     "battery": ("star-20ms", BATTERY),
     "real computing": ("star-20ms", {"cost": {"kind": "measured"}}),
 }
@@ -65,17 +61,16 @@ def quotas_left() -> list[Path]:
 @pytest.mark.skipif(in_namespaces() is None, reason="network namespaces cannot be made here")
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, id=kind, marks=[] if kind == "synchronous" else [pytest.mark.release]) for kind in CHANGES],
+    [
+        pytest.param(kind, id=kind, marks=pytest.mark.full if kind == "synchronous" else pytest.mark.release)
+        for kind in CHANGES
+    ],
 )
 def test_an_emulation_that_is_killed_in_a_measured_round_goes_on(tmp_path, kind):
     name, changes = CHANGES[kind]
     scenario = small(name, **changes)
     scenario["training"].update(rounds=4, cohort=4)
     options = ["--dilate", "2"]
-    if kind == "time-outs":
-        timeouts = {"connection": "0.4 s", "first_wait": "0.4 s", "resume": "ranges"}
-        scenario["network"]["transport"]["timeouts"] = timeouts
-        scenario["training"].update(cohort=10, selection="fixed")
     if kind == "real computing":
         try:
             with CpuQuota():

@@ -84,6 +84,7 @@ def test_transfers_are_not_faster_than_their_links_and_arrive_whole():
     assert 0 <= carried["client/1", "internet"] - 250_000 < 2_000
 
 
+@pytest.mark.full
 def test_nothing_passes_in_an_outage_and_the_connection_stays():
     phase = {
         "transfers": [["server", "client/0", 200_000, 0.0]],
@@ -95,6 +96,7 @@ def test_nothing_passes_in_an_outage_and_the_connection_stays():
     assert found["phases"][1]["ends"][0] > 0.0
 
 
+@pytest.mark.full
 def test_packets_follow_the_route_of_a_graph_in_each_direction():
     graph = nx.DiGraph()
     for source, target, latency in [
@@ -115,6 +117,7 @@ def test_packets_follow_the_route_of_a_graph_in_each_direction():
     }
 
 
+@pytest.mark.full
 def test_one_fifo_loses_packets_and_a_queue_for_each_does_not():
     topology = star(down=[50e6] * 3, up=[50e6] * 3, server=20e6, latency=0.01)
     phase = {"transfers": [["server", f"client/{client}", 1_000_000, 0.0] for client in range(3)]}
@@ -126,12 +129,14 @@ def test_one_fifo_loses_packets_and_a_queue_for_each_does_not():
     assert lost["fair"] < 10 < lost["fifo"]
 
 
+@pytest.mark.full
 def test_a_dilation_slows_the_links_and_gives_the_scenarios_times():
     phase = {"transfers": [["server", "client/0", 100_000, 0.0]]}
     found = carry(wired(star(down=[8e6], up=[8e6], latency=0.02), 1), [phase], LinkSettings(dilation=5.0))
     assert found["phases"][0]["ends"][0] >= 0.1 + 0.02 - EARLY
 
 
+@pytest.mark.full
 def test_nothing_is_left_after_a_kill():
     mark = f"left-{os.getpid()}-{time.monotonic_ns()}"
     script = f"unshare --net sh -c 'ip link add {mark[-8:]} type veth peer name b; exec sleep 600' {mark} & wait"

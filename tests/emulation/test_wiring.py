@@ -6,10 +6,10 @@ import json
 
 import networkx as nx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgefl.emulation.wiring import Hop, plan_wiring
+from edgefl.emulation.wiring import plan_wiring
 from edgefl.errors import UserError
 from edgefl.network.route import router
 from edgefl.network.topology import GraphLinks
@@ -47,6 +47,7 @@ def graphs(draw):
     return graph, draw(st.lists(pairs, min_size=1, max_size=8))
 
 
+@settings(max_examples=30)
 @given(graphs())
 def test_packets_visit_the_nodes_of_the_least_latency_path(drawn):
     graph, talks = drawn
@@ -58,6 +59,7 @@ def test_packets_visit_the_nodes_of_the_least_latency_path(drawn):
             assert [link.number for link in wiring.route(source, target)] == list(route(source, target).links)
 
 
+@settings(max_examples=30)
 @given(graphs())
 def test_each_link_lists_the_pairs_whose_paths_cross_it(drawn):
     graph, talks = drawn
@@ -80,12 +82,6 @@ def test_paths_that_only_rounding_tells_apart_may_part_at_a_node():
     assert {hop.source: hop.next for hop in wiring.hops if (hop.node, hop.target) == ("m", "z")} == {"a": "q", "m": "p"}
     assert followed(wiring, "a", "z") == ("a", "m", "q", "z")
     assert followed(wiring, "m", "z") == ("m", "p", "z")
-
-
-def test_one_rule_serves_all_senders_unless_their_paths_part():
-    wiring = plan_wiring(star_of(2), [("server", "client/0"), ("server", "client/1")])
-    assert Hop("internet", "server", "server") in wiring.hops
-    assert all(hop.source is None for hop in wiring.hops)
 
 
 def test_the_links_of_server_and_cells_are_shared_and_a_clients_own_are_not():
@@ -123,19 +119,15 @@ def test_a_plan_survives_json():
     assert again.neighbours() == wiring.neighbours()
 
 
-def test_every_node_has_an_address_of_its_own():
+def test_128_nodes_have_addresses_of_their_own_and_more_are_refused():
     wiring = plan_wiring(star_of(126), [("server", f"client/{client}") for client in range(126)])
     assert len(set(wiring.addresses.values())) == len(wiring.nodes) == 128
-
-
-def test_more_than_128_nodes_are_refused():
     with pytest.raises(UserError, match=r"at most 128 nodes .* found 129"):
         plan_wiring(star_of(127), [("server", f"client/{client}") for client in range(127)])
 
 
-@pytest.mark.parametrize("name", ["link maker", "trainer/0"])
-def test_a_node_with_the_name_of_a_process_is_refused(name):
-    graph = nx.DiGraph()
+def test_a_node_with_the_name_of_a_process_is_refused():
+    graph, name = nx.DiGraph(), "link maker"
     for ends in [("server", name), (name, "client/0"), ("client/0", name), (name, "server")]:
         graph.add_edge(*ends, capacity=1e6, latency=0.0)
     with pytest.raises(UserError, match=f"expected another name for the node '{name}'"):

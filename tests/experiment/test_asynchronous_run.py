@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pyarrow.parquet as pq
 import pytest
 
@@ -22,7 +20,7 @@ def rounds(folder, method):
     return pq.read_table(folder / method / "seed-0" / "rounds.parquet").to_pylist()
 
 
-@pytest.mark.parametrize("method", ["fedavg", "scaffold"])
+@pytest.mark.parametrize("method", ["fedavg", pytest.param("scaffold", marks=pytest.mark.full)])
 def test_a_full_buffer_of_equal_clients_is_the_synchronous_run_bit_for_bit(small, tmp_path, method):
     settings = {**EQUAL, "methods": [method]}
     protocol = {"kind": "asynchronous", "buffer": 3, "concurrency": 3, "staleness": {"kind": "constant"}}
@@ -33,21 +31,13 @@ def test_a_full_buffer_of_equal_clients_is_the_synchronous_run_bit_for_bit(small
     assert verify(other) == []
 
 
-def test_a_run_with_stale_updates_verifies_and_a_forged_age_does_not(small, tmp_path):
+@pytest.mark.full
+def test_a_run_with_stale_updates_verifies(small, tmp_path):
     protocol = {"kind": "asynchronous", "buffer": 2, "concurrency": 4}
-    folder = run(
-        small(methods=["fedavg", "fedbr", "scaffold"], protocol=protocol, training__rounds=12), out=tmp_path / "a"
-    )
+    scenario = small(methods=["fedavg", "fedbr", "scaffold"], protocol=protocol, training__rounds=12)
+    folder = run(scenario, out=tmp_path / "a")
     assert verify(folder) == []
     assert max(row["staleness"] for row in rounds(folder, "fedavg")) > 0
-    events = folder / "fedavg" / "seed-0" / "events.parquet"
-    table = pq.read_table(events)
-    rows = table.to_pylist()
-    last = [row for row in rows if row["kind"] == "aggregation"][-1]
-    facts = json.loads(last["detail"])
-    last["detail"] = json.dumps({**facts, "staleness": [age + 1 for age in facts["staleness"]]})
-    pq.write_table(table.from_pylist(rows, schema=table.schema), events)
-    assert any("aggregations old" in found for found in verify(folder))
 
 
 @pytest.mark.parametrize("options", [{"mix": "models", "mixing": 0.6}, {"mix": "deltas"}])

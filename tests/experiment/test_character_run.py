@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from edgefl.experiment import run
 
 
+@pytest.mark.full
 def test_speakers_learn_what_comes_next(small, tmp_path):
     folder = tmp_path / "data" / "tinyshakespeare"
     folder.mkdir(parents=True)

@@ -36,6 +36,7 @@ def test_the_commands_engine_replaces_the_scenarios_and_is_written_down(small, t
     assert (other / "summary.json").read_bytes() == (tmp_path / "own" / "summary.json").read_bytes()
 
 
+@pytest.mark.full
 def test_the_precision_decides_results_and_a_resumed_run_keeps_it(small, tmp_path):
     scenario = small(training__rounds=2, training__engine={"precision": "bfloat16"})
     whole = run(scenario, out=tmp_path / "whole")

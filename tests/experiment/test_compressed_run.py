@@ -34,7 +34,7 @@ PROTOCOLS = {
 def settings(protocol):
     methods = [each for each in METHODS if protocol == "synchronous" or each == "fedavg" or "overlap" not in each]
     cells = {"network__topology": CELLS} if protocol == "hierarchical" else {}
-    return {"methods": methods, "protocol": PROTOCOLS[protocol], "training__rounds": 12, **cells}
+    return {"methods": methods, "protocol": PROTOCOLS[protocol], "training__rounds": 6, **cells}
 
 
 def traffic(folder, label):
@@ -56,7 +56,9 @@ def finished(tmp_path_factory):
     return make
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "protocol", ["synchronous", *(pytest.param(name, marks=pytest.mark.full) for name in list(PROTOCOLS)[1:])]
+)
 def test_a_run_with_codecs_verifies_and_without_training_takes_the_same_bytes_seconds_and_joules(
     small, finished, protocol, tmp_path
 ):
@@ -68,8 +70,8 @@ def test_a_run_with_codecs_verifies_and_without_training_takes_the_same_bytes_se
             assert traffic(timed, method.label) == traffic(folder, method.label)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("after", [9, 23])
+@pytest.mark.full
+@pytest.mark.parametrize(("protocol", "after"), [("synchronous", 13), ("asynchronous", 5), ("hierarchical", 8)])
 def test_a_resumed_run_with_codecs_is_byte_identical(small, finished, protocol, after, tmp_path):
     scenario, expected = finished(small, protocol)
     with pytest.raises(KeyboardInterrupt):
@@ -92,6 +94,7 @@ def test_bytes_are_those_of_the_formulas(small, finished):
     assert set(rounds["bytes_up"]) == {3 * up}
 
 
+@pytest.mark.full
 def test_a_cells_mean_crosses_its_backhaul_as_float32(small, finished):
     scenario, folder = finished(small, "hierarchical")
     events = pq.read_table(folder / "sparse" / "seed-0" / "events.parquet").to_pylist()
@@ -113,8 +116,8 @@ def test_a_plan_knows_the_encoded_bytes(small, finished):
     scenario, folder = finished(small, "synchronous")
     for each in plan(scenario, methods=["sparse", "scaffold"]).methods:
         rounds = traffic(folder, each.label)
-        assert each.bytes_down == pytest.approx(sum(rounds["bytes_down"]) / 12)
-        assert each.bytes_up == pytest.approx(sum(rounds["bytes_up"]) / 12)
+        assert each.bytes_down == pytest.approx(sum(rounds["bytes_down"]) / 6)
+        assert each.bytes_up == pytest.approx(sum(rounds["bytes_up"]) / 6)
 
 
 def test_a_methods_codec_replaces_the_scenarios_direction_by_direction(small):

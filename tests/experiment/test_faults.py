@@ -1,4 +1,4 @@
-"""What goes wrong beside a scenario: broken parts, full disks, damaged files. Nothing that was finished is lost."""
+"""What goes wrong during a run: broken parts, full disks, damaged files. Nothing that was finished is lost."""
 
 from __future__ import annotations
 
@@ -6,80 +6,283 @@ import errno
 import importlib
 import json
 import os
-import resource
+import re
 import shutil
-import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import NotWritten, RunsFailed, is_interrupted, resume, run
-from edgefl.experiment import checkpoints as checkpoints_module
+from edgefl.methods.client_state import ClientState
+from edgefl.methods.codecs.base import CODECS
+from edgefl.methods.codecs.quantise import Quantise
+from edgefl.methods.objectives.cross_entropy import CrossEntropy
 from edgefl.methods.objectives.fedprox import FedProx
+from edgefl.methods.payload import Downlink, Part, Payload
+from edgefl.methods.payloads.blocks import BlocksPayload
+from edgefl.methods.recipe import METHODS
+from edgefl.methods.rules.scaffold import ScaffoldRule
+from edgefl.methods.rules.sgd import Velocity
+from edgefl.methods.servers.base import SERVER_UPDATES
+from edgefl.methods.servers.fedavgm import FedAvgM
+from edgefl.methods.servers.mean import Mean
 from edgefl.record.names import STATE
 from edgefl.report import RunResult, verdict
 from edgefl.rerun.verify import verify
+from edgefl.scenario.components import BuildFault
+from edgefl.scenario.loading import check
 from edgefl.scenario.writing import dump_yaml
+from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
+from edgefl.scheduling.blocks.random import Random, RandomScheduler
+from edgefl.training.personalisation import client_metric
 
-from ..small_runs import CELLS, SMALL, Stop, tree
+from ..small_runs import SMALL, Stop, tree
+
+SOUND = ["fedavg", "fednova"]
+
+
+def raising(*arguments, **options):
+    raise KeyError("lost\nand gone")
+
+
+def exiting(*arguments, **options):
+    sys.exit(3)
+
+
+def nothing(*arguments, **options):
+    return None
+
+
+RAISED, ENDED = r"KeyError: 'lost\\nand gone'$", "SystemExit: 3$"
+BROKEN = [
+    ("server update", FedAvgM, "update", raising, RAISED),
+    ("server update", FedAvgM, "begin", exiting, ENDED),
+    ("objective", FedProx, "loss", raising, RAISED),
+    ("objective", FedProx, "adapt", exiting, ENDED),
+    ("local rule", ScaffoldRule, "update", raising, RAISED),
+    ("client state", Velocity, "after", raising, RAISED),
+    ("codec up", Quantise, "encode", raising, RAISED),
+    ("codec down", Quantise, "decode", raising, RAISED),
+    ("payload", BlocksPayload, "uplink", raising, RAISED),
+    ("block scheduler", RandomScheduler, "choose", raising, RAISED),
+    ("block scheduler", RandomScheduler, "observe", exiting, ENDED),
+    # What they must not return.
+    ("server update", FedAvgM, "update", lambda self, p, d, w, s, f: p, "FedAvgM: update returned tensor"),
+    ("server update", FedAvgM, "update", lambda self, p, d, w, s, f: (p[1:], s), r"float32 \[.*; expected float32 \["),
+    ("server update", FedAvgM, "begin", nothing, "server state None; expected tensors by name"),
+    ("block scheduler", RandomScheduler, "choose", lambda self, r, c, f: dict.fromkeys(c, 5),
+     "returned 5 blocks for client .; expected 1 to 4"),
+    ("block scheduler", RandomScheduler, "choose", lambda self, r, c, f: {}, "returned no number of blocks"),
+    ("codec up", Quantise, "encode", lambda self, tensor, numbers: {"all": tensor.clone()},
+     "encode returned .* bytes .* bytes says"),
+    ("codec up", Quantise, "decode", lambda self, e, shape: torch.zeros(3), r"float32 \[3\]; expected float32 \["),
+    ("payload", BlocksPayload, "downlink", lambda self, s, r, a, h: Downlink((), 9),
+     "downlink returned alpha = 9; expected 1 to 4"),
+]  # fmt: skip
+"""The family, the class and the function that is broken, by what it is replaced, and what the message says."""
+
+
+class ShortTeacher(Mean):
+    """Broadcasts a teacher that is a model in round 1 and three numbers after it."""
+
+    broadcasts = ("teacher",)
+
+    def begin(self, parameters):
+        return {"teacher": parameters}
+
+    def update(self, parameters, deltas, weights, state, facts):
+        after, _ = super().update(parameters, deltas, weights, state, facts)
+        return after, {"teacher": after[:3].clone()}
+
+
+class ModelAndTeacher(Payload):
+    """Two models down, one up."""
+
+    def downlink(self, sizes, round, alpha, held):
+        parts = [Part("model", sizes.model_bytes, round), Part("teacher", sizes.model_bytes, round)]
+        return Downlink(tuple(parts), sizes.blocks)
+
+
+class ReadsTeacher(CrossEntropy):
+    """Reads a teacher and ignores it."""
+
+    frozen = frozenset({"teacher"})
+
+
+class ReadsPrevious(CrossEntropy):
+    """Reads the client's last model and ignores it."""
+
+    frozen = frozenset({"previous"})
+
+
+class Stateless(ClientState):
+    """Lacks the vector that its loss reads."""
+
+    def first(self, received, parameter_count):
+        return {}
+
+
+class Counting(FedProx):
+    """Its operators depend on the numbers of a batch."""
+
+    def loss(self, local, batch, context):
+        found = super().loss(local, batch, context)
+        return found._replace(total=found.total * len(batch.labels.unique()))
+
+
+TEACHING = {"payload": ModelAndTeacher, "server_choice": False, "server_reason": "-"}
+RECIPES = {
+    "short-teacher": (
+        {"objective": ReadsTeacher, "server": ShortTeacher(), **TEACHING},
+        r"round 2, .*the frozen copy 'teacher' has 3 numbers; expected",
+    ),
+    "stateless": ({"objective": ReadsPrevious, "state": Stateless()}, r"round 1, .*'previous'"),
+    "counting": ({"objective": Counting}, "round 1, measuring a local step: its loss or local rule calls unique"),
+}
+"""Recipes whose inputs cannot be put together, or whose steps cannot be counted, and what the message says."""
+CASES = {f"{case[0]}-{case[2]}-{number}".replace(" ", "-"): case for number, case in enumerate(BROKEN)}
+
+
+def entry_of(label, family, kind, attribute, function):
+    """Registers a part that is broken there, and returns the entry of a method that has it."""
+    if attribute == "downlink":  # that of a whole model is also called when the method is built
+        wrong = function
+
+        def function(self, sizes, round, alpha, held):
+            asked = sizes, round, alpha, held
+            return kind.downlink(self, *asked) if alpha is None else wrong(self, *asked)
+
+    broken = type(kind)(kind.__name__, (kind,), {attribute: function, "__module__": __name__, "__qualname__": label})
+    if family == "server update":
+        SERVER_UPDATES.register(label)(broken)
+        return {"method": "fedavg", "server": label}
+    if family.startswith("codec"):
+        CODECS.register(label)(broken)
+        return {"method": "fedavg", "codec": {family.removeprefix("codec "): {"kind": label}}}
+    if family == "block scheduler":
+        spec = type(Random)("Spec", (Random,), {"start": lambda self, *of: broken(*of)})
+        BLOCK_SCHEDULERS.register(label)(spec)
+        return {"method": "fedbr", "scheduler": label}
+    base, changes = {
+        "objective": ("fedprox", {"objective": broken}),
+        "local rule": ("scaffold", {"rule": broken}),
+        "client state": ("fedavg", {"state": broken() if family == "client state" else None}),
+        "payload": ("fedbr", {"payload": broken}),
+    }[family]
+    METHODS.register(label)(replace(METHODS[base], **changes))
+    return {"method": label}
+
+
+def scenario_of(*entries):
+    """A small scenario with the sound methods around the entries."""
+    data = json.loads(json.dumps(SMALL))
+    data["training"] |= {"rounds": 2, "engine": {"kind": "sequential"}}
+    data["data"] |= {"train": 64, "test": 16}
+    return check(data | {"methods": [SOUND[0], *entries, SOUND[1]]})
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    """The files of the sound methods' runs without a broken one beside them."""
+    return tree(run(scenario_of(), out=tmp_path_factory.mktemp("sound") / "run"))
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory):
+    """One run directory of every case, and the error that the command ended with."""
+    folder = tmp_path_factory.mktemp("failed") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        for registry in (METHODS, SERVER_UPDATES, CODECS, BLOCK_SCHEDULERS):
+            registry.names()
+            patch.setattr(registry, "_parts", dict(registry._parts))
+        entries = [{**entry_of(label, *case[:-1]), "as": label} for label, case in CASES.items()]
+        for label, (changes, _) in RECIPES.items():
+            METHODS.register(label)(replace(METHODS["fedavg"], **changes))
+        with pytest.raises(RunsFailed) as told:
+            run(scenario_of(*entries, *RECIPES), out=folder)
+        assert verify(folder) == []
+    return folder, told.value
+
+
+@pytest.mark.parametrize("label", [*CASES, *RECIPES])
+def test_a_fault_of_a_part_is_reported_with_its_method(failed, label):
+    folder, error = failed
+    (entry,) = json.loads((folder / "summary.json").read_text())["methods"][label]
+    message = entry["stop"]["message"]
+    assert entry["stop"]["reason"] == "fault"
+    assert message.startswith(f"method '{label}', ")
+    assert re.search({**CASES, **RECIPES}[label][-1], message), message
+    assert "\n" not in message
+    assert f"{label}, seed 0: {message}" in error.messages
+
+
+def test_the_other_methods_go_on_and_the_directory_is_complete(failed, sound):
+    folder, error = failed
+    faults = len(CASES) + len(RECIPES)
+    assert f"{faults} of {faults + 2} runs ended by a fault" in str(error)
+    assert not is_interrupted(folder)
+    there = tree(folder)
+    of_methods = [name for name in sound if name.startswith(tuple(f"{label}/" for label in SOUND))]
+    assert len(of_methods) > 4
+    assert [name for name in of_methods if there[name] != sound[name]] == []
 
 
 def broken_after(monkeypatch, steps: int) -> None:
     """FedProx's loss works for so many steps."""
-    calls = []
-    loss = FedProx.loss
+    calls, loss = [], FedProx.loss
 
-    def raising(self, *arguments):
+    def broken(self, *arguments):
         calls.append(0)
         if len(calls) > steps:
             raise ZeroDivisionError("mu wanted\na divisor")
         return loss(self, *arguments)
 
-    monkeypatch.setattr(FedProx, "loss", raising)
-    # It counts, so it is no value, and its operators may not be noted and called without it.
+    monkeypatch.setattr(FedProx, "loss", broken)
+    # It counts, so it is no pure function, and its operators may not be recorded and called without it.
     monkeypatch.setattr(FedProx, "side_by_side", False)
 
 
-METHODS = ["fedavg", "fedprox", "fednova"]
+def test_a_run_that_ended_by_a_fault_is_tried_again_once_the_part_is_fixed(small, tmp_path, monkeypatch):
+    scenario, folder = small(methods=["fedavg", "fedprox"]), tmp_path / "run"
+    expected = tree(run(scenario, out=tmp_path / "sound"))
+    with monkeypatch.context() as broken:
+        broken_after(broken, 25)
+        with pytest.raises(RunsFailed, match=f"edgefl simulate --resume {folder} tries again") as told:
+            run(scenario, out=folder)
+        for part in ("1 of 2 runs", "method 'fedprox', client ", "round ", "local step ", "ZeroDivisionError"):
+            assert part in str(told.value)
+        assert isinstance(told.value.__cause__.__cause__, ZeroDivisionError)
+        entry = json.loads((folder / "summary.json").read_text())["methods"]["fedprox"][0]
+        assert 1 <= entry["rounds"] < 4
+        with pytest.raises(RunsFailed, match="1 of 2 runs"):  # it is not fixed yet
+            resume(folder)
+    written = (folder / "fedavg/seed-0/events.parquet").stat().st_mtime_ns
+    assert tree(resume(folder)) == expected
+    assert (folder / "fedavg/seed-0/events.parquet").stat().st_mtime_ns == written, "what was sound is kept"
+    with pytest.raises(UserError, match="nothing to resume: its run is finished"):
+        resume(folder)
 
 
-def test_a_method_that_raises_is_named_and_the_others_go_on(small, tmp_path, monkeypatch):
-    expected = run(small(methods=["fedavg", "fednova"]), out=tmp_path / "without")
-    broken_after(monkeypatch, 25)
-    folder = tmp_path / "run"
-    with pytest.raises(RunsFailed) as told:
-        run(small(methods=METHODS, training__rounds=4), out=folder)
-    message = str(told.value)
-    for part in ("1 of 3 runs", "method 'fedprox', client ", "round ", "local step ", "ZeroDivisionError"):
-        assert part in message
-    assert isinstance(told.value.__cause__.__cause__, ZeroDivisionError)
-    assert not is_interrupted(folder)
-    entry = json.loads((folder / "summary.json").read_text())["methods"]["fedprox"][0]
-    assert entry["stop"]["reason"] == "fault"
-    assert entry["stop"]["message"] in message
-    assert 1 <= entry["rounds"] < 4
-    for label in ("fedavg", "fednova"):
-        assert tree(folder / label) == tree(expected / label)
-    assert verify(folder) == []
-    assert RunResult(folder).rounds_of("fedprox", 0).num_rows == entry["rounds"]
-
-
-def test_a_step_that_cannot_be_counted_without_data_ends_its_method_alone(small, tmp_path, monkeypatch):
-    loss = FedProx.loss
-
-    def counting(self, local, batch, context):
-        found = loss(self, local, batch, context)
-        return found._replace(total=found.total * len(batch.labels.unique()))
-
-    monkeypatch.setattr(FedProx, "loss", counting)
-    expected = "fedprox, seed 0: method 'fedprox', round 1, measuring a local step: its loss or local rule calls unique"
-    with pytest.raises(RunsFailed, match=f"1 of 2 runs ended by a fault: {expected}"):
-        run(small(methods=["fedprox", "fedavg"]), out=tmp_path / "run")
-    assert RunResult(tmp_path / "run").results["fedavg"][0].rounds > 0
+@pytest.mark.full
+def test_trying_again_can_be_interrupted_and_goes_on(small, tmp_path, monkeypatch):
+    scenario, folder = small(methods=["fedprox"], training__rounds=13), tmp_path / "run"
+    expected = run(scenario, out=tmp_path / "sound")
+    with monkeypatch.context() as broken:
+        broken_after(broken, 25)
+        with pytest.raises(RunsFailed):
+            run(scenario, out=folder)
+    with pytest.raises(KeyboardInterrupt):
+        resume(folder, listeners=[Stop(11)])
+    assert is_interrupted(folder)
+    assert not (folder / "summary.json").exists()
+    assert tree(resume(folder)) == tree(expected)
 
 
 def test_a_fault_that_several_methods_share_is_stated_once(small, tmp_path, monkeypatch, capsys):
@@ -92,128 +295,97 @@ def test_a_fault_that_several_methods_share_is_stated_once(small, tmp_path, monk
     assert main(["simulate", str(tmp_path / "small.yaml"), "--out", str(folder), *changes]) == 1
     shown = capsys.readouterr()
     assert (shown.out + shown.err).count("no such client") == 1
+    assert "Traceback" not in shown.err
     assert "fedavg, seed 0; fedprox, seed 0; fednova, seed 0: round 1, selection: KeyError" in shown.err
-    ended = "fedavg, fedprox and fednova ended by a fault: round 1, selection: KeyError"
-    assert verdict(RunResult(folder)).startswith(
-        f"No method completed a round, so there is nothing to compare.\n{ended}"
+    assert verdict(RunResult(folder)).startswith("No method completed a round, so there is nothing to compare.\n")
+    assert verify(folder) == []
+
+
+PICKS = {
+    "one twice": (lambda a, n: [2, 1, 2], "it returned client 2 twice; expected different ones"),
+    "too many": (lambda a, n: a, "it returned 8 clients; expected 3 or fewer"),
+    "a matrix": (lambda a, n: np.reshape(a[:2], (2, 1)), "expected an array of client numbers"),
+}
+
+
+@pytest.mark.parametrize("answer", PICKS)
+def test_a_selector_that_picks_wrongly_is_named(tmp_path, monkeypatch, answer):
+    wrong, told = PICKS[answer]
+    monkeypatch.setattr(
+        "edgefl.scheduling.selection.uniform.UniformSelector.pick",
+        lambda self, round, available, cohort, facts: wrong(available, cohort),
     )
+    with pytest.raises(RunsFailed, match=rf"2 of 2 runs .* fednova, seed 0: round 1, selection: .*{told}"):
+        run(scenario_of(), out=tmp_path / "run", train=False)
+    assert verify(tmp_path / "run") == []
 
 
-def test_a_run_that_ended_by_a_fault_is_tried_again_once_the_part_is_mended(small, tmp_path, monkeypatch):
-    scenario = small(methods=METHODS, training__rounds=4)
-    expected = run(scenario, out=tmp_path / "sound")
-    folder = tmp_path / "run"
-    with monkeypatch.context() as broken:
-        broken_after(broken, 25)
-        with pytest.raises(
-            RunsFailed, match=f"once the code is fixed, edgefl simulate --resume {folder} tries again; a"
-        ):
-            run(scenario, out=folder)
-        first = tree(folder)
-        with pytest.raises(RunsFailed, match="1 of 3 runs"):  # it is not mended yet: the same end again
-            resume(folder)
-    assert tree(folder).keys() == first.keys()
-    seconds = (folder / "fedavg/seed-0/events.parquet").stat().st_mtime_ns
-    assert tree(resume(folder)) == tree(expected)
-    assert (folder / "fedavg/seed-0/events.parquet").stat().st_mtime_ns == seconds, "what was sound is kept"
-    with pytest.raises(UserError, match="nothing to resume: its run is finished"):
-        resume(folder)
+def test_a_part_that_cannot_be_built_is_named_before_anything_is_written(small, tmp_path, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        patch.setattr(BlocksPayload, "downlink", raising)
+        with pytest.raises(BuildFault, match=rf"^methods\.1: this part cannot be built: {RAISED}"):
+            scenario_of("fedbr")
+    small()
+    monkeypatch.setattr(FedProx, "adapt", exiting)
+    arguments = ["simulate", str(tmp_path / "small.yaml"), "--out", str(tmp_path / "run"), "--set", "methods=[fedprox]"]
+    assert main(arguments) == 1
+    assert "methods.0: this part cannot be built: SystemExit: 3" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
-def test_trying_again_can_be_interrupted_and_goes_on(small, tmp_path, monkeypatch):
-    scenario = small(methods=["fedprox"], training__rounds=13)
-    expected = run(scenario, out=tmp_path / "sound")
-    folder = tmp_path / "run"
-    with monkeypatch.context() as broken:
-        broken_after(broken, 25)
-        with pytest.raises(RunsFailed):
-            run(scenario, out=folder)
-    with pytest.raises(KeyboardInterrupt):
-        resume(folder, listeners=[Stop(11)])
-    assert is_interrupted(folder)
-    assert not (folder / "summary.json").exists()
-    assert tree(resume(folder)) == tree(expected)
+@pytest.mark.full
+def test_a_fault_after_the_last_round_ends_its_method_alone(small, tmp_path, monkeypatch):
+    changes = {"data__test": "partitioned", "personalisation": {"kind": "calibration"}, "training__rounds": 2}
+    expected = tree(run(small(methods=SOUND, **changes), out=tmp_path / "expected"))
+    counted, metric_of_one = [], client_metric.metric_of_one
+
+    def failing(*arguments):
+        counted.append(0)
+        if len(counted) == 2:  # the first method asks once
+            sys.exit(3)
+        return metric_of_one(*arguments)
+
+    monkeypatch.setattr(client_metric, "metric_of_one", failing)
+    with pytest.raises(RunsFailed, match=r"1 of 3 runs .* method 'fedprox', round 2, .*: SystemExit: 3"):
+        run(small(methods=[SOUND[0], "fedprox", SOUND[1]], **changes), out=tmp_path / "run")
+    there = tree(tmp_path / "run")
+    assert [name for name in expected if "/" in name and there[name] != expected[name]] == []
 
 
+@pytest.mark.full
 def test_a_regression_that_diverges_at_once_says_so_instead_of_a_tie(small, tmp_path, capsys):
     scenario = small(
         task="regression", data={"name": "scikit_learn", "table": "diabetes", "clients": 8},
-        model={"name": "mlp", "widths": [8]}, targets=[], methods=METHODS, **{"training.local.lr": 1e30},
+        model={"name": "mlp", "widths": [8]}, targets=[], methods=SOUND, **{"training.local.lr": 1e30},
     )  # fmt: skip
     (tmp_path / "wild.yaml").write_text(dump_yaml(scenario.model_dump(mode="json")), encoding="utf-8")
     assert main(["simulate", str(tmp_path / "wild.yaml"), "--out", str(tmp_path / "run")]) == 0
     shown = capsys.readouterr()
     assert "tied" not in shown.out
     assert shown.out.count("scale the targets to a deviation of about 1, or lower training.local.lr") == 1
-    assert verify(tmp_path / "run") == []
 
 
-def test_a_run_that_diverged_is_finished(small, tmp_path):
-    wild = {"method": "fedprox", "as": "wild", "local": {"lr": 1e9}}
-    folder = run(small(methods=["fedavg", wild]), out=tmp_path / "run")
-    with pytest.raises(UserError, match="nothing to resume: its run is finished"):
-        resume(folder)
-
-
-def test_a_method_that_raises_at_once_leaves_a_run_of_no_rounds(small, tmp_path, monkeypatch):
-    broken_after(monkeypatch, 0)
-    with pytest.raises(RunsFailed, match="round 1"):
-        run(small(methods=METHODS), out=tmp_path / "run")
-    assert verify(tmp_path / "run") == []
-    assert RunResult(tmp_path / "run").results["fedprox"][0].rounds == 0
-
-
-@pytest.mark.parametrize(
-    ("place", "part"),
-    [
-        ("edgefl.scheduling.selection.uniform.UniformSelector.pick", "selection"),
-        ("edgefl.scheduling.blocks.random.RandomScheduler.choose", "block scheduler"),
-        ("edgefl.methods.servers.mean.Mean.update", "server update Mean"),
-    ],
-)
-def test_a_selector_a_scheduler_and_a_server_that_raise_are_named(small, tmp_path, monkeypatch, place, part):
-    def broken(*arguments, **options):
-        raise KeyError("lost")
-
-    monkeypatch.setattr(place, broken)
-    with pytest.raises(RunsFailed, match=f"fedbr, seed 0: method 'fedbr', round ., {part}: KeyError: 'lost'"):
-        run(small(methods=[{"method": "fedbr", "scheduler": "random"}]), out=tmp_path / "run")
-    assert verify(tmp_path / "run") == []
-
-
-def test_the_command_prints_the_result_then_the_fault_and_ends_with_1(small, tmp_path, monkeypatch, capsys):
-    broken_after(monkeypatch, 25)
-    small(methods=METHODS)
-    arguments = ["simulate", str(tmp_path / "small.yaml"), "--out", str(tmp_path / "run")]
-    assert main([*arguments, "--set", f"methods=[{', '.join(METHODS)}]"]) == 1
-    output = capsys.readouterr()
-    assert "fednova" in output.out
-    assert "fault: RunsFailed: 1 of 3 runs ended by a fault: fedprox, seed 0: method 'fedprox', client" in output.err
-    assert "Traceback" not in output.err
-
-
-@pytest.mark.parametrize("protocol", ["synchronous", "asynchronous", "hierarchical"])
+@pytest.mark.parametrize("protocol", ["synchronous", pytest.param("asynchronous", marks=pytest.mark.full)])
 def test_an_error_outside_the_parts_of_a_method_is_a_fault_and_not_a_stall(
     small, tmp_path, monkeypatch, capsys, protocol
 ):
-    topology = {"network__topology": CELLS} if protocol == "hierarchical" else {}
-    small(protocol={"kind": protocol}, **topology)
+    small(protocol={"kind": protocol})
 
     def broken(self, flow):
         raise RuntimeError("no such flow")
 
-    arguments = [str(tmp_path / "small.yaml"), "--out", str(tmp_path / "run")]
+    folder = str(tmp_path / "run")
     with monkeypatch.context() as fault:
         fault.setattr("edgefl.simulation.traffic.Traffic.flow_ended", broken)
-        assert main(["simulate", *arguments]) == 1
+        assert main(["simulate", str(tmp_path / "small.yaml"), "--no-train", "--out", folder]) == 1
     told = capsys.readouterr().err
     assert "fault: RuntimeError: no such flow; method 'fedavg', seed 0, round 1, " in told
     assert "stall" not in told
-    assert main(["simulate", "--resume", str(tmp_path / "run"), "--json"]) == 0
+    assert main(["simulate", "--resume", folder, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["methods"]["fedavg"][0]["stop"]["reason"] == "rounds"
 
 
-def full(*arguments, **options):
+def full_disk(*arguments, **options):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -221,18 +393,19 @@ def full(*arguments, **options):
     ("place", "name"),
     [
         ("edgefl.experiment.checkpoint_writer", "write_checkpoint"),
-        ("edgefl.experiment.one_run", "write_rounds"),
-        ("edgefl.experiment.all_runs", "write_summary"),
-        ("pyarrow", "write_table"),
+        pytest.param("edgefl.experiment.one_run", "write_rounds", marks=pytest.mark.full),
+        pytest.param("edgefl.experiment.all_runs", "write_summary", marks=pytest.mark.full),
+        pytest.param("pyarrow", "write_table", marks=pytest.mark.full),
     ],
 )
-def test_a_full_disk_loses_nothing(small, tmp_path, monkeypatch, place, name):
-    scenario = small(methods=["fedavg", "scaffold"], training__rounds=11)
+def test_a_full_disk_ends_a_run_that_can_be_resumed(small, tmp_path, monkeypatch, place, name):
+    monkeypatch.setattr("edgefl.experiment.resuming.CHECKPOINT_EVERY", 2)
+    scenario = small(methods=["scaffold"])
     expected = run(scenario, out=tmp_path / "expected")
     with monkeypatch.context() as disk:
         # The package has a function of its module's name.
         holder = pq.ParquetWriter if place == "pyarrow" else importlib.import_module(place)
-        disk.setattr(holder, name, full)
+        disk.setattr(holder, name, full_disk)
         with pytest.raises(NotWritten, match=r"No space left on device; finished work is kept; .* --resume"):
             run(scenario, out=tmp_path / "run")
     assert is_interrupted(tmp_path / "run")
@@ -240,32 +413,10 @@ def test_a_full_disk_loses_nothing(small, tmp_path, monkeypatch, place, name):
 
 
 def test_a_disk_that_is_full_before_the_first_file_leaves_no_folder(small, tmp_path, monkeypatch):
-    monkeypatch.setattr("edgefl.durable_file.os.fsync", full)
+    monkeypatch.setattr("edgefl.durable_file.os.fsync", full_disk)
     with pytest.raises(UserError, match="cannot be written: No space left on device"):
         run(small(), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_files_that_may_not_grow_stop_the_command_with_a_way_to_go_on(small, tmp_path):
-    """The real thing, below every library: the system refuses to write beyond 60 kB into any file."""
-    small()
-    arguments = [str(tmp_path / "small.yaml"), "--set", "training.rounds=13"]
-    command = [sys.executable, "-c", "import sys; from edgefl.cli import main; sys.exit(main())", "simulate"]
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-
-    def limited():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
-
-    failed = subprocess.run(
-        [*command, *arguments, "--out", str(tmp_path / "run")],
-        capture_output=True, text=True, env=environment, preexec_fn=limited, check=False,
-    )  # fmt: skip
-    assert failed.returncode == 1, failed.stderr
-    assert "fault: NotWritten:" in failed.stderr
-    assert f"edgefl simulate --resume {tmp_path / 'run'}" in failed.stderr
-    assert "Traceback" not in failed.stderr
-    expected = run(small(training__rounds=13), out=tmp_path / "expected")
-    assert tree(resume(tmp_path / "run")) == tree(expected)
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that nobody can write")
@@ -275,10 +426,9 @@ def test_a_folder_that_cannot_be_written_is_a_mistake_of_the_user(small, tmp_pat
     assert "the run directory cannot be written" in capsys.readouterr().err
 
 
-def test_a_run_of_another_version_is_refused_for_resumption(small, tmp_path, monkeypatch):
-    monkeypatch.setattr("edgefl.experiment.one_run.write_rounds", full)
-    with pytest.raises(NotWritten):
-        run(small(), out=tmp_path / "run")
+def test_a_run_of_another_version_and_a_damaged_state_are_refused_for_resumption(small, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(small(), out=tmp_path / "run", train=False, listeners=[Stop(2)])
     state = tmp_path / "run" / STATE
     state.write_text(json.dumps({**json.loads(state.read_text()), "edgefl": "0.0.1"}))
     with pytest.raises(UserError, match=r"created by edgefl 0\.0\.1"):
@@ -289,96 +439,35 @@ def test_a_run_of_another_version_is_refused_for_resumption(small, tmp_path, mon
 
 
 def test_what_a_kill_left_before_the_first_run_is_no_obstacle(small, tmp_path):
-    scenario = small()
+    scenario, folder = small(), tmp_path / "run"
     expected = run(scenario, out=tmp_path / "expected", train=False)
-    folder = tmp_path / "run"
     folder.mkdir()
     for name in ("unfinished.lock", "scenario.yaml", f".{STATE}.edgefl-unfinished"):
         (folder / name).write_text("{")
-    path = str(tmp_path / "small.yaml")
-    assert main(["simulate", path, "--out", str(folder), "--no-train", "--json"]) == 0
-    assert tree(folder) == tree(expected)
+    assert tree(run(scenario, out=folder, train=False)) == tree(expected)
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    from edgefl.scenario.loading import check
-
-    return run(check({**SMALL, "methods": ["fedavg"]}), out=tmp_path_factory.mktemp("faults") / "run")
-
-
-DAMAGES = {
-    "cut short": lambda content: content[: len(content) // 2],
-    "emptied": lambda content: b"",
-    "overwritten": lambda content: b"\0" * len(content),
-    "changed inside": lambda content: content[:300] + bytes(255 - byte for byte in content[300:400]) + content[400:],
-}
-FILES = [
-    "summary.json", "scenario.yaml", "costs.json", "fedavg/seed-0/rounds.parquet", "fedavg/seed-0/events.parquet",
-]  # fmt: skip
+def timed(tmp_path_factory):
+    """A finished run without training."""
+    return run(check(SMALL), out=tmp_path_factory.mktemp("timed") / "run", train=False)
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", FILES)
-def test_a_damaged_file_is_named_by_verify_and_by_report(finished, tmp_path, capsys, name, damage):
-    folder = tmp_path / "copy"
-    shutil.copytree(finished, folder)
-    path = folder / name
-    path.write_bytes(DAMAGES[damage](path.read_bytes()))
-    assert main(["verify", str(folder)]) in (1, 2)
+@pytest.mark.parametrize("name", ["summary.json", "scenario.yaml", "fedavg/seed-0/events.parquet"])
+def test_a_file_that_was_cut_short_is_named_by_verify_and_by_report(timed, tmp_path, capsys, name):
+    path = Path(shutil.copytree(timed, tmp_path / "copy")) / name
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert main(["verify", str(tmp_path / "copy")]) in (1, 2)
     output = capsys.readouterr()
-    assert "fault:" not in output.err, output.err
-    if damage != "changed inside":  # there the values are wrong, and a law says so
-        assert Path(name).name in output.out + output.err
-    assert main(["report", str(folder)]) in (0, 2)
-    assert "fault:" not in capsys.readouterr().err
+    assert path.name in output.out + output.err
+    assert main(["report", str(tmp_path / "copy")]) in (0, 2)
+    assert "fault:" not in output.err + capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["rounds.parquet", "events.parquet"])
-def test_one_flipped_bit_in_any_column_is_found(finished, tmp_path, name):
-    folder = tmp_path / "copy"
-    shutil.copytree(finished, folder)
-    path = folder / "fedavg/seed-0" / name
-    content = path.read_bytes()
-    group = pq.read_metadata(path).row_group(0)
-    for number in range(group.num_columns):
-        column = group.column(number)
-        start = column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
-        last = start + column.total_compressed_size - 1
-        path.write_bytes(content[:last] + bytes([content[last] ^ 1]) + content[last + 1 :])
-        found = verify(folder)
-        assert any(name in line for line in found), column.path_in_schema
-        assert main(["report", str(folder), "--html", str(tmp_path / "page.html")]) == 2
-
-
-@pytest.mark.parametrize(
-    "summary",
-    [
-        "[]",
-        "3",
-        '{"schema": 0}',
-        '{"schema": 3, "methods": {}}',
-        '{"schema": 1, "edgefl": "0.1.0", "methods": {"fedavg": []}}',
-        '{"schema": 2}',
-        '{"schema": 2, "methods": {"a": [1]}}',
-    ],
-)
-def test_a_summary_of_another_schema_is_refused(finished, tmp_path, capsys, summary):
-    folder = tmp_path / "copy"
-    shutil.copytree(finished, folder)
+@pytest.mark.parametrize("summary", ['{"schema": 3, "methods": {}}', '{"schema": 2, "methods": {"a": [1]}}'])
+def test_a_summary_of_another_schema_is_refused(timed, tmp_path, capsys, summary):
+    folder = Path(shutil.copytree(timed, tmp_path / "copy"))
     (folder / "summary.json").write_text(summary)
     for command in ("verify", "report"):
         assert main([command, str(folder)]) == 2
-        output = capsys.readouterr()
-        assert output.err.startswith("error: ")
-        assert "summary.json" in output.err
-
-
-def test_a_checkpoint_whose_writing_was_cut_off_is_not_used(tmp_path):
-    import torch
-
-    name = checkpoints_module.write_checkpoint(tmp_path, 10, {"model": torch.ones(3)}, {})
-    path = tmp_path / name
-    path.write_text(path.read_text()[:-2])
-    with pytest.raises(checkpoints_module.CheckpointDamaged):
-        checkpoints_module.read_checkpoint(tmp_path, name)
+        assert re.match(r"error: .*summary\.json", capsys.readouterr().err)

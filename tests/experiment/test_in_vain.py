@@ -60,6 +60,7 @@ def test_a_run_in_which_nobody_trains_says_so(small, tmp_path, capsys, changes, 
     assert verify(folder) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("protocol", [{}, {"kind": "asynchronous"}])
 def test_the_counts_are_those_of_the_rounds_and_of_all_seeds_together(small, tmp_path, capsys, protocol):
     fleet = [{**LITTLE_MEMORY, "share": 0.5}, {**ENOUGH_MEMORY, "share": 0.5}]
@@ -85,6 +86,7 @@ def test_nothing_is_said_where_everybody_trains_in_every_round(small, tmp_path, 
     assert "no update" not in told
 
 
+@pytest.mark.full
 def test_an_interrupted_run_counts_as_one_that_was_not(small, tmp_path):
     scenario = small(fleet=[{**LITTLE_MEMORY, "share": 0.5}, {**ENOUGH_MEMORY, "share": 0.5}])
     whole = run(scenario, out=tmp_path / "whole")

@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment: the process ends in order, with its own exit code, and says how to go on."""
+"""Ctrl-C and a reader that has seen enough: the process ends in order, with its own exit code."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ from ..small_runs import SMALL
 COMMAND = [sys.executable, "-c", "import sys; from edgefl.cli import main; sys.exit(main())"]
 
 
+def test_head_ends_a_command_quietly():
+    """As ``edgefl scenario list | head -n 0``: nobody reads what the command writes."""
+    with subprocess.Popen([*COMMAND, "scenario", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
 def interrupt(scenario: Path, folder: Path, wait: float, again: float | None = None) -> tuple[int, str]:
     """Exit code and last words of a command that gets Ctrl-C ``wait`` seconds after its first round began."""
     arguments = ["simulate", str(scenario), "--engine", "parallel", "--out", str(folder)]
@@ -37,32 +45,24 @@ def interrupt(scenario: Path, folder: Path, wait: float, again: float | None = N
     return process.returncode, said
 
 
-def interrupt_at_random(tmp_path: Path, times: int, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("times", "again"),
+    [
+        pytest.param(1, None, marks=pytest.mark.full),
+        pytest.param(1, 0.005, marks=pytest.mark.full),
+        pytest.param(50, None, marks=pytest.mark.release),
+    ],
+    ids=["once", "the same twice", "fifty times"],
+)
+def test_ctrl_c_at_a_random_moment_ends_with_130_and_a_way_to_go_on(tmp_path, times, again):
     data = {**SMALL, "methods": ["fedavg", "scaffold"], "training": {**SMALL["training"], "rounds": 400}}
     scenario = tmp_path / "long.yaml"
     scenario.write_text(dump_yaml(data), encoding="utf-8")
-    luck = random.Random(seed)
+    rng = random.Random(times)
     for number in range(times):
         folder = tmp_path / f"run-{number}"
-        code, said = interrupt(scenario, folder, luck.uniform(0, 1.5))
+        code, said = interrupt(scenario, folder, rng.uniform(0, 1.5), again)
         assert (code, "Traceback" in said, "ignored" in said) == (130, False, False), said
-        assert f"to continue: edgefl simulate --resume {folder}" in said
-        assert is_interrupted(folder)
-
-
-def test_ctrl_c_at_random_moments_ends_with_130_and_a_way_to_go_on(tmp_path):
-    interrupt_at_random(tmp_path, times=3, seed=3)
-
-
-@pytest.mark.release
-def test_ctrl_c_at_fifty_random_moments_ends_with_130_and_a_way_to_go_on(tmp_path):
-    interrupt_at_random(tmp_path, times=50, seed=4)
-
-
-def test_the_same_ctrl_c_twice_is_one(tmp_path):
-    data = {**SMALL, "training": {**SMALL["training"], "rounds": 400}}
-    scenario = tmp_path / "long.yaml"
-    scenario.write_text(dump_yaml(data), encoding="utf-8")
-    code, said = interrupt(scenario, tmp_path / "run", 0.2, again=0.005)
-    assert code == 130
-    assert "Traceback" not in said
+        if again is None:
+            assert f"to continue: edgefl simulate --resume {folder}" in said
+            assert is_interrupted(folder)

@@ -24,6 +24,7 @@ def fedbn(small):
     return made
 
 
+@pytest.mark.full
 def test_such_a_run_resumes_replays_and_verifies(fedbn, tmp_path):
     expected = tree(run(fedbn(), out=tmp_path / "expected"))
     with pytest.raises(KeyboardInterrupt):
@@ -34,6 +35,7 @@ def test_such_a_run_resumes_replays_and_verifies(fedbn, tmp_path):
     assert verify(replay(tmp_path / "run", links, tmp_path / "replayed")) == []
 
 
+@pytest.mark.full
 def test_clients_that_miss_a_deadline_keep_their_part(fedbn, tmp_path):
     changes = {"protocol": {"kind": "synchronous", "deadline": "0.05 s"}, "methods": ["fedavg"]}
     expected = tree(run(fedbn(**changes), out=tmp_path / "expected"))
@@ -43,9 +45,9 @@ def test_clients_that_miss_a_deadline_keep_their_part(fedbn, tmp_path):
     assert verify(tmp_path / "run") == []
 
 
-@pytest.mark.parametrize("protocol", [{"kind": "asynchronous"}, {"kind": "synchronous"}], ids=str)
+@pytest.mark.parametrize("protocol", [pytest.param("asynchronous", marks=pytest.mark.full), "synchronous"])
 def test_each_client_is_tested_with_its_own_part(fedbn, tmp_path, protocol):
-    changes = {"protocol": protocol, "methods": ["fedavg"], "training.rounds": 6, "training.local.epochs": 4}
+    changes = {"protocol": {"kind": protocol}, "methods": ["fedavg"], "training.rounds": 6, "training.local.epochs": 4}
     plain = {"name": "cnn", "width": 2, "norm": "batch"}
     personal = {"personalisation": {"kind": "calibration", "epochs": 1}}
     runs = [

@@ -43,6 +43,7 @@ def test_a_run_begins_where_another_ended(folder):
     assert verify(replay(out, {"budgets": {"bytes": 10**9}}, folder / "replayed")) == []
 
 
+@pytest.mark.full
 def test_changed_weights_end_a_resumption(folder):
     scenario, weights = load_scenario(folder / "my.yaml"), folder / "mine.safetensors"
     expected = tree(run(scenario, out=folder / "expected"))

@@ -71,6 +71,7 @@ def test_published_seconds_come_out_within_eight_percent(tmp_path):
     assert verify(folder) == []
 
 
+@pytest.mark.full
 def test_heterogeneous_over_homogeneous_times(tmp_path):
     """FedProx, MOON and FedBR come out within 8 %; FedAvg and FedMLB are reported, docs/time-model.md says why."""
     folders = {

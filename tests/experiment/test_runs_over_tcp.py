@@ -24,11 +24,12 @@ def over_tcp(small):
 
     def make(**options):
         slow = {"network__topology__server__down": "200 kbit/s", "network__topology__server__up": "200 kbit/s"}
-        return small(**{"methods": METHODS, "training__rounds": 6, "network__transport": TCP, **slow, **options})
+        return small(**{"methods": METHODS, "training__rounds": 4, "network__transport": TCP, **slow, **options})
 
     return make
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=["synchronous", "asynchronous"])
 def test_a_resumed_run_is_byte_identical(over_tcp, tmp_path, protocol):
     scenario = over_tcp(protocol=protocol, methods=["fedavg"])
@@ -42,7 +43,7 @@ def test_a_resumed_run_is_byte_identical(over_tcp, tmp_path, protocol):
 def test_a_replay_over_tcp_equals_a_full_run(over_tcp, small, tmp_path):
     expected = run(over_tcp(), out=tmp_path / "expected")
     server = {f"network.topology.server.{way}": "200 kbit/s" for way in ("down", "up")}
-    finished = run(small(methods=METHODS, training__rounds=6), out=tmp_path / "run")
+    finished = run(small(methods=METHODS, training__rounds=4), out=tmp_path / "run")
     assert tree(replay(finished, {"network.transport": TCP, **server}, tmp_path / "replayed")) == tree(expected)
 
 

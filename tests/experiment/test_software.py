@@ -71,6 +71,7 @@ def test_the_package_of_a_plug_in_that_the_scenario_uses_is_recorded(small, monk
     assert software_of(scenario) == {"others-parts": "3.1", "torch": metadata.version("torch")}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("engine", sorted(ENGINES.names()))
 def test_an_engine_that_rounds_otherwise_cannot_continue_a_run(interrupted, small, tmp_path, engine):
     file = interrupted / SCENARIO

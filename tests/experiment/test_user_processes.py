@@ -15,7 +15,10 @@ from edgefl.training.processors import cores
 
 from ..small_runs import SMALL
 
-pytestmark = pytest.mark.skipif(cores() < 2, reason="one core: engines train one job after another")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(cores() < 2, reason="one core: engines train one job after another"),
+]
 
 LONG = 240
 """Seconds after which a process is taken to hang; it takes ten on a quiet machine, most of them for importing torch."""
@@ -96,7 +99,7 @@ def scenario(tmp_path) -> Path:
     [
         pytest.param({}, id="unset"),
         pytest.param({"OMP_NUM_THREADS": "1"}, id="1", marks=pytest.mark.release),
-        pytest.param({"OMP_NUM_THREADS": "4"}, id="4"),
+        pytest.param({"OMP_NUM_THREADS": "4"}, id="4", marks=pytest.mark.release),
     ],
 )
 def test_an_unguarded_script_that_used_threads_trains_with_worker_processes_from_other_threads(

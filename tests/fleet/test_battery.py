@@ -58,15 +58,6 @@ def test_asking_for_one_client_and_for_the_fleet_agree():
         assert [charges.has_enough(client, now) for client in range(3)] == charges.enough(now).tolist()
 
 
-def test_a_fleet_on_the_mains_has_always_enough_and_costs_nothing():
-    charges = Charges([None, None], np.zeros(131_072, np.int32), seed=0)
-    assert not charges.any
-    assert not charges.has(5)
-    charges.draw(5, 10.0)
-    charges.enter(5, 0.0)
-    charges.leave(5, 0.0)
-
-
 @pytest.mark.parametrize("wrong", [{"capacity": 0}, {"start": 1.2}, {"start": {"low": 1, "high": 0.5}}, {"resume": 0}])
 def test_impossible_batteries_are_refused(wrong):
     with pytest.raises(ValidationError):

@@ -3,7 +3,6 @@ from pydantic import BaseModel
 
 from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile, Estimate, value
-from edgefl.fleet.profile import figure_paths
 from edgefl.validation import validated
 
 
@@ -12,10 +11,7 @@ def changed(data, path, new):
     inner = data
     for name in parents:
         inner = inner[name]
-    if new is None:
-        del inner[last]
-    else:
-        inner[last] = new
+    inner[last] = new
     return data
 
 
@@ -40,11 +36,6 @@ def test_a_profile_survives_a_round_trip_through_plain_data(board):
     assert DeviceProfile.model_validate(board.model_dump(mode="json")) == board
 
 
-def test_a_profile_cannot_be_changed(board):
-    with pytest.raises(ValueError, match="frozen"):
-        board.memory.total = 1.0
-
-
 def every_field(model):
     for name, field in model.model_fields.items():
         yield f"{model.__name__}.{name}", field
@@ -53,17 +44,9 @@ def every_field(model):
             yield from every_field(inner)
 
 
-@pytest.mark.parametrize(("name", "field"), [*every_field(DeviceProfile), *every_field(Estimate)])
-def test_every_field_says_what_it_means(name, field):
-    assert field.description, name
-    assert len(field.description) > 10
-
-
-def test_the_figures_of_a_profile_can_be_listed():
-    assert {"compute.memory_bandwidth", "compute.jitter", "memory.training"} < set(figure_paths())
-    assert len(set(figure_paths())) == len(figure_paths())
-    assert "power.radio.up.energy_per_megabyte" in figure_paths()
-    assert "compute.processor" not in figure_paths()
+def test_every_field_says_what_it_means():
+    for name, field in (*every_field(DeviceProfile), *every_field(Estimate)):
+        assert len(field.description or "") > 10, name
 
 
 @pytest.mark.parametrize(
@@ -72,26 +55,16 @@ def test_the_figures_of_a_profile_can_be_listed():
         ("kind", "sbcs", "kind: unknown choice 'sbcs'; did you mean 'sbc'?"),
         ("memroy", {}, "memroy: unknown key; did you mean 'memory'?"),
         ("name", "two words", "name: expected text of the form"),
-        ("name", None, "name: this key is missing"),
-        ("compute.fp32_peek", 1, "compute.fp32_peek: unknown key; did you mean 'fp32_peak'?"),
         ("compute.fp32_peak", "10 Gflop/s", "compute.fp32_peak: unknown unit 'Gflop/s'"),
         ("compute.fp32_peak", 0, "compute.fp32_peak: expected 1 or more, found 0"),
-        ("compute.fp32_achievable", {"low": 1, "nominl": 2, "high": 3}, "compute.fp32_achievable.nominl: unknown key"),
         (
             "compute.fp32_achievable",
             {"low": 3, "nominal": 2, "high": 1},
             "compute.fp32_achievable: expected low <= nom",
         ),
         ("compute.fp32_achievable", "20 GFLOP/s", "expected compute.fp32_achievable to be at most compute.fp32_peak"),
-        ("memory.total", "1 GHz", "memory.total: unknown unit 'GHz' in '1 GHz'"),
         ("memory.training", "2 GiB", "expected memory.training to be at most memory.total"),
-        ("power.idle", -1, "power.idle: expected 0 or more, found -1"),
         ("power.idle", 9, "power: expected compute (whole device, 6 W) to be at least idle (9 W)"),
-        ("power.radio.down", 3, "power.radio.down: expected a mapping, found 3"),
-        ("provenance.date", "yesterday", "provenance.date: expected a date"),
-        ("provenance.sources", [], "provenance.sources: expected at least 1 item(s), found 0"),
-        ("provenance.sources", [""], "provenance.sources.0: expected text of at least 1 character(s), found ''"),
-        ("provenance.verified", "perhaps", "provenance.verified: expected true or false, found 'perhaps'"),
         ("provenance.derivation", {"compute.fp32_peek": "x"}, "did you mean 'compute.fp32_peak'?"),
     ],
 )

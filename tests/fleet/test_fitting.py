@@ -30,11 +30,6 @@ def test_the_rates_that_made_the_steps_are_found():
     assert max(abs(error) for error in relative_errors(rates, steps())) < 1e-3
 
 
-def test_noise_of_five_percent_moves_predictions_by_little_more():
-    rates = fit_rates(steps(noise=0.05, count=20))
-    assert np.mean(np.abs(relative_errors(rates, steps(count=20)))) < 0.06
-
-
 def test_a_profile_with_the_fitted_rates_predicts_the_same(profile_data):
     profile_data["compute"].update(
         fp32_peak=1e12, fp32_achievable=30e9, memory_bandwidth=8e9, operator_overhead=12e-6, step_overhead=1e-3

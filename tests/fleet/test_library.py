@@ -37,11 +37,6 @@ def plug_in(monkeypatch):
     library._named.cache_clear()
 
 
-def test_a_shipped_profile_is_found_by_name_from_anywhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert load_profile("raspberry-pi-5").name == "raspberry-pi-5"
-
-
 def test_a_path_is_what_ends_in_yaml_or_has_a_separator(profile_file, monkeypatch):
     assert load_profile(profile_file).name == "board"
     assert load_profile(str(profile_file)).name == "board"
@@ -58,11 +53,6 @@ def test_a_relative_path_starts_at_the_folder_given(profile_file):
 def test_an_unknown_name_gets_the_nearest_one():
     with pytest.raises(UserError, match=r"unknown device profile 'raspbery-pi-5'; did you mean 'raspberry-pi-5'\?"):
         load_profile("raspbery-pi-5")
-
-
-def test_an_unknown_name_without_a_near_one_lists_all():
-    with pytest.raises(UserError, match=r"expected one of: arduino-uno-q, .*raspberry-pi-4"):
-        load_profile("zzzzzz")
 
 
 def test_a_missing_file_and_a_wrong_field_name_the_file(profile_file):

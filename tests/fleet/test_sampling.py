@@ -1,6 +1,7 @@
 """Sampled fleets: quantiles and rank correlation against the benchmark's statistics."""
 
 import csv
+import functools
 import os
 from pathlib import Path
 
@@ -14,11 +15,12 @@ from edgefl.fleet.sampling import QUANTILES, Sample, sampled_profiles
 BASE = load_profile("phone-2019-flagship")
 
 
-def drawn(models, devices=4000):
+@functools.cache
+def drawn(models, devices=1500):
     return sampled_profiles(BASE, Sample(models=models, devices=devices), np.random.default_rng(1))
 
 
-@pytest.mark.parametrize(("models", "spread"), [("all", 16.9), ("recent", 6.3)])
+@pytest.mark.parametrize(("models", "spread"), [("all", 16.9), pytest.param("recent", 6.3, marks=pytest.mark.full)])
 def test_speeds_spread_as_the_benchmarks_scores(models, spread):
     speeds = np.array([value(profile.compute.fp32_achievable) for profile in drawn(models)])
     low, median, high = np.quantile(speeds, [0.05, 0.5, 0.95])
@@ -37,8 +39,8 @@ def test_compute_and_memory_are_drawn_together():
 
 
 def test_every_sampled_device_is_a_valid_profile_with_a_name_of_its_own():
-    profiles = drawn("all", devices=200)
-    assert len({each.name for each in profiles}) == 200
+    profiles = drawn("all")[:50]
+    assert len({each.name for each in profiles}) == 50
     for each in profiles:
         again = type(each).model_validate(each.model_dump(mode="json", exclude_none=True))
         assert again.compute == each.compute
@@ -74,10 +76,3 @@ def test_a_sampled_group_shares_its_devices_evenly_and_keeps_its_link_and_rules(
     assert fleet.dropout == (0.1,) * 10 + (0.0,)
     assert assign(groups, 400, seed=3).profiles == fleet.profiles
     assert assign(groups, 400, seed=4).profiles != fleet.profiles
-
-
-def test_a_fleet_of_131072_sampled_phones_is_arrays():
-    group = FleetGroup(profile=BASE.name, share=1, link="5g", sample={"devices": 256})
-    fleet = assign([group], 131_072, seed=0)
-    assert fleet.group.dtype == np.int32
-    assert len(fleet.profiles) == 256

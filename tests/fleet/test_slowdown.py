@@ -1,6 +1,5 @@
 """Chance, other programs, heat and measured steps: against closed forms and a step-by-step integration."""
 
-import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,10 +18,6 @@ def fleet_of(data, clients=20_000, **compute):
     data["compute"].update(compute)
     profile = DeviceProfile.model_validate(data)
     return FleetAssignment((profile,), ("link",), np.zeros(clients, np.int32))
-
-
-def test_a_device_without_jitter_and_load_keeps_to_its_profile(profile_data):
-    assert (Slowdown(fleet_of(profile_data), seed=1).of(3) == 1).all()
 
 
 def test_jitter_is_lognormal_with_mean_one_and_the_given_spread(profile_data):
@@ -101,8 +96,3 @@ def test_impossible_conditions_are_refused(profile_data, change, complaint):
     profile_data["compute"].update(change)
     with pytest.raises(ValidationError, match=complaint):
         DeviceProfile.model_validate(profile_data)
-
-
-def test_a_computation_of_no_work_takes_no_time():
-    assert (Pace(0.0, 0.0).seconds, Pace(0.0, 0.0, 0.0).done(0.0)) == (0.0, 1.0)
-    assert math.isinf(Pace(1.0, 1.0).after)

@@ -7,7 +7,7 @@ import re
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.errors import UserError
@@ -28,20 +28,16 @@ def read(**keys):
     ("keys", "message"),
     [
         ({"training": {"rounds": 3}}, "training: a Flower app decides this itself; remove the key"),
-        ({"model": {"name": "cnn"}}, "model: a Flower app decides this itself"),
         (
             {"data": {"name": "digits", "clients": 4}},
             "data.name: a Flower app has data of its own",
         ),
-        ({"data": {"clients": 0}}, "data.clients: "),
         ({"flower": {"app": "a", "run_conf": {}}}, "flower.run_conf: unknown key; did you mean 'run_config'?"),
         ({"methods": [{"as": "a"}, {"as": "A"}]}, "methods.1: expected different methods"),
-        ({"methods": [{"as": "a/b"}]}, "methods.0.as: "),
         ({"methods": ["fedavg"]}, "methods.0: "),
         ({"stop": "target"}, "targets: expected at least one target because of stop: target"),
         ({"seeds": [1, 1]}, "seeds.1: expected different seeds, found 1 twice"),
         ({"fleet": [{"profile": "raspberry-pi-5", "share": 1, "link": "5g"}]}, "no link '5g' in network.links"),
-        ({"flowr": 1}, "flowr: unknown key; did you mean 'flower'?"),
     ],
 )
 def test_wrong_scenarios_are_refused_in_one_sentence(keys, message):
@@ -90,6 +86,7 @@ def test_the_digest_of_an_app_changes_with_its_code_and_with_nothing_else(tmp_pa
         digest_of_app(str(tmp_path / "missing"))
 
 
+@settings(max_examples=30)
 @given(st.recursive(st.integers(), lambda inner: st.dictionaries(st.text("ab", min_size=1), inner, max_size=3)))
 def test_flattened_tables_have_one_key_for_each_value(value):
     def leaves(each):

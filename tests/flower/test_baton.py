@@ -90,16 +90,6 @@ def test_an_error_of_the_world_cannot_be_caught_by_the_thread_that_causes_it():
     assert seen == []
 
 
-def test_after_the_end_no_thread_that_is_ready_continues():
-    def first(env, baton, see):
-        baton.in_world(baton.end)
-
-    def second(env, baton, see):
-        see("runs")
-
-    assert played(first, second)[2] == []
-
-
 def test_stopping_ends_waiting_threads_and_refuses_further_waits():
     env, ended = Clock(), []
     baton = Baton(env, lambda sentence: None)
@@ -134,13 +124,3 @@ def test_the_watchdog_says_where_a_thread_is(monkeypatch):
     env.process(baton.play())
     env.run_until(env.event())
     assert "the app's thread 'stuck' has not returned for 0.05 s; it is in " in said[0]
-
-
-def test_the_watchdog_says_where_a_client_is(monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
-    goes_on, said = threading.Event(), []
-    with module.watched("client 3 in its ClientApp", lambda sentence: (said.append(sentence), goes_on.set())):
-        assert goes_on.wait(20)
-    assert "client 3 in its ClientApp has not returned for 0.05 s; it is in wait, " in said[0]
-    assert "threading.py, line " in said[0]
-    assert [thread for thread in threading.enumerate() if thread.name == "edgefl-watchdog"] == []

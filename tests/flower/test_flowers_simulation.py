@@ -11,12 +11,13 @@ import time
 
 import pytest
 
-from .runs import app_run, events_of, made_app, needs_flwr
+from .runs import app_run, events_of, made_app
 
 pytestmark = [
-    *needs_flwr,
     pytest.mark.release,
-    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray"),
+    pytest.mark.skipif(
+        any(importlib.util.find_spec(name) is None for name in ("flwr", "ray")), reason="needs flwr and ray"
+    ),
 ]
 
 ROUNDS = 30

@@ -32,6 +32,7 @@ class Broken:
         raise RuntimeError("a device fault")
 
 
+@pytest.mark.full
 def test_an_interrupted_row_goes_on_to_the_model_of_an_uninterrupted_one(tmp_path):
     whole = Place(tmp_path / "whole", "cpu", tiny=True)
     cut = Place(tmp_path / "cut", "cpu", tiny=True, over=lambda: ROW.rounds(cut) > 0)
@@ -49,6 +50,7 @@ def test_an_interrupted_row_goes_on_to_the_model_of_an_uninterrupted_one(tmp_pat
     assert advance(ROW, cut) == second
 
 
+@pytest.mark.full
 def test_a_part_that_fails_is_in_the_table_and_the_others_go_on(tmp_path):
     missing = PaperRow("papers/fedadc/table1_cifar10_s2_c10", "fedprox", 0)
     place = Place(tmp_path, "cpu", tiny=True, changes=("training.rounds=1", "model.name=none"))
@@ -61,6 +63,7 @@ def test_a_part_that_fails_is_in_the_table_and_the_others_go_on(tmp_path):
     assert json.loads((tmp_path / "results.json").read_text())["parts"] == found
 
 
+@pytest.mark.full
 def test_a_rehearsal_is_not_continued_as_a_campaign_and_its_commands_name_no_folder_of_the_machine(tmp_path):
     rehearsal = Place(tmp_path, "cpu", tiny=True)
     campaign(rehearsal, [Broken()], lambda: lambda: False)

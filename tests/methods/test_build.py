@@ -6,18 +6,15 @@ import json
 
 import pytest
 import torch
-from pydantic import ValidationError
 
 from edgefl.errors import UserError
-from edgefl.methods.build import RESERVED, build_method, method_model, server_update
+from edgefl.methods.build import RESERVED, build_method, method_model
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.feddyn import FedDyn
 from edgefl.methods.objectives.fedmlb import FedMLB
 from edgefl.methods.objectives.fedprox import FedProx
 from edgefl.methods.recipe import METHODS
-from edgefl.methods.servers.base import SERVER_UPDATES
 from edgefl.methods.servers.fedavgm import FedAvgM
-from edgefl.methods.servers.mean import Mean
 
 LOCAL = LocalOptions(epochs=2, batch=20, lr=0.2, clip_norm=10)
 
@@ -71,9 +68,6 @@ def test_local_options_of_a_method_replace_the_scenario_s_one_by_one() -> None:
     method = build_method({"method": "fedavg", "local": {"lr": 0.05}}, LOCAL)
     assert method.local == LocalOptions(epochs=2, batch=20, lr=0.05, clip_norm=10)
     assert build_method({"method": "fedavg", "local": {"clip_norm": None}}, LOCAL).local.clip_norm is None
-
-
-def test_epochs_and_steps_replace_each_other() -> None:
     assert build_method({"method": "fedavg", "local": {"steps": 3}}, LOCAL).local.steps_for(100) == 3
     many = LocalOptions(steps=50, batch=20)
     assert build_method({"method": "fedavg", "local": {"epochs": 1}}, many).local.steps_for(100) == 5
@@ -105,9 +99,7 @@ def test_fedbr_that_always_sends_the_whole_model_may_have_any_server() -> None:
         ({"mu": 1}, "method: this key is missing"),
         ({"method": "fedmlb", "temprature": 1}, "temprature: unknown key; did you mean 'temperature'"),
         ({"method": "fedprox", "mu": -1}, "mu: expected 0 or more"),
-        ({"method": "fedavg", "server": "fedavgn"}, "did you mean 'fedavgm'"),
         ({"method": "fedavg", "server": {"kind": "fedavgm", "bta": 1}}, "did you mean 'beta'"),
-        ({"method": "fedavg", "server": {"beta": 1}}, "kind"),
         ({"method": "fedavg", "local": {"learning_rate": 1}}, "local.learning_rate"),
         ({"method": "fedadc", "server": "mean"}, "needs its own server update"),
         ({"method": "fedadc", "server": {"kind": "fedadc", "beta_l": 0.3}}, "next to 'method'"),
@@ -116,27 +108,12 @@ def test_fedbr_that_always_sends_the_whole_model_may_have_any_server() -> None:
         ({"method": "fedavg", "server": "scaffold"}, "must follow the server's 'control'"),
         ({"method": "fedbr", "server": "feddyn"}, "only some blocks"),
         ({"method": "fedgkd", "server": "fedadam"}, "teacher"),
-        ({"method": "fednova", "local": {"momentum": 0.9}}, "local_momentum"),
-        ({"method": "scaffold", "local": {"momentum": 0.9}}, "momentum: 0"),
-        ({"method": "fedavg", "server": "fedadc"}, "must follow the server's 'momentum'"),
         ({"method": "fedavgm", "beta": 0.5, "server": "mean"}, "option of the server update 'fedavgm'"),
     ],
 )
 def test_nonsense_is_refused_with_the_reason(entry, message) -> None:
     with pytest.raises(UserError, match=message):
         build_method(entry, LOCAL)
-
-
-def test_the_entry_s_model_forbids_other_keys_by_itself() -> None:
-    assert method_model("fedbr").model_validate({"method": "fedbr", "full_every": 3, "as": "x"}).full_every == 3
-    with pytest.raises(ValidationError):
-        method_model("fedbr").model_validate({"mu": 1})
-
-
-def test_the_schema_names_every_server_update() -> None:
-    choices = method_model("fedavg").model_json_schema()["properties"]["server"]["anyOf"]
-    assert choices[0]["enum"] == SERVER_UPDATES.names()
-    assert server_update("mean") == Mean()
 
 
 def test_a_loss_that_reads_a_fact_about_its_client_that_does_not_exist_is_refused(monkeypatch):

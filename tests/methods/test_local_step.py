@@ -20,13 +20,12 @@ from edgefl.training.job import JobId, TrainingJob
 from ..training.conftest import TinyData, tiny_model
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["two vectors", "halves of one vector"])
-def test_a_step_equals_pytorchs_own_training_loop(shared):
-    model = build_model(MODELS["resnet18"](stem="imagenet", norm="batch"), (3, 32, 32), 5).double()
+def test_a_step_equals_pytorchs_own_training_loop():
+    model = build_model(MODELS["resnet18"](stem="imagenet", norm="batch"), (3, 16, 16), 5).double()
     layout = model.layout
     vector = initial_vector(model, 0).double()
-    parameters, buffers = layout.split(vector) if shared else (half.clone() for half in layout.split(vector))
-    batch = Batch(torch.randn(8, 3, 32, 32, dtype=torch.float64), torch.arange(8) % 5)
+    parameters, buffers = layout.split(vector)
+    batch = Batch(torch.randn(8, 3, 16, 16, dtype=torch.float64), torch.arange(8) % 5)
     options = LocalOptions(momentum=0.9, weight_decay=1e-3, clip_norm=1.0)
     memory = Sgd().begin(parameters, {}, options, 2)
     context = Context(model, {}, {}, {}, model.depth)
@@ -50,18 +49,6 @@ def test_a_step_equals_pytorchs_own_training_loop(shared):
     assert torch.allclose(buffers.float(), expected_buffers, atol=1e-6)
 
 
-def test_the_phases_of_a_step_are_told_in_order():
-    model = build_model(MODELS["cnn"](width=2), (1, 8, 8), 3)
-    parameters, buffers = model.layout.split(initial_vector(model, 0))
-    phases = []
-    local_step(
-        *(CrossEntropy(), Sgd(), parameters, buffers, Batch(torch.zeros(2, 1, 8, 8), torch.tensor([0, 1]))),
-        *(Context(model, {}, {}, {}, 4), {}, LocalOptions(), 0.1),
-        entering=phases.append,
-    )
-    assert phases == ["forward", "backward", "update"]
-
-
 class Answering(CrossEntropy):
     """A loss that answers something else."""
 
@@ -74,28 +61,18 @@ class Answering(CrossEntropy):
 ANSWERS = {
     "none": (lambda loss: None, r"its loss returned None; expected Loss\(total, cross_entropy\)"),
     "tuple": (tuple, r"its loss returned \(.*; expected Loss"),
-    "dict": (lambda loss: loss._asdict(), r"its loss returned \{'total'.*; expected Loss"),
     "a number": (
         lambda loss: loss._replace(total=3.0),
         r"its loss returned 3\.0 as total; expected one number, a tensor",
-    ),
-    "one in a list": (
-        lambda loss: loss._replace(cross_entropy=loss.cross_entropy[None]),
-        r"its loss returned a tensor of float32 \[1\] as cross_entropy; expected one number, a tensor of shape \[\]",
     ),
     "one for each image": (
         lambda loss: Loss(loss.total.expand(4), loss.cross_entropy),
         r"its loss returned a tensor of float32 \[4\] as total; expected one number",
     ),
-    "whole": (
-        lambda loss: loss._replace(total=loss.total.long()),
-        r"its loss returned a tensor of int64 \[\]",
-    ),
 }
 
 
-@pytest.mark.parametrize("engine", ["sequential", "batched"])
-@pytest.mark.parametrize("how", ANSWERS)
+@pytest.mark.parametrize(("how", "engine"), [*((how, "sequential") for how in ANSWERS), ("tuple", "batched")])
 def test_what_a_loss_returns_is_checked_in_the_users_words(how, engine):
     method = replace(build_method("fedavg", LocalOptions(epochs=1, batch=4)), objective=Answering(how=how))
     with TrainingCore(TinyData(), tiny_model(), 3, engine=engine) as core:
@@ -107,10 +84,5 @@ def test_what_a_loss_returns_is_checked_in_the_users_words(how, engine):
             TrainingFault, match=f"^method 'fedavg', client 0, round 1, local step 1: {ANSWERS[how][1]}"
         ):
             learner.aggregate(0, [job.id for job in jobs], 0)
-
-
-@pytest.mark.parametrize("how", ANSWERS)
-def test_what_a_loss_returns_is_checked_when_its_step_is_counted(how):
-    method = replace(build_method("fedavg", LocalOptions()), objective=Answering(how=how))
     with pytest.raises(WrongAnswer, match=ANSWERS[how][1]):
         measure(tiny_model(), method, 1, 4)

@@ -1,5 +1,3 @@
-import copy
-
 import pytest
 import torch
 import torchvision
@@ -14,7 +12,8 @@ from edgefl.models.residual import Residual
 
 CLASSES = 7
 SHAPE = (3, 32, 32)
-IMAGE_MODELS = ["cnn", "fedadc_cnn", "mobilenet_v2", "resnet18", "resnet56", "shufflenet", "squeezenet", "vgg9"]
+PLAIN, FULL = ("cnn", "shufflenet", "squeezenet"), ("fedadc_cnn", "mobilenet_v2", "resnet18", "resnet56", "vgg9")
+IMAGE_MODELS = [*PLAIN, *(pytest.param(name, marks=pytest.mark.full) for name in FULL)]
 
 
 def built(name, shape=SHAPE, classes=CLASSES, **options):
@@ -32,7 +31,7 @@ def images(batch=4, shape=SHAPE, seed=0):
 
 @pytest.fixture(scope="module", params=IMAGE_MODELS)
 def model(request):
-    return built(request.param)
+    return built(request.param, **({"norm": "batch"} if request.param == "cnn" else {}))
 
 
 @pytest.mark.parametrize(
@@ -40,9 +39,7 @@ def model(request):
     [
         ("resnet18", {}, 100, 11_220_132, 6),  # FedMLB
         ("resnet18", {"stem": "imagenet", "norm": "batch"}, 10, 11_181_642, 6),  # torchvision; FedBR's 42.65 MiB
-        ("resnet18", {"groups": 32}, 100, 11_220_132, 6),  # FedADC
         ("resnet56", {}, 100, 614_452, 5),  # FedAlign
-        ("resnet56", {}, 10, 591_322, 5),
         ("fedadc_cnn", {}, 10, 2_513_418, 9),
         ("cnn", {}, 10, 3 * 16 * 9 + 16 + 16 * 32 * 9 + 32 + 64 * (32 * 64 + 1) + 10 * 65, 4),
     ],
@@ -50,11 +47,6 @@ def model(request):
 def test_parameters_and_blocks_are_those_of_the_papers(name, options, classes, parameters, blocks):
     model = built(name, classes=classes, **options)
     assert (model.layout.parameter_count, model.depth) == (parameters, blocks)
-
-
-@pytest.mark.parametrize(("name", "blocks"), [("vgg9", 7), ("mobilenet_v2", 8), ("shufflenet", 5), ("squeezenet", 9)])
-def test_small_models_have_the_blocks_of_the_specification(name, blocks):
-    assert built(name).depth == blocks
 
 
 def test_resnet18_gives_torchvisions_logits_in_training_and_evaluation():
@@ -67,7 +59,7 @@ def test_resnet18_gives_torchvisions_logits_in_training_and_evaluation():
     with torch.no_grad():
         for mine, yours in zip(own, theirs, strict=True):
             mine.copy_(yours)
-        batch = images(shape=(3, 64, 64)).double()
+        batch = images(2, (3, 64, 64)).double()
         for _ in range(2):
             assert torch.allclose(model(batch), reference(batch))
         reference.eval()
@@ -101,46 +93,23 @@ def test_stopping_and_going_on_at_any_block_changes_nothing(model):
 
 def test_clients_side_by_side_equal_clients_one_by_one(model):
     layout = model.layout
-    stack = torch.stack([initial_vector(model, seed) for seed in range(3)])
+    stack = torch.stack([initial_vector(model, seed) for seed in range(2)])
     parameters, buffers = (half.clone() for half in layout.split(stack))
     alone = buffers.clone()
-    batches = torch.stack([images(seed=seed) for seed in range(3)])
+    batches = torch.stack([images(seed=seed) for seed in range(2)])
 
     def logits(parameters, buffers, batch):
         return model.apply_blocks(layout.weights(parameters, buffers), batch)
 
     with torch.no_grad():
         together = torch.func.vmap(logits)(parameters, buffers, batches)
-        for client in range(3):
+        for client in range(2):
             one = logits(parameters[client], alone[client], batches[client])
             assert torch.allclose(together[client], one, atol=1e-4)
     # Running statistics must have been updated in place, in the stack as well.
     assert torch.allclose(buffers, alone, atol=1e-5)
     if layout.buffer_count:
         assert not torch.equal(buffers, layout.split(stack)[1])
-
-
-def test_running_statistics_follow_the_stack_under_vmap():
-    model = built("resnet18", norm="batch", stem="imagenet")
-    _, before = model.layout.split(initial_vector(model, 0).expand(2, -1).clone())
-    after = before.clone()
-    parameters = initial_vector(model, 0)[: model.layout.parameter_count].expand(2, -1).clone()
-
-    def logits(parameters, buffers, batch):
-        return model.apply_blocks(model.layout.weights(parameters, buffers), batch)
-
-    with torch.no_grad():
-        torch.func.vmap(logits)(parameters, after, torch.stack([images(seed=1), images(seed=2)]))
-    assert not torch.allclose(after, before)
-    assert not torch.allclose(after[0], after[1])
-
-
-def test_models_run_without_data(model):
-    layout = model.layout
-    weights = layout.weights(
-        torch.empty(layout.parameter_count, device="meta"), torch.empty(layout.buffer_count, device="meta")
-    )
-    assert model.apply_blocks(weights, torch.empty(2, *SHAPE, device="meta")).shape == (2, CLASSES)
 
 
 def test_the_first_model_belongs_to_its_seed_alone(model):
@@ -154,7 +123,7 @@ def test_the_first_model_belongs_to_its_seed_alone(model):
 
 
 def test_initial_values_have_the_spread_of_pytorchs_own():
-    model = built("resnet18", norm="batch")
+    model = built("resnet56", norm="batch")
     weights = weights_of(model)
     for block, tensors in zip(model.blocks.values(), weights, strict=True):
         for path, module in block.named_modules():
@@ -170,10 +139,8 @@ def test_initial_values_have_the_spread_of_pytorchs_own():
                     assert (tensors[prefix + name] == value).all()
 
 
-@pytest.mark.parametrize(("name", "options"), [("resnet56", {}), ("resnet18", {"stem": "imagenet", "norm": "batch"})])
-def test_a_resnet_can_start_from_the_fan_out_of_each_convolution(name, options):
-    tensors = weights_of(build_model(MODELS[name](init="fan_out", **options), (3, 32, 32), 10))
-    plain = weights_of(build_model(MODELS[name](**options), (3, 32, 32), 10))
+def test_a_resnet_can_start_from_the_fan_out_of_each_convolution():
+    tensors, plain = (weights_of(built("resnet56", **options)) for options in ({"init": "fan_out"}, {}))
     for drawn, default in zip(tensors, plain, strict=True):
         for tensor, values in drawn.items():
             if values.ndim == 4 and len(values.flatten()) > 1000:
@@ -186,18 +153,12 @@ def test_a_resnet_can_start_from_the_fan_out_of_each_convolution(name, options):
                 assert torch.equal(values, default[tensor])
 
 
-def test_vgg9_draws_its_convolutions_by_fan_out():
-    first = weights_of(built("vgg9"))[2]
-    assert first["0.weight"].std() == pytest.approx((2 / (9 * 128)) ** 0.5, rel=0.05)
-    assert (first["0.bias"] == 0).all()
-
-
 @pytest.mark.parametrize(
     ("name", "shape", "message"),
     [
         ("cnn", (1, 7, 7), "8×8 or more, found 1×7×7"),
         ("fedadc_cnn", (3, 15, 32), "16×16 or more"),
-        ("resnet18", (3, 64), "takes images"),
+        ("vgg9", (3, 64), "takes images"),
     ],
 )
 def test_an_image_too_small_is_refused_in_one_sentence(name, shape, message):
@@ -205,19 +166,14 @@ def test_an_image_too_small_is_refused_in_one_sentence(name, shape, message):
         built(name, shape)
 
 
-def test_groups_that_do_not_divide_the_channels_are_refused():
-    with pytest.raises(UserError, match="does not divide"):
-        built("resnet18", groups=3)
-
-
-@pytest.mark.parametrize("side", [8, 17, 28, 64])
+@pytest.mark.parametrize("side", [8, 17])
 def test_the_small_cnn_takes_any_image_of_eight_pixels_or_more(side):
     model = built("cnn", (1, side, side), 10, width=4)
     assert model(torch.zeros(2, 1, side, side)).shape == (2, 10)
 
 
 def test_a_frozen_copy_leaves_running_statistics_alone():
-    model = built("resnet18", norm="batch", stem="imagenet")
+    model = built("cnn", norm="batch")
     vector = initial_vector(model, 0)
     before = vector.clone()
     weights = model.layout.weights(*model.layout.split(vector))
@@ -264,43 +220,6 @@ class TestStochasticDepth:
         with using(training=False, keep_probability=(0.3,)):
             assert torch.allclose(block(inputs), (0.3 * block.body(inputs) + inputs).relu())
 
-    def test_blocks_are_numbered_through_the_model(self):
-        model = built("resnet56")
-        numbers = [module.index for module in model.modules() if isinstance(module, Residual)]
-        assert numbers == list(range(18)) == list(range(model.residual_count))
-
-
-def test_a_skeleton_has_its_own_tensors_back_after_a_call_even_one_that_fails(model):
-    own = dict([*model.named_parameters(), *model.named_buffers()])
-    given = weights_of(model, seed=1)
-    for batch in (images(), images(shape=(5, 3, 3))):
-        try:
-            model.apply_blocks(given, batch)
-        except RuntimeError:
-            assert batch.shape[1] == 5
-        now = dict([*model.named_parameters(), *model.named_buffers()])
-        assert all(now[name] is tensor for name, tensor in own.items())
-
-
-def test_a_copied_skeleton_takes_weights_without_touching_the_original():
-    model = built("cnn", norm="batch")
-    twin = copy.deepcopy(model)
-    torch.nn.init.zeros_(twin.blocks["conv1"][0].weight)
-    seen = []
-    model.blocks["conv1"][0].register_forward_hook(lambda module, *_: seen.append(module.weight))
-    given = weights_of(model, seed=1)
-    assert torch.equal(twin.apply_blocks(given, images()), model.apply_blocks(given, images()))
-    assert len(seen) == 1
-    assert torch.equal(seen[0], given[0]["0.weight"])
-
-
-def test_weights_without_a_tensor_of_the_block_are_refused():
-    model = built("cnn")
-    given = weights_of(model)
-    del given[2]["1.bias"]
-    with pytest.raises(KeyError, match=r"1\.bias"):
-        model.apply_blocks(given, images())
-
 
 def test_a_tensor_that_modules_share_is_one_tensor_of_the_weights():
     first, second = nn.Linear(4, 4), nn.Linear(4, 4)
@@ -317,8 +236,3 @@ def test_a_tensor_that_modules_share_is_one_tensor_of_the_weights():
     torch.testing.assert_close(output, expected)
     gradients = [torch.autograd.grad(each.square().sum(), vector, retain_graph=True)[0] for each in (output, expected)]
     torch.testing.assert_close(*gradients)
-
-
-def test_other_blocks_keep_the_reason_why_the_model_is_one_block():
-    model = BlockModel({"model": nn.Linear(2, 3)}, sample_shape=(2,), classes=3, align_block=1, whole="it branches")
-    assert model.with_blocks({"model": nn.Linear(2, 3)}, new=()).whole == "it branches"

@@ -44,43 +44,6 @@ class ReadsData(Stack):
         return tokens[:, :, None].float()
 
 
-class Residual(Stack):
-    """The second layer does not get the first one's result."""
-
-    def forward(self, tokens):
-        hidden = first = self.words(tokens)
-        for layer in self.body.layers:
-            (hidden,) = layer(first, self.scale(tokens))
-        return self.head(self.norm(hidden)).mean(1)
-
-
-class Several(Stack):
-    """Its layers return two values."""
-
-    def __init__(self):
-        super().__init__()
-        self.body.layers = nn.ModuleList(Two() for _ in range(2))
-
-    def forward(self, tokens):
-        hidden = self.words(tokens)
-        for layer in self.body.layers:
-            hidden, _ = layer(hidden)
-        return self.head(self.norm(hidden)).mean(1)
-
-
-class Two(nn.Linear):
-    def __init__(self):
-        super().__init__(4, 4)
-
-    def forward(self, hidden):
-        return super().forward(hidden), hidden
-
-
-class Early(Stack):
-    def forward(self, tokens):
-        return self.head(self.norm(self.words(tokens))).mean(1)
-
-
 class Skip(Stack):
     """Its head reads what the embedding returned."""
 
@@ -89,21 +52,6 @@ class Skip(Stack):
         for layer in self.body.layers:
             (hidden,) = layer(hidden, self.scale(tokens))
         return self.head(self.norm(hidden) + first).mean(1)
-
-
-class Gated(Skip):
-    """The same, with a factor that is zero at first."""
-
-    def __init__(self):
-        super().__init__()
-        self.gate = nn.Linear(4, 4, bias=False)
-        nn.init.zeros_(self.gate.weight)
-
-    def forward(self, tokens):
-        first = hidden = self.words(tokens)
-        for layer in self.body.layers:
-            (hidden,) = layer(hidden, self.scale(tokens))
-        return self.head(self.norm(hidden) + self.gate(first)).mean(1)
 
 
 class Own(Stack):
@@ -141,7 +89,7 @@ def test_the_last_block_executes_nothing_of_what_precedes_it():
     assert "forward" not in vars(module.words)
 
 
-@pytest.mark.parametrize("make", [ReadsData, Residual, Several, Early, Skip, Gated, Own, None])
+@pytest.mark.parametrize("make", [ReadsData, Skip, Own, None])
 def test_other_modules_are_not_split(make):
     module = nn.Sequential(nn.Embedding(5, 2)) if make is None else make()
     values = {name: each.clone() for name, each in module.state_dict().items()}

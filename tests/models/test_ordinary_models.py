@@ -69,13 +69,6 @@ def test_a_block_begins_at_each_child_with_weights_and_pooling_belongs_to_the_la
     assert names == {"stem": {"stem", "norm"}, "middle": {"middle"}, "head": {"pool", "drop", "head"}}
 
 
-def test_a_sequential_with_one_layer_is_one_block_and_keeps_its_parts():
-    module = nn.Sequential(nn.Flatten(), nn.Linear(36, 3))
-    (block,) = split(module).blocks.values()
-    assert block(torch.zeros(2, *SHAPE)).shape == (2, 3)
-    assert len(module) == 2
-
-
 def test_named_blocks_begin_at_the_calls_of_these_submodules():
     assert list(split(Net(), ["stem", "middle.1", "head"]).blocks) == ["stem", "middle_1", "head"]
     with pytest.raises(UserError, match=r"blocks: .* found 'midle'; called are: stem, norm, middle"):
@@ -101,15 +94,6 @@ def test_the_blocks_compute_what_the_module_computes(names, training):
         for name, tensor in reference.state_dict().items()
         if name in after
     )
-
-
-def test_the_initial_values_are_those_that_the_constructor_draws():
-    model = built()
-    assert torch.equal(initial_vector(model, 1), initial_vector(model, 1))
-    assert not torch.equal(initial_vector(model, 1), initial_vector(model, 2))
-    middle = weights_of(model, initial_vector(model, 1))[1]
-    assert middle["middle.0.norm.running_var"].eq(1).all()
-    assert middle["middle.0.norm.weight"].eq(1).all()
 
 
 def test_counters_and_tables_of_indices_do_not_travel():
@@ -222,22 +206,9 @@ class Multinomial(Net):
         return super().forward(inputs) + torch.multinomial(torch.ones(3), 3).float()
 
 
-class Cumulative(Net):
-    def __init__(self):
-        super().__init__()
-        self.norm.momentum = None
-
-
 class Features(Net):
     def forward(self, inputs):
         return self.middle(self.stem(inputs))
-
-
-class DroppedAttention(Net):
-    def forward(self, inputs):
-        tokens = inputs.flatten(2)
-        attended = F.scaled_dot_product_attention(tokens, tokens, tokens, dropout_p=0.1)
-        return super().forward(attended.view_as(inputs))
 
 
 @pytest.mark.parametrize(
@@ -245,13 +216,10 @@ class DroppedAttention(Net):
     [
         (SecondPlace, r"the layer 'head' \(Linear\) keeps its parameter 'weight' in a second place"),
         (Multinomial, r"the layer '' \(Multinomial\) draws random numbers in a way that"),
-        (Cumulative, r"the layer 'norm' \(BatchNorm2d\) averages over all batches of its own"),
         (Features, r"expected outputs of shape \(2, 3\) for a batch of shape \(2, 1, 6, 6\), found \(2, 8, 6, 6\)"),
-        (DroppedAttention, r"scaled_dot_product_attention drops attention weights"),
-        (lambda: nn.Sequential(nn.LazyLinear(3)), r"the layer '0' \(LazyLinear\) gets its size from its first input"),
         (lambda: nn.Linear(7, 3), r"cannot be called with a batch of shape \(2, 1, 6, 6\): .*mat1 and mat2"),
     ],
-    ids=["second place", "multinomial", "momentum None", "no logits", "attention", "lazy", "shape"],
+    ids=["second place", "multinomial", "no logits", "shape"],
 )
 def test_what_cannot_be_made_pure_is_refused_with_its_layer(make, message):
     before = torch.get_rng_state()
@@ -273,10 +241,9 @@ def test_a_forward_that_depends_on_numbers_is_one_block_and_methods_say_why():
         build_method("fedbr", LocalOptions()).objective.adapt(model)
 
 
-@pytest.mark.parametrize("method", ["fedalign", "gradaug"])
-def test_methods_that_need_narrower_layers_refuse_ordinary_ones(method):
-    with pytest.raises(UserError, match=r"(FedAlign|GradAug) runs a model's layers at a smaller width"):
-        build_method(method, LocalOptions()).objective.adapt(built())
+def test_methods_that_need_narrower_layers_refuse_ordinary_ones():
+    with pytest.raises(UserError, match=r"FedAlign runs a model's layers at a smaller width"):
+        build_method("fedalign", LocalOptions()).objective.adapt(built())
 
 
 def masks(key, module, inputs):
@@ -284,9 +251,7 @@ def masks(key, module, inputs):
         return module(inputs)
 
 
-@pytest.mark.parametrize(
-    "module", [nn.Dropout(0.25), nn.Dropout2d(0.25), nn.AlphaDropout(0.0), nn.Dropout(0.0)], ids=str
-)
+@pytest.mark.parametrize("module", [nn.Dropout(0.25), nn.Dropout2d(0.25), nn.Dropout(0.0)], ids=str)
 def test_random_layers_repeat_with_the_key_and_keep_the_mean(module):
     inputs = torch.ones(64, 32, 4, 4)
     first = masks(7, module, inputs)
@@ -351,9 +316,14 @@ class ChannelsLast(Net):
         self.to(memory_format=torch.channels_last)
 
 
-@pytest.mark.parametrize("make", [Viewing, ChannelsLast])
-@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last], ids=str)
-@pytest.mark.parametrize("names", [None, ["stem", "middle.1", "head"]], ids=str)
+@pytest.mark.parametrize(
+    ("make", "order", "names"),
+    [
+        (Viewing, torch.channels_last, None),
+        (Viewing, torch.contiguous_format, ["stem", "middle.1", "head"]),
+        (ChannelsLast, torch.contiguous_format, None),
+    ],
+)
 def test_the_order_of_numbers_in_memory_changes_no_result(make, order, names):
     model, plain = built(make, blocks=names), built(Net, blocks=names)
     vector, images = initial_vector(plain, 3), torch.randn(4, *SHAPE)
@@ -366,26 +336,10 @@ def test_the_order_of_numbers_in_memory_changes_no_result(make, order, names):
         (gradient,) = torch.autograd.grad(F.cross_entropy(logits, torch.tensor([0, 1, 2, 0])), leaf)
         results.append((logits, gradient))
     torch.testing.assert_close(results[0], results[1], rtol=1e-4, atol=1e-5)
-    cost = measure(model, build_method("fedavg", LocalOptions()), model.depth, 4)
-    assert cost.layer_macs == measure(plain, build_method("fedavg", LocalOptions()), plain.depth, 4).layer_macs
 
 
-def test_one_name_of_a_block_makes_a_model_of_one_block():
-    model = built(blocks=["stem"])
-    assert (list(model.blocks), model.whole) == (["stem"], "'blocks' names one")
-    with pytest.raises(UserError, match=r"FedBR combines blocks of two models, .* one block: 'blocks' names one"):
-        build_method("fedbr", LocalOptions()).objective.adapt(model)
-
-
-@pytest.mark.parametrize(("shape", "found"), [((1, 32, 32), "1×32×32"), ((6,), "6")])
-def test_a_model_of_torchvision_on_other_channels_is_refused_with_the_remedies(shape, found):
-    message = rf"torchvision: torchvision's models take images of three channels, found inputs of {found}; use a model"
-    with pytest.raises(UserError, match=message + r" of timm, which .* or colour images \(colours: 3 of image_folder"):
-        build_model(MODELS["torchvision"](torchvision="mobilenet_v3_small"), shape, 10)
-
-
-def test_auxiliary_logits_are_refused_with_the_argument_that_leaves_them_out():
-    spec, shape = MODELS["torchvision"], (3, 64, 64)
-    with pytest.raises(UserError, match=r"auxiliary classifiers too; leave them out with args: \{aux_logits: false\}$"):
-        build_model(spec(torchvision="googlenet"), shape, 10)
-    assert build_model(spec(torchvision="googlenet", args={"aux_logits": False}), shape, 10).depth > 1
+def test_a_model_of_torchvision_on_other_channels_is_refused():
+    with pytest.raises(
+        UserError, match="torchvision: torchvision's models take images of three channels, found inputs"
+    ):
+        build_model(MODELS["torchvision"](torchvision="mobilenet_v3_small"), (1, 32, 32), 10)

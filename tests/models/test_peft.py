@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import sys
 
 import cloudpickle
@@ -28,7 +27,7 @@ from edgefl.methods.local_step import local_step
 from edgefl.methods.objectives.base import Batch, Context
 from edgefl.models.mode import using
 from edgefl.models.ordinary import OrdinaryModel
-from edgefl.models.random_layers import KEY, RandomFunctions
+from edgefl.models.random_layers import KEY
 from edgefl.models.registry import MODELS, build_model, initial_vector
 
 pytestmark = pytest.mark.extras
@@ -135,7 +134,6 @@ def test_a_step_executes_the_flops_that_pytorch_counts(make):
         each for each in cost.operators if each.kind.startswith(("matrix-product", "batched-product", "convolution"))
     ]
     counted = sum(each.flops * each.count for each in products)
-    print(make.__name__, "FLOPs", counter.get_total_flops(), counted, cost.training_flops)
     assert counted == pytest.approx(counter.get_total_flops(), rel=0.005)
     # PyTorch counts products only.
     assert cost.training_flops == pytest.approx(counter.get_total_flops(), rel=0.1)
@@ -155,7 +153,6 @@ def test_a_step_needs_the_memory_that_the_allocator_hands_out(make):
         peak = max(peak, live)
     measured = peak + before + frozen_bytes(model)
     cost = measure(model, FEDAVG, model.depth, BATCH)
-    print(make.__name__, "bytes", measured, cost.peak_memory_bytes)
     assert cost.peak_memory_bytes == pytest.approx(measured, rel=0.1)
     assert measure(model, FEDAVG, model.depth, BATCH) == cost  # the first measurement is no special case
 
@@ -206,14 +203,7 @@ def test_pretrained_weights_are_those_of_the_model_without_adapters(tmp_path):
     ("lora", "message"),
     [
         ({"targets": ["frist"]}, r"lora.targets: 'frist' names no layer that can be adapted; did you mean 'first'"),
-        (
-            {"targets": ["drop"]},
-            r"lora.targets: 'drop' names no layer that can be adapted; expected one of: first",
-        ),
-        ({"targets": []}, r"lora.targets: expected at least 1"),
         ({"targets": ["first"], "rank": 0}, r"lora.rank: expected 1 or more"),
-        ({"targets": ["first"], "rank": True}, r"lora.rank: expected a whole number"),
-        ({"targets": ["first"], "dropout": 1}, r"lora.dropout: expected less than 1"),
     ],
     ids=str,
 )
@@ -224,119 +214,18 @@ def test_a_wrong_choice_is_refused_with_the_nearest_name(lora, message):
         build_model(validated(Perceptron, {"lora": lora}), (256,), 10)
 
 
-@pytest.mark.parametrize("name", ["first.weight", "first.bias", "first"])
-def test_what_is_trainable_has_the_names_of_the_model_without_adapters(name):
-    model = mlp(trainable=[name], local=[name])
-    wanted = {f"{name}.{kind}" for kind in ("weight", "bias")} if name == "first" else {name}
-    weights = [entry for entry in model.layout.entries if ".lora_" not in entry.name]
-    assert {entry.name.replace(".base_layer.", ".") for entry in weights} == wanted
-    assert all(model.layout.is_local(entry) for entry in weights)
-
-
-class Spare(Mlp):
-    def forward(self, inputs):
-        return self.head(self.first(inputs).relu())
-
-
-class WithSpare(OrdinaryModel):
-    def module(self, sample_shape, classes):
-        return Spare()
-
-
-def test_an_adapter_of_a_layer_that_is_not_called_is_refused():
-    with pytest.raises(UserError, match=r"lora.targets: the layer 'second' is not called, so its adapter is not"):
-        build_model(WithSpare(lora={"targets": ["first", "second"]}), (256,), 10)
-
-
-NET = """
-from torch import nn
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.stem, self.norm = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4)
-        self.middle, self.head = nn.Conv2d(4, 8, 1, stride=2), nn.Linear(128, 4)
-
-    def forward(self, inputs):
-        return self.head(self.middle(self.norm(self.stem(inputs)).relu()).flatten(1))
-"""
-
-
-def test_every_engine_trains_adapters_of_every_kind_of_layer(small, tmp_path):
-    (tmp_path / "net.py").write_text(NET)
-    lora = {"targets": ["stem", "middle", "head"], "rank": 2, "dropout": 0.1}
-    model, finals = {"python": f"{tmp_path / 'net.py'}:Net", "lora": lora, "trainable": ["norm"]}, {}
-    for engine in ("sequential", "parallel", "batched"):
-        scenario = small(
-            model=model, methods=["fedavg", "fedmlb", "scaffold"],
-            **{"training.rounds": 3, "training.engine": {"kind": engine}, "training.local.lr": 0.2},
-        )  # fmt: skip
-        summary = json.loads((run(scenario, out=tmp_path / engine) / "summary.json").read_text())["methods"]
-        finals[engine] = [summary[name][0]["accuracy"]["final"] for name in ("fedavg", "fedmlb", "scaffold")]
-    assert finals["sequential"] == finals["parallel"]
-    assert finals["batched"] == pytest.approx(finals["sequential"], abs=0.03)
-
-
-class Tokened(nn.Module):
-    """Frozen numbers of its own above adapted layers, as the class token of a vision transformer."""
-
-    def __init__(self):
-        super().__init__()
-        self.token, self.first, self.head = nn.Parameter(torch.randn(512)), nn.Linear(64, 512), nn.Linear(512, 4)
-
-    def forward(self, images):
-        return self.head((self.first(images.flatten(1)) + self.token).relu())
-
-
 def test_the_dropout_of_adapters_draws_from_the_key_of_a_job(small, tmp_path):
     pytest.importorskip("timm", reason="timm is not installed: pip install 'edgefl[timm]'")
     lora = {"targets": ["qkv"], "rank": 4, "alpha": 8, "dropout": 0.3}
     args = {"depth": 2, "patch_size": 4, "in_chans": 1}
     model, finals = {"timm": "vit_tiny_patch16_224", "args": args, "lora": lora, "trainable": ["head"]}, {}
-    for name in ("sequential", "again", "parallel", "batched"):
-        engine = {"kind": "sequential" if name == "again" else name}
+    for name in ("sequential", "parallel", "batched"):
+        engine = {"kind": name}
         scenario = small(
             model=model, **{"training.rounds": 2, "training.engine": engine, "training.local.lr": 0.02}
         )  # fmt: skip
         finals[name] = run(scenario, out=tmp_path / name) / "fedavg" / "seed-0" / "final.safetensors"
-    assert finals["sequential"].read_bytes() == finals["again"].read_bytes() == finals["parallel"].read_bytes()
+    assert finals["sequential"].read_bytes() == finals["parallel"].read_bytes()
     found, expected = (load_file(finals[name]) for name in ("batched", "sequential"))
     for name, tensor in expected.items():
         torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=1e-5)
-
-
-def test_layers_within_a_frozen_one_follow_the_mode_of_each_call():
-    class Within(OrdinaryModel):
-        def module(self, sample_shape, classes):
-            return Tokened()
-
-    model = build_model(
-        Within(lora={"targets": ["first"], "rank": 4, "dropout": 0.5}, blocks=("first",)), (64,), 4
-    )  # fmt: skip
-    vector = torch.randn(model.layout.size)
-    weights, inputs = model.layout.weights(*model.layout.split(vector)), torch.randn(8, 64)
-
-    def output(training, key):
-        with torch.no_grad(), using(training=training), RandomFunctions(torch.tensor(key)):
-            return model.apply_blocks(weights, inputs)
-
-    first = output(training=False, key=1)
-    assert not torch.equal(output(training=True, key=1), output(training=True, key=2))
-    assert torch.equal(output(training=False, key=1), first)
-    assert torch.equal(output(training=False, key=2), first)
-
-
-def test_adapters_are_drawn_with_the_seed():
-    before = torch.get_rng_state()
-    assert torch.equal(initial_vector(mlp(), 1), initial_vector(mlp(), 1))
-    assert not torch.equal(initial_vector(mlp(), 1), initial_vector(mlp(), 2))
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_a_run_names_the_versions_of_the_libraries(small):
-    from edgefl.experiment.software import software_of
-
-    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'edgefl[transformers]'")
-    model = {"transformers": "gpt2", "lora": {"targets": ["c_attn"]}}
-    assert software_of(small(model=model)).keys() == {"torch", "transformers", "peft"}

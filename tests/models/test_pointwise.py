@@ -5,13 +5,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgefl.models.mode import using
 from edgefl.models.pointwise import Pointwise, correct
-from edgefl.models.slimmable import Conv2d
 
 
-@pytest.mark.parametrize("channels", [3, 15, 16, 40])
-@pytest.mark.parametrize("side", [7, 8])
+@pytest.mark.parametrize(("channels", "side"), [(3, 7), (15, 8), (40, 8)])
 def test_the_result_and_the_gradients_are_those_of_the_strided_convolution(channels, side):
     layer = nn.Sequential(nn.Conv2d(channels, 8, 1, stride=(2, 3)))
     reference = F.conv2d(images := torch.randn(2, channels, side, side), layer[0].weight, layer[0].bias, (2, 3))
@@ -29,13 +26,3 @@ def test_the_result_and_the_gradients_are_those_of_the_strided_convolution(chann
 def test_other_convolutions_stay_as_they_are(layer):
     correct(layer)
     assert type(layer) is nn.Conv2d
-
-
-def test_a_narrow_convolution_of_edgefl_has_no_stride_either(monkeypatch):
-    strides = []
-    monkeypatch.setattr(F, "conv2d", lambda inputs, weight, bias, stride, *_: strides.append((weight.shape[1], stride)))
-    layer = Conv2d(32, 64, 1, stride=2, padding=0)
-    for width in (1.0, 0.25):
-        with using(width=width):
-            layer(torch.zeros(1, round(32 * width), 8, 8))
-    assert strides == [(32, (2, 2)), (8, (1, 1))]

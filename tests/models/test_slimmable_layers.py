@@ -20,11 +20,6 @@ def test_slimmed_channels_are_a_multiple_of_eight_near_the_share(full, width):
         assert kept <= max(8, 1.1 * full * width + 8)
 
 
-@pytest.mark.parametrize(("full", "kept"), [(64, 16), (256, 64), (128, 32), (512, 128), (16, 8)])
-def test_a_quarter_of_the_papers_widths(full, kept):
-    assert channels(full, 0.25) == kept
-
-
 def test_a_slim_convolution_uses_the_leading_weights():
     layer = Conv2d(32, 64, 3, bias=True)
     with torch.no_grad():
@@ -56,8 +51,13 @@ def test_the_classifier_keeps_all_its_outputs():
             assert torch.allclose(layer(inputs), inputs @ layer.weight[:, :16].T + layer.bias, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["cnn", "fedadc_cnn", "resnet18", "resnet56", "vgg9", "mobilenet_v2", "squeezenet"])
-@pytest.mark.parametrize("width", [0.25, 0.8])
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [
+        ("cnn", 0.25), ("squeezenet", 0.8), ("resnet56", 0.25),
+        *(pytest.param(name, 0.25, marks=pytest.mark.full) for name in ("resnet18", "vgg9", "mobilenet_v2")),
+    ],
+)  # fmt: skip
 def test_narrower_networks_reach_the_classes_and_train_leading_channels_only(name, width):
     model = build_model(MODELS[name](), (3, 32, 32), 5)
     vector = initial_vector(model, 0)
@@ -81,24 +81,11 @@ def test_grouped_convolutions_have_no_narrower_network():
         model(torch.zeros(1, 3, 32, 32))
 
 
-def test_fedaligns_sub_block_of_resnet56_has_its_shape():
-    model = build_model(MODELS["resnet56"](), (3, 32, 32), 100)
-    vector = initial_vector(model, 0)
-    weights = model.layout.weights(*model.layout.split(vector))
-    taps = model.taps(weights, torch.zeros(2, 3, 32, 32))
-    assert [tuple(tap.shape[1:]) for tap in taps[2:4]] == [(128, 16, 16), (256, 8, 8)]
-    with using(width=0.25, track=False):
-        sub = model.apply_blocks(weights, taps[2][:, :32], start=model.align_block, stop=model.align_block + 1)
-    assert sub.shape == (2, 64, 8, 8)
-
-
 @pytest.mark.parametrize(
     "options",
     [
-        {"kernel": 3},
         {"kernel": 5, "bias": True},
         {"kernel": 3, "stride": 2, "bias": True},
-        {"kernel": 1},
         {"kernel": 1, "stride": 2},
         {"kernel": 3, "padding": 0},
         {"kernel": 3, "groups": 16},

@@ -114,19 +114,6 @@ def test_an_lstm_learns_what_a_speaker_says_next(play, tmp_path):
     first = run(play(model, **changes), out=tmp_path / "first")
     summary = json.loads((first / "summary.json").read_text())["methods"]["fedavg"][0]
     assert summary["accuracy"]["best"] > 0.3
-    timed = run(play(model, **changes), out=tmp_path / "timed", train=False)
-    assert json.loads((timed / "summary.json").read_text())["methods"]["fedavg"][0]["seconds"] == summary["seconds"]
-
-
-@pytest.mark.parametrize("method", ["fedavg", "fedmlb", "scaffold"])
-def test_embeddings_train_with_every_engine(play, tmp_path, method):
-    model, finals = {"python": f"{tmp_path / 'net.py'}:Bag"}, {}
-    for engine in ("sequential", "parallel", "batched"):
-        changes = {"training.rounds": 2, "training.engine": {"kind": engine}, "methods": [method]}
-        out = run(play(model, **changes), out=tmp_path / engine)
-        finals[engine] = json.loads((out / "summary.json").read_text())["methods"][method][0]["accuracy"]["final"]
-    assert finals["sequential"] == finals["parallel"]
-    assert finals["batched"] == pytest.approx(finals["sequential"], abs=0.02)
 
 
 def test_tokens_beyond_the_embedding_and_models_of_numbers_are_refused(play, tmp_path, capsys):

@@ -59,9 +59,7 @@ def weights_of(model):
         ("gpt2", "sequence_classification", GPT2 | {"vocab_size": 30}, (12,)),
         ("llama", "next_token", WIDE, (12,)),
         ("bert", "sequence_classification", WIDE | {"vocab_size": 30}, (12,)),
-        ("roberta", "sequence_classification", WIDE | {"vocab_size": 30}, (12,)),
         ("opt", "next_token", {"ffn_dim": 32, "word_embed_proj_dim": 16, **WIDE}, (12,)),
-        ("vit", "image_classification", WIDE | {"patch_size": 4}, (3, 16, 16)),
         ("vit", "image_classification", WIDE | {"patch_size": 4}, (3, 16, 24)),
     ],
 )
@@ -89,7 +87,6 @@ def test_a_configuration_becomes_a_model_that_computes_as_the_library_does(kind,
     ("kind", "head", "table"),
     [
         ("gpt2", "sequence_classification", "wte"),
-        ("bert", "sequence_classification", "word_embeddings"),
         ("roberta", "sequence_classification", "word_embeddings"),
         ("opt", "next_token", "embed_tokens"),
     ],
@@ -179,24 +176,15 @@ def test_a_checkpoints_files_give_its_configuration_and_values(tmp_path):
             {"args": {"n_head": 5}},
             r"the sequence_classification of 'gpt2' cannot be built for inputs of 12: .*must be divisible by num_heads",
         ),
-        ({"args": {"_name_or_path": "x"}}, r"has no '_name_or_path'"),
-        ({"head": "image_classification"}, r"the image_classification of 'gpt2' cannot be built"),
         ({"head": "causal_lm", "args": GPT2}, r"expected .* of shape \(2, 30\) .*, found \(2, 12, 30\)"),
         ({"blocks": ["transformer.h.1"], "args": GPT2}, r"blocks: a model of transformers is split at its layers"),
-        ({"args": GPT2 | {"n_positions": 4}}, r"cannot be called with tokens of shape \(2, 12\)"),
     ],
-    ids=["type", "argument", "heads", "private", "head", "positions", "blocks", "too long"],
+    ids=["type", "argument", "heads", "positions", "blocks"],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(options, message):
     with pytest.raises(UserError, match=message) as refused:
         build_model(MODELS["transformers"](**{"transformers": "gpt2", **options}), (12,), 30, tokens=True)
     assert "\n" not in str(refused.value)
-
-
-def test_images_of_another_shape_than_the_model_takes_are_refused():
-    message = r"the image_classification of 'pvt' cannot be built for inputs of 3×16×24: "
-    with pytest.raises(UserError, match=message):
-        built("pvt", "image_classification", (3, 16, 24))
 
 
 def test_wrong_configurations_are_refused(tmp_path):
@@ -230,16 +218,6 @@ def test_the_head_follows_from_the_task_and_the_inputs():
     assert cost.training_flops > 0
 
 
-@pytest.mark.parametrize("engine", ["sequential", "batched"])
-def test_a_language_model_learns_a_play(small, play, tmp_path, engine):
-    model = {"transformers": "gpt2", "args": GPT2}
-    changes = {"training.local": {"epochs": 4, "batch": 8, "lr": 0.5}, "training.engine": {"kind": engine}}
-    scenario = small(data=play, model=model, task="language_model", targets=[], **changes)
-    (entry,) = json.loads((run(scenario, out=tmp_path / "run") / "summary.json").read_text())["methods"]["fedavg"]
-    assert entry["metric"]["name"] == "perplexity"
-    assert entry["metric"]["final"] < 20  # of 96 characters; the play has 8
-
-
 @pytest.fixture
 def play(tmp_path):
     folder = tmp_path / "data" / "tinyshakespeare"
@@ -249,12 +227,11 @@ def play(tmp_path):
     return {"name": "shakespeare", "root": str(tmp_path / "data"), "clients": 4, "window": 12, "stride": 2}
 
 
-@pytest.mark.parametrize(("kind", "args"), [("gpt2", GPT2), ("llama", WIDE)])
-def test_every_engine_trains_it_on_a_play(small, play, tmp_path, kind, args):
+def test_every_engine_trains_it_on_a_play(small, play, tmp_path):
     finals = {}
     for engine in ("sequential", "parallel", "batched"):
         scenario = small(
-            data=play, model={"transformers": kind, "args": args, "head": "next_token"},
+            data=play, model={"transformers": "gpt2", "args": GPT2, "head": "next_token"},
             methods=["fedavg", "fedmlb", "fedbr"],
             **{"training.rounds": 2, "training.engine": {"kind": engine}, "training.cohort": 2},
         )  # fmt: skip

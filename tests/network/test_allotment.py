@@ -186,7 +186,7 @@ def test_a_transport_that_decides_about_shares_is_refused(transport):
 
 def test_ranks_filled_by_the_network_equal_those_of_the_audit():
     draws = random.Random(5)
-    for _ in range(300):
+    for _ in range(100):
         links = {link: draws.choice([0.0, draws.uniform(1, 30)]) for link in range(3)}
         count = draws.randint(1, 9)
         paths = [tuple(sorted(draws.sample(range(3), draws.randint(1, 3)))) for _ in range(count)]
@@ -238,22 +238,23 @@ def best_makespan(server, own, bytes, starts):
 
 def test_the_makespan_is_that_of_a_linear_program_that_knows_all_later_uploads():
     draws = random.Random(1)
-    for _ in range(200):
+    for _ in range(40):
         case = drawn_round(draws)
         ended, _ = uploads("least_makespan", **case)
         assert max(ended) == pytest.approx(best_makespan(**case), **EXACT)
 
 
-def test_the_least_makespan_is_never_worse_than_another_allocation_over_a_thousand_rounds():
+@pytest.mark.parametrize("rounds", [60, pytest.param(500, marks=pytest.mark.full)])
+def test_the_least_makespan_is_never_worse_than_that_of_equal_shares(rounds):
     draws = random.Random(2)
     shorter = 0
-    for _ in range(1000):
+    for _ in range(rounds):
         case = drawn_round(draws)
         least = max(uploads("least_makespan", **case)[0])
         equal = max(uploads("equal", **case)[0])
         assert least <= equal * (1 + 1e-9)
         shorter += least < equal * (1 - 1e-3)
-    assert shorter > 100
+    assert shorter > rounds / 10
 
 
 def whole_round(kind, *, down, up, servers, compute, bytes):
@@ -279,7 +280,7 @@ def whole_round(kind, *, down, up, servers, compute, bytes):
 def test_no_whole_round_is_longer_than_with_equal_shares_unless_downloads_are_ordered_too():
     draws = random.Random(3)
     ratios = []
-    for _ in range(300):
+    for _ in range(40):
         count = draws.randint(2, 10)
         case = {
             "servers": (draws.uniform(5, 30), draws.uniform(5, 30)),

@@ -138,15 +138,6 @@ def test_a_cancelled_flow_frees_its_share_and_never_triggers():
     assert flows[1].cancelled is False
 
 
-def test_a_cancelled_flow_that_waits_for_its_latency_has_delivered_nothing():
-    env = simpy.Environment()
-    network = FlowNetwork(env, star(2, [100], latency=1.0))
-    flow = network.transfer("server", "client/0", 1)
-    at(env, 0.5, lambda: network.cancel(flow))
-    env.run()
-    assert (flow.delivered, flow.ended, network.flows) == (0.0, 0.5, [])
-
-
 def test_an_empty_transfer_takes_the_latency_and_one_to_oneself_takes_nothing():
     env = simpy.Environment()
     network = FlowNetwork(env, star(2, [100], latency=0.125))
@@ -220,9 +211,7 @@ def test_links_as_arrays_give_the_same_ends_as_the_graph_they_stand_for():
         (lambda n: n.transfer("server", "client/7", 1), UserError, "client/0"),
         (lambda n: n.transfer("client/0", "server", 1), UserError, "no path"),
         (lambda n: n.transfer("server", "client/0", -1), ValueError, "-1"),
-        (lambda n: n.transfer("server", "client/0", float("nan")), ValueError, "nan"),
         (lambda n: n.set_capacity("server", "client/0", 1), UserError, "no link"),
-        (lambda n: n.set_capacity("client/0", "server", 1), UserError, "no link begins at 'client/0'"),
         (lambda n: n.set_capacity("server", "internet", -1), UserError, "at least 0"),
     ],
 )

@@ -50,7 +50,7 @@ def started(graph, flows, env):
 
 
 @given(scenes(), st.floats(0.0, 1.0))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_flow_crosses_a_full_link_on_which_no_flow_is_faster(scene, moment):
     env = simpy.Environment()
     graph, flows = scene
@@ -75,7 +75,7 @@ def test_every_flow_crosses_a_full_link_on_which_no_flow_is_faster(scene, moment
 
 
 @given(scenes(), st.lists(st.floats(0.01, 0.5), max_size=6))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_bytes_are_conserved_and_looking_changes_nothing(scene, looks):
     graph, flows = scene
     env = simpy.Environment()
@@ -97,7 +97,7 @@ def test_bytes_are_conserved_and_looking_changes_nothing(scene, looks):
 
 
 @given(scenes(), st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_order_in_which_flows_are_started_at_one_instant_has_no_say(scene, shuffler):
     graph, flows = scene
     order = list(range(len(flows)))
@@ -112,7 +112,7 @@ def test_the_order_in_which_flows_are_started_at_one_instant_has_no_say(scene, s
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0.1, 5)), max_size=400), st.floats(0, 120), st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_demand_curve_sums_what_its_flows_ask(items, level, data):
     curve = DemandCurve()
     flows = {}

@@ -60,15 +60,6 @@ def test_a_member_that_leaves_takes_its_slow_link_with_it():
     assert not network.flows
 
 
-def test_a_multicast_whose_members_all_leave_frees_its_links():
-    env, network = star([8, 8, 8])
-    flows = [network.transfer("server", f"client/{c}", 1e6, payload="model") for c in range(2)]
-    rival = network.transfer("server", "client/2", 1e6)
-    env.timeout(0.5).callbacks.append(lambda _: [network.cancel(flow) for flow in flows])
-    env.run()
-    assert rival.ended == pytest.approx(0.5 + 0.75)
-
-
 def test_members_may_leave_before_the_first_byte_flows():
     env, network = star([8, 1], latency=[0.1, 0.4])
     flows = [network.transfer("server", f"client/{c}", 1e6, payload="model") for c in range(2)]
@@ -78,7 +69,7 @@ def test_members_may_leave_before_the_first_byte_flows():
     assert flows[1].delivered == 0
 
 
-@pytest.mark.parametrize("leaves", [None, 0.2, 1.0, 3.0])
+@pytest.mark.parametrize("leaves", [None, 0.2, 1.0])
 def test_the_audit_follows_a_multicast_whose_member_leaves(leaves):
     edges = {("s", "m"): 8e6, ("m", "a"): 4e6, ("m", "n"): 6e6, ("n", "b"): 1e6, ("n", "c"): 3e6}
     graph = nx.DiGraph()

@@ -81,7 +81,7 @@ def test_a_capacity_is_new_from_its_change_on_even_if_the_clock_is_a_rounding_er
     offset=st.floats(0, 50),
     megabytes=st.floats(0.01, 5.0),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_splitting_the_steps_of_a_trace_changes_no_end(lengths, rates, offset, megabytes):
     times = np.concatenate([[0.0], np.cumsum(lengths)])
     rates = [*rates[: len(lengths)]]
@@ -115,8 +115,7 @@ def cumulative_inverse(stamps: np.ndarray, bits: float) -> float:
     return (loops * period + (at - 1 + fraction if at else 0.0)) / 1000.0
 
 
-@pytest.mark.parametrize("name", ["TMobile-UMTS-driving.down", "TMobile-LTE-short.up"])
-@pytest.mark.parametrize("kilobytes", [3.3, 333.3])
+@pytest.mark.parametrize(("name", "kilobytes"), [("TMobile-UMTS-driving.down", 3.3), ("TMobile-LTE-short.up", 333.3)])
 def test_a_flow_over_a_mahimahi_trace_ends_at_the_inverse_of_the_cumulative_count(name, kilobytes):
     if "EDGEFL_DATA" not in os.environ:
         pytest.skip("EDGEFL_DATA is not set: the traces are there")
@@ -148,20 +147,27 @@ def test_a_csv_trace_is_read_as_steps_and_looped(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "header with the names of columns"),
         ("seconds,rate\n1,2\n", "bits_per_second"),
-        ("seconds,bits_per_second\n1,x\n", "line 2"),
         ("seconds,bits_per_second\n1,5\n1,5\n", "two times or more, found 1"),
         ("seconds,bits_per_second\n1,5\n0,5\n", "line 3: seconds: expected times that do not fall"),
         ("seconds,bits_per_second\n0,5\n1,-5\n", "at least 0"),
     ],
 )
-def test_a_broken_csv_trace_is_refused_with_its_name(tmp_path, text, message):
-    file = tmp_path / "broken.csv"
+def test_a_wrong_csv_trace_is_refused_with_its_name(tmp_path, text, message):
+    file = tmp_path / "wrong.csv"
     file.write_text(text)
     with pytest.raises(UserError, match=message) as error:
         read_csv(file)
-    assert "broken.csv" in str(error.value)
+    assert str(error.value).startswith(f"{file}: ")
+
+
+@pytest.mark.parametrize("text", ["1.5\n", "1\n1_000\n", "100000000000\n"])
+def test_a_wrong_mahimahi_trace_is_refused_with_its_name(tmp_path, text):
+    file = tmp_path / "wrong"
+    file.write_text(text)
+    with pytest.raises(UserError) as error:
+        read_mahimahi(file)
+    assert str(error.value).startswith(f"{file}: ")
 
 
 def test_generated_rates_have_the_quantiles_correlation_and_outages_asked_for():
@@ -182,7 +188,7 @@ def test_generated_rates_have_the_quantiles_correlation_and_outages_asked_for():
     assert lag_1 == pytest.approx(6 / np.pi * np.arcsin(0.4), abs=0.01)
 
 
-@pytest.mark.parametrize("idle", [4e4, 1e12, 1e18, 1e300])
+@pytest.mark.parametrize("idle", [4e4, 1e12])
 def test_a_link_that_lay_idle_for_ages_is_not_followed_through_them_and_time_goes_on(idle):
     def make():
         return GeneratedRates(

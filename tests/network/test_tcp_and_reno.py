@@ -27,7 +27,7 @@ def fluid_seconds(packets, *, round_trip, packets_per_second=1e9, loss=0.0, ever
 @pytest.mark.parametrize("rate", [100, 1000, 10_000])
 @pytest.mark.parametrize("round_trip", [0.02, 0.1, 0.3])
 def test_without_losses_the_goodput_of_slow_start_and_link_is_that_of_reno(round_trip, rate, every):
-    for packets in (200, 500, 2000, 20_000):
+    for packets in (200, 500, 2000):
         reno = reno_seconds(packets, round_trip=round_trip, packets_per_second=rate, every=every)
         fluid = fluid_seconds(packets, round_trip=round_trip, packets_per_second=rate, every=every)
         assert fluid == pytest.approx(reno, rel=0.1)
@@ -42,18 +42,20 @@ def test_a_transfer_of_a_few_round_trips_differs_by_at_most_one(packets):
 @pytest.mark.parametrize(
     ("loss", "every", "packets"),
     [
-        *((1e-4, 1, 3000), (1e-3, 1, 300), (3e-3, 1, 333), (0.01, 1, 100)),
-        *((1e-3, 1, 3000), (3e-3, 1, 667), (3e-3, 2, 667), (0.01, 1, 200)),
-        *((1e-3, 1, 10_000), (3e-3, 1, 2000), (3e-3, 2, 2000), (0.01, 1, 700)),
-        *((1e-3, 1, 30_000), (3e-3, 1, 10_000), (3e-3, 2, 10_000), (0.01, 1, 3000)),
+        *((1e-3, 1, 300), (3e-3, 2, 667), (0.01, 1, 700)),
+        *(
+            pytest.param(*each, marks=pytest.mark.full)
+            for each in [(1e-4, 1, 3000), (0.01, 1, 200), (1e-3, 1, 10_000), (3e-3, 2, 10_000), (0.01, 1, 3000)]
+        ),
     ],
 )
 def test_the_mean_goodput_of_a_transfer_with_losses_is_that_of_reno(loss, every, packets):
-    seeds = range(max(40, min(1000, 500_000 // packets)))
+    seeds = range(max(50, min(300, 200_000 // packets)))
     reno = fmean(reno_seconds(packets, round_trip=0.1, loss=loss, every=every, seed=seed) for seed in seeds)
     assert fluid_seconds(packets, round_trip=0.1, loss=loss, every=every) == pytest.approx(reno, rel=0.1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("loss", "rate", "packets"), [(1e-3, 1000, 3000), (0.01, 200, 300), (0.01, 200, 1000)])
 def test_a_path_of_about_the_mean_window_makes_a_lossy_transfer_too_fast_by_at_most_a_half(loss, rate, packets):
     times = [

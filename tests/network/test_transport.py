@@ -1,11 +1,11 @@
-"""TCP as LV08 has it, limits per connection, and one payload for many."""
+"""TCP as LV08 has it, and limits per connection."""
 
 import networkx as nx
 import pytest
 import simpy
 from pydantic import ValidationError
 
-from edgefl.network import FlowNetwork, Transport, TreeLinks, lv08
+from edgefl.network import FlowNetwork, Transport, lv08
 from edgefl.network.audit import audit_flows
 from edgefl.network.audit_records import FlowRecord
 from edgefl.network.transport_specs import TransportSpec
@@ -71,27 +71,6 @@ def test_a_connection_gets_no_more_than_its_limit_and_others_get_the_rest():
 def test_acknowledgements_belong_to_tcp():
     with pytest.raises(ValidationError, match="fluid"):
         TransportSpec(acknowledgements="shared")
-
-
-def star(down, latency=0.0):
-    return TreeLinks(server=(8e6, 8e6), down=[8e6 * d for d in down], up=[8e6] * len(down), latency=latency)
-
-
-def test_a_multicast_crosses_the_shared_link_once_at_the_pace_of_the_slowest():
-    env = simpy.Environment()
-    network = FlowNetwork(env, star([4, 0.75, 2], [0.1, 0.2, 0.3]), transport=Transport(multicast=True))
-    together = [network.transfer("server", f"client/{client}", 3e6, payload="model") for client in range(3)]
-    env.run()
-    assert [flow.ended for flow in together] == pytest.approx([0.3 + 4.0] * 3)
-
-
-def test_a_multicast_shares_with_other_flows_as_one_flow():
-    env = simpy.Environment()
-    network = FlowNetwork(env, star([4, 4, 4]), transport=Transport(multicast=True))
-    flows = [network.transfer("server", f"client/{client}", 1e6, payload="model") for client in range(2)]
-    flows.append(network.transfer("server", "client/2", 1e6))
-    env.run()
-    assert [flow.ended for flow in flows] == pytest.approx([2.0, 2.0, 2.0])
 
 
 @pytest.mark.parametrize("transport", [lv08(), lv08(acknowledgements="shared"), Transport(connection_limit=2e6)])

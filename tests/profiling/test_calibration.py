@@ -45,7 +45,7 @@ def write(log, file):
     return file
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15)
 @given(
     seconds=st.floats(1e-3, 1e4),
     down=st.floats(1e5, 1e9),
@@ -62,8 +62,7 @@ def test_without_variation_the_truth_comes_back(seconds, down, up, share, rounds
     assert found.compute.sigma == 0
 
 
-@pytest.mark.parametrize("sigma", [0.05, 0.15, 0.3])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("sigma", "seed"), [(0.05, 0), (0.15, 1), (0.3, 2)])
 def test_with_variation_the_truth_comes_back_within_four_standard_errors(sigma, seed):
     """The delay is given, as by a ping, so the logarithms of the capacities are normal with this sigma."""
     rounds = 400
@@ -79,18 +78,11 @@ def test_with_variation_the_truth_comes_back_within_four_standard_errors(sigma, 
         assert abs(fitted - sigma) < sigma_error + 0.02 * sigma
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_fitted_delay_is_within_four_of_its_standard_errors(seed):
     found = calibrate(log_of(60, sigma=0.1, seed=seed))
     assert 0 < found.delay_error < 0.05
     assert abs(found.delay - 0.05) < 4 * found.delay_error
-
-
-def test_ten_rounds_are_enough_for_a_fifth_of_the_truth():
-    for seed in range(20):
-        found = calibrate(log_of(10, sigma=0.15, seed=seed), delay=0.05)
-        fitted = np.array([found.compute.mean / 0.4, found.down.bits_per_second / 24e6, found.up.bits_per_second / 8e6])
-        assert (abs(fitted - 1) < 0.2).all()
 
 
 def test_outliers_change_nothing_and_are_counted():
@@ -104,12 +96,6 @@ def test_outliers_change_nothing_and_are_counted():
     assert there.compute.mean == pytest.approx(found.compute.mean, rel=0.02)
     assert there.down.bits_per_second == pytest.approx(found.down.bits_per_second, rel=0.02)
     assert there.up.sigma == pytest.approx(found.up.sigma, rel=0.2)
-
-
-def test_without_different_sizes_no_delay_is_fitted():
-    found = calibrate(log_of(10, sizes=SIZES[:1]))
-    assert (found.delay, found.delay_error) == (0, None)
-    assert found.down.bits_per_second == pytest.approx(8 * SIZES[0] / (0.05 + 8 * SIZES[0] / 24e6))
 
 
 def test_the_prediction_is_the_sum_of_the_steps_of_the_clients_batches(small):
@@ -167,8 +153,8 @@ def test_the_rates_of_tcp_transfers_come_back(small):
 
 
 def test_a_simulation_over_tcp_takes_the_seconds_of_the_log(small, tmp_path, capsys):
-    scenario = small(training__rounds=4, training__cohort=1, network__transport=TCP)
-    first = run(scenario, out=tmp_path / "first", train=False)
+    scenario = small(training__rounds=2, training__cohort=1, network__transport=TCP)
+    first = run(small(training__rounds=1, network__transport=TCP), out=tmp_path / "first", train=False)
     events = read_events(first / "fedavg" / "seed-0" / "events.parquet", ("transfer_end",))
     log = log_over_tcp(scenario.network.transport.build(), sizes=np.array([next(each.bytes for each in events)]))
     file = write(log, tmp_path / "client.csv")
@@ -210,7 +196,6 @@ def test_a_delay_longer_than_the_transfers_is_refused():
     [
         lambda text: "\ufeff" + text.replace("\n", "\r\n"),
         lambda text: text.replace(",", ";").replace(".", ","),
-        lambda text: text.replace("download_seconds", "Download seconds"),
     ],
 )
 def test_a_log_of_a_spreadsheet_is_read_as_well(tmp_path, change):
@@ -229,12 +214,12 @@ def test_one_column_of_bytes_is_that_of_both_directions(tmp_path):
     assert list(log.bytes_down) == list(log.bytes_up) == [1000, 2000, 3000]
 
 
-@pytest.mark.parametrize("sigma", [0.0, 0.2])
-def test_a_simulation_of_the_written_files_takes_the_seconds_of_the_log(small, tmp_path, sigma, capsys):
+@pytest.mark.parametrize(("sigma", "rounds"), [(0.0, 3), pytest.param(0.2, 300, marks=pytest.mark.full)])
+def test_a_simulation_of_the_written_files_takes_the_seconds_of_the_log(small, tmp_path, sigma, rounds, capsys):
     """One client at a time, so that no other transfer shares its path."""
-    scenario = small(training__rounds=300, training__cohort=1)
+    scenario = small(training__rounds=rounds, training__cohort=1)
     (tmp_path / "alone.yaml").write_text(dump_yaml(resolve(scenario)))
-    first = run(scenario, out=tmp_path / "first", train=False)
+    first = run(small(training__rounds=1, training__cohort=1), out=tmp_path / "first", train=False)
     events = read_events(first / "fedavg" / "seed-0" / "events.parquet", ("transfer_end",))
     bytes = next(event.bytes for event in events)
     log = log_of(200, seconds=1.3, down=6e5, up=3e5, sigma=sigma, sizes=np.array([bytes]))
@@ -253,7 +238,7 @@ def test_a_simulation_of_the_written_files_takes_the_seconds_of_the_log(small, t
     for event in read_events(folder / "fedavg" / "seed-0" / "events.parquet", ("transfer_end", "compute_end")):
         found[event.item if event.kind == "transfer_end" else ""].append(event.seconds)
     for item, logged in (("down", log.download_seconds), ("", log.compute_seconds), ("up", log.upload_seconds)):
-        assert len(found[item]) == 300
+        assert len(found[item]) == rounds
         assert np.mean(found[item]) == pytest.approx(logged.mean(), rel=0.05 if sigma else 1e-3)
         assert np.log(found[item]).std() == pytest.approx(np.log(logged).std(), abs=0.05)
 
@@ -280,27 +265,14 @@ ROW = "0.3,0.4,0.5,1000,1000"
     ("text", "told"),
     [
         ("", "expected one column 'round', found: nothing"),
-        (HEADER + "\n", "expected at least 3 rounds, found 0"),
         (f"{HEADER}\n1,{ROW}\n", "expected at least 3 rounds, found 1"),
         (f"{HEADER.replace('upload_seconds', 'up')}\n1,{ROW}\n", "expected one column 'upload_seconds', found: round"),
         (
             f"{HEADER}\n1,{ROW}\n2,0.3,-0.4,0.5,1000,1000\n",
             "line 3: compute_seconds: expected a number from 1e-06 to 1e+08, found '-0.4'",
         ),
-        (
-            f"{HEADER}\n1,nan,0.4,0.5,1000,1000\n",
-            "line 2: download_seconds: expected a number from 1e-06 to 1e+08, found 'nan'",
-        ),
-        (f"{HEADER}\n1,0.3,0.4,0.5,0,1000\n", "line 2: bytes_down: expected a number from 1 to 1e+15, found '0'"),
-        (f"{HEADER}\n1,0.3,1e300,0.5,10,1000\n", "line 2: compute_seconds: expected a number from 1e-06 to 1e+08, f"),
-        (
-            f"{HEADER}\n1,0.3,0.4,soon,10,1000\n",
-            "line 2: upload_seconds: expected a number from 1e-06 to 1e+08, f",
-        ),
-        (f"{HEADER}\n1,0.3,0.4,,10,1000\n", "line 2: upload_seconds: expected a number from 1e-06 to 1e+08, found ''"),
         (f"{HEADER}\n1,0.3,0.4\n", "line 2: expected 6 values, found 3"),
         (f"{HEADER}\n1,{ROW}\n1,{ROW}\n", "line 3: expected each round once, found 1 again"),
-        (f"{HEADER}\n1,{ROW}\n1.5,{ROW}\n", "line 3: expected a whole number of the round, found 1.5"),
     ],
 )
 def test_a_wrong_log_is_refused_in_one_sentence(tmp_path, capsys, text, told):
@@ -316,38 +288,10 @@ def test_a_wrong_log_is_refused_in_one_sentence(tmp_path, capsys, text, told):
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
-    [
-        (["0.1,1,0.1,1000,1000", "0.1,99,0.1,1000,1000", "0.1,9999,0.1,1000,1000"], "compute.jitter: expected 2 or l"),
-        (["1e8,1,0.1,1,1000"] * 3, "network.links.measured.down.rate: expected 0 or at least 1 bit/s"),
-    ],
-)
-def test_a_log_of_no_possible_device_or_link_is_refused_with_the_figure(tmp_path, capsys, rows, told):
-    file = tmp_path / "client.csv"
-    file.write_text("\n".join([HEADER, *(f"{number},{row}" for number, row in enumerate(rows))]) + "\n")
-    command = ["profile", "calibrate", str(file), "--scenario", "5g_100clients", "--like", "raspberry-pi-4"]
-    assert main([*command, "-o", str(tmp_path / "made")]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"error: {file}: {told}")
-    assert not (tmp_path / "made").exists()
-
-
-def test_columns_in_any_order_with_others_between_them_are_read(tmp_path):
-    file = tmp_path / "client.csv"
-    rows = "\n".join(f"7,100,200,0.3,{number},0.4,0.5,cloudy" for number in (0, 1, 2))
-    file.write_text(f"client,bytes_up,bytes_down,download_seconds,round,compute_seconds,upload_seconds,sky\n{rows}\n")
-    log = read_client_log(file)
-    assert (log.rounds, log.bytes_up.tolist(), log.bytes_down.tolist()) == (3, [100.0] * 3, [200.0] * 3)
-    assert (log.download_seconds[0], log.compute_seconds[0], log.upload_seconds[0]) == (0.3, 0.4, 0.5)
-
-
-@pytest.mark.parametrize(
     ("options", "told"),
     [
         (["--method", "fedavgg"], "the scenario 'small' has no method labelled 'fedavgg'; did you mean 'fedavg'?"),
         (["--latency", "soon"], "--latency: expected seconds such as '20 ms', found 'soon'"),
-        (["--like", "raspberry"], "unknown device profile 'raspberry'"),
-        (["--latency", "-5 ms"], "--latency: expected 0 or more, found '-5 ms'"),
         (["-o", "."], "expected a folder that does not exist yet"),
     ],
 )

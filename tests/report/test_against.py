@@ -33,7 +33,7 @@ from edgefl.report.measured import measured_sentences
 from edgefl.report.sweep_result import SettingResult
 from edgefl.scenario.loading import check
 
-from ..record.test_emulation import MEASURED
+from ..record.test_files import MEASURED
 from ..small_runs import SMALL
 
 METHODS = ["fedavg", {"method": "fedadc", "overlap": True}, "fedbr"]

@@ -21,7 +21,7 @@ from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
 from edgefl.simulation.invariants import verification
 
-from ..record.test_emulation import MEASURED
+from ..record.test_files import MEASURED
 from ..small_runs import SMALL
 
 

@@ -33,9 +33,7 @@ def scenario(kind, *, topology=STAR, transport=None, protocol=None):
     ("shortest_first", {"transport": {"multicast": True}}, "network.transport.multicast: true"),
     ("shortest_first", {"transport": {"queue": "fifo"}}, "network.transport.queue: fifo"),
     ("fastest", {}, "expected one of"),
-    ({"kind": "least_makespan", "downloads": "some"}, {}, "downloads"),
     ({"kind": "equal", "weight": 2}, {}, "weight"),
-    (3, {}, "expected a bandwidth allocation"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused_by_name(kind, parts, message):
     with pytest.raises(UserError) as raised:

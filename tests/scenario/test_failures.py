@@ -27,27 +27,13 @@ def with_failures(*failures, **changes):
     ("failure", "field", "message"),
     [
         ({**CRASH, "client": 8}, "failures.0.client", "expected a client from 0 to 7, found 8"),
-        ({**CRASH, "client": -1}, "failures.0.client", "expected 0 or more, found -1"),
-        ({**CRASH, "duration": 0}, "failures.0", "duration: expected more than 0 s, or null"),
-        ({**CRASH, "at": "-1 s"}, "failures.0.at", ""),
+        ({**CRASH, "duration": 0}, "failures.0", "more than 0 s"),
         ({"kind": "crash", "client": 3}, "failures.0.at", ""),
-        ({"kind": "crash", "at": 3}, "failures.0.client", ""),
         ({**CRASH, "link": ["a", "b"]}, "failures.0.link", ""),
         ({**CRASH, "kind": "fire"}, "failures.0.kind", "crash"),
         ({**OUTAGE, "link": ["internet"]}, "failures.0.link", ""),
-        (
-            {**OUTAGE, "link": ["server", "client/3"]},
-            "failures.0.link",
-            "no link 'server' -> 'client/3'; from 'server' expected one of: internet",
-        ),
-        (
-            {**OUTAGE, "link": ["client/3", "server"]},
-            "failures.0.link",
-            "no link 'client/3' -> 'server'; from 'client/3' expected one of: internet",
-        ),
+        ({**OUTAGE, "link": ["server", "client/3"]}, "failures.0.link", "from 'server' expected one of: internet"),
         ({**OUTAGE, "link": ["internet", "client/9"]}, "failures.0.link", "no node 'client/9'"),
-        ({**OUTAGE, "link": ["internet", "client/03"]}, "failures.0.link", "no node 'client/03'"),
-        ({**OUTAGE, "link": ["internet", f"client/{'9' * 5000}"]}, "failures.0.link", "no node 'client/999"),
     ],
 )
 def test_a_wrong_failure_is_refused_in_one_sentence(failure, field, message):
@@ -58,9 +44,11 @@ def test_a_wrong_failure_is_refused_in_one_sentence(failure, field, message):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("protocol", [{}, {"kind": "asynchronous", "buffer": 2}, {"kind": "hierarchical"}])
-@pytest.mark.parametrize("methods", [["fedavg"], [{"method": "fedadc", "overlap": True}]])
-def test_runs_with_failures_verify(tmp_path, protocol, methods):
+HIERARCHICAL = pytest.param({"kind": "hierarchical"}, marks=pytest.mark.full)
+
+
+@pytest.mark.parametrize("protocol", [{}, {"kind": "asynchronous", "buffer": 2}, HIERARCHICAL])
+def test_runs_with_failures_verify(tmp_path, protocol):
     hierarchical = protocol.get("kind") == "hierarchical"
     near = "cell/0" if hierarchical else "internet"
     failures = [
@@ -69,7 +57,7 @@ def test_runs_with_failures_verify(tmp_path, protocol, methods):
         {"kind": "outage", "link": ["internet", near] if hierarchical else ["server", "internet"], "at": 0.3,
          "duration": 0.4, "one_way": True},
     ]  # fmt: skip
-    scenario = with_failures(*failures, protocol=protocol, methods=methods)
+    scenario = with_failures(*failures, protocol=protocol, methods=["fedavg", {"method": "fedadc", "overlap": True}])
     scenario["training"]["rounds"] = 8
     if hierarchical:
         scenario["network"]["topology"] = CELLS

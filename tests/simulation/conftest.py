@@ -17,7 +17,7 @@ from edgefl.fleet import DeviceProfile, FleetAssignment
 from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.payload import ModelSizes
-from edgefl.network import GraphLinks, Transport
+from edgefl.network import GraphLinks, Transport, TreeLinks
 from edgefl.network.timeouts import Timeouts
 from edgefl.record.events import Event
 from edgefl.record.listener import Listener
@@ -39,6 +39,12 @@ from ..small_runs import Rows
 
 BLOCK = 250_000
 """Bytes of each of the four blocks: a model takes 1 s over 8 Mbit/s."""
+
+
+def cells(access: Sequence[float], *, backhaul: tuple[float, float] = (8e6, 8e6), count: int = 2) -> TreeLinks:
+    """Clients with these rates, client k in cell k modulo ``count``."""
+    cell = [client % count for client in range(len(access))]
+    return TreeLinks(server=(1e12, 1e12), down=access, up=access, backhaul=[backhaul] * count, cell=cell)
 
 
 @pytest.fixture(name="device")
@@ -186,6 +192,7 @@ def run() -> Callable[..., SmallRun]:
         failures: Sequence[dict[str, Any]] = (),
         listeners: Sequence[Listener] = (),
         bandwidth: Any = None,
+        fleet: dict[str, Any] | None = None,
     ) -> SmallRun:
         clients = len(rates)
         chosen = list(devices or [device()] * clients)
@@ -209,6 +216,7 @@ def run() -> Callable[..., SmallRun]:
                 profiles=tuple(kinds),
                 links=("link",) * len(kinds),
                 group=np.array([kinds.index(each) for each in chosen], np.int32),
+                **(fleet or {}),
             ),
             samples=np.full(clients, 10),
             topology=star(rates, server=server, latency=latency) if topology is None else topology,

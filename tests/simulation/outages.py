@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import networkx as nx
-
-from edgefl.network import GraphLinks
-from edgefl.record.summary import SeedResult
-from edgefl.simulation.invariants import Record, breaks, cells, devices, power, transfers
+from edgefl.simulation.invariants import breaks, cells, devices, power, transfers
 
 LAWS = (
     *(law for law in breaks.LAWS if law is not breaks.counts),
@@ -31,25 +27,9 @@ def outages(*spans, link=("internet", "client/0")):
     return SimpleNamespace(attach=attach, round_begins=lambda network, round: None)
 
 
-def record_of(result, events=None):
-    setup = result.setup
-    return Record(
-        events=result.events if events is None else events,
-        rounds={},
-        summary=SeedResult.model_construct(seed=0),
-        fleet=setup.fleet,
-        costs={},
-        topology=GraphLinks(setup.topology) if isinstance(setup.topology, nx.DiGraph) else setup.topology,
-        transport=setup.transport,
-        protocol=setup.protocol,
-        timeouts=setup.timeouts,
-    )
-
-
-def broken_laws(result, events=None):
-    """What the laws of transfers find in the log, or in these rows instead of it."""
-    record = record_of(result, events)
-    return [text for law in LAWS for text in law(record)]
+def broken_laws(result):
+    """What the laws of transfers find in the log."""
+    return result.broken(*LAWS)
 
 
 def conserved(result):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from edgefl.simulation.deadlines import AdaptiveDeadline
 from edgefl.simulation.invariants import deadlines as laws
 
+from .conftest import cells
 from .outages import outages
-from .test_hierarchical import cells
 
 FIVE = [8e6, 8e6 / 1.5, 4e6, 3.2e6, 0.8e6]
 """Durations of 4, 5, 6, 7 and 22 s: the median is 6 s, and the MAD is 1 s."""
@@ -48,9 +48,11 @@ def test_the_first_deadline_holds_until_a_duration_is_known(run):
     # 4, 5, and three times 5.5 s.
     assert decided(result) == [near(5.5), near(5.5)]
     assert [row.aggregated for row in result.outcome.rows] == [2, 2]
+    object.__setattr__(result.setup, "protocol", result.setup.protocol.model_copy(update={"deadline": 5.0}))
+    assert any("after its start" in text for text in result.broken(*laws.LAWS))
 
 
-@pytest.mark.parametrize("rate", [8e6 / 3, 8e6 / 3.7, 8e6 / 7.3])
+@pytest.mark.parametrize("rate", [8e6 / 3, 8e6 / 7.3])
 def test_a_deadline_at_everyones_duration_cuts_nobody_off(run, rate):
     result = sound(run(rates=[rate] * 4, rounds=40, protocol=adaptive(deviations=0)))
     assert [row.aggregated for row in result.outcome.rows] == [4] * 40
@@ -89,7 +91,7 @@ def test_work_is_shortened_to_an_adaptive_deadline(run):
     assert [event.value for event in result.of("compute_partial")] == [1.0]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rates=st.lists(st.floats(1e6, 2e7), min_size=1, max_size=6),
     deviations=st.floats(0, 4),
@@ -101,21 +103,9 @@ def test_every_deadline_is_that_of_the_durations_in_the_log(run, rates, deviatio
     sound(run(rates=rates, rounds=5, cohort=max(1, len(rates) - 2), protocol={**options, "over_select": over}))
 
 
+@settings(max_examples=30)
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30), st.floats(0, 10))
 def test_the_rule_is_the_median_and_a_multiple_of_the_mad(durations, deviations):
     middle = np.median(durations)
     expected = middle + deviations * np.median(np.abs(np.array(durations) - middle))
     assert AdaptiveDeadline(kind="adaptive", deviations=deviations).of(durations) == pytest.approx(expected, rel=1e-12)
-
-
-def test_forged_deadlines_are_found(run):
-    result = sound(run(rates=FIVE, rounds=3, protocol=adaptive(deviations=2.5)))
-    rows = list(result.events)
-    place = next(number for number, event in enumerate(rows) if event.item == "deadline")
-    result.events[place] = rows[place]._replace(detail='{"reads": [], "seconds": 9.0}')
-    assert any("the deadline is 9.0 s" in text for text in result.broken(*laws.LAWS))
-    del result.events[place]
-    assert any("which the log does not have" in text for text in result.broken(*laws.LAWS))
-    result.events[:] = rows
-    object.__setattr__(result.setup, "protocol", result.setup.protocol.model_copy(update={"deadline": 5.0}))
-    assert any("after its start" in text for text in result.broken(*laws.LAWS))

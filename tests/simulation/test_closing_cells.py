@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from edgefl.network.tree import TreeLinks
+from .conftest import cells
 
 FAST, SLOW = 8e6, 1e6
-
-
-def cells(access, *, count=2):
-    """Clients with these rates, client k in cell k modulo ``count``."""
-    return TreeLinks(
-        server=(1e12, 1e12),
-        down=access,
-        up=access,
-        backhaul=[(8e6, 8e6)] * count,
-        cell=[client % count for client in range(len(access))],
-    )
 
 
 def hierarchical(run, access, *, count=2, **options):

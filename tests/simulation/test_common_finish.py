@@ -52,21 +52,11 @@ def test_late_updates_are_discarded_at_the_common_finish_if_asked_for(run):
     assert result.broken(*deadlines.LAWS) == []
 
 
-def test_a_log_in_which_a_client_works_after_the_finish_breaks_the_law(run):
-    result = run(finishing(share=0.5, drop_late=True), devices=pair(), rounds=1)
-    place, decision = next((place, event) for place, event in enumerate(result.events) if event.item == "local work")
-    result.events[place] = decision._replace(detail=decision.detail.replace('"seconds": 2.5', '"seconds": 2.0'))
-    assert any("after the round's start" in text for text in result.broken(*deadlines.LAWS))
-
-
 def test_the_laws_of_computing_hold_for_each_number_of_steps(run):
     result = run(finishing(), devices=pair(), rounds=2)
     assert result.broken(devices.computations, devices.paces) == []
     works = {(event.group, event.value, event.flops) for event in result.of("work")}
     assert works == {(0, 2.0, 2e9), (1, 2.0, 2e9), (1, 8.0, 8e9)}
-    place, end = next((place, event) for place, event in enumerate(result.events) if event.kind == "compute_end")
-    result.events[place] = end._replace(detail='{"steps": 9}')
-    assert any("unknown work" in text for text in result.broken(devices.computations))
 
 
 def test_with_equal_clients_nothing_changes(run):

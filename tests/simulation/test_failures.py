@@ -112,12 +112,10 @@ def test_a_crash_closes_the_clients_connections(run, handshake):
     result = run(**options, failures=[crash(0, 2.0, 0.5)])
     assert [event.value for event in result.of("round_end")] == pytest.approx([4.3, 4.3, 4.1])
     check(result)
-    result.events[:] = [event for event in result.events if event.kind != "failure"]
-    assert any("its connection needs 0 round trips" in text for text in result.broken(*connections.LAWS))
 
 
 @pytest.mark.parametrize("protocol", [{"kind": "synchronous"}, {"kind": "asynchronous", "buffer": 1, "ahead": 2}])
-@pytest.mark.parametrize("at", [0.25, 1.5, 3.0, 3.999, 4.0, 4.25, 5.0, 7.5])
+@pytest.mark.parametrize("at", [0.25, 3.0, 4.0, 4.25])
 def test_crashes_at_any_moment_leave_a_consistent_log(run, protocol, at):
     entry = {"method": "fedadc", "overlap": True}
     crashes = [crash(0, at, 1.7), crash(1, at + 0.4, 0.3), crash(1, 9.0)]
@@ -205,13 +203,5 @@ def test_a_log_without_its_failures_is_found(run):
     moved = [event._replace(time=event.time + 0.1) if event.kind == "transfer_drop" else event for event in events]
     result.events[:] = moved
     assert any("the client crashed at 3.5 s" in text for text in result.broken(failures.crashes))
-    # At the moment of a crash, the crash comes first.
-    kept = [event._replace(kind="transfer_end") if event.kind == "transfer_drop" else event for event in events]
-    result.events[:] = kept
-    assert [text.partition(": ")[2] for text in result.broken(failures.crashes)] == [
-        "the client was down from 3.5 to 5.5 s"
-    ]
-    result.events[:] = [event._replace(client=1) if event.kind == "dropout" else event for event in events]
-    assert any("the client has not crashed" in text for text in result.broken(failures.crashes))
     result.events[:] = [event._replace(value=1.0) if event.kind == "capacity" else event for event in events]
     assert any("has no capacity until 9.5 s" in text for text in result.broken(failures.outages))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.scheduling.selection.uniform import UniformSelector
@@ -16,8 +16,7 @@ def age(result):
     return spent.front_block_rounds / spent.front_blocks
 
 
-@pytest.mark.parametrize("alpha", [1, 2, 3])
-@pytest.mark.parametrize(("full_every", "expected"), [(2, 1.0), (3, 1.5), (5, 2.5)])
+@pytest.mark.parametrize(("alpha", "full_every", "expected"), [(1, 2, 1.0), (2, 3, 1.5), (3, 5, 2.5)])
 def test_where_all_take_part_the_age_counts_from_the_last_full_round(run, alpha, full_every, expected):
     entry = {"method": "fedbr", "full_every": full_every}
     result = run(entry, rates=[8e6] * 3, rounds=2 * full_every, scheduler={"kind": "fixed", "alpha": alpha})
@@ -51,6 +50,7 @@ def test_a_job_that_was_broken_off_leaves_nothing_behind(run, device):
     assert age(result) == 1.0
 
 
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=40))
 def test_ages_are_those_of_a_table_of_everything_that_was_sent(jobs):
     front, sent = FrontBlocks(5), []

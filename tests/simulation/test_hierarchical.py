@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from edgefl.network.tree import TreeLinks
+from .conftest import cells
 
 HIERARCHICAL = {"kind": "hierarchical"}
-
-
-def cells(access, *, backhaul=8e6, count=2):
-    """Clients with these rates, client k in cell k modulo ``count``."""
-    return TreeLinks(
-        server=(1e12, 1e12),
-        down=access,
-        up=access,
-        backhaul=[(backhaul, backhaul)] * count,
-        cell=[client % count for client in range(len(access))],
-    )
 
 
 def test_cells_fetch_once_and_return_one_mean(run):

@@ -7,21 +7,10 @@ import json
 
 import pytest
 
-from edgefl.network.tree import TreeLinks
+from .conftest import cells
 
 ADC = {"method": "fedadc", "overlap": True}
 PLAIN = {"method": "fedadc"}
-
-
-def cells(access, *, backhaul=(8e6, 8e6), count=2):
-    """Clients with these rates, client k in cell k modulo ``count``."""
-    return TreeLinks(
-        server=(1e12, 1e12),
-        down=access,
-        up=access,
-        backhaul=[backhaul] * count,
-        cell=[client % count for client in range(len(access))],
-    )
 
 
 def hierarchical(run, entry, clients=3, *, access=8e6, **options):

@@ -64,17 +64,9 @@ def test_a_log_repeats_exactly_and_another_seed_draws_other_shares(run):
     assert events(1) == events(1) != events(2)
 
 
-@pytest.mark.parametrize(
-    ("what", "value", "message"),
-    [
-        ("setup", 0.1, "its connection needs 2 round trips of 0.1 s"),
-        ("rounds", 4, "found a window grown 4 times"),
-        ("sent", 9.0, "found a connection that had carried 9 bytes"),
-    ],
-)
-def test_a_connection_in_a_wrong_state_is_found(run, what, value, message):
+def test_a_connection_in_a_wrong_state_is_found(run):
     result = run(rates=[8e6], latency=0.05, rounds=1, transport=KEPT)
     start = result.of("transfer_start")[0]
-    facts = start.facts | {"connection": start.facts["connection"] | {what: value}}
+    facts = start.facts | {"connection": start.facts["connection"] | {"setup": 0.1}}
     result.events[result.events.index(start)] = start._replace(detail=json.dumps(facts))
-    assert any(message in text for text in result.broken(opened))
+    assert any("its connection needs 2 round trips of 0.1 s" in text for text in result.broken(opened))

@@ -73,23 +73,12 @@ def test_no_outage_up_to_the_time_out_breaks_a_transfer_however_many_there_are(r
     assert one(run, *spans, timeouts={"connection": 0.9}).of("transfer_break")
 
 
-def test_a_link_that_is_up_again_for_no_time_has_moved_no_byte(run):
-    result = one(run, (0.5, 1.0), (1.0, 3.0), timeouts={"connection": 1.0})
-    assert result.of("transfer_break")[0].time == near(1.5)
-
-
 def test_a_connection_whose_first_byte_takes_too_long_breaks(run):
     result = one(run, latency=0.5, timeouts={"connection": 0.4, "retries": 2, "factor": 2.0})
     times = [0.4, 0.4 + 1 + 0.4, 0.8 + 1 + 2 + 0.4]
     assert [event.time for event in result.of("transfer_break")] == [near(time) for time in times]
     assert result.of("dropout", item="timeout")[0].time == near(times[-1])
     assert one(run, latency=0.5, timeouts={"connection": 0.6}).of("transfer_break") == []
-
-
-def test_an_outage_before_the_first_byte_counts_from_the_start_of_the_attempt(run):
-    result = one(run, (0.0, 1.2), latency=0.5, timeouts={"connection": 1.0})
-    assert [event.time for event in result.of("transfer_break")] == [near(1.0)]
-    assert one(run, (0.0, 0.9), latency=0.5, timeouts={"connection": 1.0}).of("transfer_break") == []
 
 
 def test_an_attempt_that_lasts_for_too_long_breaks_although_its_bytes_move(run):
@@ -119,15 +108,6 @@ def test_waits_grow_by_their_factor_up_to_the_longest_one():
     timeouts = Timeouts(connection=1.0, first_wait=2.0, factor=3.0, longest_wait=20.0, jitter=0.5)
     assert [timeouts.wait(number) for number in (1, 2, 3, 4, 1000)] == [2, 6, 18, 20, 20]
     assert [timeouts.wait(3, draw) for draw in (0.0, 0.5, 0.75)] == [9, 18, 22.5]
-
-
-def test_waits_of_many_breaks_need_no_sum_over_the_earlier_ones_and_do_not_overflow():
-    steep = Timeouts(connection=1.0, first_wait=2.0, factor=1e300, longest_wait=20.0)
-    assert [steep.wait(number) for number in (1, 2, 3, 1000)] == [2.0, 20.0, 20.0, 20.0]
-    assert Timeouts(connection=1.0, first_wait=0.0, factor=1e300).wait(1000) == 0.0
-    assert Timeouts(connection=1.0, first_wait=1e-9, factor=1.001).wait(1001) == near(1e-9 * 1.001**1000)
-    with pytest.raises(ValueError, match="less than or equal to 1000"):
-        Timeouts(connection=1.0, retries=1001)
 
 
 def test_each_random_wait_has_a_draw_of_its_own(run):
@@ -174,7 +154,7 @@ def test_a_round_that_closes_during_a_wait_ends_the_transfer(run):
 SPANS = st.lists(st.tuples(st.floats(0.01, 2.0), st.floats(0.01, 4.0)), max_size=6)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     gaps=SPANS,
     upwards=st.booleans(),
@@ -210,7 +190,7 @@ def test_bytes_are_conserved_under_any_outages(
     assert spent.failures == len([event for event in result.of("transfer_break") if not event.facts["again"]])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     gaps=SPANS,
     rate=st.floats(2e6, 2e7),

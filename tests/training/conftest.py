@@ -13,13 +13,17 @@ from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Batch
 from edgefl.models.block_model import BlockModel
+from edgefl.models.classifier import Classifier
 from edgefl.models.norm import BatchNorm
+from edgefl.models.residual import basic_block
 from edgefl.models.slimmable import Conv2d, Linear
 from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
 
 SIZES = (7, 12, 5, 20, 9, 3)
+RESIDUAL = ("gradaug", "stochdepth")
+"""Methods that train residual networks only."""
 # A worker process cannot import the tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -70,13 +74,64 @@ def tiny_model() -> BlockModel:
     return BlockModel(blocks, sample_shape=(1, 6, 6), classes=3, align_block=1)
 
 
+def few_of(every: Sequence[object], few: Sequence[object]) -> list[object]:
+    """Parameters of a test: a few, and all others with the mark ``full``."""
+    rest = [each if isinstance(each, tuple) else (each,) for each in every if each not in few]
+    return [*few, *(pytest.param(*each, marks=pytest.mark.full) for each in rest)]
+
+
+def residual_model() -> BlockModel:
+    """A tiny model that also suits methods of residual networks only, GradAug and Stochastic Depth."""
+    blocks = {
+        "conv1": nn.Sequential(Conv2d(1, 4, 3), BatchNorm(4), nn.ReLU()),
+        "layer1": basic_block(4, 8, 2, BatchNorm),
+        "layer2": basic_block(8, 8, 1, BatchNorm),
+        "fc": Classifier(Linear(8, 3, slim_outputs=False), pool=True),
+    }
+    return BlockModel(blocks, sample_shape=(1, 6, 6), classes=3, align_block=1)
+
+
+def jobs_of(core, method, round: int, clients: Sequence[int] = range(6)) -> list[TrainingJob]:
+    """One job for each client; clients that have a model of their own receive some blocks only, if the method can."""
+    depth, jobs = method.objective.adapt(core.model).depth, []
+    for client in clients:
+        before = JobId("m", 3, client, round - 1) if method.state is not None and round else None
+        alpha = 1 + (client + round) % depth if before and method.payload.sends_blocks else depth
+        steps = method.local.steps_for(core.data.samples(client))
+        jobs.append(TrainingJob(JobId("m", 3, client, round), round, round, alpha, steps, before))
+    return jobs
+
+
+def train_round(learner, jobs: Sequence[TrainingJob], order: int = 1) -> list[JobId]:
+    """Submit and aggregate the jobs."""
+    for job in jobs[::order]:
+        learner.submit(job)
+    ids = [job.id for job in jobs]
+    learner.aggregate(jobs[0].version, ids[::order], jobs[0].version)
+    return ids
+
+
+def train_rounds(core, method, count: int = 2, clients: Sequence[int] = range(6), order: int = 1):
+    """The last model, and the feedback and evaluations of all rounds."""
+    learner, said = core.learner(method), []
+    for round in range(count):
+        ids = train_round(learner, jobs_of(core, method, round, clients), order)
+        said += [*(learner.feedback(job) for job in ids), learner.evaluate(round + 1)]
+    return learner.model(count), said
+
+
+def same(one, other) -> bool:
+    """The same bits of two results of :func:`train_rounds`."""
+    return torch.equal(one[0], other[0]) and one[1] == other[1]
+
+
 @pytest.fixture
 def tiny() -> SimpleNamespace:
     """A tiny data set and model with batch norm, and what it takes to train on them."""
     local = LocalOptions(epochs=2, batch=4, lr=0.1, lr_decay=0.9, weight_decay=1e-3, clip_norm=5.0)
 
-    def core(engine: str = "sequential", workers: int | None = None) -> TrainingCore:
-        return TrainingCore(TinyData(), tiny_model(), 3, engine=engine, workers=workers)
+    def core(engine: str = "sequential", workers: int | None = None, model: BlockModel | None = None) -> TrainingCore:
+        return TrainingCore(TinyData(), model or tiny_model(), 3, engine=engine, workers=workers)
 
     def method(entry: object, **changes: object) -> object:
         return build_method(entry, local.model_copy(update=changes))

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
-from edgefl.models.block_model import BlockModel
-from edgefl.models.classifier import Classifier
 from edgefl.models.mode import using
-from edgefl.models.norm import GroupNorm
-from edgefl.models.residual import basic_block
-from edgefl.models.slimmable import Conv2d, Linear
-from edgefl.training.core import TrainingCore
+
+from .conftest import residual_model
 
 
-def residual_model():
-    norm = partial(GroupNorm, 2)
-    blocks = {
-        "conv1": nn.Sequential(Conv2d(1, 8, 3), norm(8), nn.ReLU()),
-        "layer1": nn.Sequential(basic_block(8, 8, 1, norm), basic_block(8, 8, 1, norm)),
-        "fc": Classifier(Linear(8, 3, slim_outputs=False), pool=True),
-    }
-    return BlockModel(blocks, sample_shape=(1, 6, 6), classes=3, align_block=1)
-
-
-@pytest.fixture(params=["sequential", "parallel"])
-def core(request, tiny):
-    with TrainingCore(tiny.data(), residual_model(), 3, engine=request.param, workers=2) as made:
+@pytest.fixture
+def core(tiny):
+    with tiny.core(model=residual_model()) as made:
         yield made
 
 

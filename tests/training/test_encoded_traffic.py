@@ -9,8 +9,11 @@ from edgefl.methods.payload import ModelSizes
 from edgefl.randomness import generator
 from edgefl.training.job import JobId, TrainingJob
 
+from .conftest import few_of
+
 QUANTISED = {"up": {"kind": "quantise", "bits": 4, "rounding": "stochastic"}, "down": "quantise"}
 SPARSE = {"up": {"kind": "top_k", "fraction": 0.1}, "down": {"kind": "cast", "to": "bfloat16"}}
+BOTH = {"up": SPARSE["up"], "down": "quantise"}
 METHODS = ["fedavg", "fedbr", "fedadc", {"method": "fedadc", "beta_g": 0.6}, "scaffold", "feddyn", "fedgkd", "kd"]
 
 
@@ -133,30 +136,22 @@ def test_without_error_feedback_nothing_is_kept(tiny):
     assert method.state is None
 
 
-def test_top_k_of_everything_is_no_codec_at_all(tiny):
-    plain = play(tiny.core().learner(tiny.method("fedavg")), tiny.method("fedavg"))
-    method = tiny.method(coded("fedavg", {"up": {"kind": "top_k", "fraction": 1.0}}))
-    full = play(tiny.core().learner(method), method)
-    torch.testing.assert_close(full.model(3), plain.model(3), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("entry", [*METHODS, {"method": "scaffold", "control_upload": "derived"}], ids=str)
+@pytest.mark.parametrize(
+    "entry", few_of([*METHODS, {"method": "scaffold", "control_upload": "derived"}], ["fedadc", "scaffold"]), ids=str
+)
 def test_codecs_that_hardly_round_hardly_change_any_method(tiny, entry):
     """An end-to-end check of each method's parts: with bfloat16 up and down a run stays close to the exact one."""
     exact, rounded = tiny.method(entry), tiny.method(coded(entry, {"up": "cast", "down": "cast"}))
-    one, other = play(tiny.core().learner(exact), exact), play(tiny.core().learner(rounded), rounded)
-    moved = (one.model(3) - tiny.core().initial).norm()
-    assert 0 < (one.model(3) - other.model(3)).norm() < 0.05 * moved
+    one, other = (play(tiny.core().learner(each), each, 2).model(2) for each in (exact, rounded))
+    assert 0 < (one - other).norm() < 0.05 * (one - tiny.core().initial).norm()
 
 
-@pytest.mark.parametrize("codecs", [QUANTISED, SPARSE], ids=["quantised", "sparse"])
-@pytest.mark.parametrize("entry", METHODS, ids=str)
-def test_any_engine_number_of_workers_and_order_gives_the_same_bits_under_codecs(tiny, entry, codecs):
+@pytest.mark.full
+@pytest.mark.parametrize(("entry", "codecs"), [("fedavg", QUANTISED), ("fedbr", SPARSE), ("scaffold", BOTH)], ids=str)
+def test_engine_and_order_of_jobs_change_no_bit_under_codecs(tiny, entry, codecs):
     method = tiny.method(coded(entry, codecs))
-    reference = play(tiny.core("sequential").learner(method), method)
-    for workers in (1, 3):
-        other = play(tiny.core("parallel", workers).learner(method), method, order=-1)
-        assert torch.equal(reference.model(3), other.model(3))
+    one = play(tiny.core().learner(method), method, 2)
+    assert torch.equal(one.model(2), play(tiny.core("parallel", 3).learner(method), method, 2, order=-1).model(2))
 
 
 def test_clients_side_by_side_send_the_same_up_to_a_step_here_and_there(tiny):
@@ -168,11 +163,14 @@ def test_clients_side_by_side_send_the_same_up_to_a_step_here_and_there(tiny):
         assert float(torch.isclose(delta, beside, rtol=1e-3, atol=1e-6).float().mean()) > 0.99
 
 
-@pytest.mark.parametrize("codecs", [QUANTISED, SPARSE], ids=["quantised", "sparse"])
-@pytest.mark.parametrize("entry", METHODS, ids=str)
+@pytest.mark.parametrize(
+    ("entry", "codecs"),
+    few_of([*((each, BOTH) for each in METHODS), ("fedavg", QUANTISED), ("fedbr", SPARSE)], [("scaffold", BOTH)]),
+    ids=str,
+)
 def test_a_restored_learner_goes_on_to_the_same_bits_under_codecs(tiny, entry, codecs):
-    method = tiny.method(coded(entry, codecs))
-    whole = play(tiny.core().learner(method), method, 4)
+    method = tiny.method(coded(entry, codecs), epochs=1)
+    whole = play(tiny.core().learner(method), method, clients=range(3))
 
     class Restored:
         def __init__(self):
@@ -188,7 +186,7 @@ def test_a_restored_learner_goes_on_to_the_same_bits_under_codecs(tiny, entry, c
             self.learner.restore({name: tensor.clone() for name, tensor in tensors.items()}, facts)
             return version
 
-    assert torch.equal(whole.model(4), play(Restored(), method, 4).model(4))
+    assert torch.equal(whole.model(3), play(Restored(), method, clients=range(3)).model(3))
 
 
 def test_fedbrs_update_leads_from_what_the_server_sent_last_of_each_block(tiny):
@@ -248,8 +246,7 @@ def test_fedadcs_clients_work_the_model_out_from_the_old_one_and_the_mean_delta_
     torch.testing.assert_close(seen.tasks[2].start[:count], old - rate * momentum, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("upload", ["sent", "derived"])
-@pytest.mark.parametrize("codecs", [QUANTISED, SPARSE], ids=["quantised", "sparse"])
+@pytest.mark.parametrize(("upload", "codecs"), [("sent", QUANTISED), ("derived", SPARSE)], ids=["sent", "derived"])
 def test_scaffolds_server_and_clients_agree_on_the_mean_control_variate(tiny, upload, codecs):
     """c is the mean of all clients' c_k (0 for those that never took part), whatever the codecs round."""
     seen = Watched(tiny, coded({"method": "scaffold", "control_upload": upload}, {"up": codecs["up"]}))

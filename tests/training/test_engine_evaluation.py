@@ -14,9 +14,8 @@ from edgefl.training.core import TrainingCore
 from edgefl.training.evaluation import BatchScore, total
 
 
-@pytest.mark.parametrize("workers", [None, 3])
-def test_accuracy_and_loss_are_those_of_the_whole_split_in_one_batch(tiny, workers):
-    core = tiny.core("parallel" if workers else "sequential", workers)
+def test_accuracy_and_loss_are_those_of_the_whole_split_in_one_batch(tiny):
+    core = tiny.core()
     said = core.learner(tiny.method("fedavg")).evaluate(0)
     model, data = tiny.model().eval(), core.data
     for block, tensors in zip(

@@ -21,7 +21,9 @@ from edgefl.methods.local_options import LocalOptions
 from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.registry import MODELS, build_model
 from edgefl.training.core import TrainingCore
-from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.parallel.worker_pool import shared_pool
+
+from .conftest import few_of, jobs_of, train_round
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a worker process cannot import the tests
 
@@ -52,25 +54,14 @@ def built(**options):
     return build_model(Ordinary(**options), (1, 6, 6), 3)
 
 
-def jobs_of(core, method, round, clients=range(6)):
-    previous = {} if round == 0 else {client: JobId("m", 3, client, round - 1) for client in clients}
-    steps = {client: method.local.steps_for(core.data.samples(client)) for client in clients}
-    return [
-        TrainingJob(JobId("m", 3, each, round), round, round, core.model.depth, steps[each], previous.get(each))
-        for each in clients
-    ]
-
-
 def trained(tiny, engine, method, rounds=3, **options):
-    with TrainingCore(tiny.data(), built(**options), 3, engine=engine, workers=2) as core:
+    with tiny.core(engine, 2, built(**options)) as core:
         if engine == "parallel":
             core._own.engine._engine._settled = 0
+            shared_pool(2).wait()
         learner = core.learner(method)
         for round in range(rounds):
-            jobs = jobs_of(core, method, round)
-            for job in jobs:
-                learner.submit(job)
-            learner.aggregate(round, [job.id for job in jobs], round)
+            train_round(learner, jobs_of(core, method, round))
         return learner.model(rounds), learner.local_parts()
 
 
@@ -79,25 +70,23 @@ def named(model, vector):
 
 
 @pytest.mark.parametrize(
-    ("options", "entry"),
-    [({"buffers": "local"}, "fedavg"), (FEDBN, "fedavg"), ({"buffers": "local"}, "scaffold"), (FEDBN, "fedmlb"),
-     (FEDBN, "fedbr"), ({}, "fedavg")],
-    ids=str,
+    ("options", "entry", "engine"),
+    few_of(
+        [({"buffers": "local"}, "scaffold", "batched"), (FEDBN, "fedmlb", "batched"), ({}, "fedavg", "batched"),
+         ({"buffers": "local"}, "fedavg", "parallel"), (FEDBN, "fedbr", "parallel")],
+        [(FEDBN, "fedavg", "batched")],
+    ), ids=str,
 )  # fmt: skip
 @pytest.mark.usefixtures("worker_processes")
-def test_every_engine_trains_to_the_same_numbers(tiny, options, entry):
-    method = tiny.method(entry, batch=4)
+def test_every_engine_trains_to_the_same_numbers(tiny, options, entry, engine):
+    method = tiny.method(entry, epochs=1)
     model, own = trained(tiny, "sequential", method, **options)
-    again, _ = trained(tiny, "sequential", method, **options)
-    assert torch.equal(model, again)
-    side_by_side, theirs = trained(tiny, "parallel", method, **options)
-    assert torch.equal(model, side_by_side)
-    assert all(torch.equal(own[client], theirs[client]) for client in own)
-    stacked, others = trained(tiny, "batched", method, **options)
-    torch.testing.assert_close(stacked, model, rtol=2e-3, atol=5e-4)
-    assert own.keys() == others.keys() == (set(range(6)) if options else set())
+    found, theirs = trained(tiny, engine, method, **options)
+    exact = {"rtol": 0, "atol": 0} if engine == "parallel" else {"rtol": 2e-3, "atol": 5e-4}
+    torch.testing.assert_close(found, model, **exact)
+    assert own.keys() == theirs.keys() == (set(range(6)) if options else set())
     for client in own:
-        torch.testing.assert_close(others[client], own[client], rtol=2e-3, atol=5e-4)
+        torch.testing.assert_close(theirs[client], own[client], **exact)
 
 
 def by_hand(core, data, method, local, rounds):
@@ -137,10 +126,7 @@ def test_rounds_are_those_of_the_algorithm_by_hand(tiny, options, local):
     with TrainingCore(data, built(**options), 3, engine="sequential") as core:
         learner = core.learner(method)
         for round in range(3):
-            jobs = jobs_of(core, method, round)
-            for job in jobs:
-                learner.submit(job)
-            learner.aggregate(round, [job.id for job in jobs], round)
+            train_round(learner, jobs_of(core, method, round))
         states, mean = by_hand(core, data, method, local, 3)
         found = named(core.model, learner.model(3))
         for name, each in found.items():  # the server evaluates with the mean of the local parts

@@ -1,4 +1,3 @@
-import math
 import weakref
 from dataclasses import replace
 
@@ -11,6 +10,8 @@ from edgefl.data.batches import batch_plan
 from edgefl.methods.servers.mean import Mean
 from edgefl.training.faults import Diverged
 from edgefl.training.job import JobId, Mixing
+
+from .conftest import few_of
 
 
 def ids(clients, dispatch=0):
@@ -266,7 +267,7 @@ def test_a_server_step_that_overflows_is_reported(tiny):
     assert learner.evaluate(0) == before
 
 
-@pytest.mark.parametrize("entry", ["fedavg", "fedbr", "fedadc"])
+@pytest.mark.parametrize("entry", few_of(["fedavg", "fedadc"], ["fedbr"]))
 def test_nothing_grows_over_rounds_with_late_lost_and_given_up_jobs(tiny, entry):
     _, learner = start(tiny, entry)
     dispatch, last, alive = dict.fromkeys(range(6), 0), {}, []
@@ -336,14 +337,6 @@ def test_parts_that_read_what_nobody_provides_are_refused_at_once(tiny):
         tiny.core().learner(method)
 
 
-def test_losses_are_exact_floats_of_python(tiny):
-    _, learner = start(tiny)
-    learner.submit(tiny.job(0))
-    learner.aggregate(0, ids([0]), 0)
-    assert all(type(number) is float and math.isfinite(number) for number in learner.feedback(JobId("m", 3, 0, 0)))
-    assert all(type(number) is float for number in learner.evaluate(1)[:3])
-
-
 def stale_pair(tiny, mixing):
     """Versions 0, 1, 2: client 4 trained from version 0, client 0 from version 1, both aggregated into version 2."""
     core, learner = start(tiny)
@@ -385,7 +378,7 @@ def test_a_client_may_have_two_jobs_in_one_aggregation(tiny):
     assert learner.feedback(both[0]) != learner.feedback(both[1])
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e19, 1e30])
+@pytest.mark.parametrize("scale", [1.0, 1e30])
 def test_a_distance_is_the_sum_of_squares_in_float64_however_far_apart_the_models_are(tiny, scale):
     with tiny.core("sequential") as core:
         server = core.learner(tiny.method("fedavg"))._server

@@ -17,14 +17,6 @@ def test_versions_count_up_and_every_number_is_neutral():
         assert all(math.isnan(each) for each in (evaluation.metric, evaluation.loss, evaluation.ensemble))
 
 
-def test_it_holds_nothing_however_much_it_is_told():
-    learner = NeutralLearner()
-    for dispatch in range(100):
-        learner.submit(TrainingJob(JobId("fedavg", 0, 1, dispatch), 0, 0, 4, 4))
-        learner.discard(JobId("fedavg", 0, 1, dispatch))
-    assert not vars(learner)
-
-
 def test_the_world_can_talk_to_training_without_importing_torch():
     modules = "edgefl.training.job, edgefl.training.neutral, edgefl.training.faults"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"

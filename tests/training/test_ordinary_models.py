@@ -1,4 +1,4 @@
-"""Ordinary PyTorch modules train to the same numbers with every engine, and as PyTorch trains them."""
+"""Ordinary PyTorch modules train as PyTorch trains them, alike in every engine, and cannot change what others read."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ import torch.nn.functional as F
 from torch import nn
 
 from edgefl.methods.objectives.base import Batch
+from edgefl.models.block_model import BlockModel
+from edgefl.models.mode import using
 from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.registry import build_model
 from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.lent import WrittenInPlace
+from edgefl.training.parallel.worker_pool import shared_pool
+
+from .conftest import jobs_of, same, train_round, train_rounds
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a worker process cannot import the tests
 
@@ -45,45 +51,40 @@ class Ordinary(OrdinaryModel):
         return Net(self.dropout)
 
 
-def trained(tiny, engine, method, rounds=2, spec=None):
-    model = build_model(spec or Ordinary(), (1, 6, 6), 3)
-    with TrainingCore(tiny.data(), model, 3, engine=engine, workers=2) as core:
-        if engine == "parallel":
-            core._own.engine._engine._settled = 0
+def core_of(tiny, engine, model):
+    core = tiny.core(engine, 2, model)
+    if engine == "parallel":
+        core._own.engine._engine._settled = 0
+        shared_pool(2).wait()
+    return core
+
+
+def trained(tiny, engine, method, spec):
+    with core_of(tiny, engine, build_model(spec, (1, 6, 6), 3)) as core:
         before = core.initial.clone()
-        learner = core.learner(method)
-        for round in range(rounds):
-            jobs = [
-                TrainingJob(
-                    JobId("m", 3, client, round),
-                    round,
-                    round,
-                    core.model.depth,
-                    method.local.steps_for(core.data.samples(client)),
-                    JobId("m", 3, client, round - 1) if method.state is not None and round else None,
-                )
-                for client in range(6)
-            ]
-            for job in jobs:
-                learner.submit(job)
-            learner.aggregate(round, [job.id for job in jobs], round)
-        accuracy = learner.evaluate(rounds)
+        found = train_rounds(core, method)
         assert torch.equal(core.initial, before)
-        return learner.model(rounds), accuracy
+        return found
 
 
-@pytest.mark.parametrize("entry", ["fedavg", "fedmlb", "fedbr", "scaffold", {"method": "fedadc"}], ids=str)
+def check_engines(tiny, entry, spec, others):
+    method = tiny.method(entry, epochs=1)
+    expected = trained(tiny, "sequential", method, spec)
+    for engine in others:
+        found = trained(tiny, engine, method, spec)
+        torch.testing.assert_close(found[0], expected[0], rtol=1e-3, atol=2e-4)
+        assert same(found, expected) or engine == "batched"
+
+
+def test_repeated_and_batched_training_of_an_ordinary_model_comes_to_the_same(tiny):
+    check_engines(tiny, "fedmlb", Ordinary(), ["sequential", "batched"])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("entry", ["fedavg", "fedmlb", "fedbr", "scaffold", "fedadc"])
 @pytest.mark.usefixtures("worker_processes")
 def test_every_engine_trains_an_ordinary_model_to_the_same_numbers(tiny, entry):
-    method = tiny.method(entry, batch=4)
-    model, accuracy = trained(tiny, "sequential", method)
-    again, _ = trained(tiny, "sequential", method)
-    assert torch.equal(model, again)
-    side_by_side, other = trained(tiny, "parallel", method)
-    assert torch.equal(model, side_by_side)
-    assert accuracy == other
-    stacked, _ = trained(tiny, "batched", method)
-    torch.testing.assert_close(stacked, model, rtol=1e-3, atol=2e-4)
+    check_engines(tiny, entry, Ordinary(), ["parallel", "batched"])
 
 
 class Undropped(Net):
@@ -139,10 +140,116 @@ class Viewing(OrdinaryModel):
         return Viewed()
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("worker_processes")
 def test_every_engine_trains_a_model_that_views_its_maps(tiny):
-    method, found = tiny.method("fedmlb", batch=4), {}
-    for engine in ("sequential", "parallel", "batched"):
-        found[engine], _ = trained(tiny, engine, method, spec=Viewing())
-    assert torch.equal(found["sequential"], found["parallel"])
-    torch.testing.assert_close(found["batched"], found["sequential"], rtol=1e-3, atol=2e-4)
+    check_engines(tiny, "fedmlb", Viewing(), ["parallel", "batched"])
+
+
+class Tracking(nn.Module):
+    """A layer unknown to PyTorch, with a buffer that counts its calls in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, inputs):
+        if self.training:
+            self.calls += 1
+        return inputs * (1 + 0.01 * self.calls)
+
+
+class Clamping(nn.Linear):
+    """A layer that writes its weights in every evaluation, to keep them small."""
+
+    def forward(self, inputs):
+        if not self.training:
+            self.weight.clamp_(-0.01, 0.01)
+        return super().forward(inputs)
+
+
+def plain_model(last=nn.Linear):
+    """Layers of PyTorch alone, which do not know edgefl's modes."""
+    blocks = {
+        "first": nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)),
+        "second": nn.Sequential(nn.Conv2d(4, 6, 2), nn.BatchNorm2d(6, momentum=None), Tracking(), nn.ReLU()),
+        "third": nn.Sequential(nn.Flatten(), last(6, 3)),
+    }
+    return BlockModel(blocks, sample_shape=(1, 6, 6), classes=3, align_block=1)
+
+
+ENGINES = ["sequential", "batched", pytest.param("parallel", marks=pytest.mark.full)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.usefixtures("worker_processes")
+def test_state_that_a_module_changes_reaches_no_other_client_method_or_evaluation(tiny, engine):
+    """Knowledge distillation also calls the modules with the received model, which it must not change."""
+    method, other = tiny.method("kd", epochs=1), tiny.method("fedavg", epochs=1)
+    with core_of(tiny, engine, plain_model()) as core:
+        alone = train_rounds(core, other)
+    with core_of(tiny, engine, plain_model()) as core:
+        before = core.initial.clone()
+        found = train_rounds(core, method)
+        assert same(found, train_rounds(core, method))
+        assert same(alone, train_rounds(core, other))
+        assert torch.equal(core.initial, before)
+    # Each client begins with the received count, and adds one for each of its steps; the mean comes back.
+    layout = core.model.layout
+    steps = [method.local.steps_for(size) for size in tiny.sizes]
+    mean = sum(count * size for count, size in zip(steps, tiny.sizes, strict=True)) / sum(tiny.sizes)
+    calls = layout.weights(*layout.split(found[0]))[1]["2.calls"] - named(core.model, before)["2.calls"]
+    assert float(calls) == pytest.approx(2 * mean, rel=1e-5)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.usefixtures("worker_processes")
+def test_a_module_that_writes_its_weights_in_an_evaluation_ends_its_run_with_their_name(tiny, engine):
+    method = tiny.method("fedavg", epochs=1)
+    with core_of(tiny, engine, plain_model(Clamping)) as core:
+        before, learner = core.initial.clone(), core.learner(method)
+        train_round(learner, jobs_of(core, method, 0))
+        with pytest.raises(WrittenInPlace, match=r"third\.1\.weight"):
+            learner.evaluate(1)
+        assert torch.equal(core.initial, before)
+        assert learner.model(1)[: core.model.layout.parameter_count].abs().max() > 0.01
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_frozen_copies_do_not_track_and_layers_are_in_the_mode_of_the_call(training):
+    model, generator = plain_model(), torch.Generator().manual_seed(1)
+    layout = model.layout
+    vector = torch.rand(layout.size, generator=generator)
+    before, images = vector.clone(), torch.randn(5, 1, 6, 6, generator=generator)
+    with torch.no_grad(), using(training=training):
+        found = model.apply_blocks(layout.frozen(*layout.split(vector)), images)
+    assert torch.equal(vector, before)
+    reference = plain_model().blocks
+    for block, tensors in zip(reference.values(), layout.weights(*layout.split(before)), strict=True):
+        block.load_state_dict({name: tensor.clone() for name, tensor in tensors.items()}, strict=False)
+    # PyTorch's own way: in training a copy of the module, whose statistics are thrown away.
+    expected = nn.Sequential(*reference.values()).train(training)(images)
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_a_local_model_of_plain_layers_trains_as_pytorch_does():
+    model, generator = plain_model(), torch.Generator().manual_seed(1)
+    layout = model.layout
+    vector = torch.rand(layout.size, generator=generator)
+    images = torch.randn(5, 1, 6, 6, generator=generator)
+    reference = nn.Sequential(*plain_model().blocks.values()).train()
+    for entry in layout.buffers:
+        if entry.name.endswith("num_batches_tracked"):
+            vector[layout.parameter_count + entry.start] = 0
+    state = {}
+    for index, tensors in enumerate(layout.weights(*layout.split(vector.clone()))):
+        state |= {f"{index}.{name}": tensor for name, tensor in tensors.items()}
+    reference.load_state_dict(state)
+    for _ in range(3):
+        with torch.no_grad(), using(training=True, track=True):
+            found = model.apply_blocks(layout.weights(*layout.split(vector)), images)
+            assert torch.allclose(found, reference(images), atol=1e-6)
+    after = reference.state_dict()
+    for index, tensors in enumerate(layout.weights(*layout.split(vector))):
+        for name, tensor in tensors.items():
+            assert torch.allclose(tensor, after[f"{index}.{name}"].float(), atol=1e-6)

@@ -6,6 +6,9 @@ import pytest
 import torch
 
 from edgefl.training.job import Mixing
+from edgefl.training.parallel.worker_pool import shared_pool
+
+from .conftest import few_of
 
 LEVELS = {0: 0, 1: 1, 3: 1, 5: 2, 4: 2}
 
@@ -30,19 +33,22 @@ def trained(tiny, method, engine, rounds=2, **options):
 METHODS = ["heterofl", "fedrolex", "fjord", "depthfl"]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_parallel_engine_gives_the_same_bits(tiny, method):
+@pytest.mark.full
+@pytest.mark.parametrize("method", ["heterofl", "depthfl"])
+@pytest.mark.usefixtures("worker_processes")
+def test_worker_processes_give_the_same_bits(tiny, method):
+    shared_pool(2).wait()
     assert torch.equal(trained(tiny, method, "sequential"), trained(tiny, method, "parallel", workers=2))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", few_of(METHODS, ["heterofl", "depthfl"]))
 def test_the_batched_engine_agrees(tiny, method):
     torch.testing.assert_close(
         trained(tiny, method, "sequential"), trained(tiny, method, "batched"), rtol=1e-3, atol=1e-5
     )
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", few_of(METHODS, ["fjord"]))
 def test_a_learner_goes_on_from_its_snapshot(tiny, method):
     with tiny.core() as core:
         first, second = core.learner(tiny.method(method)), core.learner(tiny.method(method))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -79,42 +76,11 @@ def test_a_quota_is_rounded_up_and_at_least_one_core(tmp_path, quota, found):
     assert cores(root) == min(present, found or present)
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="not Linux")
 def test_the_processors_affinity_counts():
-    source = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); {}"
-    say = "from edgefl.training.processors import cores; print(cores())"
-    told = subprocess.run([sys.executable, "-c", source.format(say)], capture_output=True, text=True, check=True)
-    assert told.stdout == "1\n"
-
-
-@contextmanager
-def cgroup(quota: int):
-    """A cgroup of this machine with a quota, where it lets us make one."""
-    first, second = Path("/sys/fs/cgroup/cpu/edgefl-test"), Path("/sys/fs/cgroup/edgefl-test")
-    folder = first if first.parent.is_dir() else second
+    before = os.sched_getaffinity(0)
     try:
-        folder.mkdir()
-    except OSError as error:
-        pytest.skip(f"no cgroup can be made here: {error}")
-    try:
-        try:
-            if folder is first:
-                (folder / "cpu.cfs_quota_us").write_text(str(quota))
-            else:
-                (folder / "cpu.max").write_text(f"{quota} 100000")
-        except OSError as error:
-            pytest.skip(f"no quota can be set here: {error}")
-        yield folder
+        os.sched_setaffinity(0, [min(before)])
+        assert cores() == 1
     finally:
-        folder.rmdir()
-
-
-def test_a_real_cgroup_counts():
-    if cores() < 2:
-        pytest.skip("one core")
-    source = (
-        "import os, sys; open(sys.argv[1] + '/cgroup.procs', 'w').write(str(os.getpid()));"
-        "from edgefl.training.processors import cores; print(cores())"
-    )
-    with cgroup(70_000) as folder:
-        told = subprocess.run([sys.executable, "-c", source, str(folder)], capture_output=True, text=True, check=False)
-    assert (told.stdout, told.stderr) == ("1\n", "")
+        os.sched_setaffinity(0, before)

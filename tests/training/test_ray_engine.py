@@ -18,7 +18,9 @@ from edgefl.training.core import TrainingCore
 from edgefl.training.faults import PartFault, TrainingFault, blaming
 from edgefl.training.ray.cluster import joined
 
-from . import intruders
+from .conftest import same, train_rounds
+
+pytestmark = pytest.mark.extras
 
 HEALTH = {"health_check_period_ms": 1000, "health_check_timeout_ms": 5000, "health_check_failure_threshold": 2}
 """How soon a node counts as lost; Ray's own setting is half a minute."""
@@ -58,18 +60,25 @@ def data(tiny):
     return tiny.data()
 
 
-class Deadly:
-    """Data whose first reader does not live: it is killed, or waits on its node until that is lost."""
+class Passed:
+    """The data of another object."""
 
-    def __init__(self, data, marker, spared=None):
+    def __init__(self, data):
         self._data = data
-        self._marker = marker
-        self._spared = spared
 
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self._data, name)
+
+
+class Deadly(Passed):
+    """Data whose first reader does not live: it is killed, or waits on its node until that is lost."""
+
+    def __init__(self, data, marker, spared=None):
+        super().__init__(data)
+        self._marker = marker
+        self._spared = spared
 
     def batches(self, task):
         import ray
@@ -87,35 +96,14 @@ class Deadly:
             yield batch
 
 
-def rounds(core, tiny, method, count=2):
-    """Models, numbers and an evaluation of some rounds with all six clients."""
-    learner = core.learner(tiny.method(method))
-    told = []
-    for round in range(count):
-        jobs = [
-            tiny.job(client, version=round, dispatch=round, previous=round - 1 if round else None)
-            for client in range(6)
-        ]
-        for job in jobs:
-            learner.submit(job)
-        version = learner.aggregate(round, [job.id for job in jobs], round)
-        told += [learner.feedback(job.id) for job in jobs]
-        told.append(learner.evaluate(version))
-    return learner.model(count), told
-
-
 def reference(tiny, method):
     with tiny.core("sequential") as core:
-        return rounds(core, tiny, method)
+        return train_rounds(core, tiny.method(method))
 
 
 def on_ray(tiny, data, method):
     with TrainingCore(data, tiny.model(), 3, engine="ray") as core:
-        return rounds(core, tiny, method)
-
-
-def same(one, other):
-    return torch.equal(one[0], other[0]) and one[1] == other[1]
+        return train_rounds(core, tiny.method(method))
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedmlb", "scaffold", "fedbr"])
@@ -153,16 +141,8 @@ def test_a_lost_nodes_jobs_are_done_on_the_others(cluster, tiny, data, tmp_path)
     assert same(found, reference(tiny, "fedavg"))
 
 
-class Broken:
+class Broken(Passed):
     """Data whose second batch cannot be made for client 4."""
-
-    def __init__(self, data):
-        self._data = data
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self._data, name)
 
     def batches(self, task):
         for number, batch in enumerate(self._data.batches(task)):
@@ -183,17 +163,12 @@ def test_a_failing_step_names_method_client_and_step_and_the_other_jobs_end_by_t
     assert same(on_ray(tiny, data, "fedavg"), reference(tiny, "fedavg"))
 
 
-class Unreadable:
+class Unreadable(Passed):
     """Data whose evaluation batches kill their reader, or cannot be made."""
 
     def __init__(self, data, *, deadly):
-        self._data = data
+        super().__init__(data)
         self._deadly = deadly
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self._data, name)
 
     def evaluation_batch(self, place):
         if self._deadly:
@@ -215,19 +190,6 @@ def test_an_evaluation_that_fails_is_told_in_one_line_as_the_fault_of_its_run(
         blaming("mine", 3, "evaluation"),
     ):
         on_ray(tiny, Unreadable(data, deadly=deadly), "fedavg")
-
-
-@pytest.mark.parametrize("where", ["", "frozen received", "vector control"])
-def test_nothing_that_a_worker_is_lent_can_be_written_to(cluster, tiny, data, where):
-    import ray
-
-    ray.cloudpickle.register_pickle_by_value(intruders)
-    blamed = where and where.replace(" ", "['").replace("vector[", "vectors[") + "']"
-
-    def core():
-        return TrainingCore(tiny.data(), intruders.plain_model(), 3, engine="ray")
-
-    intruders.check_leaves_others_alone(core, intruders.intruding(where=where), blamed=blamed or None)
 
 
 def test_a_cluster_without_gpus_is_refused_for_cuda(cluster, tiny, data):

@@ -28,55 +28,49 @@ from edgefl.training.faults import PartFault, TrainingFault
 from edgefl.training.job import JobId, TrainingJob
 
 from ..small_runs import SMALL, Stop, tree
+from .conftest import RESIDUAL, few_of, jobs_of, residual_model, tiny_model, train_round
 from .fake_cuda import CUDA, WrongDevice, fake_cuda
 
-NAMES = sorted(name for name, _ in METHODS)
-RESIDUAL = ("gradaug", "stochdepth")
-"""Methods that train residual networks only."""
-MODEL_OPTIONS = {"cnn": {"width": 2}, "resnet56": {"norm": "group"}}
 LOCAL = LocalOptions(batch=8, lr=0.02, weight_decay=1e-3, clip_norm=10)
 
 
-def two_rounds(device, name, *, engine="sequential", model="cnn", room=math.inf):
-    data = load_federated(Synthetic(clients=3, shape=(3, 16, 16), train=96, test_images=40), 0, device, room=room)
-    method, steps = build_method(name, LOCAL), 1 if model == "resnet56" else 4
-    spec = MODELS[model].model_validate(MODEL_OPTIONS[model])
-    with TrainingCore.of(data, spec, 0, engine=engine) as core:
-        learner, depth = core.learner(method), method.objective.adapt(core.model).depth
+def two_rounds(device, name, *, engine="sequential", room=math.inf):
+    data = load_federated(
+        Synthetic(clients=2, shape=(1, 6, 6), classes=3, train=32, test_images=20), 0, device, room=room
+    )
+    method, model = build_method(name, LOCAL), residual_model() if name in RESIDUAL else tiny_model()
+    with TrainingCore(ClientData(data), model, 0, device, engine=engine) as core:
+        learner = core.learner(method)
         for round in range(2):
-            jobs = []
-            for client in range(3):
-                before = JobId("m", 0, client, round - 1) if method.state is not None and round else None
-                alpha = 2 if before and method.label == "fedbr" else depth
-                jobs.append(TrainingJob(JobId("m", 0, client, round), round, round, alpha, steps, before))
-            for job in jobs:
-                learner.submit(job)
-            learner.aggregate(round, [job.id for job in jobs], round)
+            train_round(learner, jobs_of(core, method, round, range(2)))
         found = learner.evaluate(2)
         learner.restore(*learner.snapshot())
         return learner.model(2).cpu(), found
 
 
-@pytest.mark.parametrize("engine", ["sequential", "batched"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [
+        ("fedavg", "sequential"),
+        *few_of([(name, "batched") for name in METHODS.names()], [("fedavg", "batched"), ("fedbr", "batched")]),
+    ],
+)
 def test_every_method_trains_on_the_device_with_the_numbers_of_the_cpu(name, engine, monkeypatch):
-    model = "resnet56" if name in RESIDUAL else "cnn"
-    expected, wanted = two_rounds("cpu", name, model=model)
+    expected, wanted = two_rounds("cpu", name)
     with fake_cuda(monkeypatch) as device:
-        found, evaluated = two_rounds(CUDA, name, engine=engine, model=model)
+        found, evaluated = two_rounds(CUDA, name, engine=engine)
         assert device.copies
     torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-3)
     assert evaluated.loss == pytest.approx(wanted.loss, rel=1e-2)
 
 
-@pytest.mark.parametrize("engine", ["sequential", "batched"])
-@pytest.mark.parametrize("convolutions", ["grouped", "products"])
-def test_data_in_main_memory_train_the_same_model_on_the_device(engine, convolutions, monkeypatch):
-    if engine == "sequential" and convolutions == "products":
-        return
-    spec = EngineSpec(kind=engine, convolutions=convolutions)
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "spec", [{"kind": "sequential"}, {"kind": "batched"}, {"kind": "batched", "convolutions": "products"}], ids=str
+)
+def test_data_in_main_memory_train_the_same_model_on_the_device(spec, monkeypatch):
     with fake_cuda(monkeypatch):
-        here, there = (two_rounds(CUDA, "fedavg", engine=spec, room=room)[0] for room in (math.inf, 0))
+        here, there = (two_rounds(CUDA, "fedavg", engine=EngineSpec(**spec), room=room)[0] for room in (math.inf, 0))
     assert torch.equal(here, there)
 
 
@@ -108,21 +102,22 @@ WORLDS = {
 }
 
 
-@pytest.mark.parametrize("engine", ["sequential", "batched"])
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.full
+@pytest.mark.parametrize(("world", "engine"), list(zip(WORLDS, ("sequential", "batched", "batched"), strict=True)))
 def test_whole_runs_go_through_on_the_device(world, engine, monkeypatch, tmp_path):
-    scenario = with_overrides(check(SMALL), {**WORLDS[world], "training.engine": engine, "keep_models": "clients"})
+    changes = {**WORLDS[world], "training.engine": engine, "training.rounds": 2, "keep_models": "clients"}
     with fake_cuda(monkeypatch):
-        folder = run(scenario, out=tmp_path / "run", device="cuda")
+        folder = run(with_overrides(check(SMALL), changes), out=tmp_path / "run", device="cuda")
     assert verify(folder) == []
 
 
+@pytest.mark.full
 def test_a_run_is_resumed_on_the_device(monkeypatch, tmp_path):
-    scenario = with_overrides(check(SMALL), {"methods": ["scaffold"], "training.rounds": 13})
+    scenario = with_overrides(check(SMALL), {"methods": ["scaffold"]})
     with fake_cuda(monkeypatch):
         whole = run(scenario, out=tmp_path / "whole", device="cuda")
         with pytest.raises(KeyboardInterrupt):
-            run(scenario, out=tmp_path / "run", device="cuda", listeners=[Stop(12)])
+            run(scenario, out=tmp_path / "run", device="cuda", listeners=[Stop(3)])
         assert tree(resume(tmp_path / "run")) == tree(whole)
 
 
@@ -136,6 +131,7 @@ def traffic(learner, device, clients):
     return device.reads - before[0], device.copies - before[1]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("augment", ["none", "rotate_crop_flip"])
 def test_a_round_of_more_clients_does_not_use_the_link_to_the_device_more_often(augment, monkeypatch):
     """Their images and random numbers are uploaded at once; losses are read at once, and distances from the model."""
@@ -153,6 +149,7 @@ def test_a_round_of_more_clients_does_not_use_the_link_to_the_device_more_often(
     assert few == many
 
 
+@pytest.mark.full
 def test_the_baseline_of_the_benchmark_has_the_settings_of_the_engines(monkeypatch):
     """Otherwise its convolutions would have TF32 products on a GPU, and those of the engines would not."""
     seen, step = [], contenders._step
@@ -170,22 +167,17 @@ def test_the_baseline_of_the_benchmark_has_the_settings_of_the_engines(monkeypat
     assert set(seen) == {(False, True)}
 
 
-def test_a_sum_with_a_tensor_in_main_memory_is_found(monkeypatch):
+def test_a_sum_or_gradient_of_tensors_on_two_devices_is_found(monkeypatch):
     with fake_cuda(monkeypatch):
-        there = torch.ones(3, device="cuda")
+        there = torch.ones(3, device="cuda", requires_grad=True)
         assert (there.device, (2 * there).device, torch.zeros_like(there).device) == (CUDA, CUDA, CUDA)
-        assert there.cpu().device.type == "cpu"
+        assert there.detach().cpu().device.type == "cpu"
         with pytest.raises(WrongDevice, match="found one of shape \\[3\\] on cpu"):
             there + torch.ones(3)
-        assert torch.equal((there + torch.tensor(1.0)).cpu(), torch.full((3,), 2.0))
+        assert torch.equal((there + torch.tensor(1.0)).detach().cpu(), torch.full((3,), 2.0))
         with pytest.raises(WrongDevice, match="NumPy"):
-            there.numpy()
-
-
-def test_a_gradient_of_a_tensor_in_main_memory_is_found(monkeypatch):
-    with fake_cuda(monkeypatch):
-        weights = torch.ones(3, device="cuda", requires_grad=True)
-        (gradient,) = torch.autograd.grad((weights * weights).sum(), [weights])
+            there.detach().numpy()
+        (gradient,) = torch.autograd.grad((there * there).sum(), [there])
         assert gradient.device == CUDA
         with pytest.raises(WrongDevice):
             torch.func.vmap(lambda row: row * torch.ones(3))(torch.ones(2, 3, device="cuda"))
@@ -201,13 +193,12 @@ def test_a_planted_state_of_a_server_in_main_memory_is_found(monkeypatch):
         two_rounds(CUDA, "fedadam")
 
 
-@pytest.mark.parametrize("engine", ["sequential", "batched"])
-def test_a_planted_fact_of_a_client_in_main_memory_is_found(engine, monkeypatch):
+def test_a_planted_fact_of_a_client_in_main_memory_is_found(monkeypatch):
     """FedRS reads the counts of labels in its loss."""
     facts = ClientData.facts
     monkeypatch.setattr(ClientData, "facts", lambda *given: {name: each.cpu() for name, each in facts(*given).items()})
     with fake_cuda(monkeypatch), pytest.raises(TrainingFault, match="WrongDevice"):
-        two_rounds(CUDA, "fedrs", engine=engine)
+        two_rounds(CUDA, "fedrs")
 
 
 def test_a_planted_read_of_a_number_in_a_recorded_step_is_found(monkeypatch):

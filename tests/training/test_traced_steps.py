@@ -3,7 +3,6 @@
 import gc
 import weakref
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -15,12 +14,13 @@ from edgefl.methods.objectives.cross_entropy import CrossEntropy
 from edgefl.methods.objectives.fedbr import FedBR
 from edgefl.methods.objectives.kd import KnowledgeDistillation
 from edgefl.methods.recipe import METHODS
-from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
-from edgefl.training.job import JobId, TrainingJob
 from edgefl.training.tracing import traced_steps
 from edgefl.training.tracing.traced_step import StepTracer
 from edgefl.training.tracing.traced_steps import TracedSteps
+
+from .conftest import few_of, train_rounds
+from .conftest import same as same_rounds
 
 
 def watched(monkeypatch):
@@ -49,43 +49,27 @@ def watched(monkeypatch):
     return told
 
 
-def rounds(tiny, method, precision, count=4):
-    """The last model, and what all jobs told."""
-    with TrainingCore(tiny.data(), tiny.model(), 3, engine=EngineSpec(kind="sequential", precision=precision)) as core:
-        learner, said = core.learner(method), []
-        depth, last = method.objective.adapt(core.model).depth, {}
-        for round in range(count):
-            jobs = []
-            for client in range(6):
-                alpha = depth if (client + round) % 2 or not method.payload.sends_blocks else 1
-                steps = method.local.steps_for(core.data.samples(client))
-                before = last.get(client) if method.state is not None else None
-                id = JobId(method.label, 3, client, round)
-                jobs.append(TrainingJob(id, round, round, alpha, steps, before))
-                learner.submit(jobs[-1])
-                last[client] = id
-            learner.aggregate(round, [job.id for job in jobs], round)
-            said += [learner.feedback(job.id) for job in jobs]
-        return learner.model(count), said
-
-
 # Stochastic Depth wants residual blocks, and makes a table of constants in every step.
-NAMES = [name for name, _ in METHODS if name != "stochdepth"]
+NAMES = [name for name in METHODS.names() if name != "stochdepth"]
 OPTIONS = {"gradaug": {"sizes": [1.0]}}
+CASES = [*((name, "float32") for name in NAMES), ("fedmlb", "bfloat16")]
 
 
-@pytest.mark.parametrize(("name", "precision"), [*((name, "float32") for name in NAMES), ("fedmlb", "bfloat16")])
+@pytest.mark.parametrize(("name", "precision"), few_of(CASES, [("fedavg", "float32"), ("fedbr", "float32"), CASES[-1]]))
 def test_every_method_comes_to_the_same_bits_with_traces(tiny, name, precision, monkeypatch):
     method = tiny.method({"method": name, **OPTIONS.get(name, {})})
     told = watched(monkeypatch)
-    with_traces = rounds(tiny, method, precision)
+
+    def trained():
+        with tiny.core(EngineSpec(kind="sequential", precision=precision)) as core:
+            return train_rounds(core, method, 2, (1, 3))
+
+    with_traces = trained()
     assert (told["replayed"] > 0, told["differed"]) == (method.objective.side_by_side, 0)
     monkeypatch.setattr(traced_steps, "ROOM_BYTES", -1)
     before = dict(told)
-    without = rounds(tiny, method, precision)
+    assert same_rounds(with_traces, trained())
     assert told == before
-    assert torch.equal(with_traces[0], without[0])
-    assert with_traces[1] == without[1]
 
 
 def a_step(model, objective, batch, *, seed=0, alpha=None, plain=False, precision="float32", **context):
@@ -130,24 +114,12 @@ def by_a_table(logits, labels, context):
     return F.cross_entropy(logits, labels, weight=torch.tensor([1.0, 2.0, 3.0]))
 
 
-def by_a_list(logits, labels, context):
-    return F.cross_entropy(logits, labels) * sum(context.client["label_counts"].tolist())
-
-
-def by_numpy(logits, labels, context):
-    return F.cross_entropy(logits, labels) * float(np.asarray(context.client["label_counts"]).max())
-
-
 def by_chance(logits, labels, context):
     torch.manual_seed(0)
     return F.cross_entropy(F.dropout(logits), labels)
 
 
-def by_a_sparse_matrix(logits, labels, context):
-    return F.cross_entropy(logits, labels) + torch.sparse.mm(torch.eye(3).to_sparse(), logits.T).sum()
-
-
-@pytest.mark.parametrize("loss", [by_its_size, by_a_table, by_a_list, by_numpy, by_chance, by_a_sparse_matrix])
+@pytest.mark.parametrize("loss", [by_its_size, by_a_table, by_chance])
 def test_what_is_no_function_of_the_inputs_alone_is_not_traced(tiny, monkeypatch, loss):
     class Odd(Objective):
         def loss(self, local, batch, context):
@@ -165,25 +137,12 @@ def test_what_is_no_function_of_the_inputs_alone_is_not_traced(tiny, monkeypatch
 
 DEPENDENT = {
     "unique": lambda x, labels: x.mean() * len(labels.unique()),
-    "unique_consecutive": lambda x, labels: x.mean() * len(labels.sort().values.unique_consecutive()),
-    "mask": lambda x, labels: x[labels > 0].mean(),
-    "mask of bytes": lambda x, labels: x[(labels > 0).to(torch.uint8)].mean(),
-    "mask of a matrix": lambda x, labels: x[x > 0].mean(),
-    "masked_select": lambda x, labels: x.masked_select(x > 0).mean(),
-    "nonzero": lambda x, labels: x.mean() * len(labels.nonzero()),
+    "mask": lambda x, labels: x[x > 0].mean(),
     "where": lambda x, labels: x[torch.where(labels > 0)].mean(),
-    "argwhere": lambda x, labels: x.mean() * len(torch.argwhere(labels)),
     "bincount": lambda x, labels: x.mean() * len(labels.bincount()),
     "repeat_interleave": lambda x, labels: x.repeat_interleave(labels, dim=0).mean(),
-    "one_hot": lambda x, labels: x.mean() * F.one_hot(labels).shape[1],
-    "count_nonzero": lambda x, labels: x.mean() * int(labels.count_nonzero()),
     "slice": lambda x, labels: x[: labels[0] + 1].mean(),
-    "tensor_split": lambda x, labels: torch.tensor_split(x, labels[:1] + 1)[0].mean(),
-    "packed": lambda x, labels: torch.nn.utils.rnn.pack_padded_sequence(
-        x[:, :, None], labels + 1, batch_first=True, enforce_sorted=False
-    ).data.mean(),
     "equal": lambda x, labels: x.mean() * (1 + torch.equal(labels, labels.flip(0))),
-    "sparse": lambda x, labels: x.mean() * labels.to_sparse().values().numel(),
 }
 INDEPENDENT = {
     "index": lambda x, labels: x[torch.arange(5), labels].mean(),
@@ -301,20 +260,6 @@ def test_steps_of_another_kind_are_not_replayed_by_the_same_traced_step(tiny):
             assert same(a_step(model, batch=batch, **told), a_step(model, batch=batch, plain=True, **told))
 
 
-def test_a_draw_that_is_one_number_many_times_does_not_end_training(tiny, monkeypatch):
-    class Scaled(Objective):
-        def loss(self, local, batch, context):
-            logits = context.model.apply_blocks(local, batch.inputs) * context.draws["scale"][:, None]
-            total = F.cross_entropy(logits, batch.labels)
-            return Loss(total, total)
-
-    told, model = watched(monkeypatch), tiny.model()
-    for number in range(5):
-        about = {"draws": {"scale": torch.tensor(float(number)).expand(4)}}
-        a_step(model, Scaled(), batch_of(4, number), **about)
-    assert not any(told.values())
-
-
 def test_a_large_step_is_not_traced(tiny, monkeypatch):
     told = watched(monkeypatch)
     monkeypatch.setattr(traced_steps, "ROOM_BYTES", 1000)
@@ -351,14 +296,6 @@ def test_inputs_that_lie_within_each_other_in_one_job_may_not_in_the_next(tiny):
         assert same(a_step(model, Apart(), batch, **about), a_step(model, Apart(), batch, plain=True, **about))
 
 
-def test_only_so_many_kinds_are_kept(tiny, monkeypatch):
-    monkeypatch.setattr(traced_steps, "KINDS_KEPT", 2)
-    model = tiny.model()
-    for size in (2, 3, 4):
-        a_step(model, CrossEntropy(), batch_of(size))
-    assert len(TracedSteps.of(model)._kinds) == 2
-
-
 def test_where_traced_steps_are_hardly_replayed_no_more_are_traced(tiny, monkeypatch):
     told, model = watched(monkeypatch), tiny.model()
     monkeypatch.setattr(traced_steps, "FREE_TRACES", 2)
@@ -373,14 +310,6 @@ def test_where_traced_steps_are_hardly_replayed_no_more_are_traced(tiny, monkeyp
     assert traced(2, 3) == 2
     assert traced(4, 3) == 3
     assert told["replayed"] == 4
-
-
-def test_an_argument_that_no_graph_knows_ends_tracing_and_nothing_else():
-    source, generator = torch.ones(3), torch.Generator()
-    with StepTracer([source], 1 << 20) as tracer:
-        found = torch.bernoulli(source, generator=generator)
-    assert torch.equal(found, source)
-    assert tracer.traced_step(found) is None
 
 
 def test_what_was_written_in_place_is_written_again():
@@ -408,8 +337,6 @@ class Orders(TorchDispatchMode):
 
 OF_ELEMENTS = [
     (torch.ops.aten.threshold_backward.default, (0,)),
-    (torch.ops.aten.hardtanh_backward.default, (-1, 1)),
-    (torch.ops.aten.leaky_relu_backward.default, (0.1, False)),
     (torch.ops.aten.add.Tensor, ()),
 ]
 
@@ -426,37 +353,29 @@ def read_by_a_traced_step(operator, more, inputs):
     return read.seen, result.stride()
 
 
-@pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(("operator", "more"), OF_ELEMENTS)
-def test_images_in_two_orders_are_brought_into_that_of_the_result_before_they_are_read(operator, more, turned):
+def test_images_in_two_memory_formats_are_converted_to_that_of_the_result(operator, more):
     inputs = [torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)]
-    seen, order = read_by_a_traced_step(operator, more, inputs[::-1] if turned else inputs)
-    assert seen == {order}
+    for each in (inputs, inputs[::-1]):
+        seen, order = read_by_a_traced_step(operator, more, each)
+        assert seen == {order}
 
 
-@pytest.mark.parametrize(("operator", "more"), OF_ELEMENTS)
 @pytest.mark.parametrize(
     "other",
     [
         torch.randn(2, 6, 4, 5).contiguous(memory_format=torch.channels_last)[:, :3],
         torch.randn(2, 3, 1, 1).expand(2, 3, 4, 5),
-        torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last),
     ],
-    ids=["slice", "expanded", "same"],
+    ids=["slice", "expanded"],
 )
-def test_what_lies_in_one_order_already_is_not_copied(operator, more, other):
+def test_images_in_one_memory_format_are_not_copied(other):
     one = torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
-    seen, _ = read_by_a_traced_step(operator, more, [other, one])
+    seen, _ = read_by_a_traced_step(*OF_ELEMENTS[0], [other, one])
     assert seen == {other.stride(), one.stride()}
 
 
-def test_an_output_that_is_no_tensor_of_the_block_cannot_be_traced():
-    with StepTracer([torch.ones(1)], 1 << 20) as tracer:
-        pass
-    assert tracer.traced_step(torch.zeros(1)) is None
-
-
-def test_traced_steps_go_with_their_skeleton(tiny, monkeypatch):
+def test_traced_steps_do_not_keep_their_model(tiny, monkeypatch):
     told, model = watched(monkeypatch), tiny.model()
     for _ in range(5):
         a_step(model, CrossEntropy(), batch_of(4))

@@ -90,6 +90,11 @@ class Command:
         return [call[: call.index(">")] if ">" in call else call for call in calls]
 
     @property
+    def is_one_call(self) -> bool:
+        """Whether it is one call of ``edgefl``, with nothing that only a shell understands."""
+        return self.text.startswith("edgefl ") and len(self.calls) == 1 and not re.search(r"[>~*$|;]", self.text)
+
+    @property
     def is_a_name(self) -> bool:
         """Whether it only names a command, as ``edgefl plan`` in a heading does; it would ask for what it lacks."""
         return self.within_text and self.text not in WHOLE and _NAME.fullmatch(self.text) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shlex
 import signal
@@ -12,7 +13,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from .pages import PROGRAMS, ROOT
+import edgefl.training.parallel.engine  # noqa: F401  (tests/conftest.py keeps it from starting worker processes)
+from edgefl.cli import main
+
+from .pages import PROGRAMS, ROOT, Command
+from .stand_in import shortened
 
 HERE = Path(__file__).parent
 
@@ -44,12 +49,11 @@ class Session:
     Args:
         folder: an empty folder.
         place: ``shell``, or ``notebook``: ``edgefl`` runs in a second thread of a process that has used its threads.
-        threads: the value of ``OMP_NUM_THREADS``; ``None`` leaves it unset.
         full: commands run at their full size.
     """
 
-    def __init__(self, folder: Path, place: str = "shell", threads: str | None = None, *, full: bool = False) -> None:
-        self.folder = folder / "session"
+    def __init__(self, folder: Path, place: str = "shell", *, full: bool = False) -> None:
+        self.folder, self.full = folder / "session", full
         programs = folder / "programs"
         home = folder / "home"
         for each in (self.folder, programs, home):
@@ -62,8 +66,6 @@ class Session:
         for name in ("scenarios", "docs"):
             (self.folder / name).symlink_to(ROOT / name)
         self.environment = {"PATH": os.pathsep.join([str(programs), os.defpath]), "HOME": str(home)}
-        if threads is not None:
-            self.environment["OMP_NUM_THREADS"] = threads
         # Where edgefl is not installed, its checkout alone.
         if "PYTHONPATH" in os.environ:
             self.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
@@ -87,6 +89,21 @@ class Session:
             seconds = time.monotonic() - began
             output.seek(0)
             return Done(command, code, output.read().decode("utf-8", errors="replace"), seconds)
+
+    def call(self, command: Command) -> Done:
+        """Run a command in this process where it only calls ``edgefl``, which saves the import of PyTorch."""
+        if not command.is_one_call:
+            return self.run(command.text)
+        (words,) = command.calls
+        output, began = io.StringIO(), time.monotonic()
+        before = os.getcwd()
+        os.chdir(self.folder)
+        try:
+            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+                code = main((words if self.full else shortened(words))[1:])
+        finally:
+            os.chdir(before)
+        return Done(command.text, code, output.getvalue(), time.monotonic() - began)
 
     def interrupted(self, command: str, run: str) -> None:
         """Leave behind what a kill leaves of a command that writes a run directory."""

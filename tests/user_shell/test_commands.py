@@ -1,11 +1,10 @@
-"""Every command that README and docs show ends as it should in a shell that nobody has set up, and from a notebook."""
+"""Every command that README and docs show ends as it should, in a shell that is not set up and from a notebook."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -40,16 +39,11 @@ LATER = {
 ELSEWHERE = ("OUT", "PAPER", "runs/tau", "-emulated")
 """Words of commands for which another of their family is chosen, since what they read takes longer to make."""
 
-THREADS = (None, "1", "4")
-PLACES = ("shell", "notebook")
-
 TREE = get_command(app)
 
 
-def name(value: object) -> str:
-    if isinstance(value, Path):
-        return value.relative_to(ROOT).as_posix()
-    return "unset" if value is None else str(value)
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
 
 
 def whole(page: Path) -> list[Command]:
@@ -93,8 +87,8 @@ def one_of_each_family() -> list[Command]:
     return list(dict.fromkeys(chosen.values()))
 
 
-def failures(session: Session, wanted: list[Command]) -> list[str]:
-    """Run commands in order; what is wrong with those that do not end well."""
+def failures(session: Session, wanted: list[Command], *, here: bool) -> list[str]:
+    """Run commands in order, in this process where that is possible; what is wrong with those that do not end well."""
     failures = []
     for command in wanted:
         reason = missing(command, session)
@@ -102,47 +96,36 @@ def failures(session: Session, wanted: list[Command]) -> list[str]:
             print(f"skipped: {command}: {reason}")
             continue
         prepare(session, command)
-        done = session.run(command.text)
+        done = session.call(command) if here else session.run(command.text)
         print(f"{done.seconds:6.1f} s  {command}")
         if done.failure is not None:
             failures.append(f"{command.page.name}:{command.line}\n{done.failure}")
     return failures
 
 
-def sessions(folder: Path, given: Given, wanted: list[Command], *surroundings: str | None) -> None:
-    """Run commands of several pages, two sessions at a time: one for each page's blocks, one for its text."""
-
-    def wrong_in(session_of: tuple[Path, bool]) -> list[str]:
-        page, within_text = session_of
-        chosen = [command for command in wanted if (command.page, command.within_text) == session_of]
-        place = folder / f"{page.stem}-{'text' if within_text else 'blocks'}"
-        place.mkdir()
-        session = Session(place, *surroundings)
+def sessions(folder: Path, given: Given, wanted: list[Command], place: str = "shell", *, here: bool) -> None:
+    """Run commands of several pages, in one session for each page's blocks and one for its text."""
+    wrong = []
+    for page, within_text in dict.fromkeys((command.page, command.within_text) for command in wanted):
+        chosen = [command for command in wanted if (command.page, command.within_text) == (page, within_text)]
+        own = folder / f"{page.stem}-{'text' if within_text else 'blocks'}"
+        own.mkdir()
+        session = Session(own, place)
         given.to(session, chosen)
-        return failures(session, chosen)
-
-    with ThreadPoolExecutor(2) as two:
-        found = two.map(wrong_in, dict.fromkeys((command.page, command.within_text) for command in wanted))
-        assert not (wrong := [text for texts in found for text in texts]), "\n\n".join(wrong)
+        wrong += failures(session, chosen, here=here)
+    assert not wrong, "\n\n".join(wrong)
 
 
-def test_one_command_of_each_family_ends_in_a_bare_shell(tmp_path, given):
-    sessions(tmp_path, given, one_of_each_family())
-
-
-@pytest.mark.parametrize(("place", "threads"), [("shell", "1"), ("shell", "4"), ("notebook", None)], ids=name)
-def test_what_works_side_by_side_ends_whatever_was_used_before(tmp_path, given, place, threads):
-    family = "edgefl simulate" if threads == "1" else "edgefl replay --sensitivity"
-    wanted = [command for command in one_of_each_family() if family in families(command)]
-    sessions(tmp_path, given, wanted, place, threads)
+@pytest.mark.full
+def test_one_command_of_each_family_ends(tmp_path, given):
+    sessions(tmp_path, given, one_of_each_family(), here=True)
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("threads", THREADS, ids=name)
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ["shell", "notebook"])
 @pytest.mark.parametrize("page", [page for page in PAGES if whole(page)], ids=name)
-def test_every_command_of_a_page_ends(tmp_path, given, page, place, threads):
-    sessions(tmp_path, given, whole(page), place, threads)
+def test_every_command_of_a_page_ends(tmp_path, given, page, place):
+    sessions(tmp_path, given, whole(page), place, here=False)
 
 
 def test_no_family_of_commands_escapes():
@@ -152,6 +135,8 @@ def test_no_family_of_commands_escapes():
         for word, child in getattr(node, "commands", {}).items():
             yield from leaves(child, [*words, word]) if hasattr(child, "commands") else [" ".join([*words, word])]
 
+    called = [call for page in PAGES for command in commands(page) for call in command.calls if call[0] == "edgefl"]
+    assert {call[1] for call in called if not call[1].startswith("-")} <= set(TREE.commands)
     shown = {family for page in PAGES for command in whole(page) for family in families(command)}
     run = {family for command in one_of_each_family() for family in families(command)}
     assert set(leaves(TREE, ["edgefl"])) <= shown

@@ -140,10 +140,7 @@ def test_a_seed_decides_and_repeats():
     ("skew", "message"),
     [
         ({"kind": "shift"}, "feature_skew shift is for numbers, and these data are images"),
-        ({"kind": "rotation"}, "degrees"),
-        ({"kind": "rotation", "degrees": True}, "degrees"),
         ({"kind": "rotation", "degrees": 270}, "expected 180 or less, found 270"),
-        ({"kind": "rotate", "degrees": 20}, "rotation"),
         ({"kind": "noise", "std": -1}, "expected more than 0, found -1"),
     ],
 )

@@ -70,27 +70,15 @@ def test_test_data_are_cut_like_the_training_data(tmp_path):
 
 WRONG = {
     "another extension": ("c.txt", "", "expected a file of the format .csv or .json, found 'c.txt'"),
-    "empty": ("c.csv", "", "expected a header with the column client and possibly index; the file is empty"),
     "no column": ("c.csv", "index,cleint\n", "possibly index; did you mean 'cleint'"),
     "only a header": ("c.csv", "client\n", "expected the clients of samples, found none"),
     "a short row": ("c.csv", "index,client\n0,1\n2\n", "row 2: expected 2 values, one for each column"),
-    "a long row": ("c.csv", "index,client\n0,1,4\n", "row 1: expected 2 values, one for each column"),
-    "an empty cell": ("c.csv", "index,client\n0,\n", "row 1: expected 2 values"),
-    "quotes": ("c.csv", 'client\n"a\n', "not CSV: unexpected end of data"),
     "no index": ("c.csv", "index,client\nx,1\n", "expected indices of training samples, 0 to 19, found 'x'"),
     "a large index": ("c.csv", "index,client\n20,1\n", "expected indices of training samples, 0 to 19, found 20"),
-    "a negative index": ("c.csv", "index,client\n-1,1\n", "0 to 19, found '-1'"),
-    "more rows than samples": ("c.csv", "client\n" + "1\n" * 21, "0 to 19, found 20"),
     "an index twice": ("c.json", '{"a": [1, 2], "b": [2]}', "expected each index once, found 2 twice"),
     "a fraction": ("c.json", '{"a": [1.5]}', "expected indices of training samples, 0 to 19, found 1.5"),
-    "true": ("c.json", '{"a": [true]}', "expected indices of training samples, 0 to 19, found true"),
-    "a client that is a fraction": ("c.json", "[1.5]", "expected clients as integers or texts, found 1.5"),
-    "a client that is true": ("c.json", "[true]", "expected clients as integers or texts, found true"),
     "texts and numbers": ("c.json", '["a", 1]', "expected clients that are all integers or all texts, found both"),
-    "lists and values": ("c.json", '{"a": [1], "b": 2}', "expected a list of indices for client 'b', found 2"),
-    "a number": ("c.json", "3", "expected a mapping or a list, found 3"),
     "no JSON": ("c.json", "{", "not JSON (line 1"),
-    "no text": ("c.csv", b"client\n\xff\n", "expected text in UTF-8"),
 }
 
 
@@ -98,7 +86,7 @@ WRONG = {
 def test_a_wrong_file_is_one_message_that_names_it(tmp_path, kind):
     name, text, message = WRONG[kind]
     path = tmp_path / name
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    path.write_text(text)
     spec = Synthetic(partition=ByFile(file=str(path)), clients=3, train=20, test=12, classes=2, shape=(1, 8, 8))
     with pytest.raises(UserError) as refused:
         load_federated(spec, 0)

@@ -16,6 +16,7 @@ SIZES = st.lists(st.integers(0, 60), min_size=1, max_size=8).filter(lambda sizes
 ALPHAS = st.sampled_from([1e-3, 0.1, 0.3, 1.0, 100.0])
 
 
+@settings(max_examples=40)
 @given(SIZES, st.integers(1, 20), ALPHAS, st.sampled_from(["sequential", "random_client"]), st.integers(0, 9))
 def test_balanced_shards_are_equal_disjoint_and_leave_less_than_one_image_for_each(sizes, clients, alpha, order, seed):
     clients = min(clients, sum(sizes))
@@ -43,11 +44,10 @@ def literal_sequential(class_sizes, clients, alpha, rng):
     return counts
 
 
-@pytest.mark.parametrize("draw", [balanced_sequential])
-def test_the_race_of_classes_is_the_weighted_draw_of_images_one_by_one(draw):
+def test_the_race_of_classes_is_the_weighted_draw_of_images_one_by_one():
     rng = np.random.default_rng(0)
-    sizes, clients, repeats = np.array([6, 4, 8]), 3, 1500
-    ours = np.array([draw(sizes, clients, 0.5, rng) for _ in range(repeats)])
+    sizes, clients, repeats = np.array([6, 4, 8]), 3, 500
+    ours = np.array([balanced_sequential(sizes, clients, 0.5, rng) for _ in range(repeats)])
     literal = np.array([literal_sequential(sizes, clients, 0.5, rng) for _ in range(repeats)])
     # First and second moments of the counts; five standard errors of the difference of two means.
     for power in (1, 2):
@@ -73,7 +73,7 @@ def test_a_small_alpha_gives_few_classes_and_a_large_one_nearly_all_alike():
     assert even.max() < 12 + 6 * 3.3
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=8), st.integers(1, 12), ALPHAS, st.integers(0, 9))
 def test_unbalanced_cuts_give_every_image_to_somebody(sizes, clients, alpha, seed):
     sizes = np.array(sizes)
@@ -86,7 +86,7 @@ def test_unbalanced_cuts_give_every_image_to_somebody(sizes, clients, alpha, see
 
 
 def test_a_client_that_holds_the_mean_gets_nothing_of_the_next_class():
-    for seed in range(200):
+    for seed in range(50):
         counts = unbalanced_class_wise(np.array([100, 100, 100]), 5, 0.1, np.random.default_rng(seed))
         if counts is not None:
             held = np.cumsum(counts, axis=1)

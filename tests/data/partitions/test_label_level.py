@@ -1,15 +1,11 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.data.partitions import LabelLevel
 from edgefl.data.partitions.label_level import (
-    dominant_counts,
-    dominant_demand,
     missing_classes,
-    missing_counts,
-    missing_demand,
 )
 from edgefl.errors import UserError
 
@@ -24,7 +20,7 @@ def cut(class_sizes, clients, level, form="auto", seed=0):
     return shards.label_counts(labels, len(class_sizes))
 
 
-@pytest.mark.parametrize("level", range(1, 10))
+@pytest.mark.parametrize("level", [1, 7, 9])
 def test_cifar10_over_100_clients_uses_every_image_at_every_level(level):
     counts = cut([5000] * 10, 100, level)
     assert (counts.sum(axis=1) == 500).all()
@@ -38,6 +34,7 @@ def test_level_7_of_120_digits_is_84_of_one_class_and_4_of_each_other():
     assert set(map(tuple, np.sort(counts, axis=1).tolist())) == {(4,) * 9 + (84,)}
 
 
+@settings(max_examples=30)
 @given(
     class_sizes=st.lists(st.integers(20, 90), min_size=2, max_size=10),
     clients=st.integers(1, 25),
@@ -54,30 +51,7 @@ def test_the_dominant_class_has_its_share_and_the_others_differ_by_one_image_at_
     assert (others.max(axis=1) - others.min(axis=1) <= 1).all()
 
 
-@given(
-    class_sizes=st.lists(st.integers(20, 90), min_size=2, max_size=10),
-    clients=st.integers(1, 25),
-    level=st.integers(1, 9),
-)
-def test_no_larger_size_of_the_shards_would_have_images_enough(class_sizes, clients, level):
-    size = int(cut(class_sizes, clients, level)[0].sum())
-    larger = dominant_counts(len(class_sizes), clients, level, size + 1)
-    assert size == sum(class_sizes) // clients or (larger.sum(axis=0) > class_sizes).any()
-
-
-@given(classes=st.integers(2, 30), clients=st.integers(1, 40), level=st.integers(1, 9), size=st.integers(0, 200))
-def test_demand_is_what_the_counts_add_up_to_and_grows_with_the_size(classes, clients, level, size):
-    demand = dominant_demand(classes, clients, level, size)
-    assert demand.tolist() == dominant_counts(classes, clients, level, size).sum(axis=0).tolist()
-    assert (dominant_demand(classes, clients, level, size + 1) >= demand).all()
-    order = np.random.default_rng(classes).permutation(classes)
-    if missing_classes(classes, level) < classes:
-        demand = missing_demand(order, clients, level, size)
-        assert demand.tolist() == missing_counts(order, clients, level, size).sum(axis=0).tolist()
-        assert (missing_demand(order, clients, level, size + 1) >= demand).all()
-
-
-@pytest.mark.parametrize("level", range(1, 10))
+@pytest.mark.parametrize("level", [1, 7, 9])
 def test_cifar100_over_100_clients_lacks_10_classes_a_level_and_uses_every_image(level):
     counts = cut([500] * 100, 100, level)
     held = counts > 0
@@ -87,6 +61,7 @@ def test_cifar100_over_100_clients_lacks_10_classes_a_level_and_uses_every_image
     assert (counts.sum(axis=0) == 500).all()
 
 
+@settings(max_examples=30)
 @given(classes=st.integers(11, 60), clients=st.integers(1, 50), level=st.integers(1, 9), each=st.integers(70, 90))
 def test_missing_classes_are_as_many_as_the_level_says_and_the_rest_is_even(classes, clients, level, each):
     counts = cut([each] * classes, clients, level)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.data.partitions import SortAndPartition
@@ -17,6 +17,7 @@ def even_cuts(draw):
     return classes, max(clients, 1), s
 
 
+@settings(max_examples=30)
 @given(even_cuts(), st.integers(0, 99))
 def test_every_client_gets_exactly_s_classes_and_every_class_equally_many_clients(cut, seed):
     classes, clients, s = cut

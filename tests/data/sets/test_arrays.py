@@ -8,9 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
-from edgefl import limits
 from edgefl.cli import main
-from edgefl.data import array_files
 from edgefl.data.dataset import load
 from edgefl.data.federated import load_federated, shard_sizes
 from edgefl.data.sets.arrays import Arrays
@@ -56,8 +54,10 @@ def arrays(tmp_path):
 
 
 @pytest.mark.parametrize("form", WRITERS)
-@pytest.mark.parametrize("shape", [(), (4,), (3, 5), (2, 6, 6)])
-@pytest.mark.parametrize("type", ["float64", "float32", "float16", "int64", "int8", "uint16", "bool"])
+@pytest.mark.parametrize(
+    ("shape", "type"),
+    [((), "float64"), ((4,), "bool"), ((3, 5), "float32"), ((2, 6, 6), "float16"), ((4,), "int64"), ((3, 5), "uint16")],
+)
 def test_every_format_shape_and_type_gives_the_values_that_were_written(arrays, form, shape, type):
     x = (RNG.standard_normal((60, *shape)) * 50).clip(0, 120).astype("float32").astype(type)
     spec = arrays(form, {"test_share": 0.25}, x=x, client=CLIENT)
@@ -72,11 +72,6 @@ def test_every_format_shape_and_type_gives_the_values_that_were_written(arrays, 
     assert described.shape == train.shape
     assert described.train == tuple(np.bincount(train.labels).tolist())
     assert described.test == tuple(np.bincount(test.labels).tolist())
-
-
-def test_the_largest_token_is_kept(arrays):
-    train, _ = load(arrays(x=np.full((60, 3), limits.TOKEN)))
-    assert int(train.inputs.max()) == limits.TOKEN
 
 
 @pytest.mark.parametrize("form", WRITERS)
@@ -142,32 +137,8 @@ def test_clients_of_the_data_are_the_natural_partition(arrays, tmp_path):
     assert shard_sizes(spec, 0).tolist() == data.sizes.tolist() == [12] * 5
 
 
-def test_test_data_without_clients_are_cut_like_the_training_data(arrays, tmp_path):
-    np.savez(tmp_path / "test.npz", x=X, y=Y)
-    options = {"partition": {"kind": "natural"}, "test_data": str(tmp_path / "test.npz"), "test": "partitioned"}
-    data = load_federated(arrays(client=CLIENT, options=options), 0)
-    assert data.evaluation_shards.sizes.tolist() == [12] * 5
-
-
-@pytest.mark.parametrize("form", ["npz", "safetensors"])
-def test_the_inputs_are_not_read_for_their_number(arrays, form, monkeypatch):
-    spec = arrays(form)
-    read = []
-    for kind in (array_files.NpzFile, array_files.SafetensorsFile):
-        before = kind.read
-        monkeypatch.setattr(kind, "read", lambda self, name, before=before: read.append(name) or before(self, name))
-    assert shard_sizes(spec, 0).sum() == 45
-    assert read == ["y"]
-
-
 def damaged(path):
     path.write_bytes(path.read_bytes()[:-200])
-
-
-def flipped(path):
-    content = bytearray(path.read_bytes())
-    content[200] ^= 255
-    path.write_bytes(content)
 
 
 def ragged(path):
@@ -176,10 +147,6 @@ def ragged(path):
 
 def nulls(path):
     pq.write_table(pa.table({"x": [1.0] * 59 + [None], "y": Y}), path)
-
-
-def dates(path):
-    pq.write_table(pa.table({"x": pa.array([0] * 60, pa.date32()), "y": Y}), path)
 
 
 def rewritten(**arrays):
@@ -196,55 +163,22 @@ def words(path):
     path.write_text("not an archive")
 
 
-def a_pickle(path):
-    import pickle
-
-    path.write_bytes(pickle.dumps({"x": X}))
-
-
-def bad_header(path):
-    import zipfile
-
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("x.npy", b"\x93NUMPY\x01\x00v\x00" + b"{'descr': '<f8', 'fortran_order': False, "
-                         b"'shape': (9999999999999,), }".ljust(117) + b"\n")  # fmt: skip
-        archive.writestr("y.npy", b"no array")
-
-
 WRONG = {
     "another extension": ("csv", words, "of the format .npz, .safetensors, .parquet, found 'train.csv'"),
     "no archive": ("npz", words, "not a readable .npz file (File is not a zip file)"),
-    "a pickle": ("npz", a_pickle, "not a readable .npz file"),
-    "an empty file": ("npz", lambda path: path.write_bytes(b""), "not a readable .npz file"),
     "cut short": ("npz", damaged, "not a readable .npz file"),
-    "a wrong byte": ("npz", flipped, "not a readable .npz file (Bad CRC-32"),
-    "a header that lies": ("npz", bad_header, "not a readable .npz file ("),
     "no safetensors": ("safetensors", words, "not a readable .safetensors file"),
     "no parquet": ("parquet", words, "not a readable Parquet file"),
-    "no labels": ("npz", lambda path: np.savez(path, x=X, labels=Y), "no array 'y' in this file; expected one of"),
     "no inputs": ("npz", lambda path: np.savez(path, X=X, y=Y), "no array 'x' in this file; did you mean 'X'?"),
-    "no array": ("npz", np.savez, "no array 'y' in this file; it has none"),
     "no column": ("parquet", lambda path: parquet(path, x=X), "no column 'y' in this file; expected one of: x"),
     "objects": ("npz", rewritten(x=X.astype(object)), "expected numbers in 'x', found Python objects (a pickle)"),
-    "objects as labels": ("npz", rewritten(y=Y.astype(object)), "in 'y', found Python objects (a pickle)"),
-    "complex": ("npz", rewritten(x=X * 1j), "expected numbers in 'x', found the type complex128"),
     "texts": ("npz", rewritten(x=X.astype(str)), "expected numbers in 'x', found the type text"),
-    "dates": ("parquet", dates, "expected numbers, texts or lists of numbers in 'x', found date32"),
     "fewer labels": ("npz", rewritten(y=Y[:50]), "expected as many values in 'y' as inputs in 'x', 60, found 50"),
-    "fewer clients": ("npz", rewritten(client=CLIENT[:9]), "as many values in 'client' as inputs in 'x', 60, found 9"),
-    "nothing": ("npz", rewritten(x=X[:0], y=Y[:0]), "'x' as an array of [samples, ...] that is not empty, found [0"),
-    "empty inputs": ("npz", rewritten(x=X[:, :0]), "that is not empty, found [60, 0]"),
     "one sample": ("npz", rewritten(x=X[:1], y=Y[:1]), "expected 2 samples or more, of which one is for testing"),
     "NaN": ("npz", rewritten(x=changed(X, 7, np.nan)), "finite numbers in 'x', found NaN or an infinity in sample 7"),
-    "infinite": ("parquet", lambda path: parquet(path, x=changed(X, 8, np.inf), y=Y), "an infinity in sample 8"),
-    "too large numbers": ("npz", rewritten(x=X * 1e300), "within the range of float32 in 'x', found"),
     "too large tokens": ("npz", rewritten(x=np.full((60, 3), 2**31)), "2^31 - 1 in 'x', found 2147483648"),
-    "labels as vectors": ("npz", rewritten(y=np.eye(3)[Y]), "an array of [samples], one label for each in 'y', found"),
-    "labels as texts": ("npz", rewritten(y=Y.astype(str)), "from 0, the classes in 'y', found the type text"),
     "fractions": ("npz", rewritten(y=Y + 0.5), "whole numbers from 0, the classes in 'y', found 0.5 in sample 0"),
-    "NaN labels": ("npz", rewritten(y=changed(Y + 0.0, 3, np.nan)), "the classes in 'y', found nan in sample 3"),
     "negative labels": ("npz", rewritten(y=Y - 1), "expected classes from 0 to 99999 in 'y', found -1 in sample 0"),
-    "large labels": ("npz", rewritten(y=Y + 10**6), "expected classes from 0 to 99999 in 'y', found 1000000"),
     "clients as fractions": ("npz", rewritten(client=CLIENT / 2), "clients in 'client' as an array of [samples] of"),
     "ragged lists": ("parquet", ragged, "expected lists of one length in 'x', found lengths from 1 to 2"),
     "empty cells": ("parquet", nulls, "expected a value in every row of 'x', found 1 empty"),
@@ -252,9 +186,7 @@ WRONG = {
 }  # fmt: skip
 WRONG_TESTS = {
     "another shape": (rewritten(x=X[:, :3]), "expected inputs of the shape [4], as in the training data, found [3]"),
-    "another type": (rewritten(x=X.astype(int)), "expected inputs of the type float64, as in the training data"),
     "an unknown label": (rewritten(y=Y + 1), "expected labels that are in the training data, found 3 in 'y'"),
-    "NaN": (rewritten(x=changed(X, 7, np.nan)), "expected finite numbers in 'x', found NaN or an infinity in sample 7"),
 }
 
 
@@ -297,15 +229,8 @@ def test_wrong_test_data_end_with_one_message_and_nothing_is_written(capsys, tmp
     ("options", "message"),
     [
         ({"train": "trian.npz"}, "data.train: expected a file at 'trian.npz'"),
-        ({}, "data.train: this key is missing"),
-        ({"train": "train.npz", "test": "text.npz"}, "data.test_data: expected a file at 'text.npz'"),
         ({"train": "train.npz", "test": "a.npz", "test_data": "b.npz"}, "expected one place of test data, found"),
-        ({"train": "train.npz", "target": "label"}, "no array 'label' in this file"),
-        ({"train": "train.npz", "client": "user"}, "no array 'user' in this file"),
-        ({"train": "train.npz", "inputs": ["x", "y"]}, "expected as many numbers in 'x' as in 'x', one for each"),
-        ({"train": "train.npz", "test_share": 1}, "data.test_share: expected less than 1"),
         ({"train": "train.npz", "augment": "crop_flip"}, "augment moves pixels, and these data are numbers"),
-        ({"train": "train.npz", "normalise": {"mean": [0], "std": [1]}}, "normalise is for pixels, and these data are"),
         ({"train": "train.npz", "partition": {"kind": "natural"}}, "needs data that name the owner of each sample"),
         ({"train": "train.npz", "partition": {"kind": "file", "file": "c.csv"}}, "so test data must be given"),
     ],
@@ -315,18 +240,12 @@ def test_wrong_options_end_with_one_message(capsys, tmp_path, options, message):
     assert message in refused(capsys, tmp_path, {"name": "arrays", "clients": 8, **options})
 
 
-@pytest.mark.parametrize(
-    ("x", "message"),
-    [
-        (np.arange(240).reshape(60, 4) % 4, "from 0 to 2, the tokens of the model, found 3 in the inputs"),
-        (np.arange(240).reshape(60, 4) % 2 - 1, "found -1 in the inputs"),
-        (X, "found floating-point numbers as inputs"),
-    ],
-)
-def test_tokens_that_a_model_does_not_have_end_with_one_message(capsys, tmp_path, x, message):
-    np.savez(tmp_path / "train.npz", x=x, y=Y)
+def test_tokens_that_a_model_does_not_have_end_with_one_message(capsys, tmp_path):
     data = {"name": "arrays", "train": "train.npz", "clients": 8}
     model = {"name": "char_transformer", "width": 8, "heads": 2, "layers": 1}
-    assert message in refused(capsys, tmp_path, data, model)
-    np.savez(tmp_path / "train.npz", x=np.arange(240).reshape(60, 4) % 3, y=Y)
-    assert main(["simulate", str(tmp_path / "my.yaml"), "--out", str(tmp_path / "run")]) == 0
+    for x, message in (
+        (np.arange(240).reshape(60, 4) % 4, "from 0 to 2, the tokens of the model, found 3 in the inputs"),
+        (X, "found floating-point numbers as inputs"),
+    ):
+        np.savez(tmp_path / "train.npz", x=x, y=Y)
+        assert message in refused(capsys, tmp_path, data, model)

@@ -89,13 +89,3 @@ def test_missing_files_unreadable_images_and_strange_labels_are_the_users_errors
     test.write_bytes(b"PAR1 not at all")
     with pytest.raises(UserError, match="not a readable Parquet file"):
         spec.read()
-
-
-def test_other_kinds_of_image_files_are_not_even_tried(tmp_path, coloured):
-    def postscript(_):
-        return b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n"
-
-    for split in ("train", "test"):
-        write(tmp_path / f"{split}.parquet", coloured, range(7), cell=postscript)
-    with pytest.raises(UserError, match="cannot be decoded"):
-        Parquet(root=str(tmp_path)).read()

@@ -7,7 +7,6 @@ import os
 import numpy as np
 import pytest
 
-from edgefl.data.dataset import load
 from edgefl.data.federated import load_federated, shard_sizes
 from edgefl.data.partitions.natural import Natural
 from edgefl.data.sets.shakespeare import ALPHABET, Shakespeare
@@ -64,11 +63,6 @@ def test_the_natural_partition_gives_each_speaker_its_own_windows(plays):
     assert load_federated(plays(clients=1), seed=0).sizes.tolist() == [data.sizes[0]]
 
 
-def test_any_other_partition_mixes_speakers(plays):
-    data = load_federated(plays(partition={"kind": "iid"}), seed=0)
-    assert len(set(data.train.owner[data.shards.shard(0)])) == 2
-
-
 def test_more_clients_than_speakers_and_owners_that_nobody_names_are_refused(plays):
     with pytest.raises(UserError, match="at most 2 clients, one for each owner, found 3"):
         load_federated(plays(clients=3), seed=0)
@@ -81,19 +75,6 @@ def test_a_part_of_the_windows_is_counted_alike_with_and_without_reading_them(pl
     assert shard_sizes(spec, 0).tolist() == load_federated(spec, 0).sizes.tolist() == [4, 4]
     with pytest.raises(UserError, match=r"images: expected at most .*, found 1000"):
         plays(images=1000).describe()
-
-
-def test_what_concerns_pixels_is_refused(plays):
-    for option, value, message in (
-        ("augment", "crop_flip", "augment moves pixels, and these data are tokens"),
-        ("normalise", {"mean": [0.5], "std": [0.5]}, "normalise is for pixels, and these data are tokens"),
-    ):
-        with pytest.raises(UserError, match=message) as refused:
-            plays(**{option: value}).describe()
-        assert refused.value.field == option
-        with pytest.raises(UserError, match=message) as refused:
-            load(plays(**{option: value}))
-        assert refused.value.field == f"data.{option}"
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -20,11 +20,3 @@ def test_the_nearest_class_mean_tells_the_classes_apart_but_a_single_pixel_does_
     assert (nearest == test.labels).mean() > 0.95
     pixel = np.abs(flat[:, None, 300] - means[None, :, 300]).argmin(axis=1)
     assert (pixel == test.labels).mean() < 0.5
-
-
-def test_the_same_options_make_the_same_images_and_another_seed_makes_others():
-    first, again, other = (
-        Synthetic(train=50, test=10, clients=5, images_seed=seed).read()[0].inputs for seed in (0, 0, 1)
-    )
-    assert (first == again).all()
-    assert (first != other).any()

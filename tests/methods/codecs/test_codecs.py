@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.errors import UserError
-from edgefl.methods.codecs.base import CODECS
 from edgefl.methods.codecs.cast import Cast
-from edgefl.methods.codecs.choice import Codecs, codec
+from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.codecs.none import NoCodec
 from edgefl.methods.codecs.quantise import Quantise
 from edgefl.methods.codecs.top_k import TopK
@@ -25,7 +24,7 @@ EVERY = [
         for scale in ("tensor", "channel")
         for rounding in ("nearest", "stochastic")
     ),
-    *(TopK(fraction=fraction) for fraction in (0.001, 0.01, 0.1, 0.9, 1.0)),
+    *(TopK(fraction=fraction) for fraction in (0.001, 0.1, 1.0)),
 ]
 every = pytest.mark.parametrize("one", EVERY, ids=repr)
 shapes = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(torch.Size)
@@ -45,24 +44,17 @@ def sent(one, tensor, seed=0):
 
 @every
 @given(shape=shapes, seed=st.integers(0, 1000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_the_bytes_known_beforehand_are_the_bytes_of_what_is_sent(one, shape, seed):
     encoded = one.encode(drawn(shape, seed), numbers(seed))
     assert sum(part.numel() * part.element_size() for part in encoded.values()) == one.bytes(shape)
 
 
 @every
-def test_what_arrives_has_the_shape_and_kind_of_what_was_sent_which_stays_as_it_was(one):
-    tensor = drawn((4, 3, 5))
-    before = tensor.clone()
-    arrived = sent(one, tensor)
-    assert (arrived.shape, arrived.dtype) == (tensor.shape, torch.float32)
-    assert torch.equal(tensor, before)
-
-
-@every
-def test_zeros_arrive_as_zeros(one):
-    assert torch.equal(sent(one, torch.zeros(3, 7)), torch.zeros(3, 7))
+def test_zeros_arrive_as_zeros_of_the_shape_and_type_of_what_was_sent(one):
+    arrived = sent(one, torch.zeros(3, 7))
+    assert torch.equal(arrived, torch.zeros(3, 7))
+    assert arrived.dtype == torch.float32
 
 
 @every
@@ -76,7 +68,7 @@ def test_what_is_not_finite_does_not_arrive_as_if_nothing_had_happened(one):
 
 @pytest.mark.parametrize("bits", [8, 4])
 @given(shape=shapes, seed=st.integers(0, 1000), scale=st.sampled_from([1e-20, 1e-3, 1.0, 1e10]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_quantising_errs_by_half_a_step_at_most_or_a_whole_one_by_chance(bits, shape, seed, scale):
     tensor = drawn(shape, seed, scale)
     step = tensor.abs().max() / (2 ** (bits - 1) - 1)
@@ -108,14 +100,8 @@ def test_rounding_by_chance_has_no_bias_and_rounding_to_the_nearest_has():
     assert float(sent(Quantise(bits=4), tensor)[:-1].mean()) == 0.0
 
 
-def test_the_same_random_numbers_round_alike_and_others_differ():
-    one, tensor = Quantise(bits=4, rounding="stochastic"), drawn((50, 4))
-    assert torch.equal(sent(one, tensor, 1), sent(one, tensor, 1))
-    assert not torch.equal(sent(one, tensor, 1), sent(one, tensor, 2))
-
-
 @given(shape=shapes, seed=st.integers(0, 1000), fraction=st.floats(0.001, 1.0))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_top_k_sends_the_k_largest_as_they_are_and_zeros_for_the_rest(shape, seed, fraction):
     tensor, one = drawn(shape, seed), TopK(fraction=fraction)
     arrived = sent(one, tensor)
@@ -150,13 +136,6 @@ def test_float16_holds_what_is_beyond_its_range_there_and_bfloat16_need_not():
     large = torch.tensor([1e6, -1e6, 1.0])
     assert sent(Cast(), large).tolist() == [65504.0, -65504.0, 1.0]
     torch.testing.assert_close(sent(Cast(to="bfloat16"), large), large, rtol=2**-8, atol=0)
-
-
-def test_every_codec_has_a_name_that_a_scenario_may_say():
-    assert CODECS.names() == ["cast", "none", "quantise", "top_k"]
-    for name, part in CODECS:
-        assert codec(name) == part()
-        assert codec({"kind": name}) == part()
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
-"""A tiny smooth model in double precision, for derivatives by differences."""
+"""A tiny smooth model in double precision, for formulas."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,11 +53,6 @@ class Bench:
         leaf = self.local.clone().requires_grad_()
         return torch.autograd.grad(self.loss(objective, leaf, alpha).total, leaf)[0]
 
-    def slope(self, objective: Objective, direction: Tensor, alpha: int | None = None, h: float = 1e-5) -> float:
-        """The derivative along a direction by central differences of fourth order."""
-        values = [float(self.loss(objective, self.local + k * h * direction, alpha).total) for k in (-2, -1, 1, 2)]
-        return (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * h)
-
 
 def build_bench(seed: int = 0, *, residual: bool = False) -> Bench:
     """Two smooth convolutions and two linear layers (M = 4) on 6×6 images of three classes."""
@@ -85,19 +80,3 @@ def build_bench(seed: int = 0, *, residual: bool = False) -> Bench:
 @pytest.fixture
 def bench() -> Bench:
     return build_bench()
-
-
-@pytest.fixture
-def assert_gradient(bench: Bench) -> Callable[..., None]:
-    """Compares the gradient with differences along three random directions."""
-
-    def check(objective: Objective, alpha: int | None = None) -> None:
-        gradient = bench.gradient(objective, alpha)
-        draws = torch.Generator().manual_seed(7)
-        for _ in range(3):
-            direction = torch.randn(gradient.shape, generator=draws, dtype=torch.float64)
-            assert float(gradient @ direction) == pytest.approx(
-                bench.slope(objective, direction, alpha), rel=1e-6, abs=1e-9
-            )
-
-    return check

@@ -57,12 +57,11 @@ def check(bench, objective, paths_of, divisor: int, alpha: int | None = None) ->
     torch.testing.assert_close(bench.gradient(objective, alpha), torch.autograd.grad(wanted, leaf)[0])
 
 
-OPTIONS = [(1.0, 1.0, 1.0), (0.3, 2.0, 3.0)]
+OPTIONS = {"lambda_1": 0.3, "lambda_2": 2.0, "temperature": 3.0}
 
 
-@pytest.mark.parametrize(("lambda_1", "lambda_2", "temperature"), OPTIONS)
-def test_fedmlb_is_its_formula_over_all_levels(bench, lambda_1, lambda_2, temperature) -> None:
-    objective = FedMLB(lambda_1=lambda_1, lambda_2=lambda_2, temperature=temperature)
+def test_fedmlb_is_its_formula_over_all_levels(bench) -> None:
+    objective = FedMLB(**OPTIONS)
     check(bench, objective, lambda x: [[x] * m + [bench.received] * (4 - m) for m in (1, 2, 3)], divisor=3)
 
 
@@ -79,10 +78,9 @@ def test_fedmlb_the_other_way_round_has_received_blocks_first(bench) -> None:
     check(bench, objective, lambda x: [[bench.received] * m + [x] * (4 - m) for m in (1, 2, 3)], divisor=3)
 
 
-@pytest.mark.parametrize("alpha", [1, 2, 3])
-@pytest.mark.parametrize(("lambda_1", "lambda_2", "temperature"), OPTIONS)
-def test_fedbr_is_its_formula_over_the_received_blocks(bench, alpha, lambda_1, lambda_2, temperature) -> None:
-    objective = FedBR(lambda_1=lambda_1, lambda_2=lambda_2, temperature=temperature)
+@pytest.mark.parametrize("alpha", [1, 3])
+def test_fedbr_is_its_formula_over_the_received_blocks(bench, alpha) -> None:
+    objective = FedBR(**OPTIONS)
     check(
         bench,
         objective,
@@ -92,39 +90,17 @@ def test_fedbr_is_its_formula_over_the_received_blocks(bench, alpha, lambda_1, l
     )
 
 
-@pytest.mark.parametrize("alpha", [3, 4])
-def test_fedbr_with_all_blocks_is_fedmlb_s_formula(bench, alpha) -> None:
-    check(bench, FedBR(), lambda x: [[x] * m + [bench.received] * (4 - m) for m in (1, 2, 3)], divisor=3, alpha=alpha)
+def test_fedbr_with_all_blocks_is_fedmlb_s_formula(bench) -> None:
+    check(bench, FedBR(), lambda x: [[x] * m + [bench.received] * (4 - m) for m in (1, 2, 3)], divisor=3, alpha=4)
 
 
-@pytest.mark.parametrize("alpha", [1, 2])
-def test_fedbr_reads_no_block_that_was_not_received(bench, alpha) -> None:
-    before = bench.loss(FedBR(), alpha=alpha).total
+def test_fedbr_reads_no_block_that_was_not_received(bench) -> None:
+    before = bench.loss(FedBR(), alpha=2).total
     layout = bench.model.layout
-    bench.received[: sum(layout.block_sizes()[: 4 - alpha])] = float("nan")
-    assert float(bench.loss(FedBR(), alpha=alpha).total) == float(before)
-
-
-@pytest.mark.parametrize("objective", [FedMLB(), FedMLB(direction="global_to_local"), FedBR()])
-def test_gradients_agree_with_differences(assert_gradient, objective) -> None:
-    assert_gradient(objective)
-    assert_gradient(objective, 2)
+    bench.received[: sum(layout.block_sizes()[:2])] = float("nan")
+    assert float(bench.loss(FedBR(), alpha=2).total) == float(before)
 
 
 def test_a_level_that_the_model_lacks_is_refused(bench) -> None:
     with pytest.raises(UserError, match="level 4 is none"):
         FedMLB(levels=(1, 4)).adapt(bench.model)
-
-
-def test_frozen_blocks_get_no_gradient_and_pass_gradient_on(bench) -> None:
-    """With the local classifier out of the main loss's reach, only paths through frozen blocks move the front."""
-    received = bench.received.clone().requires_grad_()
-    local = bench.local.clone().requires_grad_()
-    context = bench.context(FedMLB())
-    assert all(not tensor.requires_grad for block in context.frozen["received"] for tensor in block.values())
-    hybrid_only = bench.loss(FedMLB(lambda_2=0), local).total - bench.loss(CrossEntropy(), local).total
-    (gradient,) = torch.autograd.grad(hybrid_only, local)
-    sizes = bench.model.layout.block_sizes()
-    assert gradient[: sizes[0]].abs().max() > 0
-    assert gradient[-sizes[3] :].abs().max() < 1e-12
-    assert received.grad is None

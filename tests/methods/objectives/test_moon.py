@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from edgefl.errors import UserError
-from edgefl.methods.objectives.base import Batch, Context
 from edgefl.methods.objectives.cross_entropy import CrossEntropy
 from edgefl.methods.objectives.moon import Moon
 from edgefl.models.block_model import BlockModel
@@ -46,15 +43,13 @@ def test_the_head_stands_between_features_and_classifier() -> None:
 @pytest.mark.parametrize(
     ("name", "features"),
     [
-        ("cnn", 64), ("fedadc_cnn", 1024), ("mobilenet_v2", 1280), ("resnet56", 256), ("shufflenet", None),
-        ("squeezenet", 512), ("vgg9", 512),
+        ("cnn", 64), ("resnet56", 256), ("squeezenet", 512),
+        pytest.param("fedadc_cnn", 1024, marks=pytest.mark.full),
+        pytest.param("mobilenet_v2", 1280, marks=pytest.mark.full), pytest.param("vgg9", 512, marks=pytest.mark.full),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("side", [16, 32])
-def test_in_every_network_the_head_reads_what_the_last_layer_read(name, features, side) -> None:
-    plain = build_model(MODELS[name](), (1, side, side), 5)
-    if features is None:
-        features = plain.feature_size
+def test_in_every_network_the_head_reads_what_the_last_layer_read(name, features) -> None:
+    plain = build_model(MODELS[name](), (1, 16, 16), 5)
     model = Moon(projection=7).adapt(plain)
     added = (features + 1) * features + (features + 1) * 7 + 8 * 5 - (features + 1) * 5
     assert model.layout.parameter_count - plain.layout.parameter_count == added
@@ -88,64 +83,15 @@ def test_in_place_of_the_plain_cnn_s_linear_layers_the_head_reads_the_mean_of_ea
         torch.testing.assert_close(model.apply_blocks(blocks, images, stop=5), z)
 
 
-def test_reading_maps_needs_a_model_that_has_some() -> None:
+def test_a_model_of_ones_own_whose_end_is_no_linear_layer_is_refused() -> None:
     with pytest.raises(UserError, match="returns feature maps"):
         Moon(reads="maps").adapt(build_model(MODELS["mlp"](), (1, 8, 8), 3))
-
-
-def test_features_and_last_layer_together_are_the_block() -> None:
-    draws = torch.Generator().manual_seed(2)
-    for name in ("mobilenet_v2", "squeezenet", "vgg9", "resnet18"):
-        model = build_model(MODELS[name](), (3, 16, 16), 5).eval()
-        *_, last = model.blocks.values()
-        tap = torch.randn(2, *model.tap_shapes[-2], generator=draws)
-        front = ending_in(last, lambda found: nn.Identity())
-        layer = [each for each in last.modules() if hasattr(each, "weight")][-1]
-        with torch.no_grad():
-            found = front(tap) @ layer.weight.view(5, -1).t() + layer.bias
-            assert torch.allclose(found, last(tap), atol=1e-5), name
-
-
-def test_a_model_of_ones_own_whose_end_is_no_linear_layer_is_refused() -> None:
     blocks = {"first": nn.Conv2d(1, 3, 3), "last": nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())}
     model = BlockModel(blocks, sample_shape=(1, 8, 8), classes=3, align_block=1)
     with pytest.raises(UserError, match=r"before a linear last layer; the model's Flatten does not end with a linear"):
         Moon().adapt(model)
 
 
-def test_the_loss_is_the_formula(contrast) -> None:
-    model, x = contrast.model, contrast.batch.inputs
-    with torch.no_grad():
-        z, wanted, unwanted = (
-            model.apply_blocks(contrast.weights(flat), x, stop=4)
-            for flat in (contrast.local, contrast.received, contrast.previous)
-        )
-    terms = []
-    for a, b, c in zip(z, wanted, unwanted, strict=True):
-        near = math.exp(float(a @ b / (a.norm() * b.norm())) / 0.5)
-        far = math.exp(float(a @ c / (a.norm() * c.norm())) / 0.5)
-        terms.append(-math.log(near / (near + far)))
-    plain = float(contrast.loss(CrossEntropy()).total)
-    assert float(contrast.loss(Moon(mu=3.0)).total) == pytest.approx(plain + 3 * sum(terms) / len(terms))
-
-
-def test_the_gradient_agrees_with_differences(contrast, assert_gradient) -> None:
-    assert_gradient(Moon(mu=3.0))
-
-
 def test_at_a_client_s_first_participation_the_term_has_no_gradient(contrast) -> None:
     contrast.previous = contrast.received
     assert torch.equal(contrast.gradient(Moon(mu=5.0)), contrast.gradient(CrossEntropy()))
-
-
-def test_frozen_models_run_in_evaluation_mode_and_leave_no_trace() -> None:
-    model = Moon(projection=8).adapt(build_model(MODELS["resnet18"](norm="batch"), (3, 8, 8), 4))
-    layout = model.layout
-    vectors = {name: initial_vector(model, seed) for seed, name in enumerate(("received", "previous"))}
-    before = {name: vector.clone() for name, vector in vectors.items()}
-    frozen = {name: layout.weights(*layout.split(vector)) for name, vector in vectors.items()}
-    draws = torch.Generator().manual_seed(0)
-    batch = Batch(torch.randn(4, 3, 8, 8, generator=draws), torch.tensor([0, 1, 2, 3]))
-    local = layout.weights(*layout.split(initial_vector(model, 5)))
-    Moon().loss(local, batch, Context(model, frozen, {}, {}, model.depth))
-    assert all(torch.equal(vectors[name], before[name]) for name in vectors)

@@ -14,10 +14,9 @@ from edgefl.errors import UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.recipe import METHODS
 from edgefl.models.block_model import BlockModel
-from edgefl.models.exits import with_exits
 from edgefl.models.mode import using
 from edgefl.models.norm import BatchNorm
-from edgefl.models.registry import MODELS, build_model, initial_vector
+from edgefl.models.registry import initial_vector
 from edgefl.models.slimmable import Conv2d, Linear
 from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
@@ -69,10 +68,12 @@ def means(maps, grid: int):
     return torch.stack(cells, dim=2).flatten(1)
 
 
-def classifiers(part, images, depth: int, grid: int):
-    """The outputs of the first classifiers."""
+def classifiers(part, images, depth: int, grid: int, training: bool = True):
+    """The outputs of the first classifiers; before training, the running statistics are 0 and 1."""
     maps = F.conv2d(images, part["first.0.weight"], padding=1)
-    mean, var = maps.mean(dim=(0, 2, 3)), maps.var(dim=(0, 2, 3), unbiased=False)
+    mean, var = torch.zeros(8), torch.ones(8)
+    if training:
+        mean, var = maps.mean(dim=(0, 2, 3)), maps.var(dim=(0, 2, 3), unbiased=False)
     maps = (maps - mean[:, None, None]) / (var[:, None, None] + 1e-5).sqrt()
     maps = F.max_pool2d((maps * part["first.1.weight"][:, None, None] + part["first.1.bias"][:, None, None]).relu(), 2)
     found = [means(maps, grid) @ part["exit1.layer.weight"].T + part["exit1.layer.bias"]]
@@ -133,7 +134,6 @@ def expected(first, rounds, *, consistency=1.0, ramp=300, temperature=1.0, grid=
     "options",
     [
         {},
-        {"ramp": 10**30},
         {"ramp": 3, "consistency": 0.7},
         {"ramp": 0, "temperature": 2.0, "grid": 2},
         {"consistency": 0.0, "grid": 1},
@@ -151,46 +151,19 @@ def test_clients_may_be_weighted_by_their_samples():
     check(found, layout, expected(by_name(first, layout), ROUNDS, uniform=False))
 
 
-def test_numbers_that_no_client_trains_keep_their_value():
-    found, first, layout = after_rounds([{0: 1, 1: 2}])
-    before, after = by_name(first, layout), by_name(found, layout)
-    for name in before:
-        assert torch.equal(before[name], after[name]) == name.startswith(("third", "fourth")), name
-
-
 def test_the_server_predicts_with_the_mean_of_all_classifiers():
     objective = METHODS["depthfl"].objective()
     adapted = objective.adapt(model())
     vector = initial_vector(adapted, 1).double()
     named = by_name(vector, adapted.layout)
     images = torch.randn(5, 1, 6, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    # Running statistics 0 and 1 are those of the first model.
-    named |= {"first.1.weight": named["first.1.weight"] / math.sqrt(1 + 1e-5)}
-    maps = F.conv2d(images, named["first.0.weight"], padding=1)
-    maps = F.max_pool2d(
-        (maps * named["first.1.weight"][:, None, None] + named["first.1.bias"][:, None, None]).relu(), 2
-    )
-    one = means(maps, 4) @ named["exit1.layer.weight"].T + named["exit1.layer.bias"]
-    maps = F.conv2d(maps, named["second.0.weight"], named["second.0.bias"], padding=1).relu()
-    two = means(maps, 4) @ named["exit2.layer.weight"].T + named["exit2.layer.bias"]
-    hidden = (maps.flatten(1) @ named["third.1.weight"].T + named["third.1.bias"]).relu()
-    three = hidden @ named["fourth.weight"].T + named["fourth.bias"]
+    each = classifiers(named, images, 3, 4, training=False)
     weights = adapted.layout.weights(*adapted.layout.split(vector))
-    for ensemble, wanted in ((True, (one + two + three) / 3), (False, three)):
+    for ensemble, wanted in ((True, sum(each) / 3), (False, each[-1])):
         mode = METHODS["depthfl"].objective(ensemble=ensemble).evaluation_mode(adapted)
         with using(training=False, track=False, **mode):
             found = adapted.apply_blocks(weights, images)
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
-
-
-def test_its_own_blocks_begin_with_the_values_of_the_model_without_exits():
-    plain, adapted = model(), with_exits(model())
-    mine, whole = initial_vector(plain, 4), initial_vector(adapted, 4)
-    named = by_name(whole, adapted.layout)
-    for name, tensor in by_name(mine, plain.layout).items():
-        assert torch.equal(named[name], tensor)
-    assert not torch.equal(named["exit1.layer.bias"], named["exit2.layer.bias"])
-    assert float(named["exit1.layer.weight"].std()) > 0.1
 
 
 @pytest.mark.parametrize(
@@ -204,9 +177,3 @@ def test_models_that_have_no_such_parts_are_refused_by_name(blocks, said):
     refused = BlockModel(blocks, sample_shape=(1, 6, 6), classes=3, align_block=1)
     with pytest.raises(UserError, match=said):
         METHODS["depthfl"].objective().adapt(refused)
-
-
-def test_maps_of_tokens_are_refused():
-    spec = MODELS["char_transformer"]
-    with pytest.raises(UserError, match="block 'embedding' has the shape"):
-        METHODS["depthfl"].objective().adapt(build_model(spec(), (16,), 10, tokens=10))

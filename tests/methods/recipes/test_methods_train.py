@@ -1,68 +1,35 @@
-"""Every method through the learner: three rounds on a tiny set, finite, learning, and the same again."""
+"""Methods through the learner: three rounds on a tiny set lower the loss, and nothing writes to a snapshot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
 from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from edgefl.data.federated import load_federated
+from edgefl.data.sets.synthetic import Synthetic
 from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.objectives.base import Batch
 from edgefl.methods.recipe import METHODS
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier
 from edgefl.models.norm import GroupNorm
 from edgefl.models.residual import basic_block
 from edgefl.models.slimmable import Conv2d, Linear
-from edgefl.training.base import JobTask
+from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.ensemble import EnsembleSpec
 from edgefl.training.job import JobId, TrainingJob
 from edgefl.training.kept_models import KeptModels
 
 LOCAL = LocalOptions(epochs=1, batch=8, lr=0.05, clip_norm=5)
-CLIENTS, IMAGES = 6, 16
 
 
-class Shards:
-    """Six clients with sixteen 8×8 images each, whose brightness gives their class away; two classes a client."""
-
-    clients = CLIENTS
-
-    def __init__(self) -> None:
-        draws = torch.Generator().manual_seed(0)
-        self.labels = torch.tensor([(client + image % 2) % 3 for client in range(CLIENTS) for image in range(IMAGES)])
-        noise = torch.randn(len(self.labels), 1, 8, 8, generator=draws)
-        self.images = 0.5 * noise + self.labels.view(-1, 1, 1, 1) - 1.0
-
-    def samples(self, client: int) -> int:
-        return IMAGES
-
-    def facts(self, client: int) -> dict[str, Tensor]:
-        own = slice(client * IMAGES, (client + 1) * IMAGES)
-        return {"label_counts": torch.bincount(self.labels[own], minlength=3)}
-
-    def batches(self, task: JobTask) -> Iterator[Batch]:
-        for step in range(task.steps):
-            start = task.client * IMAGES + step % 2 * 8
-            yield Batch(self.images[start : start + 8], self.labels[start : start + 8])
-
-    def side_by_side(self, tasks: object) -> None:
-        return None
-
-    def evaluation(self) -> Sequence[slice]:
-        return [slice(0, len(self.labels))]
-
-    def evaluation_batch(self, place: slice) -> Batch:
-        return Batch(self.images[place], self.labels[place])
-
-
-def three_rounds(name: str) -> list[tuple[float, float]]:
-    """Accuracy and loss of the first model and of the last of three rounds with two cohorts that overlap.
+def three_rounds(name: str) -> list[float]:
+    """Loss of the first model and of the last of three rounds with two cohorts that overlap.
 
     What a snapshot gave after a round is written while the next ones run, so nobody may have written to it by the end.
     """
@@ -78,7 +45,10 @@ def three_rounds(name: str) -> list[tuple[float, float]]:
     depth = method.objective.adapt(model).depth
     last: dict[int, JobId] = {}
     snapshots: list[tuple[Tensor, Tensor]] = []
-    with TrainingCore(Shards(), model, 0, engine="sequential") as core:
+    partition = {"kind": "shards", "s": 2}
+    spec = Synthetic(shape=(1, 8, 8), classes=3, train=96, test_images=30, clients=6, partition=partition)
+    data = ClientData(load_federated(spec, 0))
+    with TrainingCore(data, model, 0, engine="sequential") as core:
         learner = core.learner(method, KeptModels(EnsembleSpec(), clients=True))
         scores = [learner.evaluate(0)]
         for t in range(3):
@@ -88,19 +58,24 @@ def three_rounds(name: str) -> list[tuple[float, float]]:
                 # A partial round of FedBR needs a client that holds a model.
                 alpha = 1 + client % 3 if method.payload.partial(t) and client in last else depth
                 previous = last.get(client) if method.state is not None else None
-                learner.submit(TrainingJob(id, t, t, alpha, LOCAL.steps_for(IMAGES), previous))
+                learner.submit(TrainingJob(id, t, t, alpha, LOCAL.steps_for(data.samples(client)), previous))
                 last[client] = id
                 ids.append(id)
             learner.aggregate(t, ids, t)
             snapshots += [(tensor, tensor.clone()) for tensor in learner.snapshot()[0].values()]
         scores.append(learner.evaluate(3))
     assert all(torch.equal(tensor, then) for tensor, then in snapshots)
-    return [(score.metric, score.loss) for score in scores]
+    return [score.loss for score in scores]
 
 
-@pytest.mark.parametrize("name", METHODS.names())
-def test_three_rounds_learn_something_and_come_out_the_same_again(name) -> None:
+DIFFERENT = ("scaffold", "fedadc+", "fedbr", "fjord")
+"""Client state, a server vector and a teacher, partial models, narrower models."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in DIFFERENT else pytest.mark.full) for name in METHODS.names()]
+)
+def test_three_rounds_lower_the_loss(name) -> None:
     first, last = three_rounds(name)
-    assert torch.isfinite(torch.tensor(last)).all()
-    assert last[1] < first[1]
-    assert three_rounds(name) == [first, last]
+    assert math.isfinite(last)
+    assert last < first

@@ -54,19 +54,6 @@ def test_double_damps_every_gradient_but_the_first() -> None:
     assert run(FedAdcRule(variant="double", beta_l=BETA, phi=phi), steps, LocalOptions()) == pytest.approx(x)
 
 
-def test_with_one_step_red_and_blue_differ_by_the_gradient_s_point_alone() -> None:
-    pull = BETA * MOMENTUM
-    red = run(FedAdcRule(variant="red", beta_l=BETA), 1, LocalOptions())
-    blue = run(FedAdcRule(variant="blue", beta_l=BETA), 1, LocalOptions())
-    assert red - blue == pytest.approx(-LR * (gradient(START - LR * pull) - gradient(START)))
-
-
-@pytest.mark.parametrize("variant", ["red", "blue"])
-def test_without_a_share_of_the_momentum_it_is_sgd(variant) -> None:
-    options = LocalOptions(clip_norm=0.5, weight_decay=DECAY)
-    assert run(FedAdcRule(variant=variant, beta_l=0), 3, options) == run(Sgd(), 3, options)
-
-
 @pytest.mark.parametrize("variant", ["red", "blue"])
 @pytest.mark.parametrize("steps", [1, 7])
 def test_a_client_follows_the_same_total_whatever_its_number_of_steps(variant, steps) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,26 +48,3 @@ def test_clients_side_by_side_take_the_steps_they_take_alone() -> None:
         stack = rule.update(stack, quadratic_gradient(stack, step), memory, options, 0.1)
         alone = [(rule.update(x, quadratic_gradient(x, step), m, options, 0.1), m) for x, m in alone]
     torch.testing.assert_close(stack, torch.stack([x for x, _ in alone]))
-
-
-def test_an_update_works_in_place_and_leaves_what_the_client_received_alone() -> None:
-    options = LocalOptions(momentum=0.9, weight_decay=0.1, clip_norm=0.1)
-    received = torch.ones(3)
-    x, g = received.clone(), torch.ones(3)
-    memory = Sgd().begin(received, {}, options, 1)
-    assert Sgd().update(x, g, memory, options, 0.5) is x
-    assert torch.equal(received, torch.ones(3))
-    # The first velocity is the clipped gradient plus decay, which stands where the gradient stood.
-    assert torch.equal(g, memory["velocity"])
-
-
-def test_the_velocity_starts_at_zero() -> None:
-    assert Sgd().begin(torch.ones(2), {}, LocalOptions(), 1) == {}
-    assert torch.equal(Sgd().begin(torch.ones(2), {}, LocalOptions(momentum=0.5), 1)["velocity"], torch.zeros(2))
-
-
-@pytest.mark.parametrize("steps", [1, 2])
-def test_weight_decay_comes_after_clipping(steps) -> None:
-    options = LocalOptions(clip_norm=1.0, weight_decay=2.0)
-    after = Sgd().update(torch.tensor([10.0]), torch.tensor([100.0]), {}, options, 0.1)
-    assert float(after) == pytest.approx(10 - 0.1 * (1 + 20), rel=1e-6)

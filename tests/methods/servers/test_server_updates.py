@@ -7,7 +7,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgefl.errors import UserError
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.rules.scaffold import ScaffoldRule
 from edgefl.methods.servers.base import SERVER_UPDATES, RoundFacts, ServerUpdate
@@ -19,7 +18,7 @@ from edgefl.methods.servers.feddyn import Drift, FedDynServer
 from edgefl.methods.servers.fedgkd import FedGkdServer
 from edgefl.methods.servers.fednova import FedNova
 from edgefl.methods.servers.fedyogi import FedYogi
-from edgefl.methods.servers.mean import Mean, mean_delta
+from edgefl.methods.servers.mean import Mean
 from edgefl.methods.servers.scaffold import ControlVariate, Scaffold
 from edgefl.methods.servers.slowmo import SlowMo
 
@@ -45,15 +44,6 @@ def test_the_mean_is_the_weighted_mean_of_the_clients_models() -> None:
     weights = torch.tensor([0.75, 0.25])
     after, _ = Mean().update(x, deltas, weights, {}, facts())
     torch.testing.assert_close(after, 0.75 * (x + deltas[0]) + 0.25 * (x + deltas[1]))
-
-
-@given(st.integers(1, 8), st.integers(1, 20), st.integers(0, 99))
-@settings(max_examples=25, deadline=None)
-def test_the_mean_delta_is_a_matrix_product(clients, size, seed) -> None:
-    draws = torch.Generator().manual_seed(seed)
-    deltas = torch.randn(clients, size, generator=draws, dtype=torch.float64)
-    weights = torch.rand(clients, generator=draws, dtype=torch.float64)
-    torch.testing.assert_close(mean_delta(deltas, weights), weights @ deltas)
 
 
 def test_fedavgm_by_hand() -> None:
@@ -83,15 +73,6 @@ def test_fedadc_without_a_local_share_is_slowmo() -> None:
     lrs = [0.4, 0.3, 0.2, 0.1]
     fedadc, slowmo = FedAdcServer(beta_g=0.8, beta_l=0.0, alpha=0.9), SlowMo(beta=0.8, alpha=0.9)
     assert torch.equal(torch.stack(rounds(fedadc, lrs)), torch.stack(rounds(slowmo, lrs)))
-
-
-def test_fedadc_with_equal_shares_takes_the_mean_and_its_momentum_is_the_step() -> None:
-    server = FedAdcServer(beta_g=0.8, beta_l=0.8)
-    torch.testing.assert_close(rounds(server, [0.4, 0.2, 0.1]), rounds(Mean(), [0.4, 0.2, 0.1]))
-    x, weights = torch.ones(4), torch.tensor([0.2, 0.5, 0.3])
-    state = {"momentum": torch.randn(4, generator=torch.Generator().manual_seed(1))}
-    after, state = server.update(x, torch.arange(12.0).reshape(3, 4), weights, state, facts(0.2))
-    torch.testing.assert_close(state["momentum"], (x - after) / 0.2)
 
 
 def test_fedadc_on_a_quadratic_is_heavy_ball_on_the_mean_gradient() -> None:
@@ -149,13 +130,8 @@ def test_the_second_moments_of_fedyogi_and_fedadagrad_by_hand(server, second) ->
         assert float(state["second"]) == pytest.approx(wanted, rel=1e-12)
 
 
-def test_fedyogi_s_second_moment_falls_by_a_bounded_step() -> None:
-    after = FedYogi().second_moment(torch.tensor([1.0]), torch.tensor([0.25]))
-    assert float(after) == pytest.approx(1 - 0.01 * 0.25)
-
-
 @given(st.integers(1, 9), st.integers(0, 50))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_fednova_with_equal_steps_is_fedavg(steps, seed) -> None:
     draws = torch.Generator().manual_seed(seed)
     x, deltas = torch.randn(5, generator=draws), torch.randn(3, 5, generator=draws)
@@ -173,7 +149,7 @@ def test_fednova_takes_mean_gradients_times_the_mean_number_of_steps() -> None:
     assert float(after) == pytest.approx(-0.1 * (0.75 * 2 + 0.25 * 10) * (0.75 * 1 - 0.25 * 3), abs=1e-7)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 13])
+@pytest.mark.parametrize("steps", [1, 13])
 def test_fednova_s_effective_steps_are_the_sum_of_what_each_gradient_moves(steps) -> None:
     """Run heavy ball on a unit gradient: the distance travelled in units of η."""
     velocity = travelled = 0.0
@@ -182,12 +158,6 @@ def test_fednova_s_effective_steps_are_the_sum_of_what_each_gradient_moves(steps
         travelled += velocity
     tau = FedNova(local_momentum=0.8).effective_steps(torch.tensor([float(steps)]))
     assert float(tau) == pytest.approx(travelled, rel=1e-5)
-
-
-def test_fednova_refuses_a_momentum_that_it_was_not_told() -> None:
-    with pytest.raises(UserError, match="local_momentum"):
-        FedNova().accept(LocalOptions(momentum=0.9))
-    FedNova(local_momentum=0.9).accept(LocalOptions(momentum=0.9))
 
 
 def cohorts(rounds: int, clients: int, size: int) -> list[list[int]]:
@@ -229,13 +199,6 @@ def test_a_scaffold_client_s_control_variate_is_its_mean_gradient() -> None:
     torch.testing.assert_close(kept.after(vectors, x, y, lr, 3)["client_control"], torch.stack(gradients).mean(dim=0))
 
 
-def test_scaffold_steps_with_equal_controls_are_sgd() -> None:
-    x, gradient, c = torch.ones(2), torch.tensor([1.0, 2.0]), torch.tensor([5.0, 5.0])
-    memory = ScaffoldRule().begin(x, {"control": c, "client_control": c}, LocalOptions(), 1)
-    after = ScaffoldRule().update(x.clone(), gradient.clone(), memory, LocalOptions(), 0.1)
-    torch.testing.assert_close(after, x - 0.1 * gradient)
-
-
 def test_feddyn_s_server_agrees_with_the_paper_s_h_and_the_authors_mean_of_drifts() -> None:
     clients, alpha, server, kept = 5, 0.2, FedDynServer(alpha=0.2), Drift()
     x = torch.zeros(3, dtype=torch.float64)
@@ -267,9 +230,3 @@ def test_fedgkd_s_teacher_is_the_mean_of_the_last_models_and_silent_at_first() -
         assert float(state["teacher"]) == pytest.approx(sum(trained[-3:]) / len(trained[-3:]))
         assert float(state["teaching"]) == 1
     assert sorted(state) == ["model 1", "model 2", "model 3", "teacher", "teaching"]
-
-
-def test_fedgkd_with_one_model_is_taught_by_the_received_one() -> None:
-    server, x = FedGkdServer(buffer=1), torch.tensor([1.0])
-    x, state = server.update(x, torch.tensor([[2.0]]), torch.ones(1), server.begin(x), facts())
-    assert torch.equal(state["teacher"], x)

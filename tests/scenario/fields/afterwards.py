@@ -14,8 +14,6 @@ UNTOUCHED = same("events", "moved")
 """The run itself is over by then."""
 
 PROBES: list[Probe] = probes(trained, [
-    ("personalisation<calibration>.kind", EACH_ITS_OWN, {"personalisation": {"kind": "calibration"}},
-     both(UNTOUCHED, more("personalised"))),
     ("personalisation<calibration>.epochs", CALIBRATED, {"personalisation.epochs": 30},
      both(UNTOUCHED, more("personalised"))),
     ("personalisation<calibration>.lr", CALIBRATED, {"personalisation.lr": 2.0}, UNTOUCHED),

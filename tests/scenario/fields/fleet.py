@@ -72,38 +72,39 @@ def surer_of(name: str) -> Expected:
     return lambda before, after: after[name] < before[name]
 
 
-FIGURES: list[tuple[str, Changes, Any, Any, Expected, str]] = [
+FIGURES: list[tuple[str, Changes, Any, Any, Expected]] = [
     # A figure of the profile; what it needs to show; a small and a large value; what follows when it rises from the
-    # one to the other; and the range of a plan that its bounds belong to.
-    ("compute.fp32_achievable", LARGE, "0.1 GFLOP/s", "0.4 GFLOP/s", EARLIER, "compute_seconds"),
-    ("compute.memory_bandwidth", {}, "1 MB/s", "4 MB/s", EARLIER, "compute_seconds"),
-    ("compute.operator_overhead", {}, "1 ms", "10 ms", LATER, "compute_seconds"),
-    ("compute.step_overhead", {}, "0.1 s", "1 s", LATER, "compute_seconds"),
+    # one to the other.
+    ("compute.fp32_achievable", LARGE, "0.1 GFLOP/s", "0.4 GFLOP/s", EARLIER),
+    ("compute.memory_bandwidth", {}, "1 MB/s", "4 MB/s", EARLIER),
+    ("compute.operator_overhead", {}, "1 ms", "10 ms", LATER),
+    ("compute.step_overhead", {}, "0.1 s", "1 s", LATER),
     # In place of those, for one kind of operators.
     *((f"compute.operator_rates.{kind}.{name}", {**base, **figure("compute.fp32_peak", "100 GFLOP/s")}, small, large,
-       expected, "compute_seconds")
+       expected)
       for kind, name, base, small, large, expected in (
           ("matrix-product", "fp32_achievable", LARGE, "0.01 GFLOP/s", "0.04 GFLOP/s", EARLIER),
           ("elementwise", "memory_bandwidth", LARGE, "1 MB/s", "4 MB/s", EARLIER),
           ("elementwise", "operator_overhead", {}, "1 ms", "10 ms", LATER))),
-    ("memory.training", {}, "1 kB", "1 MB", less("refused"), "memory"),
-    ("power.idle", {}, "2 W", "2.9 W", both(more("joules"), same("seconds")), "joules"),
-    ("power.compute", {}, "9 W", "90 W", MORE_JOULES, "joules"),
-    ("power.radio.promotion", {}, "1 J", "5 J", MORE_JOULES, "joules"),
-    *((f"power.radio.{way}.{name}", {}, small, large, MORE_JOULES, "joules")
+    ("memory.training", {}, "1 kB", "1 MB", less("refused")),
+    ("power.idle", {}, "2 W", "2.9 W", both(more("joules"), same("seconds"))),
+    ("power.compute", {}, "9 W", "90 W", MORE_JOULES),
+    ("power.radio.promotion", {}, "1 J", "5 J", MORE_JOULES),
+    *((f"power.radio.{way}.{name}", {}, small, large, MORE_JOULES)
       for way in ("down", "up") for name, small, large in (("active", "3 W", "30 W"),
                                                            ("energy_per_megabyte", "30 J", "300 J"))),
 ]  # fmt: skip
 
 
-def figure_probes(
-    path: str, base: Changes, small: Any, large: Any, expected: Expected, planned_range: str
-) -> list[Probe]:
-    """The plain figure, and each of low, nominal and high."""
+def figure_probes(path: str, base: Changes, small: Any, large: Any, expected: Expected) -> list[Probe]:
+    """The plain figure; and each of low, nominal and high of the first, which all are read alike."""
     field = f"fleet[].profile.{re.sub(r'(?<=operator_rates.)[^.]+', '*', path)}"
-    surer = surer_of(planned_range)
+    plain = Probe(field, {**base, **figure(path, small)}, figure(path, large), expected, world)
+    if path != FIGURES[0][0]:
+        return [plain]
+    surer = surer_of("compute_seconds")
     return [
-        Probe(field, {**base, **figure(path, small)}, figure(path, large), expected, world),
+        plain,
         Probe(f"{field}.nominal", {**base, **uncertain(path, small, small, large)},
               uncertain(path, small, large, large), expected, world),
         Probe(f"{field}.low", {**base, **uncertain(path, small, large, large)}, uncertain(path, large, large, large),
@@ -124,12 +125,10 @@ PROBES: list[Probe] = probes(world, [
     ("fleet[].overrides", {}, figure("compute.step_overhead", "1 s"), LATER),
     ("fleet[].pace", {}, {"fleet.0.pace": 50}, LATER),
     ("fleet[].capacity", {"methods": ["heterofl"]}, {"fleet.0.capacity": 0.5}, less("bytes", "flops")),
-    ("fleet[].sample<phones>.kind", LARGE, {"fleet.0.sample": {"kind": "phones"}}, differs),
     ("fleet[].sample<phones>.models", PHONES, {"fleet.0.sample.models": "all"}, differs),
     ("fleet[].sample<phones>.devices", PHONES, {"fleet.0.sample.devices": 2}, differs),
     # When they are there.
     ("fleet[].availability<always>.kind", MIDDAYS, both_groups("availability", {"kind": "always"}), EARLIER),
-    ("fleet[].availability<diurnal>.kind", {}, MIDDAYS, LATER),
     ("fleet[].availability<diurnal>.share", NIGHTS, availability(share=0.05), LATER),
     ("fleet[].availability<diurnal>.peak", NIGHTS, availability(peak="12 h"), LATER),
     ("fleet[].availability<diurnal>.spread", NIGHTS, availability(spread="12 h"), differs),
@@ -137,7 +136,6 @@ PROBES: list[Probe] = probes(world, [
      availability(wander="2 h"), differs),
     ("fleet[].availability<diurnal>.days", {**NIGHTS, **figure("compute.step_overhead", "4 h"), "training.rounds": 8},
      availability(days=1), differs),
-    ("fleet[].availability<trace>.kind", {}, PRESENT, LATER),
     ("fleet[].availability<trace>.file", PRESENT, availability(file=str(FOLDER / "late.json")), LATER),
     ("fleet[].availability<trace>.shift", PRESENT, availability(shift=True), differs),
     # What slows them down.
@@ -157,17 +155,10 @@ PROBES: list[Probe] = probes(world, [
      table(SIGNATURE, "2 s"), LATER),
     ("fleet[].profile.compute.measured_steps[].seconds", {**FULL_BATCHES, **table(SIGNATURE, "1 s")},
      table(SIGNATURE, "2 s"), LATER),
-    ("fleet[].profile.compute.measured_steps[].seconds.nominal",
-     {**FULL_BATCHES, **table(SIGNATURE, {"low": 1, "nominal": 1, "high": 2})},
-     table(SIGNATURE, {"low": 1, "nominal": 2, "high": 2}), LATER),
     # How long their radios and batteries last.
     ("fleet[].profile.power.radio.tail.seconds", figure("power.radio.tail", {"seconds": "1 ms", "watts": "1 W"}), TAIL,
      MORE_JOULES),
     ("fleet[].profile.power.radio.tail.watts", TAIL, figure("power.radio.tail", {"seconds": "9 s", "watts": "2 W"}),
-     MORE_JOULES),
-    ("fleet[].profile.power.radio.tail.watts.nominal",
-     figure("power.radio.tail", {"seconds": "9 s", "watts": {"low": "1 W", "nominal": "1 W", "high": "2 W"}}),
-     figure("power.radio.tail", {"seconds": "9 s", "watts": {"low": "1 W", "nominal": "2 W", "high": "2 W"}}),
      MORE_JOULES),
     ("fleet[].profile.battery.capacity", CHARGED, battery(capacity="900 kJ"), more("aggregated")),
     ("fleet[].profile.battery.start", {**CHARGED, **battery(capacity="3 J")}, battery(start=0.1), less("aggregated")),
@@ -177,16 +168,6 @@ PROBES: list[Probe] = probes(world, [
      battery(start={"low": 0, "high": 1}), more("aggregated")),
     ("fleet[].profile.battery.charging", RECHARGED, battery(charging="9 W"), EARLIER),
     ("fleet[].profile.battery.resume", RECHARGED, battery(resume=1.0), LATER),
-]) + probes(planned, [
-    *((f"fleet[].profile.compute.measured_steps[].seconds.{bound}",
-       {**FULL_BATCHES, **table(SIGNATURE, {"low": 1, "nominal": 2, "high": 4})},
-       table(SIGNATURE, {"low": 1, "nominal": 2, "high": 4, bound: 2}), surer_of("compute_seconds"))
-      for bound in ("low", "high")),
-    *((f"fleet[].profile.power.radio.tail.watts.{bound}",
-       figure("power.radio.tail", {"seconds": "9 s", "watts": {"low": 1, "nominal": 2, "high": 4}}),
-       figure("power.radio.tail", {"seconds": "9 s", "watts": {"low": 1, "nominal": 2, "high": 4, bound: 2}}),
-       surer_of("joules"))
-      for bound in ("low", "high")),
 ]) + probes(refused, [
     ("fleet[].profile.compute.fp32_peak", figure("compute.fp32_peak", "40 GFLOP/s"),
      figure("compute.fp32_peak", "1 GFLOP/s"),

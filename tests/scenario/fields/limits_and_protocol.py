@@ -6,11 +6,12 @@ from typing import Any
 
 from .files import FOLDER
 from .observation import trained, world
-from .probe import EARLIER, EASY, LATER, Changes, Expected, Probe, both, differs, less, more, probes, same
+from .probe import EARLIER, EASY, LATER, Probe, both, differs, less, more, probes, same
 
 BUDGET = {"stop": "budget"}
 DEADLINE = {"protocol.deadline": 0.06}
 SOME_SLOW = {"fleet.1.link": "slow", "training.rounds": 8}
+FORESEEN = "protocol<synchronous>.deadline<adaptive>"
 ADAPTIVE = {"kind": "adaptive", "deviations": 0, "first": "9 s"}
 SLOW_WORK = {"protocol": {"deadline": 1.0, "late": "partial"}, "training.local.epochs": 2000}
 BUFFERED = {"protocol": {"kind": "asynchronous", "concurrency": 4, "buffer": 2}}
@@ -56,42 +57,6 @@ LATE = {
 TARGETS = {**EASY, "stop": "target", "targets": [0.75]}
 
 
-def adaptive_probes(kind: str, base: Changes) -> list[tuple[str, Changes, Changes, Expected]]:
-    """Everything that an adaptive deadline of a protocol may say."""
-    field, key = f"protocol<{kind}>.deadline<adaptive>", "protocol.deadline"
-    base = {**base, **SOME_SLOW}
-    return [
-        (f"{field}.kind", base, {key: ADAPTIVE}, EARLIER),
-        (f"{field}.deviations", {**base, key: ADAPTIVE}, {f"{key}.deviations": 50}, LATER),
-        (f"{field}.rounds", {**base, key: ADAPTIVE}, {f"{key}.rounds": 1}, differs),
-        (f"{field}.first", {**base, key: ADAPTIVE}, {f"{key}.first": "100 ms"}, EARLIER),
-    ]
-
-
-def eafl() -> list[tuple[str, Changes, Changes]]:
-    """EAFL's options: Oort's, and the weight of utility against the battery."""
-    plain = {**OORT, "training.selection": {"kind": "eafl", "f": 1}}
-    exploit = {**plain, "training.selection": {"kind": "eafl", "f": 1, "exploration": 0}}
-    unequal = {**UNEQUAL, "training.selection": {**UNEQUAL["training.selection"], "kind": "eafl", "f": 1}}
-    emptying = {
-        **exploit, "fleet.0.profile": "phone-low-end", "training.rounds": 12,
-    }  # fmt: skip
-    narrow = {**plain, "training.selection": {**plain["training.selection"], "decay": 0.1}}
-    windows = {**plain, "training.selection": {**exploit["training.selection"], "window": 1, "penalty": 50}}
-    raised = {**plain, "training.selection": {**exploit["training.selection"], "pacer_step": 100, "penalty": 50}}
-    return [
-        ("exploration", plain, oort(exploration=0.2)),
-        ("decay", plain, oort(decay=0.1)),
-        ("least_exploration", narrow, oort(least_exploration=0.9)),
-        ("penalty", {**unequal, **oort(penalty=0)}, oort(penalty=50)),
-        ("cutoff", exploit, oort(cutoff=0)),
-        ("percentile", exploit, oort(percentile=100)),
-        ("pacer_step", windows, oort(pacer_step=100)),
-        ("window", raised, oort(window=1)),
-        ("f", emptying, oort(f=0)),
-    ]
-
-
 def oort(**options: Any) -> dict[str, Any]:
     return {f"training.selection.{name}": value for name, value in options.items()}
 
@@ -105,8 +70,11 @@ def stale(**options: Any) -> dict[str, Any]:
 
 
 PROBES: list[Probe] = probes(world, [
-    *adaptive_probes("synchronous", {}),
-    *adaptive_probes("hierarchical", AVERAGING),
+    (f"{FORESEEN}.deviations", {**SOME_SLOW, "protocol.deadline": ADAPTIVE}, {"protocol.deadline.deviations": 50},
+     LATER),
+    (f"{FORESEEN}.rounds", {**SOME_SLOW, "protocol.deadline": ADAPTIVE}, {"protocol.deadline.rounds": 1}, differs),
+    (f"{FORESEEN}.first", {**SOME_SLOW, "protocol.deadline": ADAPTIVE}, {"protocol.deadline.first": "100 ms"},
+     EARLIER),
     ("training.rounds", {}, {"training.rounds": 2}, EARLIER),
     ("training.cohort", {}, {"training.cohort": 8}, more("flops", "bytes", "seconds")),
     ("seeds[]", {}, {"seeds": [1]}, differs),
@@ -115,7 +83,6 @@ PROBES: list[Probe] = probes(world, [
     ("training.selection<fixed>.kind", {}, FIXED, lambda _, after: set(after.clients) == {(0, 1, 2, 3)}),
     ("training.selection<fixed>.clients[]", FIXED, {"training.selection.clients": [4, 5, 6, 7]},
      lambda _, after: set(after.clients) == {(4, 5, 6, 7)}),
-    ("training.selection<deadline>.kind", {}, {"training.selection": {"kind": "deadline", "deadline": "1 h"}}, EARLIER),
     ("training.selection<deadline>.deadline", {"training.selection": {"kind": "deadline", "deadline": "1 h"}},
      {"training.selection.deadline": "60 ms"}, both(EARLIER, less("participants"))),
     ("training.selection<deadline>.asked", {"training.selection": {"kind": "deadline", "deadline": "1 h", "asked": 1}},
@@ -129,39 +96,26 @@ PROBES: list[Probe] = probes(world, [
     ("training.bandwidth<shortest_first>.kind", SHARED, bandwidth("shortest_first"), differs),
     ("training.bandwidth<deadline_first>.kind", {**SHARED, "protocol.deadline": "10 s"}, bandwidth("deadline_first"),
      differs),
-    ("training.bandwidth<least_makespan>.kind", LATE, bandwidth("least_makespan"), EARLIER),
     ("training.bandwidth<least_makespan>.downloads", {**LATE, **bandwidth("least_makespan")},
      {"training.bandwidth.downloads": True}, differs),
     # When a round ends.
-    ("protocol<synchronous>.kind", BUFFERED, {"protocol": {"kind": "synchronous"}}, differs),
     ("protocol<synchronous>.deadline", {}, DEADLINE, EARLIER),
     ("protocol<synchronous>.over_select", {}, {"protocol.over_select": 2.0},
      both(more("participants", "bytes"), same("aggregated"))),
     ("protocol<synchronous>.late", DEADLINE, {"protocol.late": "partial"}, less("flops")),
     ("protocol<synchronous>.reserve", SLOW_WORK, {"protocol.reserve": 20.0}, less("flops")),
     ("protocol<synchronous>.retries", ACCIDENTS, {"protocol.retries": 5}, more("bytes", "aggregated")),
-    ("protocol<asynchronous>.kind", {}, {"protocol": {"kind": "asynchronous"}}, differs),
     ("protocol<asynchronous>.buffer", BUFFERED, {"protocol.buffer": 4}, both(LATER, more("aggregated"))),
     ("protocol<asynchronous>.concurrency", BUFFERED, {"protocol.concurrency": 8}, more("bytes")),
     ("protocol<asynchronous>.retries", {**BUFFERED, **ACCIDENTS}, {"protocol.retries": 5}, differs),
     ("protocol<asynchronous>.ahead", {**BUFFERED, "methods": [{"method": "fedavg", "overlap": True}]},
      {"protocol.ahead": 3}, differs),
-    ("protocol<hierarchical>.kind", {**CELLS, "network.topology.server.up": "0.1 Mbit/s"},
-     {"protocol": {"kind": "hierarchical"}}, EARLIER),
     ("protocol<hierarchical>.deadline", AVERAGING, DEADLINE, EARLIER),
-    ("protocol<hierarchical>.over_select", AVERAGING, {"protocol.over_select": 2.0}, more("participants", "bytes")),
-    ("protocol<hierarchical>.late", {**AVERAGING, **DEADLINE}, {"protocol.late": "partial"}, less("flops")),
-    ("protocol<hierarchical>.reserve", {**CELLS, **SLOW_WORK, "protocol.kind": "hierarchical"},
-     {"protocol.reserve": 20.0}, less("flops")),
-    ("protocol<hierarchical>.retries", {**AVERAGING, **ACCIDENTS}, {"protocol.retries": 5},
-     more("bytes", "aggregated")),
     # What fails.
-    ("failures[]<crash>.kind", FIXED, CRASHED, less("aggregated")),
     ("failures[]<crash>.client", {**FIXED, **CRASHED}, {"failures.0.client": 1}, differs),
     ("failures[]<crash>.at", {**FIXED, **CRASHED}, {"failures.0.at": 0.03}, differs),
     ("failures[]<crash>.duration", {"training.selection": {"kind": "fixed", "clients": [0, 1, 2, 3]}, **CRASHED},
      {"failures.0.duration": 0.001}, more("aggregated")),
-    ("failures[]<outage>.kind", {}, {"failures": [OUTAGE]}, LATER),
     ("failures[]<outage>.link", {"failures": [OUTAGE]}, {"failures.0.link": ["internet", "client/0"]}, EARLIER),
     ("failures[]<outage>.at", {"failures": [OUTAGE]}, {"failures.0.at": 1000}, EARLIER),
     ("failures[]<outage>.duration", {"failures": [OUTAGE]}, {"failures.0.duration": 0.5}, EARLIER),
@@ -176,7 +130,6 @@ PROBES: list[Probe] = probes(world, [
      both(less("rounds"), lambda _, after: after.reason == "joules")),
     ("stop", {"budgets.seconds": 0.1}, BUDGET, less("rounds")),
 ]) + probes(trained, [
-    ("training.selection<oort>.kind", {}, {"training.selection": {"kind": "oort"}}, differs),
     ("training.selection<oort>.exploration", OORT, oort(exploration=0.2), differs),
     ("training.selection<oort>.decay", OORT, oort(decay=0.1), differs),
     ("training.selection<oort>.least_exploration", {**OORT, **oort(decay=0.1)}, oort(least_exploration=0.9), differs),
@@ -187,8 +140,6 @@ PROBES: list[Probe] = probes(world, [
      oort(pacer_step=100), differs),
     ("training.selection<oort>.window", {**OORT, **oort(exploration=0, pacer_step=100, penalty=50)},
      oort(window=1), differs),
-    *[(f"training.selection<{kind}>.kind", {}, {"training.selection": {"kind": kind}}, differs)
-      for kind in ("tifl", "refl", "power_of_choice", "eafl")],
     ("training.selection<tifl>.tiers", TIFL, {"training.selection.tiers": 1}, differs),
     ("training.selection<tifl>.probabilities[]", {**TIFL, "training.selection.probabilities": [1, 0]},
      {"training.selection.probabilities": [0, 1]}, differs),
@@ -208,8 +159,8 @@ PROBES: list[Probe] = probes(world, [
     ("training.selection<power_of_choice>.losses", CHOICE, {"training.selection.losses": "reported"},
      less("bytes", "flops")),
     ("training.selection<power_of_choice>.images", CHOICE, {"training.selection.images": 5}, less("flops")),
-    *[(f"training.selection<eafl>.{name}", base, change, differs) for name, base, change in eafl()],
-    ("training.selection<coverage>.kind", {}, {"training.selection": {"kind": "coverage"}}, differs),
+    ("training.selection<eafl>.f", {"training.selection": {"kind": "eafl", "f": 1, "exploration": 0},
+     "training.cohort": 2, "fleet.0.profile": "phone-low-end", "training.rounds": 12}, oort(f=0), differs),
     ("training.selection<coverage>.tries", {"training.selection": {"kind": "coverage"}, "training.cohort": 2},
      {"training.selection.tries": 1}, differs),
     # With which numbers a client trains.
@@ -221,12 +172,8 @@ PROBES: list[Probe] = probes(world, [
      both(same("flops", "seconds"), lambda before, after: 1e-6 < abs(after.moved / before.moved - 1) < 0.1)),
     # What an update counts that is late.
     ("protocol<asynchronous>.staleness<constant>.kind", STALE, stale(kind="constant"), more("moved")),
-    ("protocol<asynchronous>.staleness<polynomial>.kind", {**STALE, **stale(kind="constant")},
-     stale(kind="polynomial"), less("moved")),
     ("protocol<asynchronous>.staleness<polynomial>.exponent", STALE,
      stale(kind="polynomial", exponent=2.0), less("moved")),
-    ("protocol<asynchronous>.staleness<hinge>.kind", {**STALE, **stale(kind="constant")}, stale(kind="hinge", grace=0),
-     less("moved")),
     ("protocol<asynchronous>.staleness<hinge>.slope", {**STALE, **stale(kind="hinge", grace=1, slope=1.0)},
      stale(kind="hinge", grace=1, slope=100.0), less("moved")),
     ("protocol<asynchronous>.staleness<hinge>.grace", {**STALE, **stale(kind="hinge", grace=1)},
@@ -239,7 +186,6 @@ PROBES: list[Probe] = probes(world, [
     ("evaluation.optimum", {}, {"evaluation.optimum": False}, both(less("compared"), same("seconds", "joules"))),
     ("evaluation.ensemble.decay", {**EASY, "evaluation.ensemble": {"decay": 0}}, {"evaluation.ensemble.decay": 0.5},
      both(differs, same("moved", "accuracy"))),
-    ("task<classification>.kind", NUMBERS, {"task": "classification"}, more("flops", "bytes")),
     ("task<classification>.metric", {**EASY, "training.rounds": 1},
      {"task": {"kind": "classification", "metric": "macro_f1"}}, both(same("moved", "loss"), less("accuracy"))),
     ("task<regression>.kind", {**NUMBERS, "task": "classification"}, {"task": "regression"}, less("flops", "bytes")),
@@ -247,7 +193,6 @@ PROBES: list[Probe] = probes(world, [
     ("task<regression>.metric", NUMBERS, {"task": {"kind": "regression", "metric": "mae"}},
      both(same("moved", "loss"), less("accuracy"))),
     ("task<multilabel>.kind", {**LABELS, "task": "regression"}, {"task": "multilabel"}, both(same("bytes"), differs)),
-    ("task<language_model>.kind", TEXT, {"task": "language_model"}, both(more("flops"), same("bytes"))),
     ("task<language_model>.metric", {**TEXT, "task": "language_model"},
      {"task": {"kind": "language_model", "metric": "accuracy"}}, both(same("moved", "loss"), less("accuracy"))),
     ("targets[].metric", EASY, {"targets": [{"metric": "accuracy", "at_least": 0.5}]}, both(differs, same("moved"))),

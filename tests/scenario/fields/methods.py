@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgefl.methods.build import method_model
 from edgefl.methods.recipe import METHODS
 from edgefl.methods.servers.base import SERVER_UPDATES
 
@@ -26,8 +25,8 @@ from .probe import (
     says,
 )
 
-RESIDUAL = {"data.shape": [1, 16, 16], "model": {"name": "resnet56"}, "training.rounds": 2, "training.cohort": 2,
-            "training.local": {"steps": 2, "batch": 4, "lr": 0.1}}  # fmt: skip
+RESIDUAL = {"data.shape": [1, 16, 16], "model": {"name": "resnet56"}, "training.rounds": 1, "training.cohort": 2,
+            "training.local": {"steps": 1, "batch": 4, "lr": 0.1}}  # fmt: skip
 """Residual blocks that can be skipped, on images of any size."""
 SHORT = {**RESIDUAL, "training.local": {"steps": 1, "batch": 4, "lr": 0.1}, "training.cohort": 1}
 NORMALISED = {"model.width": 8, "model.norm": "group"}
@@ -73,19 +72,16 @@ FINISH: list[tuple[str, dict[str, Any], Any, Any, Expected]] = [
 ]
 
 
-def local_probes(section: str, base: Changes) -> list[tuple[str, Changes, Changes, Expected]]:
-    """Every option of local training, said there."""
-    field = section.replace(".0.", "[].")
-    local = {"batch": 4, "lr": 0.1}
+def local_probes() -> list[tuple[str, Changes, Changes, Expected]]:
+    """Every option of local training."""
+    field, local = "training.local", {"batch": 4, "lr": 0.1}
     return [
-        (f"{field}.common_finish.{name}",
-         {**base, **TWO_DEVICES, section: {**local, "common_finish": {**needed, name: small}}},
-         {f"{section}.common_finish.{name}": large}, expected)
+        (f"{field}.common_finish.{name}", {**TWO_DEVICES, field: {**local, "common_finish": {**needed, name: small}}},
+         {f"{field}.common_finish.{name}": large}, expected)
         for name, needed, small, large, expected in FINISH
     ] + [
-        (f"{field}.{name}",
-         {**base, section: {"batch": 4, "lr": 0.1, **NEEDS.get(name, {}), name: small}},
-         {f"{section}.{name}": large}, expected)
+        (f"{field}.{name}", {field: {**local, **NEEDS.get(name, {}), name: small}}, {f"{field}.{name}": large},
+         expected)
         for name, small, large, expected in LOCAL
     ]  # fmt: skip
 
@@ -139,10 +135,8 @@ PARTS: list[tuple[str, str, dict[str, Any], Any, Expected]] = [
     ("ntd", "form", {}, "additive", differs),
     ("ntd", "temperature", {}, 5.0, differs),
     ("scaffold", "control_upload", {}, "derived", less("bytes_up")),
-    *((name, *row) for name in ("heterofl", "fedrolex", "fjord") for row in (
-        ("levels[]", {}, [0.5], less("bytes", "flops")),
-        ("deadline", {}, 1e-9, less("bytes", "flops")),
-    )),
+    ("heterofl", "levels[]", {}, [0.5], less("bytes", "flops")),
+    ("heterofl", "deadline", {}, 1e-9, less("bytes", "flops")),
     ("depthfl", "levels[]", {}, [0.34], less("bytes", "flops")),
     ("depthfl", "deadline", {}, 1e-9, less("bytes", "flops")),
     ("depthfl", "consistency", {"ramp": 0}, 5.0, differs),
@@ -156,19 +150,17 @@ PARTS: list[tuple[str, str, dict[str, Any], Any, Expected]] = [
     ("fjord", "alpha", {}, 0.9, differs),
     ("fjord", "temperature", {}, 5.0, differs),
     ("stochdepth", "survival", {}, 0.1, differs),
-    *((name, *row) for name in ("fedadc", "fedadc+") for row in (
-        ("variant", {}, "blue", differs),
-        ("beta_l", {}, 0.1, differs),
-        ("beta_g", {}, 0.1, differs),
-        ("alpha", {}, 0.5, NEARER),
-        ("phi", {"variant": "double"}, 0.1, differs),
-    )),
+    ("fedadc", "variant", {}, "blue", differs),
+    ("fedadc", "beta_l", {}, 0.1, differs),
+    ("fedadc", "beta_g", {}, 0.1, differs),
+    ("fedadc", "alpha", {}, 0.5, NEARER),
+    ("fedadc", "phi", {"variant": "double"}, 0.1, differs),
     ("fedadc+", "lam", {}, 0.9, differs),
     ("fedadc+", "temperature", {}, 5.0, differs),
     ("fedadc+", "teacher", {}, "local", differs),
-    *((name, "beta_1", {}, 0.5, differs) for name in ("fedadagrad", "fedadam", "fedyogi")),
-    *((name, "tau", {}, 1.0, NEARER) for name in ("fedadagrad", "fedadam", "fedyogi")),
-    *((name, "beta_2", {}, 0.5, differs) for name in ("fedadam", "fedyogi")),
+    ("fedadam", "beta_1", {}, 0.5, differs),
+    ("fedadam", "tau", {}, 1.0, NEARER),
+    ("fedadam", "beta_2", {}, 0.5, differs),
     ("fedavgm", "beta", {}, 0.9, FARTHER),
     ("slowmo", "beta", {}, 0.1, NEARER),
     ("slowmo", "alpha", {}, 0.5, NEARER),
@@ -181,44 +173,16 @@ def option_probes() -> list[tuple[str, Changes, Changes, Expected]]:
         (f"methods[]<{name}>.{field}", method(name, **needs), option(**{field.removesuffix("[]"): value}), expected)
         for name, field, needs, value, expected in PARTS
     ]
-    for name in [name for name in METHODS.names() if name != "timelyfl"]:
-        has = method_model(name).model_fields
-        if "server_lr" in has:
-            rate = 0.002 if name in ADAPTIVE else 0.5
-            rows.append((f"methods[]<{name}>.server_lr", method(name), option(server_lr=rate), NEARER))
-        if "persist_momentum" in has and METHODS[name].submodels is None:
-            local = {"local": {"momentum": 0.5}, **({"local_momentum": 0.5} if name == "fednova" else {})}
-            base = {**method(name, **local), "training.selection": "fixed"}
-            rows.append((f"methods[]<{name}>.persist_momentum", base, option(persist_momentum=True), differs))
-    return rows
+    kept = {**method("fedavg", local={"momentum": 0.5}), "training.selection": "fixed"}
+    return [
+        *rows,
+        ("methods[]<fedavg>.server_lr", method("fedavg"), option(server_lr=0.5), NEARER),
+        ("methods[]<fedavg>.persist_momentum", kept, option(persist_momentum=True), differs),
+    ]
 
 
-ADAPTIVE = ("fedadagrad", "fedadam", "fedyogi")
-SERVERS: list[tuple[str, str, Any, Expected]] = [
-    # A server update, an option, another value, what follows.
-    ("mean", "server_lr", 0.5, NEARER),
-    ("scaffold", "server_lr", 0.5, NEARER),
-    ("fedavgm", "server_lr", 0.5, NEARER),
-    ("fedavgm", "beta", 0.9, FARTHER),
-    ("slowmo", "beta", 0.1, NEARER),
-    ("slowmo", "alpha", 0.5, NEARER),
-    ("fedadc", "alpha", 0.5, NEARER),
-    ("feddyn", "alpha", 1.0, differs),
-    ("feddyn", "scale_alpha", True, differs),
-    *((name, "server_lr", 0.002, NEARER) for name in ADAPTIVE),
-    *((name, "beta_1", 0.5, differs) for name in ADAPTIVE),
-    *((name, "tau", 1.0, NEARER) for name in ADAPTIVE),
-    *((name, "beta_2", 0.5, differs) for name in ("fedadam", "fedyogi")),
-]
 HOSTS = {kind: kind for kind in ("scaffold", "fedadc", "fedgkd")}
 """The method beside which a server update makes sense, where that is not FedAvg."""
-
-
-def server_probes() -> list[tuple[str, Changes, Changes, Expected]]:
-    rows = []
-    for kind, field, value, expected in SERVERS:
-        rows.append((f"methods[].server<{kind}>.{field}", server(kind), {f"methods.0.server.{field}": value}, expected))
-    return rows
 
 
 UNEVEN = {"data.partition": {"kind": "dirichlet", "alpha": 0.5, "balanced": False, "min_size": 1}}
@@ -234,46 +198,33 @@ def scheduled(kind: str, **options: Any) -> Changes:
 
 PROBES: list[Probe] = probes(trained, [
     *((f"methods[]<{name}>.method", {**method(name), "methods": ["fedprox" if name == "fedavg" else "fedavg"]},
-       method(name), differs) for name in METHODS.names()),
+       method(name), differs) for name in METHODS.names() if name not in {part[0] for part in PARTS}),
     *((f"methods[].server<{kind}>.kind", {**UNEVEN, **server("fedavgm" if kind == "mean" else "mean")}, server(kind),
        differs) for kind in SERVER_UPDATES.names() if kind not in {*HOSTS, "flower"}),
     *option_probes(),
-    *server_probes(),
-    *local_probes("training.local", {}),
-    *local_probes("methods.0.local", method("fedavg")),
+    ("methods[].server<fedavgm>.beta", server("fedavgm"), {"methods.0.server.beta": 0.9}, FARTHER),
+    *local_probes(),
+    ("methods[].local.lr", method("fedavg", local={"lr": 0.1}), {"methods.0.local.lr": 0.2}, FARTHER),
     ("methods[].weighting", {**UNEVEN, **method("fedavg")}, option(weighting="uniform"), differs),
     ("methods[].overlap", method("fedadc"), option(overlap=True), both(EARLIER, same("moved", "loss"))),
-    ("methods[].scheduler<gmbs>.kind", {**BLOCKS, **scheduled("all")}, scheduled("gmbs"), less("bytes_down")),
     ("methods[].scheduler<gmbs>.lam", LONG, scheduled("gmbs", lam=1.0), differs),
     ("methods[].scheduler<gmbs>.bonus_scale", LONG, scheduled("gmbs", bonus_scale=0.0), differs),
     ("methods[].scheduler<all>.kind", BLOCKS, scheduled("all"), more("bytes_down")),
     ("methods[].scheduler<random>.kind", {**BLOCKS, **scheduled("all")}, scheduled("random"), less("bytes_down")),
-    ("methods[].scheduler<fixed>.kind", {**BLOCKS, **scheduled("all")}, scheduled("fixed", alpha=1),
-     less("bytes_down")),
     ("methods[].scheduler<fixed>.alpha", {**BLOCKS, **scheduled("fixed", alpha=1)}, scheduled("fixed", alpha=3),
      more("bytes_down")),
-    ("methods[].scheduler<optimal>.kind", BLOCKS, scheduled("optimal", bytes="3 kB"), differs),
     ("methods[].scheduler<optimal>.bytes", {**BLOCKS, **scheduled("optimal")}, scheduled("optimal", bytes="3 kB"),
      less("bytes_down")),
     ("methods[].scheduler<optimal>.seconds", {**BLOCKS, **scheduled("optimal")}, scheduled("optimal", seconds="60 ms"),
      less("bytes_down")),
     # FedNova divides by what the clients' steps come to, and so must be told their momentum.
 ]) + probes(refused, [
-    (f"{field}.local_momentum", momentum, {f"methods.0.{key}": 0.5}, accepted)
-    for field, key, momentum in (
-        ("methods[]<fednova>", "local_momentum", method("fednova", local={"momentum": 0.5})),
-        ("methods[].server<fednova>", "server.local_momentum",
-         method("fedavg", server={"kind": "fednova"}, local={"momentum": 0.5})),
-    )
-] + [
+    ("methods[]<fednova>.local_momentum", method("fednova", local={"momentum": 0.5}), option(local_momentum=0.5),
+     accepted),
     # Clients of parts of the model keep no vectors of the whole one.
-    (f"methods[]<{name}>.persist_momentum", method(name, local={"momentum": 0.5}), option(persist_momentum=True),
-     says("cannot keep a state of its clients")) for name, recipe in METHODS if recipe.submodels is not None
-]) + probes(refused, [
+    ("methods[]<heterofl>.persist_momentum", method("heterofl", local={"momentum": 0.5}),
+     option(persist_momentum=True), says("cannot keep a state of its clients")),
     # Their clients must follow them, as only those of their own methods do.
-    (f"methods[].server<{kind}>.kind", method("fedavg", server={"kind": "mean"}), {"methods.0.server": {"kind": kind}},
-     says(f"server update '{kind}' cannot be used with method 'fedavg'")) for kind in HOSTS
-] + [
-    ("methods[]<timelyfl>.persist_momentum", method("timelyfl", local={"momentum": 0.5}), option(persist_momentum=True),
-     says("cannot keep a state of its clients")),
+    *((f"methods[].server<{kind}>.kind", server("mean"), {"methods.0.server": {"kind": kind}},
+     says("cannot be used with method 'fedavg'")) for kind in HOSTS),
 ])  # fmt: skip

@@ -9,9 +9,6 @@ from .limits_and_protocol import CELLS
 from .observation import world
 from .probe import EARLIER, LATER, Changes, Expected, Probe, both, differs, less, more, probes
 
-SERVER = {"down": "2 Mbit/s", "up": "2 Mbit/s"}
-STAR = {"network.topology": {"kind": "star", "server": SERVER, "latency": "20 ms"}}
-SLOW = {**CELLS["network.topology"], "backhaul": {"down": "0.2 Mbit/s", "up": "0.2 Mbit/s"}}
 ONE_CELL = {**CELLS, "network.topology.cells": 1, "network.topology.backhaul": {"down": "9 Mbit/s", "up": "9 Mbit/s"}}
 GRAPH = {"network.topology": {"kind": "file", "file": str(FOLDER / "graph.json")}}
 NAMED = {
@@ -52,9 +49,9 @@ def timeout(**options: Any) -> Changes:
     return {f"network.transport.timeouts.{name}": value for name, value in options.items()}
 
 
-def capacity_probes(way: str) -> list[tuple[str, Changes, Changes, Expected]]:
+def capacity_probes() -> list[tuple[str, Changes, Changes, Expected]]:
     """Everything that the capacity in one direction may say."""
-    field, key = f"network.links.*.{way}", f"network.links.l.{way}"
+    field, key = "network.links.*.down", "network.links.l.down"
 
     def capacity(kind: str, **options: Any) -> Changes:
         return {key: {"kind": kind, **options}}
@@ -75,12 +72,10 @@ def capacity_probes(way: str) -> list[tuple[str, Changes, Changes, Expected]]:
     outages = {**quantiles, **option("outage_every", "100 ms"), "training.rounds": 8}
     return [
         (field, {}, {key: "0.2 Mbit/s"}, LATER),
-        (f"{field}<constant>.kind", uniform, capacity("constant", rate="1 Mbit/s"), EARLIER),
         (f"{field}<constant>.rate", capacity("constant", rate="1 Mbit/s"), option("rate", "0.2 Mbit/s"), LATER),
         (f"{field}<uniform>.kind", {}, uniform, LATER),
         (f"{field}<uniform>.low", uniform, option("low", "0.4 Mbit/s"), EARLIER),
         (f"{field}<uniform>.high", uniform, option("high", "0.1 Mbit/s"), LATER),
-        (f"{field}<trace>.kind", {}, bursty, LATER),
         (f"{field}<trace>.file", steady, option("file", str(FOLDER / "bursty.mahimahi")), LATER),
         (f"{field}<trace>.format.time", table(), option("format.time", "late"), differs),
         (f"{field}<trace>.format.time_format", table(time="late"), option("format.time_format", "ms"), differs),
@@ -95,28 +90,25 @@ def capacity_probes(way: str) -> list[tuple[str, Changes, Changes, Expected]]:
         (f"{field}<trace>.every", bursty, option("every", "0.45 s"), EARLIER),
         (f"{field}<trace>.scale", steady, option("scale", 0.2), LATER),
         (f"{field}<trace>.shift", bursty, option("shift", "random"), differs),
-        (f"{field}<process>.kind", {}, quantiles, LATER),
         (f"{field}<process>.quantiles.*", quantiles, option("quantiles", {0: "9 Mbit/s", 100: "9 Mbit/s"}), EARLIER),
         (f"{field}<process>.like", capacity("process", like="5g_walking"), option("like", "4g_driving"), differs),
         (f"{field}<process>.step", quantiles, option("step", "0.5 s"), differs),
         (f"{field}<process>.correlation", quantiles, option("correlation", 0.1), differs),
         (f"{field}<process>.outage_every", quantiles, option("outage_every", "100 ms"), LATER),
-        (f"{field}<process>.outage_length", outages, option("outage_length", "20 s"), LATER),
+        (f"{field}<process>.outage_length", outages, option("outage_length", "3 s"), LATER),
     ]  # fmt: skip
 
 
 PROBES: list[Probe] = probes(world, [
-    *capacity_probes("down"),
-    *capacity_probes("up"),
+    *capacity_probes(),
+    ("network.links.*.up", {}, {"network.links.l.up": "0.2 Mbit/s"}, LATER),
     ("network.links.*.latency", {}, {"network.links.l.latency": "3 s"}, LATER),
     ("network.links.*.redraw", DRAWN, {"network.links.l.redraw": "1 round"}, differs),
     ("network.links.*.symmetric", DRAWN, {"network.links.l.symmetric": True}, differs),
     # How they are connected.
-    ("network.topology<star>.kind", {"network.topology": SLOW}, STAR, EARLIER),
     ("network.topology<star>.latency", {}, {"network.topology.latency": "3 s"}, LATER),
     ("network.topology<star>.server.down", {}, {"network.topology.server.down": "0.2 Mbit/s"}, LATER),
     ("network.topology<star>.server.up", {}, {"network.topology.server.up": "0.2 Mbit/s"}, LATER),
-    ("network.topology<cells>.kind", {}, {"network.topology": SLOW}, LATER),
     ("network.topology<cells>.latency", CELLS, {"network.topology.latency": "3 s"}, LATER),
     ("network.topology<cells>.server.down", CELLS, {"network.topology.server.down": "0.2 Mbit/s"}, LATER),
     ("network.topology<cells>.server.up", CELLS, {"network.topology.server.up": "0.2 Mbit/s"}, LATER),
@@ -126,7 +118,6 @@ PROBES: list[Probe] = probes(world, [
     ("network.topology<cells>.sharing", ONE_CELL, {"network.topology.sharing": "rate_fair"}, LATER),
     ("network.topology<cells>.sharing", {**ONE_CELL, "network.topology.sharing": "rate_fair", "fleet.1.link": "slow"},
      {"network.topology.sharing": "airtime_fair"}, differs),
-    ("network.topology<file>.kind", {}, GRAPH, differs),
     ("network.topology<file>.file", GRAPH, {"network.topology.file": str(FOLDER / "slow.graphml")}, LATER),
     ("network.topology<file>.sharing", GRAPH, {"network.topology.sharing": "rate_fair"}, LATER),
     ("network.topology<file>.server", NAMED, {"network.topology.server": "far away"}, LATER),
@@ -164,7 +155,6 @@ PROBES: list[Probe] = probes(world, [
     # How long training takes.
     ("cost<measured>.kind", SECONDS, {"cost": {"kind": "measured"}}, EARLIER),
     ("cost<paper>.kind", BLOCKS, {"cost": {"kind": "paper"}}, differs),
-    ("cost<seconds>.kind", {}, SECONDS, LATER),
     ("cost<seconds>.methods.*", {"cost": {"kind": "seconds", "methods": {"fedavg": 6}}},
      {"cost.methods": {"fedavg": 7}}, LATER),
     ("cost<seconds>.methods.*.low", SECONDS, {"cost.methods": {"fedavg": {"low": 9, "high": 9}}}, LATER),

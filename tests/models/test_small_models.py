@@ -1,3 +1,5 @@
+"""The perceptron and the convolutional network over time."""
+
 import pytest
 import torch
 
@@ -17,15 +19,17 @@ def test_each_layer_is_a_block_and_the_output_is_the_perceptrons():
     hidden = (inputs.reshape(7, 8) @ first[0].T + first[1]).relu()
     hidden = (hidden @ second[0].T + second[1]).relu()
     torch.testing.assert_close(model(inputs), hidden @ last[0].T + last[1])
-
-
-def test_integers_are_numbers():
-    model = build_model(MODELS["mlp"](), (4,), 3)
-    tokens = torch.arange(8).view(2, 4)
+    tokens = torch.arange(16).view(2, 2, 4)
     assert torch.equal(model(tokens), model(tokens.float()))
-
-
-def test_a_method_for_feature_maps_is_refused():
-    model = build_model(MODELS["mlp"](), (4,), 3)
     with pytest.raises(UserError, match="this model has none"):
         build_method("fedalign", LocalOptions()).objective.adapt(model)
+
+
+def test_the_shapes_and_blocks_of_the_network_over_time():
+    model = build_model(MODELS["cnn1d"](width=4, kernel=5), (3, 128), 7)
+    assert model.layout.block_names == ("conv1", "conv2", "fc1", "fc2")
+    assert model(torch.zeros(2, 3, 128)).shape == (2, 7)
+    assert [tuple(shape) for shape in model.tap_shapes[:2]] == [(4, 32), (8, 8)]
+    for shape in ((3, 15), (3, 32, 32)):
+        with pytest.raises(UserError, match=r"takes \[channels, length\]"):
+            build_model(MODELS["cnn1d"](), shape, 4)

@@ -1,0 +1,98 @@
+"""Partitions without regard to classes, and test data cut like the training data."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from edgefl.data.partitions import Iid, Quantity
+from edgefl.data.partitions.like_training import cut_like_training
+from edgefl.errors import UserError
+
+
+@settings(max_examples=30)
+@given(images=st.integers(1, 300), clients=st.integers(1, 300), seed=st.integers(0, 9))
+def test_shards_are_equal_and_disjoint_and_leave_less_than_one_image_for_each_client(images, clients, seed):
+    if clients > images:
+        clients = images
+    shards = Iid().split(np.zeros(images, dtype=np.int64), 1, clients, np.random.default_rng(seed))
+    assert shards.sizes.tolist() == [images // clients] * clients
+    assert len(np.unique(shards.indices)) == len(shards.indices) > images - clients
+
+
+def test_more_clients_than_images_are_refused_with_both_numbers():
+    with pytest.raises(UserError, match=r"at most 5 clients.*found 6"):
+        Iid().check(np.array([2, 3]), 6)
+
+
+def test_every_image_is_as_likely_as_any_other_to_belong_to_a_client():
+    rng = np.random.default_rng(1)
+    owned = np.zeros(12)
+    for _ in range(1000):
+        owned[Iid().split(np.zeros(12, dtype=np.int64), 1, 4, rng).shard(2)] += 1
+    # A quarter of 1000, and five standard deviations of a binomial count around it.
+    assert np.abs(owned - 250).max() < 5 * np.sqrt(1000 * 0.25 * 0.75)
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.integers(0, 60), min_size=1, max_size=6).filter(lambda sizes: sum(sizes) > 20),
+    st.integers(1, 7),
+    st.sampled_from([0.0, 0.5, 2.0, 10.0]),
+    st.integers(1, 3),
+    st.integers(0, 9),
+)
+def test_every_image_belongs_to_one_client_and_every_client_has_the_least(sizes, clients, sigma, least, seed):
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    partition = Quantity(sigma=sigma, min_size=least)
+    shards = partition.split(labels, len(sizes), clients, np.random.default_rng(seed))
+    assert sorted(shards.indices.tolist()) == list(range(sum(sizes)))
+    assert shards.sizes.min() >= least
+    assert partition.sizes(np.array(sizes), clients, np.random.default_rng(seed)).tolist() == shards.sizes.tolist()
+    if sigma == 0:
+        assert np.ptp(shards.sizes) <= 1
+
+
+def test_the_logarithms_of_sizes_have_the_standard_deviation():
+    sizes = Quantity(sigma=0.8).sizes(np.array([10**8]), 5000, np.random.default_rng(0))
+    # The error of a standard deviation of 5000 normal draws is 1 %.
+    assert np.log(sizes).std() == pytest.approx(0.8, rel=0.04)
+
+
+def test_classes_are_random_on_every_client():
+    labels = np.arange(20_000) % 4
+    counts = Quantity().split(labels, 4, 4, np.random.default_rng(0)).label_counts(labels, 4)
+    sizes = counts.sum(axis=1, keepdims=True)
+    assert (np.abs(counts / sizes - 0.25) < 5 * np.sqrt(0.25 * 0.75 / sizes)).all()
+
+
+def test_too_few_images_are_refused():
+    with pytest.raises(UserError, match=r"at least 5 samples .* \(min_size\), found 14 training samples for 3"):
+        Quantity(min_size=5).check(np.array([7, 7]), 3)
+    with pytest.raises(UserError, match="expected at most 2 clients"):
+        Quantity().check(np.array([1, 1]), 3)
+
+
+@settings(max_examples=30)
+@given(
+    arrays(np.int64, st.tuples(st.integers(1, 12), st.integers(1, 5)), elements=st.integers(0, 50)), st.integers(0, 9)
+)
+def test_each_class_is_shared_out_within_one_image_of_the_training_proportions(training, seed):
+    classes = training.shape[1]
+    labels = np.repeat(np.arange(classes), 20)
+    shards = cut_like_training(labels, training, np.random.default_rng(seed))
+    counts = shards.label_counts(labels, classes)
+    assert len(np.unique(shards.indices)) == len(shards.indices)
+    for label in range(classes):
+        total = training[:, label].sum()
+        if total == 0:
+            assert counts[:, label].sum() == 0
+        else:
+            assert counts[:, label].sum() == 20
+            assert (np.abs(counts[:, label] - 20 * training[:, label] / total) < 1).all()
+
+
+def test_more_clients_than_images_are_refused():
+    with pytest.raises(UserError, match="at most 3 clients, one for each test sample, found 4"):
+        cut_like_training(np.array([0, 0, 0]), np.ones((4, 1), dtype=np.int64), np.random.default_rng(0))

@@ -1,0 +1,97 @@
+"""Files of a run are read as they were written; what edgefl does not write is refused with file and field."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from edgefl.errors import UserError
+from edgefl.record import RunPaths
+from edgefl.record.costs import read_costs, write_costs
+from edgefl.record.emulation import Emulation, read_emulation, write_emulation
+from edgefl.record.sweep_table import read_settings, sweep_row, table_of
+from edgefl.record.unfinished import how_to_continue
+
+STEP = {
+    "alpha": 4,
+    "batch": 32,
+    "layer_macs": 10,
+    "forward_macs": 12,
+    "training_flops": 66.0,
+    "bytes_touched": 480,
+    "peak_memory_bytes": 900,
+    "operators": [["mm", 20.0, 96, 3, "matmul"]],
+}
+MEASURED = {
+    "dilation": 4.0,
+    "compute": "paced",
+    "queue": "fifo",
+    "wire_bytes": {"down": 1_052_000, "up": 1_049_000, "more_down": 0, "more_up": 2_000},
+    "load": {
+        "cpu": 0.4,
+        "late_seconds_median": 1e-4,
+        "late_seconds_worst": 0.02,
+        "paused_seconds": 3.0,
+        "paused_while_sending": 0.0,
+    },
+    "after_round": 0,
+    "trust": ["the processors were busy all the time"],
+    "machine": {"kernel": "6.8", "cores": 4},
+}
+
+
+def test_step_costs_are_written_as_they_were_read(tmp_path):
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    first.write_text(json.dumps({"fedavg": [STEP]}, indent=1) + "\n")
+    write_costs(read_costs(first), second)
+    assert second.read_bytes() == first.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "place"), [({"training_flops": "many"}, "training_flops"), ({"operators": [["mm", 20.0]]}, "operators.0")]
+)
+def test_a_wrong_step_cost_is_refused_with_its_place(tmp_path, change, place):
+    file = tmp_path / "costs.json"
+    file.write_text(json.dumps({"fedavg": [STEP | change]}))
+    with pytest.raises(UserError) as refused:
+        read_costs(file)
+    assert str(refused.value).startswith(f"{file}: fedavg.0.{place}")
+
+
+def test_an_emulation_is_read_as_it_was_written(tmp_path):
+    path = RunPaths(tmp_path).make("fedavg", 3).emulation
+    assert read_emulation(path) is None
+    resumed = MEASURED | {"after_round": 2}
+    write_emulation(Emulation.model_validate(resumed), path)
+    assert json.loads(path.read_text()) == resumed
+    assert read_emulation(path) == Emulation.model_validate(resumed)
+    path.write_text(json.dumps({key: value for key, value in MEASURED.items() if key != "after_round"}))
+    assert read_emulation(path).after_round == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "place"), [({"compute": "guessed"}, "compute: "), ({"wire_bytes": {"down": -1, "up": 2}}, "wire_bytes.")]
+)
+def test_a_wrong_emulation_is_refused_with_its_place(tmp_path, change, place):
+    path = tmp_path / "emulation.json"
+    path.write_text(json.dumps(MEASURED | change))
+    with pytest.raises(UserError) as refused:
+        read_emulation(path)
+    assert str(refused.value).startswith(f"{path}: {place}")
+
+
+def test_the_settings_of_a_sweeps_jobs_are_read_from_its_table(tmp_path):
+    rows = [sweep_row(f"job-{number}", {"training.rounds": number}, "fedavg", {"seconds": 1.5}) for number in (1, 2)]
+    pq.write_table(table_of(rows), tmp_path / "sweep.parquet")
+    assert read_settings(tmp_path / "sweep.parquet") == {"job-1": {"training.rounds": 1}, "job-2": {"training.rounds": 2}}
+
+
+@pytest.mark.parametrize(
+    ("state", "command"),
+    [('{"choices": {"emulated": true}}', "emulate"), ('{"choices": {"emulated": false}}', "simulate"), ("", "simulate")],
+)
+def test_the_command_that_continues_a_run_follows_from_its_state(tmp_path, state, command):
+    RunPaths(tmp_path).state.write_text(state)
+    assert how_to_continue(tmp_path) == f"edgefl {command} --resume {tmp_path}"
