@@ -26,7 +26,9 @@ from .small_runs import SMALL
 torch.set_num_threads(1)
 
 # Tests of all methods are of edgefl's own: entry points of packages that the user has installed do not exist here.
-_installed = {(point.group, point.name, point.value) for point in entry_points()}
+_installed = {
+    (group, point.name, point.value) for group in entry_points().groups for point in entry_points(group=group)
+}
 plug_ins.entry_points = lambda group: [
     point for point in entry_points(group=group) if (point.group, point.name, point.value) not in _installed
 ]

@@ -306,6 +306,7 @@ def test_a_data_set_or_a_model_that_returns_something_wrong_is_named_before_trai
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "more",
     [

@@ -12,6 +12,7 @@ from edgefl.data.choice import chosen_images, class_counts
 from edgefl.data.federated import load_federated, shard_sizes
 from edgefl.data.holdout import held_out
 from edgefl.data.sets.digits import Digits
+from edgefl.data.sets.synthetic import Synthetic
 from edgefl.data.sharding import Shards, deal
 from edgefl.errors import UserError
 from edgefl.validation import validated
@@ -35,7 +36,7 @@ def test_positions_are_distinct_and_of_the_right_classes():
 
 
 def test_a_run_without_pixels_counts_what_a_run_with_pixels_has():
-    spec = Digits(clients=10, images=1200)
+    spec = Synthetic(shape=(1, 4, 4), train=3000, test=60, clients=10, images=1200)
     data = load_federated(spec, 0)
     assert len(data.train) == 1200
     assert data.sizes.tolist() == shard_sizes(spec, 0).tolist() == [120] * 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import pytest
@@ -17,14 +18,18 @@ from edgefl.experiment import run
 from edgefl.experiment.models import read_model
 from edgefl.experiment.wiring import skeleton
 from edgefl.models.mode import using
+from edgefl.scenario.loading import check
 
-TINY = {"model__width": 1, "training__rounds": 2, "keep_models": "clients"}
+from ..small_runs import SMALL
 
 
-@pytest.fixture
-def finished(small, tmp_path):
-    scenario = small(**TINY, methods=["fedavg", "fedprox"])
-    return scenario, run(scenario, out=tmp_path / "run")
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    data = copy.deepcopy(SMALL) | {"keep_models": "clients", "methods": ["fedavg", "fedprox"]}
+    data["model"]["width"] = 1
+    data["training"]["rounds"] = 2
+    scenario = check(data)
+    return scenario, run(scenario, out=tmp_path_factory.mktemp("diagnose") / "run")
 
 
 def test_eigenvalue_and_trace_are_those_of_the_dense_hessian(finished):

@@ -42,8 +42,14 @@ def until_the_end_of(rows, round):
 
 
 @needs_namespaces
-@pytest.mark.full
-@pytest.mark.parametrize("changes", [CRASH, ASYNCHRONOUS, BATTERY], ids=["crash", "asynchronous", "battery"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param(CRASH, marks=pytest.mark.full, id="crash"),
+        pytest.param(ASYNCHRONOUS, marks=pytest.mark.release, id="asynchronous"),
+        pytest.param(BATTERY, marks=pytest.mark.release, id="battery"),
+    ],
+)
 def test_measured_rounds_stay_and_the_others_are_measured_now(tmp_path, changes):
     scenario = small("star-20ms", **changes)
     scenario["training"].update(rounds=3, cohort=4, selection="fixed" if changes is CRASH else "uniform")

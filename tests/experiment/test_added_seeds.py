@@ -56,6 +56,7 @@ def test_new_seeds_give_the_bytes_of_a_run_that_had_them_from_the_start(finished
     assert verify(small_run) == []
 
 
+@pytest.mark.full
 def test_the_present_runs_are_not_executed_again(small_run):
     runs = Runs()
     before = {path: path.stat().st_mtime_ns for path in small_run.rglob("seed-[04]/*")}
@@ -64,6 +65,7 @@ def test_the_present_runs_are_not_executed_again(small_run):
     assert {path: path.stat().st_mtime_ns for path in small_run.rglob("seed-[04]/*")} == before
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("after", [3, pytest.param(1, marks=pytest.mark.full)])
 def test_an_interrupted_extension_goes_on_and_the_former_result_stays_readable(finished, small_run, after):
     before = tree(small_run)

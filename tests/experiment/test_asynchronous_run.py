@@ -40,6 +40,7 @@ def test_a_run_with_stale_updates_verifies(small, tmp_path):
     assert max(row["staleness"] for row in rounds(folder, "fedavg")) > 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("options", [{"mix": "models", "mixing": 0.6}, {"mix": "deltas"}])
 def test_one_update_at_a_time_learns_too(small, tmp_path, options):
     protocol = {"kind": "asynchronous", "buffer": 1, **options}

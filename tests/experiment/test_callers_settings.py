@@ -45,7 +45,9 @@ def plain(tmp_path_factory):
     return files(tmp_path_factory.mktemp("plain") / "run")
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize(
+    "state", ["double", *(pytest.param(s, marks=pytest.mark.full) for s in STATES if s != "double")]
+)
 def test_a_callers_state_changes_no_byte_of_a_run(plain, state, tmp_path):
     with STATES[state]():
         before = settings(OF_THE_PROCESS)

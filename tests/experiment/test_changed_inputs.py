@@ -73,7 +73,10 @@ KINDS = {
 """How to make an input, and how to change it."""
 
 
-@pytest.fixture(params=KINDS, ids=lambda make: make.__name__)
+@pytest.fixture(
+    params=[make if make is trace else pytest.param(make, marks=pytest.mark.full) for make in KINDS],
+    ids=lambda make: make.__name__,
+)
 def kind(request, small, tmp_path):
     """A scenario that reads a file, and what changes the file and puts it back."""
     changes = request.param(tmp_path)
@@ -283,6 +286,7 @@ def write_images(folder, more=0):
     dataset._content.cache_clear()
 
 
+@pytest.mark.full
 def test_a_run_whose_data_changed_meanwhile_is_not_resumed(small, tmp_path):
     write_images(tmp_path / "images")
     data = {"name": "parquet", "root": str(tmp_path / "images"), "clients": 6}

@@ -29,6 +29,7 @@ def test_clients_count_by_their_images_to_the_runs_own_accuracy(small, tmp_path)
     assert "personalisation" not in found
 
 
+@pytest.mark.full
 def test_calibration_fits_the_model_to_clients_of_two_classes(small, tmp_path):
     calibration = {"kind": "calibration", "epochs": 4, "lr": 0.1, "proximal": 0.01, "self_confidence": True}
     methods = ["fedavg", "fedadc"]

@@ -56,9 +56,8 @@ def finished(tmp_path_factory):
     return make
 
 
-@pytest.mark.parametrize(
-    "protocol", ["synchronous", *(pytest.param(name, marks=pytest.mark.full) for name in list(PROTOCOLS)[1:])]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_run_with_codecs_verifies_and_without_training_takes_the_same_bytes_seconds_and_joules(
     small, finished, protocol, tmp_path
 ):
@@ -104,6 +103,7 @@ def test_a_cells_mean_crosses_its_backhaul_as_float32(small, finished):
     assert max(event["bytes"] for event in relays if event["source"] == "server") < sum(sizes) / 3
 
 
+@pytest.mark.full
 def test_fewer_bytes_take_less_time_and_energy(small, finished):
     _, folder = finished(small, "synchronous")
     methods = json.loads((folder / "summary.json").read_text())["methods"]
@@ -112,6 +112,7 @@ def test_fewer_bytes_take_less_time_and_energy(small, finished):
     assert sparse["joules"] < exact["joules"]
 
 
+@pytest.mark.full
 def test_a_plan_knows_the_encoded_bytes(small, finished):
     scenario, folder = finished(small, "synchronous")
     for each in plan(scenario, methods=["sparse", "scaffold"]).methods:

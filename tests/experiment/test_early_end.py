@@ -21,7 +21,9 @@ NO_CLIENT = "no client can take part, now or later"
     ("changes", "message"),
     [
         ({"protocol__deadline": "1 ms"}, f"{IN_VAIN}: 20 were late"),
-        ({"fleet": [LITTLE_MEMORY]}, f"{IN_VAIN}: 20 were refused (not enough memory)"),
+        pytest.param(
+            {"fleet": [LITTLE_MEMORY]}, f"{IN_VAIN}: 20 were refused (not enough memory)", marks=pytest.mark.full
+        ),
         ({"fleet": [ACCIDENTS]}, f"{IN_VAIN}: 20 dropped out (accident)"),
         ({"fleet": [LITTLE_CHARGE]}, NO_CLIENT),
         (

@@ -37,7 +37,7 @@ def whole(tmp_path_factory):
 @pytest.mark.parametrize(
     ("share", "stop", "evaluated"),
     [
-        ("after some rounds", "rounds", 3),
+        pytest.param("after some rounds", "rounds", 3, marks=pytest.mark.full),
         pytest.param("below the first round", "rounds", 1, marks=pytest.mark.full),
         pytest.param("never reached", "target", 1, marks=pytest.mark.full),
         pytest.param("after some rounds", "target", 1, marks=pytest.mark.full),

@@ -308,6 +308,7 @@ PICKS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("answer", PICKS)
 def test_a_selector_that_picks_wrongly_is_named(tmp_path, monkeypatch, answer):
     wrong, told = PICKS[answer]

@@ -45,6 +45,7 @@ def test_clients_that_miss_a_deadline_keep_their_part(fedbn, tmp_path):
     assert verify(tmp_path / "run") == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("protocol", [pytest.param("asynchronous", marks=pytest.mark.full), "synchronous"])
 def test_each_client_is_tested_with_its_own_part(fedbn, tmp_path, protocol):
     changes = {"protocol": {"kind": protocol}, "methods": ["fedavg"], "training.rounds": 6, "training.local.epochs": 4}

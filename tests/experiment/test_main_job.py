@@ -23,6 +23,17 @@ def scenario():
     return load_scenario("5g_100clients")
 
 
+def accuracy_of(folder) -> float:
+    return json.loads((folder / "summary.json").read_text())["methods"]["fedavg"][0]["accuracy"]["final"]
+
+
+def test_the_main_job_in_small_learns_and_its_log_verifies(tmp_path):
+    chosen = load_scenario("5g_100clients", {"stop": "rounds", "training.rounds": 6}).with_seeds([0])
+    folder = run(chosen, out=tmp_path / "run", methods=["fedavg"])
+    assert accuracy_of(folder) > 0.3
+    assert verify(folder) == []
+
+
 @pytest.fixture(scope="module")
 def fedavg(scenario, tmp_path_factory):
     """FedAvg alone, for all its rounds."""
@@ -55,16 +66,19 @@ def centralised_accuracy(scenario) -> float:
         return float((model(test.inputs).argmax(1) == test.labels).float().mean())
 
 
+@pytest.mark.full
 def test_fedavg_ends_within_five_points_of_centralised_training(scenario, fedavg):
-    accuracy = json.loads((fedavg / "summary.json").read_text())["methods"]["fedavg"][0]["accuracy"]["final"]
+    accuracy = accuracy_of(fedavg)
     assert accuracy > 0.93
     assert accuracy > centralised_accuracy(scenario) - 0.05
 
 
+@pytest.mark.full
 def test_the_log_can_be_believed(fedavg):
     assert verify(fedavg) == []
 
 
+@pytest.mark.full
 def test_each_budget_stops_a_method_and_the_servers_link_is_contended(scenario, tmp_path):
     folder = run(scenario.with_seeds([0]), out=tmp_path / "run", train=False)
     methods = json.loads((folder / "summary.json").read_text())["methods"]

@@ -91,6 +91,7 @@ def missing(tensors):
     return name
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("damage", [transposed, missing])
 def test_weights_that_are_not_the_models_are_refused_and_named(small, tmp_path, damage):
     folder = run(small(training__rounds=1), out=tmp_path / "run")

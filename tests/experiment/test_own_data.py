@@ -108,6 +108,7 @@ def test_paths_start_at_the_scenarios_folder_and_do_not_decide(table, tmp_path, 
     assert load_scenario(other / "my.yaml").data.train == str(moved / "train.npz")
 
 
+@pytest.mark.full
 def test_clients_without_tests_of_their_own_may_be_the_last(table):
     arrays = dict(np.load(table / "test.npz"))
     kept = arrays["client"] < 8

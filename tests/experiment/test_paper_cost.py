@@ -21,6 +21,7 @@ def paper_flops(scenario, alpha, batch):
     return {label: each.step(alpha, batch).training_flops for label, each in step_costs(scenario, METHODS).items()}
 
 
+@pytest.mark.full
 def test_a_finished_run_measures_what_it_does_not_hold_by_the_scenarios_cost(small, tmp_path):
     scenario = small(cost={"kind": "paper"}, methods=METHODS, training__rounds=2)
     finished = FinishedRun(run(scenario, out=tmp_path / "run", train=False))
@@ -31,6 +32,7 @@ def test_a_finished_run_measures_what_it_does_not_hold_by_the_scenarios_cost(sma
     assert found["fedmlb"] == pytest.approx(2.5 * found["fedavg"], rel=1e-12)
 
 
+@pytest.mark.full
 def test_the_benchmark_of_whole_runs_counts_by_the_scenarios_cost(small, monkeypatch):
     scenario = small(cost={"kind": "paper"}, methods=METHODS, training__rounds=1)
     counted = {}

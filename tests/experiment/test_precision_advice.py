@@ -55,6 +55,7 @@ def test_the_estimate_gives_the_measured_gain_and_images_of_the_measured_network
     assert 2 * 50 / seconds == pytest.approx(72, rel=0.1)
 
 
+@pytest.mark.full
 def test_networks_of_many_small_operators_gain_less():
     assert max(gain("resnet56"), gain("mobilenet_v2")) < module.LEAST_GAIN < gain("fedadc_cnn") < 4.6
 
@@ -77,6 +78,7 @@ def test_a_small_network_gets_none(small, monkeypatch):
     assert precision_advice(small(), "cpu") is None
 
 
+@pytest.mark.full
 def test_bfloat16_without_instructions_for_it_is_mentioned_by_run_and_plan(small, monkeypatch, tmp_path):
     processor(monkeypatch, units=False, multiplies=False)
     scenario = small(training__rounds=1, training__engine={"precision": "bfloat16"})

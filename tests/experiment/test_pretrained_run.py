@@ -58,6 +58,7 @@ def test_changed_weights_end_a_resumption(folder):
     assert tree(resume(folder / "run")) == expected
 
 
+@pytest.mark.full
 def test_a_mapping_names_the_file_too_and_where_it_lies_is_no_part_of_the_run(folder):
     model = {**SMALL["model"], "weights": {"file": "mine.safetensors", "skip": []}}
     (folder / "other").mkdir()

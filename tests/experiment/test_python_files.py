@@ -124,6 +124,7 @@ def test_what_reads_a_run_never_executes_its_files(mine, tmp_path, monkeypatch, 
         assert "not simulated again, because its Python files are not executed" in capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_a_replay_goes_on_with_the_files_that_the_run_began_with(mine, tmp_path):
     _, received = sent(mine, tmp_path)
     assert main(["replay", str(received), "--out", str(tmp_path / "again")]) == 0
@@ -154,6 +155,7 @@ def test_a_file_within_the_run_directory_is_not_executed_though_it_has_the_diges
 COPIES = ["data.python.py", "model.spec.python.py"]
 
 
+@pytest.mark.full
 def test_a_run_keeps_copies_of_its_files_and_so_does_its_replay(mine, tmp_path):
     scenario, folder = mine
     main(["replay", str(folder), "--out", str(tmp_path / "again")])
@@ -176,6 +178,7 @@ def test_a_run_begins_in_a_folder_where_a_process_was_killed_after_it_copied_its
     assert (folder / "summary.json").read_bytes() == (mine[1] / "summary.json").read_bytes()
 
 
+@pytest.mark.full
 def test_verify_needs_the_copies_and_not_the_files_themselves(mine, tmp_path, capsys):
     work, received = sent(mine, tmp_path)
     shutil.rmtree(work)
@@ -211,6 +214,7 @@ def interrupted(mine, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+@pytest.mark.full
 def test_an_interrupted_run_goes_on_with_its_files_and_with_no_others(mine, tmp_path, capsys):
     scenario, whole = mine
     interrupted(mine, tmp_path)

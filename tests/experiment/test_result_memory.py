@@ -51,6 +51,7 @@ def test_overlap_on_and_off_train_once_and_report_what_they_do_without_a_memory(
     assert not (tmp_path / "shared" / "results").exists()
 
 
+@pytest.mark.full
 def test_a_resumed_run_trains_nothing_again_though_no_checkpoint_was_reached(small, tmp_path, trained):
     with pytest.raises(KeyboardInterrupt):
         run(small(methods=TWINS), out=tmp_path / "run", engine="sequential", listeners=[Stop(3)])
@@ -58,6 +59,7 @@ def test_a_resumed_run_trains_nothing_again_though_no_checkpoint_was_reached(sma
     assert len(trained) == len(set(trained)) == 4 * 3
 
 
+@pytest.mark.full
 def test_nothing_is_kept_that_no_other_method_could_find(small, tmp_path, trained, monkeypatch):
     monkeypatch.setattr(ResultMemory, "put", lambda *_: pytest.fail("kept in vain"))
     run(small(methods=["fedavg", "fedprox", "fedadc"]), out=tmp_path / "run", engine="sequential")
@@ -128,6 +130,7 @@ def test_an_evaluation_is_found_to_the_bit_and_an_incomplete_one_counts_as_unkno
         assert memory.evaluation("key") is None
 
 
+@pytest.mark.full
 def test_the_same_model_is_evaluated_once_for_several_runs_with_one_folder_of_results(small, tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(evaluation, "evaluate_batches", counted(evaluation.evaluate_batches, seen))

@@ -105,6 +105,7 @@ def test_a_round_that_its_deadline_closes_is_compared_for_the_updates_that_arriv
     assert rows["ratio_to_optimum"] == pytest.approx([deadline / alone(bits, 8e6, 4e6)] * 2, rel=1e-9)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "changes",
     [
@@ -131,6 +132,7 @@ def test_the_seconds_of_real_processes_are_not_compared(small):
     assert optimum_of(scenario, world, replace(setup, testbed=object())) is None
 
 
+@pytest.mark.full
 def test_training_does_not_change_the_ratios_and_they_are_verified(small, tmp_path):
     rows, summary = ran(small(), tmp_path / "run", train=True)
     plain, _ = ran(small(), tmp_path / "plain")

@@ -40,6 +40,7 @@ def test_a_resumed_run_is_byte_identical(over_tcp, tmp_path, protocol):
     assert verify(expected) == []
 
 
+@pytest.mark.full
 def test_a_replay_over_tcp_equals_a_full_run(over_tcp, small, tmp_path):
     expected = run(over_tcp(), out=tmp_path / "expected")
     server = {f"network.topology.server.{way}": "200 kbit/s" for way in ("down", "up")}

@@ -247,6 +247,7 @@ RIGHT: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("file", RIGHT)
 def test_the_right_file_is_accepted(tmp_path, monkeypatch, capsys, file):
     scenario = next(scenario for scenario, name, _ in GROUPS if name == file)
@@ -260,7 +261,13 @@ def entries(folder: Path) -> list[str]:
     return sorted(str(path) for path in folder.rglob("*"))
 
 
-@pytest.mark.parametrize("case", CASES)
+FIRST = {next(iter(group)) for *_, group in GROUPS}
+"""The first case of each kind of file."""
+
+
+@pytest.mark.parametrize(
+    "case", [case if case in FIRST else pytest.param(case, marks=pytest.mark.full) for case in CASES]
+)
 def test_a_wrong_file_ends_with_one_message_and_nothing_is_written(tmp_path, monkeypatch, capsys, recwarn, case):
     changes, name, write, message = CASES[case]
     monkeypatch.setenv("EDGEFL_DATA", str(tmp_path / "none"))

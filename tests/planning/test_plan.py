@@ -77,7 +77,6 @@ def test_the_command_says_in_a_whole_sentence_which_devices_cannot_train(small, 
     assert "cannot train this: training needs" in output
 
 
-
 def test_a_budget_reaches_as_far_as_the_run_that_it_ends(small, tmp_path):
     changes = {"training__rounds": 12, "budgets": {"bytes": "40 kB"}, "stop": "budget"}
     scenario = small(**changes)
@@ -111,14 +110,14 @@ def test_a_budget_of_each_client_ends_with_the_one_that_is_picked_most_often(sma
     assert budget.rounds / 2 < foreseen.rounds < 2 * budget.rounds
 
 
-
 @pytest.mark.parametrize(
     ("transport", "named"),
     [
         ({}, "uploads over the own link of a jetson-nano (20 of 40 rounds)"),
-        (
+        pytest.param(
             {"kind": "tcp"},
             "downloads (39 of 40 rounds), most often over the TCP connection (round trips, window, losses) (38)",
+            marks=pytest.mark.full,
         ),
     ],
     ids=["fluid", "tcp"],
@@ -221,7 +220,6 @@ def test_the_command_prints_json_of_base_units(small, tmp_path):
     assert made["rounds"] == 4
     assert method["devices"][0]["device"] == "raspberry-pi-4"
     assert set(method["joules"]) == {"low", "nominal", "high"}
-
 
 
 @pytest.mark.full

@@ -103,6 +103,7 @@ PAIRS = (
 )
 
 
+@pytest.mark.full
 def test_a_library_is_named_in_a_column_and_a_row_may_hold_two_times(tmp_path):
     table = read_step_table(written(tmp_path, PAIRS))
     assert [(time.model, time.part, time.seconds) for time in table.times] == [
@@ -132,6 +133,7 @@ def test_a_file_next_to_the_table_gives_the_model(tmp_path):
     assert product.flops == 2 * 4 * 12 * 10 + 4 * 10
 
 
+@pytest.mark.full
 def test_a_batch_on_which_a_model_cannot_be_trained_leaves_it_out(tmp_path):
     rows = "model,torchvision_name,batch,image,seconds\ncnn,,2,32,1\none,resnet18,1,32,1\n"
     table = read_step_table(written(tmp_path, rows))

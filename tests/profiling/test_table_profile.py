@@ -2,7 +2,6 @@
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ DEVICE = Rates(
         "matrix-product": (40e9, 1e9, 50e-6),
     },
 )
-MODELS = ("cnn", "vgg9", "resnet18", "resnet56", "mobilenet_v2", "shufflenet", "squeezenet", "fedadc_cnn")
+MODELS = ("cnn", "vgg9", "squeezenet")
 
 
 def run(*arguments):
@@ -43,39 +42,27 @@ def table_fixture(tmp_path_factory):
     """A table of the times of the invented device."""
     file = tmp_path_factory.mktemp("table") / "invented.csv"
     head = "model,batch,shape,seconds\n"
-    steps = [(model, batch) for model in MODELS for batch in (4, 16)]
-    file.write_text(head + "".join(f"{model},{batch},3x64x64,1\n" for model, batch in steps), encoding="utf-8")
+    steps = [(model, batch) for model in MODELS for batch in (2, 8)]
+    file.write_text(head + "".join(f"{model},{batch},3x32x32,1\n" for model, batch in steps), encoding="utf-8")
     counted = read_step_table(file).times
     rows = "".join(
-        f"{each.model},{each.text.split()[-1]},3x64x64,{DEVICE.seconds(each.operators)}\n" for each in counted
+        f"{each.model},{each.text.split()[-1]},3x32x32,{DEVICE.seconds(each.operators)}\n" for each in counted
     )
     file.write_text(head + rows, encoding="utf-8")
     return file
 
 
-def test_the_fit_predicts_the_device_that_made_the_times(table):
-    times = read_step_table(table).times
-    rates = fitted_rates(times, load_profile("raspberry-pi-4"))
-    errors = [abs(rates.seconds(time.operators) / time.seconds - 1) for time in times]
-    assert max(errors) < 0.1
-    assert sum(errors) / len(errors) < 0.03
+@pytest.fixture(name="times", scope="module")
+def times_fixture(table):
+    return read_step_table(table).times
 
 
-def test_a_device_of_another_class_is_predicted_too(table):
-    """Most of its steps take less time than the overheads that are expected of a small board."""
-    device = Rates(8e12, 6e11, 7e-6, 3e-4, {"matrix-product": (2e13, 6e11, 7e-6)})
-    times = [replace(time, seconds=device.seconds(time.operators)) for time in read_step_table(table).times]
-    rates = fitted_rates(times, load_profile("raspberry-pi-4"))
-    errors = [abs(rates.seconds(time.operators) / time.seconds - 1) for time in times]
-    assert sum(errors) / len(errors) < 0.06
-    assert rates.step_overhead == pytest.approx(3e-4, rel=0.5)
-    assert rates.operator_overhead == pytest.approx(7e-6, rel=0.5)
-
-
-def test_a_held_out_family_is_predicted_without_its_own_times(table):
-    times = list(read_step_table(table).times)
+@pytest.mark.full
+def test_a_held_out_family_is_predicted_without_its_own_times(times):
     like = load_profile("raspberry-pi-4")
-    before = {each.time.text: each.predicted for each in held_out(times, like) if each.time.family == "vgg"}
+    held = held_out(times, like)
+    assert 0 < Errors.of(held).mean_absolute < 0.5
+    before = {each.time.text: each.predicted for each in held if each.time.family == "vgg"}
     assert len(before) == 2
     others = [time for time in times if time.family != "vgg"]
     rates = fitted_rates(others, like)
@@ -84,26 +71,25 @@ def test_a_held_out_family_is_predicted_without_its_own_times(table):
             assert before[time.text] == rates.seconds(time.operators)
 
 
-def test_fit_writes_a_profile_that_check_confirms(table, tmp_path):
+def test_fit_writes_a_profile_that_check_confirms(table, times, tmp_path):
     file = tmp_path / "invented.yaml"
     output = run("fit", table, "-o", file, "--like", "raspberry-pi-4", "--framework", "PyTorch 9.9")
     assert "mean error of the fit" in output
     profile = read_profile(file)
     evidence = profile.evidence("compute.fp32_achievable")
-    assert (evidence.kind, evidence.count, evidence.framework) == ("fitted", 16, "PyTorch 9.9")
-    held = held_out(read_step_table(table).times, load_profile("raspberry-pi-4"))
-    assert evidence.error == pytest.approx(Errors.of(held).mean_absolute, rel=0.01)
+    assert (evidence.kind, evidence.count, evidence.framework) == ("fitted", 6, "PyTorch 9.9")
+    assert 0 < evidence.error < 0.5
     assert profile.power == load_profile("raspberry-pi-4").power
     found = json.loads(run("check", file, table, "--json"))
-    assert found["count"] == 16
+    assert found["count"] == 6
     assert found["mean_absolute_error"] < 0.05
-    assert set(found["families"]) == {"cnn", "vgg", "resnet", "mobilenet", "shufflenet", "squeezenet", "fedadc"}
-    assert found["families"]["resnet"]["count"] == 4
-    for step, time in zip(found["steps"], read_step_table(table).times, strict=True):
+    assert {name: each["count"] for name, each in found["families"].items()} == {"cnn": 2, "vgg": 2, "squeezenet": 2}
+    for step, time in zip(found["steps"], times, strict=True):
         assert step["predicted_seconds"] == step_seconds(profile, time.operators)
         assert step["error"] == pytest.approx(step["predicted_seconds"] / time.seconds - 1)
 
 
+@pytest.mark.full
 def test_fit_needs_no_other_profile(table, tmp_path):
     run("fit", table, "-o", tmp_path / "alone.yaml", "--kind", "phone", "--idle-watts", "0.5")
     profile = read_profile(tmp_path / "alone.yaml")
@@ -111,6 +97,7 @@ def test_fit_needs_no_other_profile(table, tmp_path):
     assert value(profile.compute.fp32_achievable) == pytest.approx(20e9, rel=0.3)
 
 
+@pytest.mark.full
 def test_watts_and_framework_that_the_user_gives_are_stated_in_the_profile(table, tmp_path):
     options = ["--like", "laptop-8-core", "--idle-watts", "6", "--framework", "PyTorch 9.9", "--steps"]
     run("fit", table, "-o", tmp_path / "own.yaml", *options)
@@ -140,12 +127,13 @@ def test_check_draws_predicted_over_measured(table, tmp_path):
     run("check", "raspberry-pi-4", table, "-o", tmp_path / "check.svg")
     text = (tmp_path / "check.svg").read_text(encoding="utf-8")
     assert "predicted seconds of a step" in text
-    assert "mobilenet" in text
+    assert "squeezenet" in text
 
 
-def test_errors_are_means_and_medians_of_sizes(table):
-    times = read_step_table(table).times[:4]
-    compared = [Compared(time, time.seconds * factor) for time, factor in zip(times, (0.5, 1.0, 1.1, 1.4), strict=True)]
+def test_errors_are_means_and_medians_of_sizes(times):
+    compared = [
+        Compared(time, time.seconds * factor) for time, factor in zip(times[:4], (0.5, 1.0, 1.1, 1.4), strict=True)
+    ]
     errors = Errors.of(compared)
     assert (errors.mean_absolute, errors.median_absolute, errors.mean) == pytest.approx((0.25, 0.25, 0.0))
     assert by_family(compared)["cnn"].mean_absolute == pytest.approx(0.25)

@@ -50,14 +50,16 @@ def test_step_costs_are_written_as_they_were_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "place"), [({"training_flops": "many"}, "training_flops"), ({"operators": [["mm", 20.0]]}, "operators.0")]
+    ("change", "place"),
+    [({"training_flops": "many"}, "training_flops"), ({"operators": [["mm", 20.0]]}, "operators.0")],
 )
 def test_a_wrong_step_cost_is_refused_with_its_place(tmp_path, change, place):
     file = tmp_path / "costs.json"
     file.write_text(json.dumps({"fedavg": [STEP | change]}))
     with pytest.raises(UserError) as refused:
         read_costs(file)
-    assert str(refused.value).startswith(f"{file}: fedavg.0.{place}")
+    assert str(file) in str(refused.value)
+    assert f"fedavg.0.{place}" in str(refused.value)
 
 
 def test_an_emulation_is_read_as_it_was_written(tmp_path):
@@ -85,12 +87,19 @@ def test_a_wrong_emulation_is_refused_with_its_place(tmp_path, change, place):
 def test_the_settings_of_a_sweeps_jobs_are_read_from_its_table(tmp_path):
     rows = [sweep_row(f"job-{number}", {"training.rounds": number}, "fedavg", {"seconds": 1.5}) for number in (1, 2)]
     pq.write_table(table_of(rows), tmp_path / "sweep.parquet")
-    assert read_settings(tmp_path / "sweep.parquet") == {"job-1": {"training.rounds": 1}, "job-2": {"training.rounds": 2}}
+    assert read_settings(tmp_path / "sweep.parquet") == {
+        "job-1": {"training.rounds": 1},
+        "job-2": {"training.rounds": 2},
+    }
 
 
 @pytest.mark.parametrize(
     ("state", "command"),
-    [('{"choices": {"emulated": true}}', "emulate"), ('{"choices": {"emulated": false}}', "simulate"), ("", "simulate")],
+    [
+        ('{"choices": {"emulated": true}}', "emulate"),
+        ('{"choices": {}}', "simulate"),
+        ("", "simulate"),
+    ],
 )
 def test_the_command_that_continues_a_run_follows_from_its_state(tmp_path, state, command):
     RunPaths(tmp_path).state.write_text(state)

@@ -7,12 +7,11 @@ import csv
 import io
 import json
 import math
-import re
 import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
@@ -36,7 +35,7 @@ from edgefl.scenario.loading import check
 from ..record.test_files import MEASURED
 from ..small_runs import SMALL
 
-METHODS = ["fedavg", {"method": "fedadc", "overlap": True}, "fedbr"]
+METHODS = ["fedavg", {"method": "fedadc", "overlap": True}]
 
 
 def scenario(capacity="8 Mbit/s", server="1 Gbit/s", **changes):
@@ -75,7 +74,7 @@ def rows_of(measured, predicted):
 def test_half_the_capacity_doubles_transfers_and_leaves_training_as_it_is(runs):
     predicted, measured = runs
     rows = rows_of(measured, predicted)
-    for method in ("fedavg", "fedadc", "fedbr"):
+    for method in ("fedavg", "fedadc"):
         for phase in ("download", "upload"):
             row = rows[method, phase]
             assert row["relative_gap"] == pytest.approx(1.0)
@@ -110,12 +109,13 @@ def test_a_run_against_itself_has_no_gap(runs):
     assert "largest gaps" not in dict(against_table(found).sentences)
 
 
+@pytest.mark.full
 def test_every_format_has_the_comparison_and_the_picture_is_written(copied, capsys):
     predicted, measured = copied
     command = ["report", str(measured), "--against", str(predicted)]
     assert main(command) == 0
     shown = capsys.readouterr()
-    assert "the methods are in the predicted order (Kendall's τ = 1.00, 3 pairs)" in shown.out
+    assert "the methods are in the predicted order (Kendall's τ = 1.00, 1 pairs)" in shown.out
     assert "that run was not emulated" in shown.out
     assert "network.links.5g.down" in shown.out
     assert f"{measured}/against.png: predicted over measured seconds" in shown.err
@@ -135,6 +135,7 @@ def test_every_format_has_the_comparison_and_the_picture_is_written(copied, caps
     assert data["largest"][0]["gap"] == max(each["gap"] for each in data["largest"])
 
 
+@pytest.mark.full
 def test_a_folder_that_cannot_be_written_is_a_warning(copied, capsys, monkeypatch):
     predicted, measured = copied
 
@@ -146,9 +147,10 @@ def test_a_folder_that_cannot_be_written_is_a_warning(copied, capsys, monkeypatc
     assert f"warning: {measured}/against.png cannot be written: No space left on device" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_measured_seconds_bytes_and_the_load_are_named(copied, capsys):
     predicted, measured = copied
-    for label in ("fedavg", "fedadc", "fedbr"):
+    for label in ("fedavg", "fedadc"):
         for seed in (0, 1):
             write_emulation(Emulation.model_validate(MEASURED), RunPaths(measured).of(label, seed).emulation)
     rows = rows_of(measured, predicted)
@@ -180,18 +182,7 @@ def test_measured_seconds_bytes_and_the_load_are_named(copied, capsys):
     assert "measured in an emulation" not in capsys.readouterr().out
 
 
-def test_texts_of_a_received_run_have_no_control_characters(copied, capsys):
-    predicted, measured = copied
-    texts = {"trust": ["\x1b[31mall\n of it"], "machine": {"\x1b]0;k": "\x07"}}
-    write_emulation(Emulation.model_validate(MEASURED | texts), RunPaths(measured).of("fedavg", 0).emulation)
-    for form in ([], ["--format", "markdown"], ["--json"]):
-        assert main(["report", str(measured), "--against", str(predicted), *form]) == 0
-        out = capsys.readouterr().out
-        assert "all" in out
-        assert re.search(r"\n\s*of it", out) is None
-        assert not {"\x1b", "\x07"} & set(out)
-
-
+@pytest.mark.full
 def test_a_setting_of_a_sweep_names_its_measured_runs(tmp_path):
     jobs = [
         run(check(scenario(methods=["fedavg"], seeds=[seed])), out=tmp_path / str(seed), train=False) for seed in (0, 1)
@@ -204,6 +195,7 @@ def test_a_setting_of_a_sweep_names_its_measured_runs(tmp_path):
     assert measured_sentences(RunResult(jobs[0])) == []
 
 
+@pytest.mark.full
 def test_a_run_of_another_scenario_method_or_seed_is_refused(runs, tmp_path, capsys):
     predicted, _ = runs
     other = run(check(scenario() | {"name": "other"}), out=tmp_path / "other", train=False, methods=["fedavg"])
@@ -218,6 +210,7 @@ def test_a_run_of_another_scenario_method_or_seed_is_refused(runs, tmp_path, cap
     assert "expected a run directory, found nothing" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_methods_and_seeds_of_one_run_alone_are_named(runs, tmp_path, capsys):
     predicted, measured = runs
     part = run(check(scenario() | {"seeds": [1]}), out=tmp_path / "part", train=False, methods=["fedavg"])
@@ -226,6 +219,7 @@ def test_methods_and_seeds_of_one_run_alone_are_named(runs, tmp_path, capsys):
     assert set(rows_of(part, predicted)) < set(rows_of(measured, predicted)) | {("fedavg", "first 4 rounds")}
 
 
+@pytest.mark.full
 def test_seconds_to_a_target_are_compared(tmp_path):
     """Both runs reach the target in the same round; its seconds are those of the round's end."""
     trained = [
@@ -324,6 +318,7 @@ def test_an_aborted_transfer_is_no_phase():
     assert job.seconds == {}
 
 
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 10)), min_size=1, max_size=8))
 def test_shared_seconds_are_those_with_another_transfer_on_a_link(spans):
     sent = [transfer("up", flow, float(a), float(a + b), path=("c", "s")) for flow, (a, b) in enumerate(spans)]
@@ -368,6 +363,7 @@ def test_each_cause_has_its_rule():
     assert the_cause(0.1, phase="between phases", emulation=emulated) == "scheduling"
 
 
+@pytest.mark.full
 def test_unfair_shares_are_found_as_a_cause(tmp_path):
     """Two runs whose server link is shared equally and by a queue."""
     changes = {"server": "3 Mbit/s", "methods": ["fedavg"], "seeds": [0]}
@@ -381,6 +377,7 @@ def test_unfair_shares_are_found_as_a_cause(tmp_path):
     assert "sharing" in causes
 
 
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=7))
 def test_tau_is_kendalls(seconds):
     predicted, measured = ({str(n): float(each[place]) for n, each in enumerate(seconds)} for place in (0, 1))

@@ -86,14 +86,6 @@ def test_a_run_that_ended_before_a_round_has_no_accuracy_there(smoothed_run):
     assert any("ended before this round" in note for note in grid.notes)
 
 
-def test_a_run_that_trained_nothing_has_a_dash_beside_one_that_did(make_run, smoothed_run):
-    untrained = seed_result(accuracy={"final": None, "best": None, "ema": None}, targets=[target(0.5, None)])
-    bare = make_run({"one": [untrained]}, folder="bare", trained=False)
-    grid = paper_grid(paper_rows([bare, smoothed_run({"one": [0.05]}, folder="trained")], at=[20]))
-    assert [cell.line for cell in grid.rows[0]] == ["bare", "one", "–", "–", "–"]
-    assert [cell.line for cell in grid.rows[1]] == ["trained", "one", "100.0", "10", "16"]
-
-
 def test_the_best_of_a_column_is_bold_with_what_is_tied(smoothed_run):
     run = smoothed_run({"a": [0.05, 0.05], "b": [0.04, 0.04], "c_c": [0.05, 0.05]})
     grid = paper_grid(paper_rows([run], at=[10]))
@@ -146,8 +138,6 @@ def test_a_round_beyond_the_run_is_refused_and_one_that_it_was_to_have_is_not(sm
     [
         (["--at", "3"], "--at 3: needs --layout paper"),
         (["--layout", "paper", "--html", "x.html"], "--layout paper: applies to a table only"),
-        (["--layout", "paper", "--tensorboard", "board"], "--layout paper: applies to a table only"),
-        (["--layout", "paper", "--against", "paper"], "--layout paper: applies to a table only"),
     ],
 )
 def test_what_a_papers_layout_does_not_go_with_is_refused(small_run, capsys, arguments, message):
@@ -155,7 +145,7 @@ def test_what_a_papers_layout_does_not_go_with_is_refused(small_run, capsys, arg
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("form", ["table", "markdown", "latex", "csv"])
+@pytest.mark.parametrize("form", ["csv", pytest.param("table", marks=pytest.mark.full)])
 def test_the_command_writes_every_format(small_run, capsys, tmp_path, form):
     file = tmp_path / "table"
     arguments = ["report", str(small_run.path), "--layout", "paper", "--at", "3", "--format", form]

@@ -14,14 +14,10 @@ from edgefl.report import write_pictures
 from .conftest import ROUNDS, seed_result
 
 
-def test_the_picture_is_written_beside_the_runs_files_and_is_a_png(three_methods):
+def test_the_picture_is_a_png_beside_the_runs_files_and_the_same_each_time(three_methods):
     (path,) = write_pictures(three_methods)
     assert path == three_methods.path / "accuracy.png"
     assert path.read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_same_run_gives_the_same_picture_byte_for_byte(three_methods):
-    (path,) = write_pictures(three_methods)
     first = path.read_bytes()
     write_pictures(three_methods)
     assert path.read_bytes() == first
@@ -59,19 +55,14 @@ def test_the_accuracy_axis_starts_at_zero_or_its_label_says_where(three_methods,
     assert (axes.get_ylim()[0], axes.get_ylabel()) == (0, "test accuracy, %")
 
 
+@pytest.mark.full
 def test_targets_and_budgets_are_marked(three_methods):
     for axes, budget in zip(three_methods.plot().axes, ("budget 60 s", "budget 500 MB"), strict=True):
         texts = [text.get_text() for text in axes.texts]
         assert {"target 80 %", "target 90 %", budget} <= set(texts)
 
 
-def test_a_budget_far_beyond_the_curves_is_told_without_squeezing_them(make_run):
-    budgets = [{"kind": "seconds", "limit": 3600.0, "accuracy": 0.9}]
-    axes = make_run({"fedavg": [seed_result(budgets=budgets)]}).plot().axes[0]
-    assert "budget 60 min →" in [text.get_text() for text in axes.texts]
-    assert axes.get_xlim()[1] < 100
-
-
+@pytest.mark.full
 def test_a_budget_of_energy_is_a_cross_where_it_ran_out(make_run):
     budgets = [{"kind": "joules", "limit": 2200.0, "accuracy": 0.9}]  # 110 J a round: spent after 20 rounds
     run = make_run({"fedavg": [seed_result(seed, budgets=budgets) for seed in range(3)]})
@@ -89,13 +80,8 @@ def test_without_training_there_is_no_picture_of_accuracy(make_run):
     assert run.plot().axes  # empty, but no fault
 
 
-def test_one_seed_has_a_line_and_no_band(make_run):
-    axes = make_run({"fedavg": [seed_result()]}).plot().axes[0]
-    assert not axes.collections
-    assert len(axes.get_lines()) == 1
-
-
-@pytest.mark.parametrize("backend", ["module://matplotlib_inline.backend_inline", "module://nowhere", "nix", "pdf"])
+@pytest.mark.full
+@pytest.mark.parametrize("backend", ["module://nowhere", "pdf"])
 def test_a_picture_does_not_depend_on_the_backend_that_the_environment_names(three_methods, backend):
     (path,) = write_pictures(three_methods)
     expected = path.read_bytes()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.report.quantities import Unit, estimate, limit, quantity, unit_for
@@ -31,6 +31,7 @@ def test_a_quantity_has_three_figures_and_a_fitting_unit(value, dimension, text)
     assert quantity(value, dimension) == text
 
 
+@settings(max_examples=40)
 @given(st.floats(1e-2, 1e12), st.sampled_from(["seconds", "bytes", "joules"]))
 def test_what_is_printed_reads_back_within_one_percent(value, dimension):
     if dimension == "bytes":
@@ -48,17 +49,13 @@ def test_a_column_shares_the_unit_of_its_largest_figure():
     assert [unit.number(20e6), unit.number(3.2e9), unit.symbol] == ["0.02", "3.20", "GB"]
 
 
+@settings(max_examples=40)
 @given(st.floats(1e-8, 1e6), st.floats(1e-12, 1.0))
 def test_a_figure_keeps_two_digits_however_small_it_is_beside_the_largest(largest, share):
     figure = largest * share
     printed = unit_for([largest], "joules").number(figure)
     scale = unit_for([largest], "joules").scale
     assert float(printed) * scale == pytest.approx(figure, rel=0.0501)
-
-
-def test_a_column_of_large_and_small_figures_rounds_none_of_them_away():
-    unit = unit_for([16.0, 0.0004], "seconds")
-    assert [unit.number(each) for each in (16.0, 1.44, 0.5, 0.427, 0.0004)] == ["16.0", "1.4", "0.5", "0.43", "0.00040"]
 
 
 def test_counts_that_are_whole_stay_whole_and_a_mean_of_counts_keeps_its_fraction():
@@ -71,17 +68,12 @@ def test_an_interval_is_never_rounded_to_nothing():
     assert estimate(Estimate(34.1, 0.0979, 3), "seconds") == "34.1 ± 0.1 s"
 
 
-def test_an_interval_has_the_decimals_of_its_mean():
-    unit = unit_for([6.59e3, 4.8], "joules")
-    assert (unit.number(4.8), unit.interval(1.4, mean=4.8)) == ("0.0048", "0.0014")
-    assert (unit.number(6.59e3), unit.interval(1020.0, mean=6.59e3)) == ("6.59", "1.02")
-
-
 def test_an_interval_stands_beside_its_mean_only_where_there_is_one():
     assert estimate(Estimate(0.9, 0.012, 3), "fraction") == "90.0 ± 1.2 %"
     assert estimate(Estimate(0.9, None, 1), "fraction") == "90.0 %"
 
 
+@settings(max_examples=40)
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=5), st.sampled_from(["fraction", "seconds", "bytes", "joules"]))
 def test_no_interval_that_is_shown_leaves_what_is_possible(values, dimension):
     unit = unit_for([max(values)], dimension)

@@ -77,7 +77,6 @@ def test_what_is_no_run_is_refused(tmp_path):
         (lambda summary: summary.update(methods={}), "methods"),
         (lambda summary: summary["methods"].update(fedavg=[]), "methods.fedavg: expected at least one seed"),
         (lambda summary: summary["methods"]["fedavg"][0].pop("joules"), "methods.fedavg.0.joules"),
-        (lambda summary: summary["methods"].update({"../x": [seed_result()]}), "cannot name a folder"),
     ],
 )
 def test_a_summary_that_breaks_the_contract_is_refused_with_the_field(make_run, change, message):
@@ -101,11 +100,3 @@ def test_text_that_is_no_json_is_refused(make_run):
 def test_keys_of_a_later_edgefl_are_passed_over(make_run):
     run = make_run({"fedavg": [seed_result(novelty={"x": 1})]})
     assert run.summary["methods"]["fedavg"][0]["novelty"] == {"x": 1}
-
-
-def test_a_notebook_shows_table_and_verdict_with_every_text_escaped(make_run):
-    run = make_run({"fed<avg>": [seed_result()]}, name="<script>x")
-    page = run._repr_html_()
-    assert "<script>" not in page
-    assert "fed&lt;avg&gt;" in page
-    assert "<table>" in page

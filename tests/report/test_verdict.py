@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from edgefl.report import verdict
-from edgefl.report.comparison import comparison
 from edgefl.report.rows import comparison_rows, notes
 from edgefl.report.verdict import verdicts
 
@@ -55,11 +54,6 @@ def test_methods_that_are_equal_with_every_seed_are_tied(make_run):
     assert "are tied: a is equal to b with every seed; it is 10.0 points above c." in verdict(run)
 
 
-def test_of_many_methods_the_first_differences_are_given(make_run):
-    run = make_run({f"m{number}": seeds([0.9 - number / 100] * 3) for number in range(7)})
-    assert "3.0 points above m3, 4.0 points above m4 and above m5 and m6." in verdict(run)
-
-
 def test_methods_with_fewer_than_two_common_seeds_are_not_compared(make_run):
     run = make_run({"a": seeds([0.90, 0.91, 0.92]), "b": [seed_result(5, accuracy__final=0.8)]})
     assert verdict(run).splitlines()[0] == (
@@ -81,14 +75,6 @@ def test_a_lower_error_is_below_the_other(make_run):
     assert "wins: it is 0.500 below a." in verdict(run)
 
 
-def test_one_method_alone_neither_wins_nor_is_tied(make_run):
-    run = make_run({"a": seeds([0.9, 0.9, 0.9], [10.0, 10.0, 10.0])})
-    assert verdict(run).splitlines() == [
-        "After 40 rounds, a has an accuracy of 90.0 %.",
-        "a reaches 90 % after 10.0 s.",
-    ]
-
-
 def test_under_common_budgets_the_highest_wins_and_each_stop_is_told(three_methods):
     first, second, *_ = verdict(three_methods).splitlines()
     assert first == (
@@ -97,21 +83,6 @@ def test_under_common_budgets_the_highest_wins_and_each_stop_is_told(three_metho
     )
     ended = ["fedadc+overlap ended at the budget of 60 s", "fedbr ended at the budget of 500 MB"]
     assert second == "; ".join([*ended, "fedavg ended at the budget of 5 kJ."])
-
-
-def test_seeds_that_stop_for_different_reasons_are_counted(make_run):
-    budgets = [{"kind": "seconds", "limit": 60.0, "accuracy": None}]
-    methods = {"a": seeds([0.9, 0.9, 0.9], budgets=budgets)}
-    methods["a"][0]["stop"]["reason"] = "seconds"
-    run = make_run(methods, stop="budget", budgets={"seconds": 60.0})
-    ends = "a (1 of 3 seeds) ended at the budget of 60 s; a (2 of 3 seeds) ended at the last round"
-    assert f"{ends}." in verdict(run)
-
-
-def test_budgets_that_no_run_reaches_are_named_last(make_run):
-    budgets = [{"kind": kind, "limit": 60.0, "accuracy": None} for kind in ("seconds", "joules")]
-    run = make_run({"a": seeds([0.9, 0.9], budgets=budgets)}, stop="budget", budgets={"seconds": 60.0, "joules": 60.0})
-    assert "a ended at the last round; budgets not reached: 60 s and 60 J." in verdict(run)
 
 
 def test_with_runs_to_the_last_round_each_budget_has_its_own_winner(make_run):
@@ -219,15 +190,6 @@ def test_a_method_that_ended_before_its_first_round_is_named_and_never_cheapest(
     assert not any("gone" in line for line in lines[2:])
 
 
-def test_a_run_that_ended_before_its_first_round_has_no_cost_of_a_round(make_run):
-    nothing = {"accuracy__final": None, "accuracy__best": None, "accuracy__ema": None}
-    run = make_run({"gone": [seed_result(0, rounds=0, stop__reason="stalled", **nothing)]})
-    assert verdict(run).splitlines() == [
-        "No model was evaluated, so there is no accuracy to compare.",
-        "gone ended before its first round (stalled), so it has no cost per round.",
-    ]
-
-
 def ended_at_once(label, reason, message):
     stop = {"reason": reason, "round": 0, "message": f"method '{label}'{message}"}
     return [seed_result(seed, rounds=0, stop=stop, accuracy__final=0.1) for seed in (0, 1)]
@@ -244,14 +206,6 @@ def test_methods_that_all_ended_before_their_first_round_are_no_tie_and_share_on
     assert remarks == ["a, b and c ended by a fault (2 of 2 seeds): round 1, measuring a local step: KeyError: 3."]
 
 
-def test_a_table_and_its_sentences_state_a_shared_cause_once(make_run):
-    fault = ", round 1, measuring a local step: KeyError: 3"
-    table = comparison(make_run({label: ended_at_once(label, "fault", fault) for label in ("a", "b")}))
-    lines = [*table.grid.notes, *(line for _, found in table.sentences for line in found)]
-    assert sum("KeyError" in line for line in lines) == 1
-    assert "No method completed a round, so there is nothing to compare." in lines
-
-
 def test_a_round_in_which_a_budget_ended_the_run_has_no_cost_of_a_round(make_run):
     """The run directory of these tests has rounds of 5 MB down and 110 J; the summary says more."""
     nothing = {"accuracy__final": None, "accuracy__best": None, "accuracy__ema": None}
@@ -266,12 +220,6 @@ def test_a_round_in_which_a_budget_ended_the_run_has_no_cost_of_a_round(make_run
     assert verdict(whole).splitlines()[4] == "a needs 125 J of energy per round."
     end = cut.rounds_of("a", 0).column("seconds")[-1].as_py()
     assert verdict(cut).splitlines()[1] == f"a needs {end / 4:.2f} s of time per round."
-
-
-def test_an_untrained_model_is_not_compared_with_trained_ones(make_run):
-    diverged = ended_at_once("wild", "diverged", " diverged in round 1: the loss of client 3 is not finite")
-    run = make_run({"a": seeds([0.9, 0.9]), "wild": diverged})
-    assert verdict(run).splitlines()[0].endswith("a has an accuracy of 90.0 %; wild has no accuracy to compare.")
 
 
 @pytest.mark.parametrize(("metric", "hint"), [("rmse", True), ("mae", True), ("perplexity", False)])
@@ -294,26 +242,6 @@ def test_the_smoothed_accuracy_decides_where_the_scenario_says_so(make_run):
     high, low = seeds([0.9] * 3, accuracy__ema=0.7), seeds([0.8] * 3, accuracy__ema=0.75)
     run = make_run({"a": high, "b": low}, target_metric="accuracy_ema")
     assert verdict(run) == f"After 40 rounds, b (75.0 %) wins: it is 5.0 points above a.\n{TWO}"
-
-
-def test_a_smoothed_accuracy_has_its_own_article(make_run):
-    smoothed, without = seeds([0.9] * 3, accuracy__ema=0.7), seeds([0.8] * 3, accuracy__ema=None)
-    run = make_run({"a": smoothed, "b": without}, target_metric="accuracy_ema")
-    expected = "After 40 rounds, a has a smoothed accuracy of 70.0 %; b has no smoothed accuracy to compare."
-    assert verdict(run) == expected
-
-
-@pytest.mark.parametrize(("clients", "said"), [(100, True), (10, False)])
-def test_old_front_blocks_are_said_where_few_clients_take_part(make_run, clients, said):
-    blocks = {"actual": 1.0, "uniform": 1.0, "front_age": 11.0 if said else 1.0}
-    methods = {"fedavg": seeds([0.9, 0.9]), "fedbr": seeds([0.8, 0.8], blocks=blocks)}
-    run = make_run(methods, training={"cohort": 10}, data={"clients": clients})
-    lines = [line for line in verdict(run).splitlines() if "front blocks" in line]
-    expected = (
-        "Only 10 of 100 clients take part in a round, so they train old front blocks (fedbr: 11.0 rounds); "
-        "in FedBR's theory, all clients take part in each round."
-    )
-    assert lines == ([expected] if said else [])
 
 
 def test_of_several_runs_what_is_true_of_each_is_said_once(make_run):

@@ -6,18 +6,16 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.cli import main
-from edgefl.cli.plan_for import in_words
 from edgefl.cost.measure import Operator
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.fleet import step_signature
-from edgefl.network import replayed
 from edgefl.report.quantities import quantity
-from edgefl.rerun.inverse import Answer, ask
+from edgefl.rerun.inverse import ask
 from edgefl.rerun.inverse.bisection import boundary
 from edgefl.rerun.inverse.condition import parse_condition
 from edgefl.scenario import load_scenario
@@ -25,8 +23,7 @@ from edgefl.scenario.loading import check
 
 from ..small_runs import SMALL
 
-METHODS = ["fedavg", {"method": "fedadc", "overlap": True}, "scaffold", {"method": "fedbr", "scheduler": "gmbs"}]
-TIMELESS = ("fedavg", "fedadc", "scaffold")
+METHODS = ["fedavg", {"method": "fedadc", "overlap": True}, {"method": "fedbr", "scheduler": "gmbs"}]
 TRAINING = {"rounds": 10, "cohort": 3, "local": {"epochs": 2, "batch": 16, "lr": 0.2}}
 CHANGES = {"methods": METHODS, "targets": [0.35], "seeds": [0, 1], "training": TRAINING}
 PRECISION = 0.01
@@ -71,8 +68,10 @@ def slower_devices(factor):
     return {"fleet": [{**group, "pace": factor} for group in SMALL["fleet"]]}
 
 
-@pytest.mark.parametrize("label", TIMELESS)
-@pytest.mark.parametrize(("name", "changed"), [("bandwidth", slower_links), ("devices", slower_devices)])
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("label", "name", "changed"), [("fedadc", "bandwidth", slower_links), ("fedavg", "devices", slower_devices)]
+)
 def test_a_run_at_the_answer_meets_the_condition_and_one_beyond_it_does_not(
     finished, answered, tmp_path, label, name, changed
 ):
@@ -84,6 +83,7 @@ def test_a_run_at_the_answer_meets_the_condition_and_one_beyond_it_does_not(
     assert seconds_there(tmp_path / "missed", changed(answer.missed), label) > limit
 
 
+@pytest.mark.full
 def test_the_servers_connection_is_scaled_with_the_clients_links(small, tmp_path):
     """Here all clients share a server's connection that is slower than each of their links."""
     folder = run(small(network__topology__server={"down": 3e6, "up": 3e6}), out=tmp_path / "run")
@@ -103,10 +103,9 @@ def course(folder, label):
     return [(each["rounds"], each["seconds"]) for (name, _), each in first_target(folder).items() if name == label]
 
 
-@pytest.mark.parametrize("label", ["fedavg", "fedbr"])
-def test_with_the_smallest_battery_the_run_is_the_same_and_with_a_smaller_one_it_is_not(
-    finished, answered, tmp_path, label
-):
+@pytest.mark.full
+def test_with_the_smallest_battery_the_run_is_the_same_and_with_a_smaller_one_it_is_not(finished, answered, tmp_path):
+    label = "fedbr"
     answer = next(each for each in answered.methods if each.label == label).answers["battery"]
     assert answer.why == "training"
     assert answer.figures["joules"] == pytest.approx(3600 * answer.met)
@@ -120,6 +119,7 @@ def test_with_the_smallest_battery_the_run_is_the_same_and_with_a_smaller_one_it
     assert courses[1] != own
 
 
+@pytest.mark.full
 def test_batteries_of_the_fleet_itself_are_scaled_together(small, tmp_path):
     fleet = [
         {**group, "overrides": {"battery": {"capacity": capacity}}}
@@ -139,7 +139,7 @@ def test_batteries_of_the_fleet_itself_are_scaled_together(small, tmp_path):
     assert there[1] != own
 
 
-def test_the_largest_model_follows_from_bytes_and_rates_where_only_transfers_take_time(tmp_path):
+def test_the_largest_model_follows_from_bytes_and_rates_where_only_transfers_take_time(tmp_path, capsys):
     """One client, one link: a round takes 2 (L + 8 S f / r)."""
     free = {"fp32_peak": 1e18, "fp32_achievable": 1e18, "memory_bandwidth": 1e18}
     compute = {**free, "operator_overhead": 0, "step_overhead": 0}
@@ -162,12 +162,14 @@ def test_the_largest_model_follows_from_bytes_and_rates_where_only_transfers_tak
     assert found.met <= expected < found.missed or found.met == pytest.approx(expected, rel=1e-3)
     assert found.figures["bytes"] == pytest.approx(one_way * found.met)
     # The bytes that are sent grow in proportion.
-    (method,) = ask(folder, f"accuracy=0.01 within {5.5 * target['bytes']} B").methods
-    found = method.answers["model"]
-    assert (found.met <= 5.5 <= found.missed, found.why) == (True, "bytes")
-    assert (method.answers["bandwidth"].missed, method.answers["devices"].missed) == (None, None)
+    assert main(["plan", str(folder), "--for", f"accuracy=0.01 within {5.5 * target['bytes']} B", "--json"]) == 0
+    (method,) = json.loads(capsys.readouterr().out)["methods"]
+    found = method["answers"]["model"]
+    assert (found["met"] <= 5.5 <= found["missed"], found["why"]) == (True, "bytes")
+    assert (method["answers"]["bandwidth"]["missed"], method["answers"]["devices"]["missed"]) == (None, None)
 
 
+@pytest.mark.full
 def test_measured_times_of_steps_grow_with_the_model(small, tmp_path):
     """Where only the measured steps take time, three times the time allows three times the model."""
     costs = json.loads((run(small(), out=tmp_path / "first") / "costs.json").read_text())["fedavg"]
@@ -183,6 +185,7 @@ def test_measured_times_of_steps_grow_with_the_model(small, tmp_path):
     assert answer.met <= 3 < answer.missed or answer.met == pytest.approx(3, rel=1e-6)
 
 
+@pytest.mark.full
 def test_where_devices_are_away_at_other_times_another_factor_would_train_other_clients(small, tmp_path):
     """The clients have shards of different sizes, so other clients execute steps that the run did not."""
     slow = {"5g": {"down": "200 bit/s", "up": "200 bit/s"}}
@@ -200,18 +203,20 @@ def test_where_devices_are_away_at_other_times_another_factor_would_train_other_
         assert answer.different
 
 
-@pytest.mark.parametrize("name", ["devices", "model"])
-def test_seconds_that_the_scenario_gives_grow_with_slower_devices_and_a_larger_model(small, tmp_path, name):
+@pytest.mark.full
+def test_seconds_that_the_scenario_gives_grow_with_slower_devices_and_a_larger_model(small, tmp_path):
     fast = {"kind": "star", "server": {"down": 1e15, "up": 1e15}, "latency": 0}
     network = {"topology": fast, "links": {"5g": {"down": 1e15, "up": 1e15}}}
     cost = {"kind": "seconds", "methods": {"fedavg": {"low": 1, "high": 2}}}
     folder = run(small(network=network, cost=cost), out=tmp_path / "run")
     seconds = first_target(folder)["fedavg", 0]["seconds"]
-    answer = ask(folder, f"targets.0 within {5 * seconds} s").methods[0].answers[name]
-    assert answer.met <= 5 < answer.missed or answer.met == pytest.approx(5, rel=1e-6)
-    assert answer.device == ""
+    answers = ask(folder, f"targets.0 within {5 * seconds} s").methods[0].answers
+    for answer in (answers["devices"], answers["model"]):
+        assert answer.met <= 5 < answer.missed or answer.met == pytest.approx(5, rel=1e-6)
+        assert answer.device == ""
 
 
+@pytest.mark.full
 def test_a_model_that_is_too_large_for_a_device_names_it(small, tmp_path, capsys):
     memory = {"memory": {"training": "1 MB"}}
     fleet = [{"profile": "raspberry-pi-4", "share": 1, "link": "5g", "overrides": memory}]
@@ -227,24 +232,14 @@ def test_a_model_that_is_too_large_for_a_device_names_it(small, tmp_path, capsys
     assert method.answers["bandwidth"].met == pytest.approx(1e-3)
 
 
+@pytest.mark.full
 def test_a_condition_that_no_single_change_can_meet_has_no_answer(finished):
     (method,) = ask(finished[0], "targets.0 within 1 ms", methods=["fedavg"]).methods
     for name in ("bandwidth", "devices", "model"):
         assert (method.answers[name].met, method.answers[name].why) == (None, "seconds")
 
 
-def test_the_table_says_how_far_was_searched(finished, capsys):
-    assert main(["plan", str(finished[0]), "--method", "fedavg", "--for", "targets.0 within 1 PB"]) == 0
-    printed = capsys.readouterr().out
-    assert "fedavg reaches 35 % accuracy within 1000 TB with any bandwidth, or on any devices, or with b" in printed
-    rows = [line.split() for line in printed.splitlines() if line.startswith("fedavg ")]
-    assert [row[3:7] for row in rows if row[1] == "least"] == [["any", "down", "to", "0.001"]]
-    assert [row[3:7] for row in rows if row[1] == "slowest"] == [["any", "up", "to", "1000"]]
-    assert main(["plan", str(finished[0]), "--method", "fedavg", "--for", "targets.0 within 1 ms"]) == 0
-    printed = capsys.readouterr().out
-    assert "fedavg does not reach 35 % accuracy within 0.001 s by more bandwidth or faster devices or" in printed
-
-
+@pytest.mark.full
 def test_methods_that_decide_by_time_need_training_except_for_batteries(answered):
     found = {each.label: each for each in answered.methods}
     assert {label for label, each in found.items() if each.why_not} == {"fedbr"}
@@ -253,6 +248,7 @@ def test_methods_that_decide_by_time_need_training_except_for_batteries(answered
     assert found["fedbr"].why_not == depend
 
 
+@pytest.mark.full
 def test_a_value_that_the_run_does_not_reach_needs_training(finished):
     for method in ask(finished[0], "accuracy=1 within 1 day").methods:
         assert (method.spent, method.answers) == (None, {})
@@ -262,6 +258,7 @@ def test_a_value_that_the_run_does_not_reach_needs_training(finished):
         assert method.why_not.endswith(f" is {' and '.join(best)}")
 
 
+@pytest.mark.full
 def test_what_the_run_spent_is_what_its_summary_says(finished, answered):
     spent = first_target(finished[0])
     for method in answered.methods:
@@ -276,16 +273,14 @@ def test_where_arrival_times_decide_the_command_refuses_the_run(small, tmp_path)
         ask(folder, "targets.0 within 1h")
 
 
-def test_traces_are_read_once_for_each_seed_and_direction(small, tmp_path, monkeypatch):
+@pytest.mark.full
+def test_the_rates_of_traces_are_scaled(small, tmp_path):
     trace = tmp_path / "trace.csv"
     trace.write_text("seconds,bits_per_second\n0,2000000\n0.4,9000000\n1,5000000\n")
     link = {"kind": "trace", "file": str(trace), "format": "csv"}
     folder = run(small(network__links__5g={"down": link, "up": link}), out=tmp_path / "run")
     seconds = first_target(folder)["fedavg", 0]["seconds"]
-    read, calls = replayed.read_traces, []
-    monkeypatch.setattr(replayed, "read_traces", lambda *args, **options: calls.append(args) or read(*args, **options))
     (method,) = ask(folder, f"targets.0 within {3 * seconds} s").methods
-    assert len(calls) == 2
     answer = method.answers["bandwidth"]
     assert 0 < answer.met < 1
     slow = {**link, "scale": answer.met}
@@ -296,6 +291,7 @@ def test_traces_are_read_once_for_each_seed_and_direction(small, tmp_path, monke
     assert answer.figures["down"] == pytest.approx(answer.met * (2e6 * 0.4 + 9e6 * 0.6 + 5e6 * 0.6) / 1.6)
 
 
+@settings(max_examples=30)
 @given(st.floats(1e-3, 1e3, exclude_min=True, exclude_max=True), st.booleans())
 def test_the_bisection_ends_on_both_sides_of_the_boundary(truth, larger_is_harder):
     def meets(factor):
@@ -328,18 +324,12 @@ def test_a_condition_is_read_with_its_units(text, value, smoothed, limits):
     ("text", "told"),
     [
         ("accuracy=0.9", "expected METRIC=VALUE within QUANTITY"),
-        ("", "expected METRIC=VALUE within QUANTITY"),
-        ("accuracy within 1h", "expected METRIC=VALUE or targets.N before 'within', found 'accuracy'"),
         ("rmse=0.9 within 1h", "expected accuracy, the metric of the run's task, found rmse"),
         ("accuracy=90 within 1h", "expected a share in (0, 1] after 'accuracy=', found 90"),
-        ("accuracy=nan within 1h", "expected a share in (0, 1] after 'accuracy=', found nan"),
-        ("accuracy=much within 1h", "expected a share in (0, 1] after 'accuracy=', found much"),
         ("targets.2 within 1h", "the run's scenario has 2 targets, counted from 0; found targets.2"),
         ("accuracy=0.9 within 5", "expected seconds, bytes or joules with a unit, such as '1h' or '500 MB', found '5'"),
-        ("accuracy=0.9 within 1 hour", "found '1 hour'"),
         ("accuracy=0.9 within 0 s", "expected a limit above 0, found '0 s'"),
         ("accuracy=0.9 within 1h and within 2 s", "expected one limit of each kind, found two of seconds"),
-        ("accuracy=0.9 within 1h and within", "found '1h and within'"),
     ],
 )
 def test_a_wrong_condition_is_refused_in_one_sentence(text, told):
@@ -350,6 +340,7 @@ def test_a_wrong_condition_is_refused_in_one_sentence(text, told):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.full
 def test_the_command_prints_sentences_and_a_table_or_json(finished, capsys):
     folder, limit = finished
     asked = ["plan", str(folder), "--for", f"targets.0 within {limit} s"]
@@ -369,25 +360,6 @@ def test_the_command_prints_sentences_and_a_table_or_json(finished, capsys):
     (method,) = json.loads(capsys.readouterr().out)["methods"]
     assert set(method["answers"]) == {"bandwidth", "devices", "battery", "model"}
     assert method["answers"]["devices"]["device"] == "jetson-nano"
-
-
-def test_each_method_that_is_answered_is_reported_if_others_are_left(finished, capsys):
-    asked = ["plan", str(finished[0]), "--for", "accuracy=1 within 1 day"]
-    assert main([*asked, "--method", "fedavg", "--method", "scaffold"]) == 0
-    assert capsys.readouterr().err.splitlines() == ["fedavg: answered; 1 left"]
-    assert main([*asked, "--method", "fedavg"]) == 0
-    assert not capsys.readouterr().err
-
-
-def test_at_the_boundary_and_beyond_it_the_sentence_names_the_run_or_faster_devices():
-    def words(name, factor):
-        return in_words(name, Answer(factor, 2 * factor, "seconds", "", "", {}))
-
-    assert words("devices", 1.004) == "on devices that are no slower"
-    assert words("model", 1.001) == "with a model that is no larger"
-    assert words("bandwidth", 0.9996) == "with no less bandwidth"
-    assert words("devices", 0.4) == "only on devices at least 2.5 times as fast"
-    assert words("devices", 1.5) == "on devices up to 1.5 times as slow"
 
 
 def test_a_run_without_training_and_a_sweep_have_no_answer(small, tmp_path, capsys):
@@ -414,8 +386,8 @@ def test_a_run_without_training_and_a_sweep_have_no_answer(small, tmp_path, caps
         (["EMPTY", "--for", "accuracy=0.9 within 1h"], "expected the folder of a finished run, found no summary.json"),
     ],
 )
-def test_a_scenario_with_a_condition_and_a_run_without_one_are_refused(finished, tmp_path, capsys, command, told):
-    places = {"RUN": str(finished[0]), "EMPTY": str(tmp_path)}
+def test_a_scenario_with_a_condition_and_a_run_without_one_are_refused(shared_run, tmp_path, capsys, command, told):
+    places = {"RUN": str(shared_run), "EMPTY": str(tmp_path)}
     assert main(["plan", *(places.get(word, word) for word in command)]) == 2
     error = capsys.readouterr().err
     assert told in " ".join(error.split())

@@ -10,11 +10,9 @@ from typer.testing import CliRunner
 
 from edgefl.cli.app import app
 from edgefl.cli.entry import main
-from edgefl.cli.sweep import with_grid
 from edgefl.errors import UserError
 from edgefl.experiment.pausing import Pause
 from edgefl.record.standings import Standing, add_standing
-from edgefl.scenario import load_scenario
 from edgefl.scenario.sweep import HalvingSpec, SweepSpec
 from edgefl.sweep import halving, proposals
 from edgefl.sweep import jobs as jobs_module
@@ -54,12 +52,6 @@ def test_settings_of_different_lengths_race_until_the_longest_is_over():
     told = race(halving(candidates, HalvingSpec(least=5)), lambda job: job.setting["x"])
     assert [len(jobs) for jobs in told] == [9, 3, 1]
     assert [jobs[0].pause and jobs[0].pause.rounds for jobs in told] == [5, 15, None]
-
-
-def test_less_than_a_round_is_refused():
-    with pytest.raises(ValueError, match=r"at least 1 round, found least: 0\.3"):
-        HalvingSpec(least=0.3)
-    assert HalvingSpec(of="seconds", least=0.3).least == 0.3
 
 
 def test_halving_stops_where_runs_are_over():
@@ -183,6 +175,7 @@ def test_the_command_halves_goes_on_after_an_interruption_and_names_the_best(com
 GRID = "training.local.lr=" + ",".join(str(lr) for lr in LRS)
 
 
+@pytest.mark.full
 def test_how_to_search_may_be_set_beside_a_grid_which_replaces_the_scenarios_section(command, tmp_path):
     halved = ["--set", "sweep.halving={least: 2, factor: 2, metric: best}", "--grid", GRID]
     other = {"grid": {"training.local.lr": [0.3]}, "random": 1, "optuna": None}
@@ -199,11 +192,6 @@ def test_how_to_search_may_be_set_beside_a_grid_which_replaces_the_scenarios_sec
     assert [pause for _, pause in command.ran] == [None] * 4
 
 
-def test_a_day_among_the_values_is_taken_as_it_was_written(command):
-    said = load_scenario(command.path, with_grid([], ["name=2026-11-21,two"])).sweep
-    assert said.grid == {"name": ("2026-11-21", "two")}
-
-
 @pytest.mark.parametrize("change", ["sweep.grid={training.cohort: [2]}", "sweep={grid: {training.cohort: [2]}}"])
 def test_values_to_try_are_said_once(command, capsys, change):
     assert main(["sweep", command.path, "--set", change, "--grid", GRID]) == 2
@@ -216,6 +204,7 @@ def test_a_search_by_optuna_takes_no_random_part_of_a_grid(command, capsys):
     assert "--random" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_proposals_come_from_the_scenarios_section(command, tmp_path):
     pytest.importorskip("optuna", reason="optuna is not installed")
     section = {

@@ -13,6 +13,8 @@ from edgefl.sweep import jobs_of, settings_of, sweep
 from edgefl.sweep.jobs import run_job
 from edgefl.sweep.over_ray import run_there
 
+pytestmark = pytest.mark.extras
+
 GRID = {"training.local.lr": [0.05, 0.1]}
 CHANGES = ["training.rounds=3", "evaluation.split=validation", "methods=[fedavg, fedbr]"]
 

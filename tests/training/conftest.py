@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from edgefl.data.batches import batch_plan
 from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.local_part import keeping_local
 from edgefl.methods.objectives.base import Batch
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier
@@ -93,6 +94,7 @@ def residual_model() -> BlockModel:
 
 def jobs_of(core, method, round: int, clients: Sequence[int] = range(6)) -> list[TrainingJob]:
     """One job for each client; clients that have a model of their own receive some blocks only, if the method can."""
+    method = keeping_local(method, core.model.layout)
     depth, jobs = method.objective.adapt(core.model).depth, []
     for client in clients:
         before = JobId("m", 3, client, round - 1) if method.state is not None and round else None

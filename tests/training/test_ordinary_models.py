@@ -181,24 +181,26 @@ def plain_model(last=nn.Linear):
 ENGINES = ["sequential", "batched", pytest.param("parallel", marks=pytest.mark.full)]
 
 
+CLIENTS = (0, 1, 3)  # batch norm cannot train on a last batch of one image
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.usefixtures("worker_processes")
 def test_state_that_a_module_changes_reaches_no_other_client_method_or_evaluation(tiny, engine):
     """Knowledge distillation also calls the modules with the received model, which it must not change."""
     method, other = tiny.method("kd", epochs=1), tiny.method("fedavg", epochs=1)
     with core_of(tiny, engine, plain_model()) as core:
-        alone = train_rounds(core, other)
+        alone = train_rounds(core, other, clients=CLIENTS)
     with core_of(tiny, engine, plain_model()) as core:
         before = core.initial.clone()
-        found = train_rounds(core, method)
-        assert same(found, train_rounds(core, method))
-        assert same(alone, train_rounds(core, other))
+        found = train_rounds(core, method, clients=CLIENTS)
+        assert same(found, train_rounds(core, method, clients=CLIENTS))
+        assert same(alone, train_rounds(core, other, clients=CLIENTS))
         assert torch.equal(core.initial, before)
-    # Each client begins with the received count, and adds one for each of its steps; the mean comes back.
-    layout = core.model.layout
-    steps = [method.local.steps_for(size) for size in tiny.sizes]
-    mean = sum(count * size for count, size in zip(steps, tiny.sizes, strict=True)) / sum(tiny.sizes)
-    calls = layout.weights(*layout.split(found[0]))[1]["2.calls"] - named(core.model, before)["2.calls"]
+    # Each client begins with the received count, and adds one for each of its steps.
+    sizes = [tiny.sizes[client] for client in CLIENTS]
+    mean = sum(method.local.steps_for(size) * size for size in sizes) / sum(sizes)
+    calls = named(core.model, found[0])["2.calls"] - named(core.model, before)["2.calls"]
     assert float(calls) == pytest.approx(2 * mean, rel=1e-5)
 
 
@@ -208,7 +210,7 @@ def test_a_module_that_writes_its_weights_in_an_evaluation_ends_its_run_with_the
     method = tiny.method("fedavg", epochs=1)
     with core_of(tiny, engine, plain_model(Clamping)) as core:
         before, learner = core.initial.clone(), core.learner(method)
-        train_round(learner, jobs_of(core, method, 0))
+        train_round(learner, jobs_of(core, method, 0, CLIENTS))
         with pytest.raises(WrittenInPlace, match=r"third\.1\.weight"):
             learner.evaluate(1)
         assert torch.equal(core.initial, before)

@@ -20,7 +20,7 @@ from edgefl.training.ray.cluster import joined
 
 from .conftest import same, train_rounds
 
-pytestmark = pytest.mark.extras
+pytestmark = [pytest.mark.extras, pytest.mark.full]
 
 HEALTH = {"health_check_period_ms": 1000, "health_check_timeout_ms": 5000, "health_check_failure_threshold": 2}
 """How soon a node counts as lost; Ray's own setting is half a minute."""
@@ -196,12 +196,6 @@ def test_a_cluster_without_gpus_is_refused_for_cuda(cluster, tiny, data):
     device = torch.device("cuda")
     with pytest.raises(UserError, match="no GPU"):
         ENGINES["ray"].build(EngineInputs(tiny.model(), data, device))
-
-
-def test_without_ray_the_message_says_how_to_get_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"edgefl\[ray\]"):
-        joined()
 
 
 def test_a_local_cluster_is_started_where_none_is_named_and_ends_with_the_process():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import itertools
 import json
@@ -10,8 +11,11 @@ import shutil
 from pathlib import Path
 
 from edgefl.emulation.machine import in_namespaces
+from edgefl.experiment import run
 from edgefl.profiling.measure_device import main as measuring
+from edgefl.scenario import load_scenario
 
+from ..small_runs import Stop
 from .pages import ROOT, Command, blocks
 from .session import Session
 
@@ -26,6 +30,9 @@ RUNS = {
 
 CALLED = {"README.md": "runs/short", "report.md": "runs/main"}
 """What pages call that run."""
+
+SHORT = {"stop": "rounds", "training.rounds": 3, "training.cohort": 2, "seeds": [0]}
+"""What is changed in a run that is interrupted."""
 
 TUTORIAL = ("make_data.py", "net.py", "mine.yaml", "street.csv", "here.yaml")
 """The files of docs/tutorial.md; in place of the measured profile a shipped one."""
@@ -101,7 +108,9 @@ def prepare(session: Session, command: Command) -> None:
                 shutil.rmtree(file) if file.is_dir() else file.unlink()
             if option == "--resume":
                 shutil.rmtree(file, ignore_errors=True)
-                session.interrupted(RUNS["RUN"].replace("--out RUN", f"--out {value}"), value)
+                scenario = load_scenario("5g_100clients", SHORT)
+                with contextlib.suppress(KeyboardInterrupt):
+                    run(scenario, out=file, methods=["fedavg"], listeners=[Stop(1)])
 
 
 def missing(command: Command, session: Session) -> str | None:

@@ -90,9 +90,11 @@ class Command:
         return [call[: call.index(">")] if ">" in call else call for call in calls]
 
     @property
-    def is_one_call(self) -> bool:
-        """Whether it is one call of ``edgefl``, with nothing that only a shell understands."""
-        return self.text.startswith("edgefl ") and len(self.calls) == 1 and not re.search(r"[>~*$|;]", self.text)
+    def own_call(self) -> list[str] | None:
+        """The words of its one call of ``edgefl``, beside an installation; ``None`` where it needs a shell."""
+        own = [call for call in self.calls if "pip" not in call[:3]]
+        said = re.sub(r"\s#.*", "", self.text)
+        return own[0] if len(own) == 1 and own[0][0] == "edgefl" and not re.search(r"[>~*$|;]|^[A-Z]", said) else None
 
     @property
     def is_a_name(self) -> bool:

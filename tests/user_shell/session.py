@@ -92,9 +92,9 @@ class Session:
 
     def call(self, command: Command) -> Done:
         """Run a command in this process where it only calls ``edgefl``, which saves the import of PyTorch."""
-        if not command.is_one_call:
+        words = command.own_call
+        if words is None:
             return self.run(command.text)
-        (words,) = command.calls
         output, began = io.StringIO(), time.monotonic()
         before = os.getcwd()
         os.chdir(self.folder)
@@ -104,20 +104,6 @@ class Session:
         finally:
             os.chdir(before)
         return Done(command.text, code, output.getvalue(), time.monotonic() - began)
-
-    def interrupted(self, command: str, run: str) -> None:
-        """Leave behind what a kill leaves of a command that writes a run directory."""
-        with (self.folder.parent / "output").open("w+b") as output:
-            process = self._start(command, output)
-            try:
-                deadline = time.monotonic() + LIMIT_SECONDS
-                while not any((self.folder / run).rglob("journal.sqlite")):
-                    assert process.poll() is None, f"{command} ended before it could be interrupted"
-                    assert time.monotonic() < deadline, f"{command} did not begin"
-                    time.sleep(0.02)
-            finally:
-                _end(process)
-        assert (self.folder / run / "unfinished.json").exists()
 
     def _start(self, command: str, output: object) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

@@ -26,15 +26,23 @@ VARIANTS = {
 """Options with which a command does something else."""
 
 LATER = {
-    "edgefl bench training": "trains for ten seconds; tests/cli/test_bench_command.py calls it with less",
-    "edgefl profile fit": "fits for ten seconds; tests/cli/test_profile_measure.py calls it with less",
-    "edgefl profile measure": "takes half a minute at least",
-    "python measure_device.pyz": "takes half a minute at least",
+    "edgefl bench training": "tests/cli/test_bench_command.py",
+    "edgefl diagnose": "tests/diagnosis/test_diagnose.py",
+    "edgefl emulate": "tests/emulation/test_emulate.py",
+    "edgefl profile check": "tests/profiling/test_table_profile.py",
+    "edgefl profile fit": "tests/cli/test_profile_measure.py",
+    "edgefl profile measure": "tests/cli/test_profile_measure.py",
+    "edgefl replay --sensitivity": "tests/user_shell/test_fresh_processes.py",
+    "edgefl schedule": "tests/planning/test_arena.py",
+    "edgefl simulate": "tests/cli/test_simulate.py, and with --no-train and --resume here",
+    "edgefl simulate --add-seeds": "tests/experiment/test_added_seeds.py",
+    "edgefl sweep": "tests/user_shell/test_fresh_processes.py",
+    "python measure_device.pyz": "tests/cli/test_profile_measure.py",
     "python": "is left out",
     "pip": "is left out",
     "pytest": "is left out",
 }
-"""Families without a command in the default suite."""
+"""Families that take long here, and the test that calls them with less."""
 
 ELSEWHERE = ("OUT", "PAPER", "runs/tau", "-emulated")
 """Words of commands for which another of their family is chosen, since what they read takes longer to make."""

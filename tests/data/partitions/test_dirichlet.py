@@ -59,7 +59,7 @@ def test_the_race_of_classes_is_the_weighted_draw_of_images_one_by_one():
 def test_first_clients_follow_their_dirichlet_shares(draw):
     # With images without end, a share's variance over clients is (1/C)(1 − 1/C)/(Cα + 1), plus the multinomial's.
     classes, alpha, size = 10, 0.3, 50
-    counts = draw(np.full(classes, 10_000), 2_000, alpha, np.random.default_rng(3))[:400] / size
+    counts = draw(np.full(classes, 4_000), 800, alpha, np.random.default_rng(3))[:400] / size
     dirichlet = 0.1 * 0.9 / (classes * alpha + 1)
     expected = dirichlet + (0.1 - 0.1**2 - dirichlet) / size
     assert counts.var(axis=0).mean() == pytest.approx(expected, rel=0.1)

@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from edgefl.cli import main
+from edgefl.data.catalogue import data_set
 from edgefl.data.dataset import load
 from edgefl.data.federated import load_federated, shard_sizes
 from edgefl.data.sets.arrays import Arrays
@@ -203,26 +204,39 @@ def refused(capsys, tmp_path, data, model=None):
     return line
 
 
+def message_of(**data):
+    """The message with which these data are refused."""
+    with pytest.raises(UserError) as refused:
+        load(data_set({"name": "arrays", "clients": 8, **data}))
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_wrong_file_ends_with_one_message_and_nothing_is_written(capsys, tmp_path, kind):
+def test_a_wrong_file_is_one_message_that_names_it(tmp_path, kind):
     form, spoil, message = WRONG[kind]
     path = tmp_path / f"train.{form}"
     if form in WRITERS:
         WRITERS[form](path, x=X, y=Y)
     spoil(path)
-    line = refused(capsys, tmp_path, {"name": "arrays", "train": f"train.{form}", "clients": 8})
-    assert message in line
-    assert str(path) in line
+    found = message_of(train=str(path))
+    assert message in found
+    assert str(path) in found
 
 
 @pytest.mark.parametrize("kind", WRONG_TESTS)
-def test_wrong_test_data_end_with_one_message_and_nothing_is_written(capsys, tmp_path, kind):
+def test_wrong_test_data_are_one_message_that_names_them(tmp_path, kind):
     spoil, message = WRONG_TESTS[kind]
     np.savez(tmp_path / "train.npz", x=X, y=Y)
     spoil(tmp_path / "test.npz")
-    line = refused(capsys, tmp_path, {"name": "arrays", "train": "train.npz", "test": "test.npz", "clients": 8})
-    assert message in line
-    assert str(tmp_path / "test.npz") in line
+    found = message_of(train=str(tmp_path / "train.npz"), test=str(tmp_path / "test.npz"))
+    assert message in found
+    assert str(tmp_path / "test.npz") in found
+
+
+def test_a_command_ends_with_the_message_and_writes_nothing(capsys, tmp_path):
+    np.savez(tmp_path / "train.npz", x=changed(X, 7, np.nan), y=Y)
+    assert "found NaN or an infinity in sample 7" in refused(capsys, tmp_path, {"name": "arrays", "train": "train.npz"})
 
 
 @pytest.mark.parametrize(
@@ -230,7 +244,6 @@ def test_wrong_test_data_end_with_one_message_and_nothing_is_written(capsys, tmp
     [
         ({"train": "trian.npz"}, "data.train: expected a file at 'trian.npz'"),
         ({"train": "train.npz", "test": "a.npz", "test_data": "b.npz"}, "expected one place of test data, found"),
-        ({"train": "train.npz", "augment": "crop_flip"}, "augment moves pixels, and these data are numbers"),
         ({"train": "train.npz", "partition": {"kind": "natural"}}, "needs data that name the owner of each sample"),
         ({"train": "train.npz", "partition": {"kind": "file", "file": "c.csv"}}, "so test data must be given"),
     ],

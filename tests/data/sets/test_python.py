@@ -145,17 +145,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_what_is_wrong_is_one_message_and_nothing_is_written(capsys, tmp_path, kind):
+def test_what_is_wrong_is_one_message_that_names_the_file(code, tmp_path, kind):
     text, message = WRONG[kind]
-    (tmp_path / "data.py").write_text(text)
-    scenario = {**SMALL, "data": {"python": "data.py:f", "clients": 8}, "model": {"name": "mlp", "widths": [4]}}
-    (tmp_path / "my.yaml").write_text(dump_yaml(scenario))
-    before = sorted(tmp_path.rglob("*"))
-    assert main(["simulate", str(tmp_path / "my.yaml"), "--out", str(tmp_path / "run")]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
-    assert str(tmp_path / "data.py") in line
-    assert sorted(tmp_path.rglob("*")) == before
+    with pytest.raises(UserError) as refused:
+        load(code("f", text))
+    assert message in str(refused.value)
+    assert str(tmp_path / "data.py") in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from edgefl.data.sets.fashion_mnist import FashionMnist
 from edgefl.data.sets.mnist import Mnist
 from edgefl.data.sets.parquet import Parquet
 
+pytestmark = pytest.mark.full
+
 
 def folder(name):
     root = os.environ.get("EDGEFL_DATA")
