@@ -290,7 +290,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+PLAIN = ["data: raises", "data: fewer images", "data: another class", "model: another type", "model: in half precision"]
+
+
+@pytest.mark.parametrize(
+    "case", [*PLAIN, *(pytest.param(case, marks=pytest.mark.full) for case in CASES if case not in PLAIN)]
+)
 def test_a_data_set_or_a_model_that_returns_something_wrong_is_named_before_training(installed, tmp_path, capsys, case):
     noun, code, more, message = CASES[case]
     group, setting = {

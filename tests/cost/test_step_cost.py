@@ -65,6 +65,12 @@ class TestProducts:
         )
         assert (products(recorder, "forward"), products(recorder, "backward")) == (macs, 2 * macs)
 
+    def test_the_bias_of_a_convolution_is_one_flop_for_each_output(self):
+        with Recorder() as recorder:
+            F.conv2d(meta(2, 3, 8, 8), meta(5, 3, 3, 3), meta(5))
+        outputs = 2 * 5 * 6 * 6
+        assert sum(record.flops for record in recorder.records) == 2 * 27 * outputs + outputs
+
     def test_a_transposed_convolution_spreads_each_input_over_a_kernel(self):
         batch, inputs, outputs, side, kernel = 2, 6, 4, 5, 3
         macs = batch * inputs * side**2 * outputs * kernel**2

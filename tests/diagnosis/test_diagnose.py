@@ -32,6 +32,7 @@ def finished(tmp_path_factory):
     return scenario, run(scenario, out=tmp_path_factory.mktemp("diagnose") / "run")
 
 
+@pytest.mark.full
 def test_eigenvalue_and_trace_are_those_of_the_dense_hessian(finished):
     scenario, folder = finished
     (found,) = diagnose(folder, methods=["fedavg"], batches=2, device="cpu", plane=True)
@@ -64,6 +65,7 @@ def test_clients_models_are_compared_under_both_readings(finished):
     assert found.by_parameter["h_n"] > 0
 
 
+@pytest.mark.full
 def test_the_command_prints_json_and_draws(finished, tmp_path):
     _, folder = finished
     picture = tmp_path / "plane.png"

@@ -57,6 +57,7 @@ def test_a_model_of_another_shape_is_refused(small, tmp_path):
         read_model(tmp_path / "nothing.safetensors", layout)
 
 
+@pytest.mark.full
 def test_the_ensemble_changes_no_training_and_is_logged(small, tmp_path):
     plain = run(small(), out=tmp_path / "plain")
     beside = run(small(evaluation__ensemble={"decay": 0.5}), out=tmp_path / "beside")

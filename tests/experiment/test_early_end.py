@@ -24,7 +24,7 @@ NO_CLIENT = "no client can take part, now or later"
         pytest.param(
             {"fleet": [LITTLE_MEMORY]}, f"{IN_VAIN}: 20 were refused (not enough memory)", marks=pytest.mark.full
         ),
-        ({"fleet": [ACCIDENTS]}, f"{IN_VAIN}: 20 dropped out (accident)"),
+        pytest.param({"fleet": [ACCIDENTS]}, f"{IN_VAIN}: 20 dropped out (accident)", marks=pytest.mark.full),
         ({"fleet": [LITTLE_CHARGE]}, NO_CLIENT),
         (
             {"fleet": [LITTLE_MEMORY], "protocol__kind": "asynchronous"},

@@ -29,7 +29,7 @@ FEDAVG = 137.2
 
 @pytest.fixture(scope="module", name="predicted")
 def predicted_fixture():
-    """A step's seconds relative to FedAvg's, by row of the table."""
+    """A step's seconds relative to FedAvg's, by a row of the table."""
     profile = load_profile("pc-rtx-2080ti")
     costs = CostModel(build_model(ResNet56(norm="batch"), (3, 32, 32), 100))
 
@@ -37,16 +37,19 @@ def predicted_fixture():
         return step_seconds(profile, costs.cost(build_method(entry, LOCAL), costs.model.depth, 64).operators)
 
     fedavg = seconds("fedavg")
-    return {name: seconds(entry) / fedavg for name, (entry, _) in TABLE_5.items()}
+    return lambda name: seconds(TABLE_5[name][0]) / fedavg
 
 
-def test_every_row_but_moons_follows_from_the_roofline(predicted):
-    for name, (_, published) in TABLE_5.items():
-        if name != "moon":
-            assert predicted[name] == pytest.approx(published / FEDAVG, rel=0.15), name
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name == "fedalign" else pytest.mark.full) for name in TABLE_5 if name != "moon"],
+)
+def test_every_row_but_moons_follows_from_the_roofline(predicted, name):
+    assert predicted(name) == pytest.approx(TABLE_5[name][1] / FEDAVG, rel=0.15)
 
 
+@pytest.mark.full
 def test_moon_with_frozen_references_takes_what_fedbr_measured_and_not_three_whole_steps(predicted):
     # FedBR (Tan et al. 2023) measured 11.2 s for MOON where FedAvg took 6.7 s.
-    assert predicted["moon"] == pytest.approx(11.2 / 6.7, rel=0.15)
+    assert predicted("moon") == pytest.approx(11.2 / 6.7, rel=0.15)
     assert TABLE_5["moon"][1] / FEDAVG == pytest.approx(3.0, rel=0.01)

@@ -63,6 +63,7 @@ def test_every_engine_trains_alike_on_tables_of_numbers(table):
     assert verify(runs["batched"]) == []
 
 
+@pytest.mark.full
 def test_a_run_does_not_go_on_with_other_data(table):
     scenario = load_scenario(table / "my.yaml")
     with pytest.raises(KeyboardInterrupt):

@@ -11,7 +11,6 @@ from safetensors.torch import load_file, save_file
 from edgefl.cli.entry import main
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
-from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
 from edgefl.scenario.writing import dump_yaml
@@ -40,7 +39,6 @@ def test_a_run_begins_where_another_ended(folder):
         torch.testing.assert_close(after[name], tensor, rtol=0, atol=1e-6)
     assert "model.spec.weights" in json.loads((out / "summary.json").read_text())["inputs"]
     assert verify(out) == []
-    assert verify(replay(out, {"budgets": {"bytes": 10**9}}, folder / "replayed")) == []
 
 
 @pytest.mark.full

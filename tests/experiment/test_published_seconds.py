@@ -63,12 +63,15 @@ def seconds_at(folder, method):
     return pq.read_table(folder / method / "seed-0" / "rounds.parquet").column("seconds").to_pylist()
 
 
-def test_published_seconds_come_out_within_eight_percent(tmp_path):
-    folder = run(scenario(list(PUBLISHED), 133, heterogeneous=False), out=tmp_path / "run", train=False)
-    found = {method: seconds_at(folder, method)[rounds - 1] for method, (_, rounds) in PUBLISHED.items()}
-    for method, (seconds, _) in PUBLISHED.items():
-        assert found[method] == pytest.approx(seconds, rel=0.08), found
-    assert verify(folder) == []
+@pytest.mark.parametrize(
+    "method", ["fedavg", *(pytest.param(name, marks=pytest.mark.full) for name in PUBLISHED if name != "fedavg")]
+)
+def test_published_seconds_come_out_within_eight_percent(tmp_path, method):
+    seconds, rounds = PUBLISHED[method]
+    folder = run(scenario([method], rounds, heterogeneous=False), out=tmp_path / "run", train=False)
+    assert seconds_at(folder, method)[-1] == pytest.approx(seconds, rel=0.08)
+    if method == "moon":
+        assert verify(folder) == []
 
 
 @pytest.mark.full

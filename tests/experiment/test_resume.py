@@ -167,7 +167,7 @@ def test_a_killed_process_is_resumed_to_the_same_bytes(small, tmp_path, stop):
     path.write_text(dump_yaml(resolve(scenario)), encoding="utf-8")
     program = "import sys; from edgefl.cli import main; sys.exit(main())"
     with subprocess.Popen(
-        [sys.executable, "-c", program, "simulate", str(path), "--out", str(folder)],
+        [sys.executable, "-c", program, "simulate", str(path), "--engine", "sequential", "--out", str(folder)],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         patience = time.monotonic() + 120
@@ -179,7 +179,7 @@ def test_a_killed_process_is_resumed_to_the_same_bytes(small, tmp_path, stop):
     assert (f"edgefl simulate --resume {folder}" in said) == (stop != signal.SIGKILL)
     assert is_interrupted(folder)
     assert main(["simulate", str(path), "--out", str(folder)]) == 2  # it says how to resume
-    assert tree(resume(folder)) == tree(run(scenario, out=tmp_path / "expected"))
+    assert tree(resume(folder)) == tree(run(scenario, out=tmp_path / "expected", engine="sequential"))
 
 
 # Children are copies of a process that has imported everything and trained nothing: they start at once.

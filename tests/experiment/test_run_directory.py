@@ -21,14 +21,14 @@ def files(folder):
 
 
 def test_the_same_scenario_gives_the_same_bytes_and_a_method_alone_the_same_as_beside_others(small, tmp_path):
-    first = run(small(methods=METHODS), out=tmp_path / "first")
+    first = run(small(methods=METHODS, training__rounds=2), out=tmp_path / "first")
     again = run(load_scenario(first / "scenario.yaml"), out=tmp_path / "again")
     for name in ("summary.json", "scenario.yaml", "costs.json"):
         assert (first / name).read_bytes() == (again / name).read_bytes()
     tables = files(first)
     assert tables == files(again)
     assert len(tables) == 4
-    alone = run(small(methods=METHODS), out=tmp_path / "alone", methods=["fedbr"])
+    alone = run(small(methods=METHODS, training__rounds=2), out=tmp_path / "alone", methods=["fedbr"])
     entries = [json.loads((folder / "summary.json").read_text())["methods"]["fedbr"] for folder in (first, alone)]
     assert entries[0] == entries[1]
     assert {name: tables[name] for name in files(alone)} == files(alone)

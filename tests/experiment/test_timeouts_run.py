@@ -42,9 +42,8 @@ def scenario_fixture(small):
     return make
 
 
-@pytest.mark.parametrize(
-    "protocol", ["asynchronous", *(pytest.param(name, marks=pytest.mark.full) for name in list(PROTOCOLS)[:2])]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_run_with_broken_transfers_verifies_and_resumes_byte_for_byte(scenario, tmp_path, protocol):
     expected = run(scenario(**PROTOCOLS[protocol]), out=tmp_path / "whole")
     assert verify(expected) == []

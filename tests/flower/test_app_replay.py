@@ -55,8 +55,8 @@ def current(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("keys", "changes"),
-    [(CURRENT, OTHER_DEVICES), (LEGACY, FAST), pytest.param(CURRENT, FAST, marks=pytest.mark.full)],
-    ids=["another fleet", "a legacy app", "another network"],
+    [(CURRENT, OTHER_DEVICES), (LEGACY, FAST)],
+    ids=["another fleet", "a legacy app"],
 )
 @pytest.mark.filterwarnings("ignore:replies that the app gets at once:UserWarning")
 def test_a_replay_equals_a_run_of_the_app_there_byte_for_byte(tmp_path, monkeypatch, keys, changes):

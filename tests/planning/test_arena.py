@@ -111,6 +111,7 @@ def test_what_cannot_be_compared_is_refused(small):
         schedule(small(), rounds=10**20)
 
 
+@pytest.mark.full
 def test_the_command_prints_the_table_json_and_the_picture(small, tmp_path):
     small()
     words = ["schedule", str(tmp_path / "small.yaml"), "--rounds", "3", "--selection", "uniform", "--selection", "oort"]

@@ -98,6 +98,7 @@ def test_a_budget_beyond_the_planned_rounds_is_reached_by_their_means(small):
     assert budget.rounds == int(2e5 / (method.bytes_down + method.bytes_up))
 
 
+@pytest.mark.full
 def test_a_budget_of_each_client_ends_with_the_one_that_is_picked_most_often(small, tmp_path):
     scenario = small(training__rounds=30, budgets={"client_bytes": "12 kB"}, stop="budget")
     run(scenario, out=tmp_path / "run", train=False)
@@ -165,7 +166,10 @@ def test_where_no_update_arrives_the_plan_says_why_and_no_budget_lasts(small, ch
     assert method.budgets == ()
 
 
-@pytest.mark.parametrize(("place", "direction"), [("network.links.5g", "up"), ("network.topology.server", "down")])
+@pytest.mark.parametrize(
+    ("place", "direction"),
+    [("network.links.5g", "up"), pytest.param("network.topology.server", "down", marks=pytest.mark.full)],
+)
 def test_nothing_arrives_over_a_link_without_capacity(small, tmp_path, place, direction):
     small()
     changed = ["plan", str(tmp_path / "small.yaml"), "--set", f"{place}.{direction}=0"]

@@ -23,6 +23,7 @@ def test_the_picture_is_a_png_beside_the_runs_files_and_the_same_each_time(three
     assert path.read_bytes() == first
 
 
+@pytest.mark.full
 def test_each_method_is_told_apart_by_colour_and_dash_and_marker(three_methods):
     for axes in three_methods.plot().axes:
         lines = [line for line in axes.get_lines() if line.get_label() in three_methods.labels]
@@ -48,6 +49,7 @@ def test_bytes_count_both_directions(three_methods):
     assert line.get_xdata()[-1] == pytest.approx(ROUNDS * 11)  # MB: 5 down and 6 up each round
 
 
+@pytest.mark.full
 def test_the_accuracy_axis_starts_at_zero_or_its_label_says_where(three_methods, make_run):
     axes = three_methods.plot().axes[0]
     assert (axes.get_ylim()[0], axes.get_ylabel()) == (55, "test accuracy, % (axis starts at 55 %)")

@@ -20,7 +20,7 @@ from edgefl.scenario.writing import dump_yaml
 from ..small_runs import CELLS, SMALL, Stop, tree
 
 DEPTHS = {"method": "depthfl", "levels": [1, 0.5]}
-CHANGES = {"methods": ["heterofl", "fjord", "fedrolex", DEPTHS], "fleet.0.capacity": 0.5, "fleet.1.capacity": 1}
+CHANGES = {"methods": ["heterofl", "fedrolex", DEPTHS], "fleet.0.capacity": 0.5, "fleet.1.capacity": 1}
 
 
 def parameters(share: float, shape: int = 8) -> int:
@@ -38,6 +38,7 @@ def finished(tmp_path_factory):
     return scenario, run(scenario, out=folder / "run")
 
 
+@pytest.mark.full
 def test_a_run_passes_verification_and_its_bytes_are_those_by_hand(finished):
     _, folder = finished
     assert verify(folder) == []
@@ -57,6 +58,7 @@ def test_a_run_passes_verification_and_its_bytes_are_those_by_hand(finished):
         assert half * 12 < up < whole * 12
 
 
+@pytest.mark.full
 def test_an_interrupted_run_goes_on_to_the_same_bytes(finished, tmp_path):
     scenario, folder = finished
     with suppress(KeyboardInterrupt):
@@ -65,11 +67,13 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(finished, tmp_path):
     assert tree(tmp_path / "again") == tree(folder)
 
 
+@pytest.mark.full
 def test_a_replay_on_another_network_keeps_the_levels(finished, tmp_path):
     _, folder = finished
     assert verify(replay(folder, {"network.topology.latency": "90 ms"}, tmp_path / "replayed")) == []
 
 
+@pytest.mark.full
 def test_a_replay_with_other_levels_is_refused(finished, tmp_path):
     _, folder = finished
     with pytest.raises((TrainsDifferentlyError, UserError)):

@@ -380,7 +380,7 @@ def test_a_run_without_training_and_a_sweep_have_no_answer(small, tmp_path, caps
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (["RUN"], "is a run directory: add --for 'accuracy=0.9 within 1h' or --seeds-for 1pt, or plan its scenario, "),
+        (["RUN"], "is a run directory: add --for 'accuracy=0.9 within 1h' or --seeds-for 1pt, or plan"),
         (["5g_100clients", "--for", "accuracy=0.9 within 1h"], "--for needs the folder of a finished run"),
         (["RUN", "--for", "accuracy=0.9 within 1h", "--rounds", "2"], "cannot be combined with --set, --rounds or"),
         (["EMPTY", "--for", "accuracy=0.9 within 1h"], "expected the folder of a finished run, found no summary.json"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -53,6 +52,7 @@ def compared(measured, predicted, capsys):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.full
 def test_each_draw_is_what_a_run_with_these_shares_would_have_been(predicted, tmp_path, monkeypatch):
     build = TransportSpec.build
 
@@ -67,6 +67,7 @@ def test_each_draw_is_what_a_run_with_these_shares_would_have_been(predicted, tm
     assert ends(predicted, 0).tolist() == ends(predicted).tolist()
 
 
+@pytest.mark.full
 def test_the_band_of_a_round_is_from_the_lowest_to_the_highest_of_19_draws(predicted, capsys):
     found = compared(predicted, predicted, capsys)
     seconds = np.array([np.diff(ends(predicted, draw), prepend=0.0) for draw in range(19)])
@@ -81,6 +82,7 @@ def test_the_band_of_a_round_is_from_the_lowest_to_the_highest_of_19_draws(predi
     ]
 
 
+@pytest.mark.full
 def test_the_prediction_of_rounds_and_targets_is_the_median_over_the_draws(predicted, capsys):
     found = compared(predicted, predicted, capsys)
     moments = np.array([ends(predicted, draw) for draw in range(19)])
@@ -99,6 +101,7 @@ def test_the_prediction_of_rounds_and_targets_is_the_median_over_the_draws(predi
     assert any("the median over the draws" in note for note in found["notes"])
 
 
+@pytest.mark.full
 def test_rounds_of_a_slower_network_are_outside(predicted, tmp_path, capsys):
     data = scenario()
     data["network"]["topology"]["server"] = {"down": "1 Mbit/s", "up": "1 Mbit/s"}
@@ -115,6 +118,7 @@ def test_a_band_has_a_tolerance_of_1_percent():
     assert [band.contains(seconds) for seconds in (0.989, 0.991, 1.5, 2.019, 2.021)] == [False, True, True, True, False]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("changes", "train", "words"),
     [
@@ -131,6 +135,7 @@ def test_without_a_band_the_comparison_says_why(changes, train, words, tmp_path,
     assert "inside" not in found["seeds"][0]["by_round"][0]
 
 
+@pytest.mark.full
 def test_a_run_without_training_has_the_same_band(predicted, tmp_path, capsys):
     folder = run(check(scenario()), out=tmp_path / "run", train=False)
     assert main(["replay", str(folder), "--sensitivity"]) == 2
@@ -142,6 +147,7 @@ def test_a_run_without_training_has_the_same_band(predicted, tmp_path, capsys):
     assert "by draws of shares" in page([RunResult(folder)])
 
 
+@pytest.mark.full
 def test_the_page_shows_the_range_over_draws(predicted, tmp_path):
     written = page([RunResult(predicted)])
     assert written.count('scope="col" class="number">by draws of shares</th>') == 2
@@ -152,16 +158,3 @@ def test_the_page_shows_the_range_over_draws(predicted, tmp_path):
     fair = run(check(SMALL), out=tmp_path / "fair")
     write_sensitivity(fair)
     assert "by draws of shares" not in page([RunResult(fair)])
-
-
-def test_a_file_from_before_there_were_draws_is_read(predicted, tmp_path, capsys):
-    folder = shutil.copytree(predicted, tmp_path / "elder")
-    file = folder / "sensitivity.parquet"
-    table = pq.read_table(file)
-    own = table.filter([draw == 0 for draw in table["draw"].to_pylist()]).drop_columns(["draw"])
-    pq.write_table(own, file)
-    assert verify(folder) == []
-    assert "by bandwidth" in page([RunResult(folder)])
-    found = compared(folder, folder, capsys)
-    said = next(each["sentences"] for each in found["sentences"] if each["about"] == "one queue for all")
-    assert "--sensitivity computes it" in said[0]

@@ -19,7 +19,6 @@ from edgefl.record import RunPaths
 from edgefl.record.emulation import Emulation, write_emulation
 from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
-from edgefl.simulation.invariants import verification
 
 from ..record.test_files import MEASURED
 from ..small_runs import SMALL
@@ -30,7 +29,7 @@ def slower(tmp_path_factory):
     """A world that is slower than its model: links carry 97 % of their capacity, and training takes 1 % longer."""
     data = copy.deepcopy(SMALL)
     data["methods"] = [{"method": "fedadc", "overlap": True}, "fedbr"]
-    data["training"]["rounds"] = 3
+    data["training"]["rounds"] = 2
     build, slowdown = TransportSpec.build, Slowdown.of
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransportSpec, "build", lambda self, seed: replace(build(self, seed), efficiency=0.97))
@@ -86,23 +85,9 @@ def other_work(rows):
     first(rows, kind="compute_end")["flops"] *= 1.01
 
 
-def other_energy(rows):
-    first(rows, kind="compute_end")["joules"] *= 1.01
-
-
 def other_model(rows):
     row = first(rows, kind="aggregation", round=2)
     row["detail"] = json.dumps({**json.loads(row["detail"]), "before": "0" * 32})
-
-
-def stranger(rows):
-    row = first(rows, kind="aggregation", round=2)
-    facts = json.loads(row["detail"])
-    row["detail"] = json.dumps({**facts, "clients": [client + 100 for client in facts["clients"]]})
-
-
-def backwards(rows):
-    rows[len(rows) // 2]["time"] -= 1.0
 
 
 def add_progress(rows, *, after, more):
@@ -111,33 +96,13 @@ def add_progress(rows, *, after, more):
     rows.insert(rows.index(row) + 1, {**row, "kind": "progress", "bytes": row["bytes"] + more})
 
 
-def too_much_progress(rows):
-    add_progress(rows, after="transfer_start", more=1)
-
-
-def late_progress(rows):
-    add_progress(rows, after="transfer_end", more=0)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lost_byte,
-        forgotten_end,
-        other_work,
-        other_energy,
-        other_model,
-        stranger,
-        backwards,
-        too_much_progress,
-        late_progress,
-    ],
-)
+@pytest.mark.parametrize("change", [lost_byte, forgotten_end, other_work, other_model])
 def test_bytes_order_sums_and_digests_are_checked(emulated, change):
     changed(emulated, change)
     assert verify(emulated)
 
 
+@pytest.mark.full
 def test_only_an_emulation_measures_progress(emulated):
     changed(emulated, lambda rows: add_progress(rows, after="transfer_start", more=0))
     assert verify(emulated) == []
@@ -153,6 +118,7 @@ def test_the_final_model_is_checked(emulated):
     assert verify(emulated) == ["fedadc, seed 0: final.safetensors is not the model from the last aggregation"]
 
 
+@pytest.mark.full
 def test_interfaces_carry_at_least_the_bytes_of_the_transfers(emulated):
     paths = RunPaths(emulated).of("fedadc", 0)
     moved = json.loads((emulated / "summary.json").read_text())["methods"]["fedadc"][0]["bytes"]
@@ -172,8 +138,3 @@ def test_a_damaged_or_missing_file_is_named(emulated):
     paths.emulation.unlink()
     expected = "emulation.json is missing, but other runs of the directory were emulated"
     assert verify(emulated) == [f"fedbr, seed 0: {expected}"]
-
-
-def test_every_law_that_is_left_out_is_one_of_the_laws():
-    known = {law for family in verification._FAMILIES for law in family.LAWS}
-    assert set(verification.COMPUTED_ONLY) < known

@@ -152,6 +152,21 @@ def command(small, tmp_path, monkeypatch):
     return state
 
 
+def test_the_command_halves_and_names_the_best(command, tmp_path):
+    section = {"grid": {"training.local.lr": [1e-9, 0.2]}, "halving": {"least": 1, "factor": 2, "metric": "best"}}
+    result = command.invoke(section, "out", "--set", "training.rounds=3")
+    assert result.exit_code == 0, result.output
+    assert "training.local.lr=0.2" in result.output
+    assert command.ran[:2] == [(1e-9, 1), (0.2, 1)]
+    assert command.ran[2:] == [(0.2, None)]
+    rows = pq.read_table(tmp_path / "out" / "sweep.parquet").to_pylist()
+    assert sorted((row["training.local.lr"], row["stop"], row["rounds"]) for row in rows) == [
+        (1e-9, "paused", 1),
+        (0.2, "rounds", 3),
+    ]
+
+
+@pytest.mark.full
 def test_the_command_halves_goes_on_after_an_interruption_and_names_the_best(command, tmp_path):
     whole = command.invoke(HALVING, "whole")
     assert whole.exit_code == 0, whole.output

@@ -281,6 +281,7 @@ def test_the_files_own_section_says_what_is_tried(small, tmp_path, here):
     assert len(pq.read_table(tmp_path / "out" / "sweep.parquet")) == 2
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("here")
 def test_a_report_on_a_sweep_says_whole_numbers_as_they_were_said(file, tmp_path):
     grid = {"training.cohort": [2, 3], "training.local.lr": [1.0, 0.5]}

@@ -13,7 +13,7 @@ from edgefl.sweep import jobs_of, settings_of, sweep
 from edgefl.sweep.jobs import run_job
 from edgefl.sweep.over_ray import run_there
 
-pytestmark = pytest.mark.extras
+pytestmark = pytest.mark.full  # the processes of a cluster
 
 GRID = {"training.local.lr": [0.05, 0.1]}
 CHANGES = ["training.rounds=3", "evaluation.split=validation", "methods=[fedavg, fedbr]"]
@@ -58,6 +58,7 @@ def reference(jobs, tmp_path):
     return (out / "sweep.parquet").read_bytes()
 
 
+@pytest.mark.extras
 def test_two_nodes_yield_the_same_table_and_leave_no_sign(ray, jobs, reference, tmp_path):
     told = []
     result = sweep(jobs, tmp_path / "out", cluster=True, done=lambda job, failure, left: told.append((failure, left)))
@@ -84,6 +85,7 @@ def dies_once(job, place, sign, files):
     return run_there(job, place, sign, files)
 
 
+@pytest.mark.extras
 def test_a_killed_workers_job_is_gone_on_with(ray, jobs, reference, tmp_path, monkeypatch):
     monkeypatch.setattr("edgefl.sweep.over_ray.run_there", dies_once)
     result = sweep(jobs, tmp_path / "out", cluster=True, processes=1)
@@ -98,6 +100,7 @@ def fails_for_one(job, place, sign, files):
     return run_there(job, place, sign, files)
 
 
+@pytest.mark.extras
 def test_a_job_that_fails_fails_alone(ray, jobs, tmp_path, monkeypatch):
     monkeypatch.setattr("edgefl.sweep.over_ray.run_there", fails_for_one)
     result = sweep(jobs, tmp_path / "out", cluster=True)

@@ -21,7 +21,7 @@ from .session import Session
 
 RUNS = {
     "RUN": "edgefl simulate 5g_100clients --out RUN --method fedavg --method fedadc --method fedalign --method fedbr "
-    "--seed 0 --set stop=rounds --set training.rounds=8 --set training.cohort=3",
+    "--seed 0 --set stop=rounds --set training.rounds=4 --set training.cohort=2",
     "OUT": "edgefl sweep 5g_100clients --out OUT --no-train --method fedavg --seed 0 "
     "--set training.rounds=2 --grid training.cohort=5,10",
     "PAPER": "edgefl simulate papers/fedbr/tables4_5_cifar100 --out PAPER --no-train --set training.rounds=20",

@@ -24,7 +24,7 @@ PLACES = {
     "RUN --against paper": "PAPER --against paper",
     "EMULATED --against RUN": "RUN --against RUN",
     "RUN...": "RUN",
-    "--at 500 --at 1000": "--at 4 --at 8",
+    "--at 500 --at 1000": "--at 2 --at 4",
     "…": "5g_100clients",
 }
 """What stands for a name that the reader chooses. RUN, PAPER, OUT, FILE and DIR name files as they are."""

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from .pages import PAGES, ROOT, blocks
+from .pages import PAGES, blocks
 from .session import HERE, Session
 from .test_commands import name
 
@@ -23,19 +23,10 @@ def python_of(page):
 WITH_PYTHON = [page for page in PAGES if page.name not in PACKAGES and python_of(page)]
 
 
-def runs_in_a_notebook(folder, page):
-    session = Session(folder)
-    (session.folder / "blocks.json").write_text(json.dumps(python_of(page)), encoding="utf-8")
-    done = session.run(shlex.join([sys.executable, str(HERE / "notebook.py"), "blocks.json"]))
-    assert done.failure is None, done.failure
-
-
-@pytest.mark.full
-def test_the_python_of_the_readme_runs_in_a_notebook(tmp_path):
-    runs_in_a_notebook(tmp_path, ROOT / "README.md")
-
-
 @pytest.mark.release
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name)
 def test_the_python_of_every_page_runs_in_a_notebook(tmp_path, page):
-    runs_in_a_notebook(tmp_path, page)
+    session = Session(tmp_path)
+    (session.folder / "blocks.json").write_text(json.dumps(python_of(page)), encoding="utf-8")
+    done = session.run(shlex.join([sys.executable, str(HERE / "notebook.py"), "blocks.json"]))
+    assert done.failure is None, done.failure

@@ -71,7 +71,7 @@ def means(maps, grid: int):
 def classifiers(part, images, depth: int, grid: int, training: bool = True):
     """The outputs of the first classifiers; before training, the running statistics are 0 and 1."""
     maps = F.conv2d(images, part["first.0.weight"], padding=1)
-    mean, var = torch.zeros(8), torch.ones(8)
+    mean, var = maps.new_zeros(8), maps.new_ones(8)
     if training:
         mean, var = maps.mean(dim=(0, 2, 3)), maps.var(dim=(0, 2, 3), unbiased=False)
     maps = (maps - mean[:, None, None]) / (var[:, None, None] + 1e-5).sqrt()

@@ -45,8 +45,7 @@ def three_rounds(name: str) -> list[float]:
     depth = method.objective.adapt(model).depth
     last: dict[int, JobId] = {}
     snapshots: list[tuple[Tensor, Tensor]] = []
-    partition = {"kind": "shards", "s": 2}
-    spec = Synthetic(shape=(1, 8, 8), classes=3, train=96, test_images=30, clients=6, partition=partition)
+    spec = Synthetic(shape=(1, 8, 8), classes=3, train=96, test_images=30, clients=6)
     data = ClientData(load_federated(spec, 0))
     with TrainingCore(data, model, 0, engine="sequential") as core:
         learner = core.learner(method, KeptModels(EnsembleSpec(), clients=True))
