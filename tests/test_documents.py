@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import re
 from typing import get_args
 
 import pytest
 
+import edgefl
 from edgefl.record.kinds import EventKind
 
 from .user_shell.pages import PAGES, ROOT
 
 
-def examples(page):
+def python_of(page, *, examples):
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    return "\n".join(block for block in blocks if block.lstrip().startswith(">>>"))
+    return "\n".join(block for block in blocks if block.lstrip().startswith(">>>") == examples)
 
 
 def marked(page):
@@ -23,12 +25,39 @@ def marked(page):
     return pytest.param(page, marks=[pytest.mark.full] * dear, id=page.relative_to(ROOT).as_posix())
 
 
-@pytest.mark.parametrize("page", [marked(page) for page in PAGES if examples(page)])
+@pytest.mark.parametrize("page", [marked(page) for page in PAGES if python_of(page, examples=True)])
 def test_the_examples_of_a_page_give_what_it_says(page):
-    test = doctest.DocTestParser().get_doctest(examples(page), {}, page.name, str(page), 0)
+    test = doctest.DocTestParser().get_doctest(python_of(page, examples=True), {}, page.name, str(page), 0)
     problems: list[str] = []
     doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(test, out=problems.append)
     assert not problems, "".join(problems)
+
+
+PACKAGES = ("methods.md", "extending.md", "data.md", "flower.md")
+"""Pages whose Python is a package's own; tests/test_plug_ins.py and tests/flower run those."""
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.name not in PACKAGES and python_of(page, examples=False)],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
+def test_the_other_python_of_a_page_runs(page, tmp_path, monkeypatch):
+    """Scenarios that a page loads have two rounds of two clients, and one seed."""
+    few = {"training.rounds": 2, "training.cohort": 2, "seeds": [0]}
+    load = edgefl.load_scenario
+    monkeypatch.setattr(edgefl, "load_scenario", lambda name, changes=(): load(name, {**dict(changes), **few}))
+    monkeypatch.chdir(tmp_path)
+    for folder in ("scenarios", "docs"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    namespace = {"__name__": "page"}
+    for statement in ast.parse(python_of(page, examples=False)).body:
+        try:
+            exec(compile(ast.Module([statement], []), page.name, "exec"), namespace)
+        except ModuleNotFoundError as error:
+            if error.name != "pandas":  # a page uses it where the reader has it
+                raise
 
 
 def test_the_links_between_pages_lead_to_files():

@@ -55,6 +55,7 @@ def test_eigenvalue_and_trace_are_those_of_the_dense_hessian(finished):
     assert found.landscape.eigenvalues == pytest.approx(values[-2:].flip(0).tolist(), rel=0.01)
 
 
+@pytest.mark.full
 def test_clients_models_are_compared_under_both_readings(finished):
     _, folder = finished
     (found,) = diagnose(folder, methods=["fedprox"], batches=1, device="cpu")

@@ -22,11 +22,10 @@ def test_speakers_learn_what_comes_next(small, tmp_path):
         },
         model={"name": "char_transformer", "width": 16, "heads": 2, "layers": 1},
         training__local__lr=0.2,
-        methods=["fedavg", "fedmlb", "moon", "fedbr", "stochdepth"],
+        methods=["fedavg", "fedbr"],
         personalisation={"kind": "calibration"},
     )  # fmt: skip
-    first, second = (run(scenario, out=tmp_path / name) for name in ("a", "b"))
-    assert (first / "summary.json").read_bytes() == (second / "summary.json").read_bytes()
+    first = run(scenario, out=tmp_path / "run")
     summary = json.loads((first / "summary.json").read_text())["methods"]
     for label, (entry,) in summary.items():
         assert entry["stop"]["reason"] == "rounds", label

@@ -82,7 +82,7 @@ def full(world, after):
         ("synchronous", 4),
         full("asynchronous", 5),
         full("synchronous", 2),
-        full("synchronous", 13),
+        full("synchronous", 9),
         full("deadline", 6),
         *(full(world, 4) for world in list(WORLDS)[3:]),
     ],

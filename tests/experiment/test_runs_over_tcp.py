@@ -35,7 +35,7 @@ def test_a_resumed_run_is_byte_identical(over_tcp, tmp_path, protocol):
     scenario = over_tcp(protocol=protocol, methods=["fedavg"])
     expected = run(scenario, out=tmp_path / "expected")
     with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=tmp_path / "run", listeners=[Stop(4)])
+        run(scenario, out=tmp_path / "run", listeners=[Stop(2)])
     assert tree(resume(tmp_path / "run")) == tree(expected)
     assert verify(expected) == []
 

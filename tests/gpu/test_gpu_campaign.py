@@ -32,7 +32,7 @@ class Broken:
         raise RuntimeError("a device fault")
 
 
-@pytest.mark.full
+@pytest.mark.release
 def test_an_interrupted_row_goes_on_to_the_model_of_an_uninterrupted_one(tmp_path):
     whole = Place(tmp_path / "whole", "cpu", tiny=True)
     cut = Place(tmp_path / "cut", "cpu", tiny=True, over=lambda: ROW.rounds(cut) > 0)

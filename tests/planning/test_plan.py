@@ -30,14 +30,14 @@ def means(folder, label, rounds=None):
     }
 
 
-METHODS = ["fedavg", {"method": "fedadc", "overlap": True}, "fedalign"]
+METHODS = ["fedavg", {"method": "fedadc", "overlap": True}]
 
 
 def test_a_round_costs_what_the_run_then_spends_on_it_and_fewer_rounds_are_its_first(small, tmp_path):
-    scenario = small(methods=METHODS, training__rounds=12)
+    scenario = small(methods=METHODS, training__rounds=8)
     run(scenario, out=tmp_path / "run", train=False)
     for each in plan(scenario).methods:
-        assert each.rounds == 12
+        assert each.rounds == 8
         for name, nominal in means(tmp_path / "run", each.label).items():
             figure = each.joules.nominal if name == "joules" else getattr(each, name)
             assert figure == pytest.approx(nominal, rel=1e-9), name
@@ -111,6 +111,7 @@ def test_a_budget_of_each_client_ends_with_the_one_that_is_picked_most_often(sma
     assert budget.rounds / 2 < foreseen.rounds < 2 * budget.rounds
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("transport", "named"),
     [
@@ -239,6 +240,7 @@ def test_a_plan_needs_no_compiler():
     assert told.stdout.strip() == ""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "transport",
     [
@@ -257,6 +259,7 @@ def test_a_plan_says_that_shares_are_drawn(small):
     assert plan(small(network__transport={"queue": "fifo"})).queue_spread == 0.4
 
 
+@pytest.mark.full
 def test_a_plan_counts_the_attempts_that_break_and_their_waits(small, tmp_path):
     """The transfers of the first rounds meet an outage of half a second; attempts break after 0.2 s without a byte."""
     (tmp_path / "outage.csv").write_text("seconds,bits_per_second\n0,0\n0.5,8e6\n100,8e6\n")

@@ -258,6 +258,7 @@ def test_rounds_are_compared_until_the_first_decision_that_differs():
     assert found.same == 0
 
 
+@pytest.mark.full
 def test_after_a_decision_that_differs_nothing_is_compared(tmp_path, capsys):
     """A deadline that all clients meet with fast uploads, and no client with slow ones; all download and train."""
     late = {"protocol": {"kind": "synchronous", "deadline": "60 ms"}, "methods": ["fedavg"], "seeds": [0]}

@@ -101,6 +101,7 @@ def test_the_intervals_of_the_sliders_are_those_of_the_table(written, small_run)
         assert half == pytest.approx(row["accuracy.final"].half_width or 0.0, abs=1e-6)
 
 
+@pytest.mark.full
 def test_several_runs_stand_on_one_page_with_their_names(small_run, late_run):
     data = data_of(page([small_run, late_run]))
     assert len(data["names"]) == 5

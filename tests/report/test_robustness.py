@@ -29,6 +29,15 @@ def timed(small_run, tmp_path_factory):
     return RunResult(folder)
 
 
+@pytest.fixture(scope="module")
+def twice(small_run, tmp_path_factory):
+    """The small run, timed again under its own conditions and with slow devices and links."""
+    folder = tmp_path_factory.mktemp("twice") / "small"
+    shutil.copytree(small_run.path, folder)
+    write_sensitivity(folder, [OWN, Condition("high", 0.7)])
+    return RunResult(folder)
+
+
 def first_at(run, label, seed, accuracy, condition):
     """Seconds to a target, row by row from the two tables."""
     reached = [row["round"] for row in run.rounds_of(label, seed).to_pylist() if row["accuracy"] >= accuracy]
@@ -42,12 +51,12 @@ def first_at(run, label, seed, accuracy, condition):
     return times[min(reached)] if reached else None
 
 
-def test_under_the_runs_own_conditions_the_winner_is_the_summarys(timed):
-    found = read_sensitivity(timed)
+def test_under_the_runs_own_conditions_the_winner_is_the_summarys(twice):
+    found = read_sensitivity(twice)
     answer = found.answer(Question("target", 0.3, ACCURACY), OWN)
     seconds = {
         label: [result.targets[0].seconds for result in results]
-        for label, results in timed.results.items()
+        for label, results in twice.results.items()
         if all(result.targets[0].reached for result in results)
     }
     best = min(seconds, key=lambda label: sum(seconds[label]))
@@ -55,12 +64,12 @@ def test_under_the_runs_own_conditions_the_winner_is_the_summarys(timed):
     assert answer.best == pytest.approx(mean_interval(seconds[best]))
 
 
-def test_under_other_conditions_the_winner_is_that_of_the_tables_rows(timed):
+def test_under_other_conditions_the_winner_is_that_of_the_tables_rows(twice):
     condition = Condition("high", 0.7)
-    answer = read_sensitivity(timed).answer(Question("target", 0.3, ACCURACY), condition)
+    answer = read_sensitivity(twice).answer(Question("target", 0.3, ACCURACY), condition)
     seconds = {
-        label: [first_at(timed, label, result.seed, 0.3, condition) for result in results]
-        for label, results in timed.results.items()
+        label: [first_at(twice, label, result.seed, 0.3, condition) for result in results]
+        for label, results in twice.results.items()
     }
     reached = {label: values for label, values in seconds.items() if None not in values}
     assert answer.leaders[0] == min(reached, key=lambda label: sum(reached[label]))
@@ -158,10 +167,11 @@ def test_a_damaged_file_costs_the_page_its_part_and_a_warning_alone(timed, tmp_p
     assert 'id="traffic"' in written
 
 
+@pytest.mark.full
 def test_without_the_file_the_page_says_how_to_get_it(small_run, late_run):
     assert f"edgefl replay {small_run.path} --sensitivity" in page([small_run])
     assert 'id="robustness"' not in page([late_run])
 
 
-def test_nobody_is_an_answer(timed):
-    assert read_sensitivity(timed).answer(Question("target", 0.999, ACCURACY), OWN) == Answer((), None, least=False)
+def test_nobody_is_an_answer(twice):
+    assert read_sensitivity(twice).answer(Question("target", 0.999, ACCURACY), OWN) == Answer((), None, least=False)

@@ -123,6 +123,7 @@ def test_the_picture_of_a_round_has_a_row_for_everybody_in_it(course):
     assert took_part <= {int(row.split(",")[0].removeprefix("client ")) for row in rows}
 
 
+@pytest.mark.full
 def test_the_command_writes_both_and_refuses_what_is_not_there(small_run, tmp_path, capsys):
     run, trace, picture = str(small_run.path), tmp_path / "trace.json", tmp_path / "round.png"
     assert main(["timeline", run, "--method", "fedbr", "--rounds", "2-4", "-o", str(trace), "--png", str(picture)]) == 0

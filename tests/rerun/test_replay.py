@@ -47,6 +47,7 @@ def test_a_diverged_run_replays_to_the_same_end(small, tmp_path):
     assert json.loads((expected / "summary.json").read_text())["methods"]["wild"][0]["stop"]["reason"] == "diverged"
 
 
+@pytest.mark.full
 def test_budgets_and_targets_can_be_asked_afterwards(small, tmp_path):
     asked = {"targets": [0.2, 0.4], "budgets": {"seconds": 0.1, "bytes": 50_000}}
     expected = run(small(**asked), out=tmp_path / "expected")
@@ -86,7 +87,11 @@ def refused(small, tmp_path, changes, **said) -> str:
         ({"protocol": {"deadline": "90 ms"}}, ["protocol: deadline: the aggregated updates depend on arrival times"]),
         pytest.param({"protocol": {"over_select": 1.5}}, ["protocol: over_select"], marks=pytest.mark.full),
         pytest.param({"protocol": {"kind": "asynchronous"}}, ["protocol: kind: asynchronous"], marks=pytest.mark.full),
-        ({"stop": "budget", "budgets": {"seconds": 9}}, ["stop: the budget on seconds", "--set stop=rounds"]),
+        pytest.param(
+            {"stop": "budget", "budgets": {"seconds": 9}},
+            ["stop: the budget on seconds", "--set stop=rounds"],
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_a_run_in_which_time_decided_is_refused(small, tmp_path, said, parts):

@@ -18,6 +18,7 @@ from edgefl.experiment import run
 from edgefl.fleet import load_profile
 from edgefl.fleet.energy import compute_joules, transfer_joules
 from edgefl.fleet.roofline import step_seconds
+from edgefl.record.sensitivity import OWN, Condition
 from edgefl.report import RunResult
 from edgefl.report.page import page
 from edgefl.rerun.replayed_learner import ReplayedLearner
@@ -57,6 +58,7 @@ def timed(tmp_path_factory):
     return folder
 
 
+@pytest.mark.full
 def test_under_the_runs_own_conditions_nothing_changes(timed):
     found = spent(timed)
     assert len(found) == len(METHODS) * len(CONDITIONS)
@@ -65,7 +67,7 @@ def test_under_the_runs_own_conditions_nothing_changes(timed):
     assert verify(timed) == []
 
 
-def test_another_condition_is_what_a_run_there_comes_to(small, timed, tmp_path):
+def test_another_condition_is_what_a_run_there_comes_to(small, tmp_path):
     """Where no time decides: the scenario with 1.3 times the bandwidth, simulated anew."""
     links = {"kind": "uniform", "low": "5.2 Mbit/s", "high": "36.4 Mbit/s"}
     changes = {
@@ -73,9 +75,13 @@ def test_another_condition_is_what_a_run_there_comes_to(small, timed, tmp_path):
         "network__links__5g__down": links,
         "network__links__5g__up": links,
     }
-    there = run(small(methods=METHODS[:1], stop="budget", budgets={"bytes": 90_000}, **changes), out=tmp_path / "run")
-    found = spent(timed)
+    common = {"methods": METHODS[:1], "stop": "budget", "budgets": {"bytes": 90_000}}
+    here, there = run(small(**common), out=tmp_path / "here"), run(small(**common, **changes), out=tmp_path / "there")
+    write_sensitivity(here, [OWN, Condition("nominal", 1.3)])
+    found = spent(here)
+    assert np.array_equal(found["fedadc", 0, "nominal", 1.0], rounds_of(here, "fedadc"))
     assert found["fedadc", 0, "nominal", 1.3] == pytest.approx(rounds_of(there, "fedadc"), rel=1e-9)
+    assert verify(here) == []
 
 
 def test_the_bounds_of_a_profile_are_the_bounds_of_its_seconds_and_joules():

@@ -62,6 +62,7 @@ def test_measured_seconds_need_not_be_those_of_the_model(slower, emulated):
     assert any("later than fair sharing gives" in text for text in simulated)
 
 
+@pytest.mark.full
 def test_the_command_names_what_was_not_checked(emulated, capsys):
     assert main(["verify", str(emulated)]) == 0
     printed = capsys.readouterr().out
@@ -131,6 +132,7 @@ def test_interfaces_carry_at_least_the_bytes_of_the_transfers(emulated):
     assert verify(emulated) == [f"fedadc, seed 0: wire_bytes.up: {found}"]
 
 
+@pytest.mark.full
 def test_a_damaged_or_missing_file_is_named(emulated):
     paths = RunPaths(emulated).of("fedbr", 0)
     paths.emulation.write_text("{")

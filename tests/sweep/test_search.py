@@ -152,6 +152,7 @@ def command(small, tmp_path, monkeypatch):
     return state
 
 
+@pytest.mark.full
 def test_the_command_halves_and_names_the_best(command, tmp_path):
     section = {"grid": {"training.local.lr": [1e-9, 0.2]}, "halving": {"least": 1, "factor": 2, "metric": "best"}}
     result = command.invoke(section, "out", "--set", "training.rounds=3")

@@ -85,11 +85,11 @@ def test_a_setting_that_does_not_fit_is_refused_before_anything_runs(file):
 
 
 def test_every_setting_method_and_seed_has_a_row_with_its_summarys_figures(file, tmp_path, here):
-    jobs = jobs_of(file, [*CHANGES, "methods=[fedavg, fedprox]"], settings_of(GRID), seeds=[3, 4], train=False)
+    jobs = jobs_of(file, [*CHANGES, "methods=[fedavg, fedprox]"], settings_of(GRID), seeds=[3], train=False)
     result = sweep(jobs, tmp_path / "out")
     rows = pq.read_table(tmp_path / "out" / "sweep.parquet").to_pylist()
     found = [(row["training.local.lr"], row["method"], row["seed"]) for row in rows]
-    assert found == [(lr, method, seed) for lr in (0.05, 0.1) for method in ("fedavg", "fedprox") for seed in (3, 4)]
+    assert found == [(lr, method, seed) for lr in (0.05, 0.1) for method in ("fedavg", "fedprox") for seed in (3,)]
     assert result.failures == {}
     for row in rows:
         summary = json.loads((tmp_path / "out" / "jobs" / row["job"] / "summary.json").read_text())
@@ -101,6 +101,7 @@ def test_every_setting_method_and_seed_has_a_row_with_its_summarys_figures(file,
         )
 
 
+@pytest.mark.full
 def test_equal_jobs_run_once(file, tmp_path, here):
     jobs = jobs_of(file, CHANGES, [{"training.rounds": 2}], train=False)
     told = []

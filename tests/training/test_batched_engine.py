@@ -37,7 +37,7 @@ ENTRIES = [
     {"method": "fedadc", "variant": "double"},
     {"method": "fedavg", "local": {"momentum": 0.9}},
 ]
-REPLAYED = ["fedavg", "fedbr", "scaffold", "moon", "fedmlb", "ntd", "fedrs", "mixup", "stochdepth", ENTRIES[-1]]
+REPLAYED = ["fedbr", "scaffold", "moon", "fedrs", "mixup", ENTRIES[-1]]
 """Their steps read different things: client states, label counts, frozen models, draws, momentum."""
 
 

@@ -19,8 +19,6 @@ from edgefl.cli import main
 from .pages import PROGRAMS, ROOT, Command
 from .stand_in import shortened
 
-HERE = Path(__file__).parent
-
 LIMIT_SECONDS = 240.0
 """No short command takes more than some ten seconds on two quiet cores; what takes this long hangs."""
 
@@ -48,11 +46,10 @@ class Session:
 
     Args:
         folder: an empty folder.
-        place: ``shell``, or ``notebook``: ``edgefl`` runs in a second thread of a process that has used its threads.
         full: commands run at their full size.
     """
 
-    def __init__(self, folder: Path, place: str = "shell", *, full: bool = False) -> None:
+    def __init__(self, folder: Path, *, full: bool = False) -> None:
         self.folder, self.full = folder / "session", full
         programs = folder / "programs"
         home = folder / "home"
@@ -60,7 +57,7 @@ class Session:
             each.mkdir()
         for name in PROGRAMS:
             file = programs / name
-            words = [sys.executable, str(HERE / "stand_in.py"), place, "full" if full else "short", name]
+            words = [sys.executable, str(Path(__file__).with_name("stand_in.py")), "full" if full else "short", name]
             file.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
             file.chmod(0o755)
         for name in ("scenarios", "docs"):

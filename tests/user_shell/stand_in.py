@@ -1,8 +1,7 @@
 """A program that stands before another of its name on a session's path: what a page shows is run as it stands there.
 
-``python stand_in.py PLACE PROGRAM ARGUMENT...``. ``edgefl`` is called with further options that make it end in seconds
-(``SHORT``), from a process of its own (``shell``) or in a second thread of a process that has multiplied large matrices
-(``notebook``). Programs that would install something, or run these tests again, are left out.
+``python stand_in.py LENGTH PROGRAM ARGUMENT...``. ``edgefl`` is called with further options that make it end in
+seconds (``SHORT``). Programs that would install something, or run these tests again, are left out.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def shortened(words: list[str]) -> list[str]:
     return words
 
 
-def main(place: str, length: str, words: list[str]) -> int:
+def main(length: str, words: list[str]) -> int:
     """Run a command; where it is a program's own process, this does not return."""
     left_out = next((why for start, why in LEFT_OUT.items() if f"{' '.join(words)} ".startswith(f"{start} ")), None)
     if left_out is not None:
@@ -62,23 +61,11 @@ def main(place: str, length: str, words: list[str]) -> int:
         return 0
     if length == "short":
         words = shortened(words)
-    if place == "notebook" and words[0] == "edgefl":
-        return from_a_notebook(words[1:])
     program = shutil.which(words[0], path=str(Path(sys.executable).parent))
     assert program is not None, f"there is no {words[0]} beside {sys.executable}; pip install -e '.[test]' makes it"
     os.execv(program, [program, *words[1:]])
     raise AssertionError("unreachable: the program stands in this process's place")
 
 
-def from_a_notebook(arguments: list[str]) -> int:
-    """The exit code of ``edgefl`` in a second thread of a process whose first one has used all of its threads."""
-    from notebook import in_a_second_thread, use_threads
-
-    from edgefl.cli import main as edgefl
-
-    use_threads()
-    return in_a_second_thread(lambda: edgefl(arguments))
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -1,4 +1,4 @@
-"""Every command that README and docs show ends as it should, in a shell that is not set up and from a notebook."""
+"""Every command that README and docs show ends as it should in a shell that is not set up."""
 
 from __future__ import annotations
 
@@ -111,14 +111,14 @@ def failures(session: Session, wanted: list[Command], *, here: bool) -> list[str
     return failures
 
 
-def sessions(folder: Path, given: Given, wanted: list[Command], place: str = "shell", *, here: bool) -> None:
+def sessions(folder: Path, given: Given, wanted: list[Command], *, here: bool) -> None:
     """Run commands of several pages, in one session for each page's blocks and one for its text."""
     wrong = []
     for page, within_text in dict.fromkeys((command.page, command.within_text) for command in wanted):
         chosen = [command for command in wanted if (command.page, command.within_text) == (page, within_text)]
         own = folder / f"{page.stem}-{'text' if within_text else 'blocks'}"
         own.mkdir()
-        session = Session(own, place)
+        session = Session(own)
         given.to(session, chosen)
         wrong += failures(session, chosen, here=here)
     assert not wrong, "\n\n".join(wrong)
@@ -130,10 +130,9 @@ def test_one_command_of_each_family_ends(tmp_path, given):
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("place", ["shell", "notebook"])
 @pytest.mark.parametrize("page", [page for page in PAGES if whole(page)], ids=name)
-def test_every_command_of_a_page_ends(tmp_path, given, page, place):
-    sessions(tmp_path, given, whole(page), place, here=False)
+def test_every_command_of_a_page_ends(tmp_path, given, page):
+    sessions(tmp_path, given, whole(page), here=False)
 
 
 def test_no_family_of_commands_escapes():
