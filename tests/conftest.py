@@ -38,6 +38,14 @@ hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
 
+LONG = ("test_fresh_processes.py", "tests/emulation/", "test_resume.py", "test_commands.py", "test_measuring.py")
+"""What takes long and has few tests; it begins first, so that all workers end at about the same time."""
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _as_wide_as_files_are():
     """Tables that tests read are as wide as in a file, whatever the terminal that started them exports."""

@@ -115,7 +115,7 @@ def test_every_format_has_the_comparison_and_the_picture_is_written(copied, caps
     command = ["report", str(measured), "--against", str(predicted)]
     assert main(command) == 0
     shown = capsys.readouterr()
-    assert "the methods are in the predicted order (Kendall's τ = 1.00, 1 pairs)" in shown.out
+    assert "the methods are in the predicted order (Kendall's τ = 1.00, 1 pair)" in shown.out
     assert "that run was not emulated" in shown.out
     assert "network.links.5g.down" in shown.out
     assert f"{measured}/against.png: predicted over measured seconds" in shown.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import signal
@@ -30,7 +31,7 @@ def joined() -> ModuleType:
         UserError: Ray is not installed, or the cluster cannot be reached.
     """
     try:
-        import ray
+        ray: ModuleType = importlib.import_module("ray")
     except ImportError:
         raise UserError(
             "Ray is not installed; expected the package ray, which comes with: pip install 'edgefl[ray]'",
