@@ -35,11 +35,11 @@ def finished(tmp_path_factory):
 @pytest.mark.full
 def test_eigenvalue_and_trace_are_those_of_the_dense_hessian(finished):
     scenario, folder = finished
-    (found,) = diagnose(folder, methods=["fedavg"], batches=2, device="cpu", plane=True)
+    (found,) = diagnose(folder, methods=["fedavg"], batches=1, device="cpu", plane=True)
     model = skeleton(scenario)
     vector = read_model(folder / "fedavg/seed-0/final.safetensors", model.layout)
     parameters, buffers = model.layout.split(vector.double())
-    batches = _batches(scenario, 0, "cpu", 2)
+    batches = _batches(scenario, 0, "cpu", 1)
     inputs = torch.cat([batch.inputs for batch in batches]).double()
     labels = torch.cat([batch.labels for batch in batches])
 
@@ -71,17 +71,24 @@ def test_the_command_prints_json_and_draws(finished, tmp_path):
     _, folder = finished
     picture = tmp_path / "plane.png"
     result = CliRunner().invoke(
-        app, ["diagnose", str(folder), "--batches", "1", "--json", "--device", "cpu", "--landscape", str(picture)]
+        app,
+        [
+            "diagnose",
+            str(folder),
+            "--batches",
+            "1",
+            "--json",
+            "--device",
+            "cpu",
+            "--landscape",
+            str(picture),
+            "--method",
+            "fedavg",
+        ],
     )
     assert result.exit_code == 0, result.output
-    data = json.loads(result.output)
-    assert [each["label"] for each in data] == ["fedavg", "fedprox"]
+    assert [each["label"] for each in json.loads(result.output)] == ["fedavg"]
     assert picture.read_bytes().startswith(b"\x89PNG")
-    table = CliRunner().invoke(
-        app, ["diagnose", str(folder), "--batches", "1", "--device", "cpu", "--method", "fedavg"]
-    )
-    assert "H_N" in table.output
-    assert "fedprox" not in table.output
 
 
 def test_a_run_without_models_and_a_wrong_name_are_refused(small, tmp_path):

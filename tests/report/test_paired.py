@@ -57,7 +57,7 @@ def test_intervals_near_100_percent_cover_as_often(seeds):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("methods", "seeds"), [(2, 3), (5, 3), (5, 5), (5, 10)])
+@pytest.mark.parametrize(("methods", "seeds"), [(2, 3), (5, 3), (5, 10)])
 def test_of_equal_methods_one_is_named_the_only_winner_in_at_most_5_percent_of_runs(methods, seeds):
     random = np.random.default_rng(methods * seeds)
     wins = sum(len(compared(simulated(methods, seeds, random), highest=True).leaders) == 1 for _ in range(RUNS))

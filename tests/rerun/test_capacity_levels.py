@@ -20,7 +20,7 @@ from edgefl.scenario.writing import dump_yaml
 from ..small_runs import CELLS, SMALL, Stop, tree
 
 DEPTHS = {"method": "depthfl", "levels": [1, 0.5]}
-CHANGES = {"methods": ["heterofl", "fedrolex", DEPTHS], "fleet.0.capacity": 0.5, "fleet.1.capacity": 1}
+CHANGES = {"methods": ["heterofl", DEPTHS], "fleet.0.capacity": 0.5, "fleet.1.capacity": 1}
 
 
 def parameters(share: float, shape: int = 8) -> int:

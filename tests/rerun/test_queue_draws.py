@@ -17,7 +17,6 @@ from edgefl.report import RunResult
 from edgefl.report.against.bands import Band
 from edgefl.report.page import page
 from edgefl.rerun.sensitivity import write_sensitivity
-from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
 
 from ..small_runs import SMALL
@@ -116,35 +115,6 @@ def test_rounds_of_a_slower_network_are_outside(predicted, tmp_path, capsys):
 def test_a_band_has_a_tolerance_of_1_percent():
     band = Band(1.0, 2.0, 1.4)
     assert [band.contains(seconds) for seconds in (0.989, 0.991, 1.5, 2.019, 2.021)] == [False, True, True, True, False]
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("changes", "train", "words"),
-    [
-        ({}, False, "nothing was trained, and this run is no prediction of edgefl emulate."),
-        ({}, True, "--sensitivity computes it, if arrival times do not decide what is trained."),
-    ],
-)
-def test_without_a_band_the_comparison_says_why(changes, train, words, tmp_path, capsys):
-    folder = run(check(scenario(**changes)), out=tmp_path / "run", train=train)
-    found = compared(folder, folder, capsys)
-    said = next(each["sentences"] for each in found["sentences"] if each["about"] == "one queue for all")
-    assert len(said) == 1
-    assert said[0].endswith(words)
-    assert "inside" not in found["seeds"][0]["by_round"][0]
-
-
-@pytest.mark.full
-def test_a_run_without_training_has_the_same_band(predicted, tmp_path, capsys):
-    folder = run(check(scenario()), out=tmp_path / "run", train=False)
-    assert main(["replay", str(folder), "--sensitivity"]) == 2
-    assert "no method of this run was trained" in capsys.readouterr().err
-    write_sensitivity(folder, untrained=True)
-    for draw in (0, 1, 18):
-        assert ends(folder, draw).tolist() == ends(predicted, draw).tolist()
-    assert verify(folder) == []
-    assert "by draws of shares" in page([RunResult(folder)])
 
 
 @pytest.mark.full

@@ -130,7 +130,7 @@ def test_the_command_replays_on_many_networks(small, tmp_path, capsys):
     assert main(["replay", str(finished), "--set", "training.rounds=9"]) == 2
 
 
-@pytest.mark.full
+@pytest.mark.release
 def test_the_main_scenarios_methods_replay_bit_for_bit_and_fedbr_under_gmbs_does_not(tmp_path):
     """Four methods and three seeds of the shipped scenario, a few rounds of it, on another network."""
     from edgefl.scenario import load_scenario

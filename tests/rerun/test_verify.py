@@ -252,15 +252,12 @@ def other(value):
     return 0.5 if value is None else value + 1
 
 
-@pytest.fixture(scope="module", params=["synchronous", "asynchronous"])
-def executed(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
     """A run as its files say, and its differences from a second execution."""
     data = copy.deepcopy(SMALL)
     data["training"]["rounds"] = 2
-    if request.param == "asynchronous":
-        data |= {"protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 3}}
-    else:
-        data |= {"protocol": {"deadline": "100 ms"}, "methods": ["fedbr"]}
+    data |= {"protocol": {"deadline": "100 ms"}, "methods": ["fedbr"]}
     scenario = check(data)
     label = scenario.methods[0].label
     folder = run(scenario, out=tmp_path_factory.mktemp("rows") / "run")
