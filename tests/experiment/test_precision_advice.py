@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from edgefl.cost.law import CostModel
 from edgefl.experiment import precision_advice as module
@@ -14,6 +15,7 @@ from edgefl.models.registry import MODELS, build_model
 from edgefl.planning import plan
 from edgefl.record.listener import Listener
 from edgefl.scenario import load_scenario
+from edgefl.training import matrix_units
 
 LARGE = {
     "model": {"name": "resnet18"},
@@ -90,3 +92,10 @@ def test_bfloat16_without_instructions_for_it_is_mentioned_by_run_and_plan(small
     assert len(noting.advice) == 1
     processor(monkeypatch, units=True, multiplies=True)
     assert plan(scenario).advice is None
+
+
+def test_a_build_without_onednn_has_no_products_in_bfloat16(monkeypatch):
+    """There, PyTorch does not even have the operator that says so."""
+    monkeypatch.setattr(torch._C, "_has_mkldnn", False)
+    monkeypatch.setattr(torch.ops, "mkldnn", None)
+    assert not matrix_units.multiplies_bfloat16()
