@@ -42,7 +42,9 @@ LONG = ("test_fresh_processes.py", "tests/emulation/", "test_resume.py", "test_c
 """What takes long and has few tests; it begins first, so that all workers end at about the same time."""
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    if "release" not in config.getoption("markexpr"):  # -m full and -m extras leave them out, too
+        items[:] = [item for item in items if item.get_closest_marker("release") is None]
     items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
 
 

@@ -16,7 +16,7 @@ def simulated(scenario, out, *changes):
     return run(with_overrides(scenario, changes), out=out, train=False)
 
 
-@pytest.mark.full
+@pytest.mark.release
 def test_the_spread_of_a_simulated_queue_comes_back(tmp_path):
     scenario = check(scenarios()["fifo-10"])
     measured = simulated(scenario, tmp_path / "measured", "network.transport.queue_spread=0.6")

@@ -111,7 +111,7 @@ def test_a_deadline_cuts_real_transfers_off(tmp_path):
     assert verify(runs.measured) == []
 
 
-@pytest.mark.full
+@pytest.mark.release
 def test_with_one_queue_the_command_computes_a_band_for_each_round(tmp_path):
     file, out = tmp_path / "scenario.yaml", tmp_path / "run"
     file.write_text(yaml.safe_dump(small("fifo")))
@@ -200,7 +200,7 @@ def test_a_stopped_emulation_says_how_it_goes_on(tmp_path):
     assert gone(process.pid)
 
 
-@pytest.mark.full
+@pytest.mark.release
 def test_the_end_of_the_process_that_delays_packets_ends_the_emulation(tmp_path):
     file = tmp_path / "scenario.yaml"
     file.write_text(yaml.safe_dump(small("star-20ms")))

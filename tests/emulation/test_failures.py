@@ -137,7 +137,7 @@ def test_a_client_that_is_killed_drops_out_at_that_moment_and_comes_back(tmp_pat
     assert gone(os.getpid())
 
 
-@pytest.mark.full
+@pytest.mark.release
 def test_an_outage_longer_than_the_time_out_breaks_real_transfers(tmp_path):
     outage = {"kind": "outage", "link": ["internet", "client/0"], "at": 0.1, "duration": 1.5}
     scenario = small("star", failures=[outage])

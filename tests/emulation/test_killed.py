@@ -58,13 +58,11 @@ def quotas_left() -> list[Path]:
     return [each for each in groups if not Path("/proc", each.name.split("-")[1]).exists()]
 
 
+@pytest.mark.release
 @pytest.mark.skipif(in_namespaces() is None, reason="network namespaces cannot be made here")
 @pytest.mark.parametrize(
     "kind",
-    [
-        pytest.param(kind, id=kind, marks=pytest.mark.full if kind == "synchronous" else pytest.mark.release)
-        for kind in CHANGES
-    ],
+    CHANGES,
 )
 def test_an_emulation_that_is_killed_in_a_measured_round_goes_on(tmp_path, kind):
     name, changes = CHANGES[kind]

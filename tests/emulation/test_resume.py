@@ -45,7 +45,7 @@ def until_the_end_of(rows, round):
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param(CRASH, marks=pytest.mark.full, id="crash"),
+        pytest.param(CRASH, marks=pytest.mark.release, id="crash"),
         pytest.param(ASYNCHRONOUS, marks=pytest.mark.release, id="asynchronous"),
         pytest.param(BATTERY, marks=pytest.mark.release, id="battery"),
     ],
@@ -82,7 +82,7 @@ def test_measured_rounds_stay_and_the_others_are_measured_now(tmp_path, changes)
 
 
 @needs_namespaces
-@pytest.mark.full
+@pytest.mark.release
 def test_a_finished_emulation_stays_as_it_is(tmp_path, capsys):
     from edgefl.cli import main
 

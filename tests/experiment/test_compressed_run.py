@@ -70,7 +70,7 @@ def test_a_run_with_codecs_verifies_and_without_training_takes_the_same_bytes_se
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("protocol", "after"), [("synchronous", 13), ("asynchronous", 5), ("hierarchical", 8)])
+@pytest.mark.parametrize(("protocol", "after"), [("synchronous", 13), ("asynchronous", 5)])
 def test_a_resumed_run_with_codecs_is_byte_identical(small, finished, protocol, after, tmp_path):
     scenario, expected = finished(small, protocol)
     with pytest.raises(KeyboardInterrupt):

@@ -38,10 +38,7 @@ def whole(tmp_path_factory):
     ("share", "stop", "evaluated"),
     [
         pytest.param("after some rounds", "rounds", 3, marks=pytest.mark.full),
-        pytest.param("below the first round", "rounds", 1, marks=pytest.mark.full),
         pytest.param("never reached", "target", 1, marks=pytest.mark.full),
-        pytest.param("after some rounds", "target", 1, marks=pytest.mark.full),
-        pytest.param("below the first round", "budget", 3, marks=pytest.mark.full),
         pytest.param("after some rounds", "budget", 1, marks=pytest.mark.full),
     ],
 )

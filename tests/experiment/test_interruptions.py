@@ -49,7 +49,7 @@ def interrupt(scenario: Path, folder: Path, wait: float, again: float | None = N
     ("times", "again"),
     [
         pytest.param(1, None, marks=pytest.mark.full),
-        pytest.param(1, 0.005, marks=pytest.mark.full),
+        pytest.param(1, 0.005, marks=pytest.mark.release),
         pytest.param(50, None, marks=pytest.mark.release),
     ],
     ids=["once", "the same twice", "fifty times"],

@@ -66,7 +66,7 @@ def centralised_accuracy(scenario) -> float:
         return float((model(test.inputs).argmax(1) == test.labels).float().mean())
 
 
-@pytest.mark.full
+@pytest.mark.release
 def test_fedavg_ends_within_five_points_of_centralised_training(scenario, fedavg):
     accuracy = accuracy_of(fedavg)
     assert accuracy > 0.93

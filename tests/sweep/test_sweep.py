@@ -187,7 +187,7 @@ def dies(*arguments):
     os._exit(3)
 
 
-@pytest.mark.full
+@pytest.mark.release
 def test_a_process_that_dies_fails_its_job(file, tmp_path, monkeypatch):
     jobs = jobs_of(file, CHANGES, [{"training.rounds": 2}], train=False)
     monkeypatch.setattr("edgefl.sweep.processes.run_job", dies)
@@ -229,7 +229,7 @@ def test_few_settings_of_a_grid_without_end_are_drawn_at_once():
         settings_of(grid)
 
 
-@pytest.mark.full
+@pytest.mark.release
 def test_a_script_without_a_main_guard_runs_once(file, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(f"open({str(tmp_path / 'runs')!r}, 'a').write('once ')\nfrom edgefl.cli import main\nmain()\n")
