@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import warnings
@@ -80,10 +81,9 @@ def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], Non
     """
     with torch.cuda.device(device):
         graph = torch.cuda.CUDAGraph()
-        pool = _pools.setdefault(torch.cuda.current_device(), torch.cuda.graph_pool_handle())
         torch.cuda.synchronize()
         try:
-            with torch.cuda.graph(graph, pool=pool):
+            with torch.cuda.graph(graph, pool=_pool(torch.cuda.current_device())), _no_garbage_collected():
                 step()
         except RuntimeError as error:
             torch.cuda.synchronize()
@@ -101,5 +101,27 @@ def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], Non
     return replay
 
 
-_pools: dict[int, Any] = {}
-"""The pool of memory of each device's graphs."""
+@contextmanager
+def _no_garbage_collected() -> Iterator[None]:
+    """A graph that is deleted while another is recorded ends the recording."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _pool(device: int) -> Any:
+    """The pool of memory of a device's graphs. PyTorch cannot use a pool again after its last graph, so one stays."""
+    if device not in _first_graphs:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            torch.zeros(1, device="cuda")
+        _first_graphs[device] = graph
+    return _first_graphs[device].pool()
+
+
+_first_graphs: dict[int, torch.cuda.CUDAGraph] = {}
+"""A graph of one operation for each device, whose pool the others share."""

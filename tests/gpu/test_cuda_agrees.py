@@ -28,13 +28,14 @@ def two_rounds(device, entry, model, options, *, rounds=2, engine="sequential", 
     data = load_federated(Synthetic(clients=4, shape=(3, 16, 16), train=128, test_images=100), 0, device, room=room)
     local = LocalOptions(batch=16, lr=0.02, weight_decay=1e-3, clip_norm=10)
     method = build_method(entry, local)
+    stale = method.state is not None and "previous" in method.state.vectors
     with TrainingCore.of(data, MODELS[model].model_validate(options), 0, engine=engine) as core:
         learner = core.learner(method)
         for round in range(rounds):
             jobs = []
             for client in range(4):
                 before = JobId("m", 0, client, round - 1) if method.state is not None and round else None
-                alpha = 2 if before else core.model.depth
+                alpha = 2 if before and stale else core.model.depth
                 jobs.append(TrainingJob(JobId("m", 0, client, round), round, round, alpha, steps, before))
             for job in jobs:
                 learner.submit(job)
