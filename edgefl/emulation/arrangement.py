@@ -15,8 +15,7 @@ from edgefl.errors import UserError
 from edgefl.fleet import assign
 from edgefl.network.build import build_topology
 from edgefl.network.client_links import DIRECTIONS, client_link_numbers
-from edgefl.network.route import router
-from edgefl.network.topology import GraphLinks, Topology
+from edgefl.network.topology import GraphLinks, Topology, router
 from edgefl.record.paths import SeedPaths
 from edgefl.record.tables import read_events
 from edgefl.scenario import Scenario

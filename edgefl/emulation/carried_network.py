@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from edgefl.network.allotment import Outlook
 from edgefl.network.connections import Connection, Connections
-from edgefl.network.flow import Flow, FlowObserver, Node
+from edgefl.network.flow import Alone, Flow, FlowObserver
 from edgefl.network.processes import CapacityProcess
-from edgefl.network.route import Alone, router
 from edgefl.network.tcp import Opening
-from edgefl.network.topology import Topology
+from edgefl.network.topology import Node, Topology, router
 from edgefl.network.transport import Transport
 from edgefl.simulation.clock import Clock
 

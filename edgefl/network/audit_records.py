@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from edgefl.network.allotment import Outlook
-from edgefl.network.flow import Node
 from edgefl.network.tcp import Opening
+from edgefl.network.topology import Node
 
 Link = Hashable
 """The name of a link: its number, or its two nodes."""

@@ -13,9 +13,8 @@ from edgefl import limits
 from edgefl.errors import UserError, nearest
 from edgefl.input_file import find_input
 from edgefl.json_file import read_json
-from edgefl.network.flow import Node
 from edgefl.network.specs import CellsTopology, FileTopology, LinkSpec, StarTopology
-from edgefl.network.topology import GraphLinks, Topology
+from edgefl.network.topology import GraphLinks, Node, Topology
 from edgefl.network.tree import TreeLinks
 from edgefl.plain_file import read_plain_text
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.errors import UserError
-from edgefl.network.generated import GeneratedRates
-from edgefl.network.interface import Network
-from edgefl.network.processes import CapacityProcess, SteppedProcess
+from edgefl.network.flow import Network
+from edgefl.network.processes import CapacityProcess, GeneratedRates, SteppedProcess
 from edgefl.network.replayed import Direction, ReplayedLink
-from edgefl.network.scaling import scaled_links
 from edgefl.network.specs import (
     ConstantCapacity,
     GeneratedCapacity,
@@ -32,6 +30,9 @@ from edgefl.network.topology import Topology
 from edgefl.randomness import generator
 
 DIRECTIONS: tuple[Direction, Direction] = ("down", "up")
+
+
+AnyCapacity = ConstantCapacity | UniformCapacity | TraceCapacity | GeneratedCapacity
 
 
 class ClientLinks:
@@ -150,9 +151,7 @@ class ClientLinks:
     def _rules(self) -> dict[str, tuple[Literal["rounds", "seconds"], float]]:
         return {name: redraw_rule(link.redraw) for name, link in self._links.items() if link.redraw is not None}
 
-    def _spec(
-        self, name: str, direction: Direction
-    ) -> ConstantCapacity | UniformCapacity | TraceCapacity | GeneratedCapacity:
+    def _spec(self, name: str, direction: Direction) -> AnyCapacity:
         link = self._links[name]
         return link.down if direction == "down" else link.up
 
@@ -216,3 +215,30 @@ class _Redrawn:
         if number != self._epoch:
             self._epoch, self._present = number, self._draw(number)
         return self._present
+
+
+def scaled_links(links: Mapping[str, LinkSpec], factor: float) -> dict[str, LinkSpec]:
+    """Return the clients' links with every capacity multiplied by ``factor``; random draws stay the same.
+
+    >>> link = LinkSpec.model_validate({"down": "10 Mbit/s", "up": {"kind": "uniform", "low": 1e6, "high": 2e6}})
+    >>> scaled = scaled_links({"lte": link}, 0.5)["lte"]
+    >>> scaled.down.rate, scaled.up.low, scaled.up.high
+    (5000000.0, 500000.0, 1000000.0)
+    """
+    return {
+        name: link.model_copy(update={"down": _scaled(link.down, factor), "up": _scaled(link.up, factor)})
+        for name, link in links.items()
+    }
+
+
+def _scaled(capacity: AnyCapacity, factor: float) -> AnyCapacity:
+    changes: dict[str, Any]
+    if isinstance(capacity, ConstantCapacity):
+        changes = {"rate": capacity.rate * factor}
+    elif isinstance(capacity, UniformCapacity):
+        changes = {"low": capacity.low * factor, "high": capacity.high * factor}
+    elif isinstance(capacity, TraceCapacity):
+        changes = {"scale": capacity.scale * factor}
+    else:
+        changes = {"like": None, "quantiles": {percent: rate * factor for percent, rate in capacity.rates.items()}}
+    return capacity.model_copy(update=changes)

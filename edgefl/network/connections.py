@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from edgefl.network.flow import Node
+import simpy
+
+from edgefl.network.agenda import Agenda
+from edgefl.network.flow import Flow
+from edgefl.network.sharing import Sharing
 from edgefl.network.tcp import TICKET_SECONDS, Opening, Tcp
+from edgefl.network.topology import Node
 
 
 @dataclass
@@ -83,3 +89,121 @@ class Connections:
             connection.idle_since = now
             connection.used[source] = (now, state)
             self._idle.setdefault(pair, []).append(connection)
+
+
+@dataclass
+class _Sender:
+    """One transfer's use of its connection.
+
+    Attributes:
+        connection: the connection.
+        state: its state.
+        latency: one-way seconds of its path.
+        joined: when its first byte was sent, seconds.
+        ticks: round-trip times since then.
+        legs: the later parts of the transfer, in reverse: the bytes and the state of each.
+    """
+
+    connection: Connection
+    state: Opening
+    latency: float
+    joined: float = 0.0
+    ticks: int = 0
+    legs: list[tuple[float, Opening]] = field(default_factory=list)
+
+
+class TcpFlows:
+    """Opens connections for transfers, and changes the limits of their rates over time.
+
+    Args:
+        env: the clock.
+        tcp: how connections begin, grow and lose packets.
+        agenda: the network's agenda.
+        sharing: the flows.
+        most: the maximum rate of any transfer, bit/s.
+        disturbed: called when a limit changes.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        tcp: Tcp,
+        agenda: Agenda,
+        sharing: Sharing,
+        *,
+        most: float,
+        disturbed: Callable[[], None],
+    ) -> None:
+        self._env, self._tcp, self._most = env, tcp, most
+        self._agenda, self._sharing, self._disturbed = agenda, sharing, disturbed
+        self._connections = Connections(tcp)
+        self._senders: dict[int, _Sender] = {}
+
+    def opening(self, source: Node, target: Node, latency: float) -> Opening:
+        """The state in which a transfer that begins now would find its connection."""
+        return self._connections.opening(source, target, self._env.now, latency=latency)
+
+    def request(self, flow: Flow, latency: float) -> None:
+        """A transfer begins over this one-way latency (seconds); adds its set-up to ``flow.latency``."""
+        opening, connection = self._connections.take(flow.source, flow.target, flow.started, latency=latency)
+        self._senders[flow.id] = _Sender(connection, opening, latency)
+        flow.opening = opening
+        flow.setup = 2.0 * latency * opening.round_trips
+        flow.latency += flow.setup
+
+    def first_bits(self, flow: Flow) -> tuple[float, float]:
+        """The transfer's first byte is sent: the bits of its first part, and the limit of its rate (bit/s)."""
+        sender = self._senders[flow.id]
+        sender.joined = self._env.now
+        sender.legs = self._tcp.legs(flow.bytes, sender.state)[::-1]
+        bytes, sender.state = sender.legs.pop()
+        self._await_growth(flow.id, sender)
+        return 8.0 * bytes, self._limit(sender)
+
+    def next_bits(self, flow: Flow) -> tuple[float, float] | None:
+        """Bits and limit of the next part of a transfer; None if it is complete."""
+        sender = self._senders[flow.id]
+        if not sender.legs:
+            return None
+        self._disturbed()
+        bytes, state = sender.legs.pop()
+        sender.state = state._replace(rounds=sender.state.rounds)
+        flow.losses.append(self._env.now)
+        return 8.0 * bytes, self._limit(sender)
+
+    def rest(self, flow: Flow) -> float:
+        """The bits of the later parts of a transfer."""
+        return 8.0 * sum(bytes for bytes, _ in self._senders[flow.id].legs)
+
+    def completed(self, flow: Flow) -> None:
+        """The transfer is complete: its connection is idle."""
+        sender = self._senders.pop(flow.id)
+        assert flow.opening is not None
+        state = self._tcp.after(flow.bytes, flow.opening)._replace(rounds=sender.state.rounds)
+        self._connections.give_back(flow.source, flow.target, sender.connection, self._env.now, state)
+
+    def cancelled(self, flow: Flow) -> None:
+        """The transfer was aborted, which closes its connection."""
+        del self._senders[flow.id]
+
+    def process_ended(self, node: Node) -> None:
+        """The process of a node has ended, and its connections with it."""
+        self._connections.forget(node)
+
+    def _limit(self, sender: _Sender) -> float:
+        return min(self._most, self._tcp.limit(sender.latency, sender.state))
+
+    def _await_growth(self, flow: int, sender: _Sender) -> None:
+        if self._tcp.grows(sender.latency, sender.state):
+            sender.ticks += 1
+            # A multiple of the round-trip time, so that rounding does not add up.
+            self._agenda.at(sender.joined + sender.ticks * 2.0 * sender.latency, self._grow, (flow, sender))
+
+    def _grow(self, what: tuple[int, _Sender]) -> None:
+        flow, sender = what
+        if self._senders.get(flow) is not sender:
+            return  # the transfer has ended
+        self._disturbed()
+        sender.state = sender.state._replace(rounds=sender.state.rounds + 1)
+        self._sharing.set_limit(flow, self._limit(sender), self._env.now)
+        self._await_growth(flow, sender)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+import numpy as np
 import simpy
+from numpy.typing import NDArray
 
 from edgefl.network.allotment import Outlook
+from edgefl.network.processes import CapacityProcess
 from edgefl.network.tcp import Opening
-
-Node = Hashable
-"""A node of the topology: ``"server"``, ``"client/17"``, or any node of the user's graph."""
+from edgefl.network.topology import Node, Route, Topology
 
 
 class Flow(simpy.Event):
@@ -90,6 +92,70 @@ class Flow(simpy.Event):
         return f"<Flow {self.id}: {self.source} to {self.target}, {self.bytes:g} bytes>"
 
 
+class Multicast:
+    """Flows that carry the same payload from one node, combined to one flow on the links.
+
+    The first byte flows when the longest latency of the members' paths has passed, and all members end at once. A
+    cancelled member also removes the links that only it used; delays that it caused before remain.
+
+    Args:
+        number: 1, 2, 3, … in the order of start.
+        key: what all its members have in common: source, time and payload.
+
+    Attributes:
+        members: the flows, by number.
+        starts: when its first byte flows.
+        joined: whether it has begun to use its links.
+    """
+
+    def __init__(self, number: int, key: Hashable) -> None:
+        self.id = number
+        self.key = key
+        self.members: dict[int, Flow] = {}
+        self.starts = 0.0
+        self.joined = False
+
+    def add(self, flow: Flow) -> None:
+        """Add one more receiver of the payload, before the first byte flows."""
+        flow.multicast = self.id
+        self.members[flow.id] = flow
+        self.starts = max(self.starts, flow.started + flow.latency)
+
+    @property
+    def path(self) -> tuple[int, ...]:
+        """The links of the tree, each once."""
+        return tuple(dict.fromkeys(link for flow in self.members.values() for link in flow.path))
+
+    @property
+    def first(self) -> Flow:
+        """A member; all members have its size, start and weight."""
+        return next(iter(self.members.values()))
+
+
+class Alone(NamedTuple):
+    """A path that one transfer has to itself.
+
+    Attributes:
+        latency: seconds before the first byte flows.
+        bits_per_second: the rate of the transfer, after slow start; 0 where a link is down.
+        sending: the seconds from the first to the last byte, given the bytes; None if the rate does not change.
+    """
+
+    latency: float
+    bits_per_second: float
+    sending: Callable[[float], float] | None = None
+
+    def seconds(self, bytes: float) -> float:
+        """The seconds of a transfer; infinite if the rate is 0.
+
+        >>> Alone(latency=0.02, bits_per_second=8e6).seconds(1_500_000)
+        1.52
+        """
+        if self.sending is not None:
+            return self.latency + self.sending(bytes)
+        return self.latency + 8.0 * bytes / self.bits_per_second if self.bits_per_second > 0.0 else math.inf
+
+
 class FlowObserver(Protocol):
     """An observer of flows and capacities; its methods are called at the virtual time of each change.
 
@@ -118,3 +184,55 @@ class FlowObserver(Protocol):
         Called only where capacities follow looped traces of one period, after thousands of changes without other
         events.
         """
+
+
+class Network(Protocol):
+    """Carries transfers; :class:`~edgefl.network.flow_network.FlowNetwork` computes when they end.
+
+    Attributes:
+        topology: its links.
+        route: the path between two nodes.
+    """
+
+    topology: Topology
+    route: Callable[[Node, Node], Route]
+
+    def transfer(
+        self,
+        source: Node,
+        target: Node,
+        bytes: float,
+        *,
+        tag: object = None,
+        weight: float = 1.0,
+        payload: Hashable = None,
+        outlook: Outlook | None = None,
+    ) -> Flow:
+        """Send ``bytes`` over the least-latency path; the flow triggers when they have arrived."""
+
+    def cancel(self, flow: Flow) -> None:
+        """Stop a flow now; one that has ended does not change."""
+
+    def set_capacities(self, links: NDArray[np.int64], bits_per_second: NDArray[np.float64]) -> None:
+        """Change the capacities of links, given by number, from now on."""
+
+    def follow(self, link: int, process: CapacityProcess) -> None:
+        """Let the capacity of a link, given by number, follow a process from now on."""
+
+    def begin_outage(self, link: int) -> None:
+        """A link, given by number, has no capacity from now on; what sets its capacity takes effect afterwards."""
+
+    def end_outage(self, link: int) -> None:
+        """A link has the capacity again that it would have without its outage."""
+
+    def end_process(self, node: Node) -> None:
+        """A node's process ends now, with its connections; the caller then cancels its flows."""
+
+    def begin_process(self, node: Node) -> None:
+        """A node whose process has ended has a new one."""
+
+    def capacity(self, source: Node, target: Node) -> float:
+        """The present capacity of a link, bit/s."""
+
+    def alone(self, source: Node, target: Node) -> Alone:
+        """What each transfer would take if it had the network to itself, at the present capacities."""

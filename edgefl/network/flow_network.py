@@ -17,15 +17,13 @@ from numpy.typing import NDArray
 
 from edgefl.network.agenda import Agenda
 from edgefl.network.allotment import Allocator, Outlook, Terms
-from edgefl.network.flow import Flow, FlowObserver, Node
-from edgefl.network.multicast import Multicast
+from edgefl.network.connections import TcpFlows
+from edgefl.network.flow import Alone, Flow, FlowObserver, Multicast
 from edgefl.network.processes import CapacityProcess
 from edgefl.network.repetition import Repetition
-from edgefl.network.route import Alone, router
 from edgefl.network.sharing import Sharing
 from edgefl.network.tcp import Opening
-from edgefl.network.tcp_flows import TcpFlows
-from edgefl.network.topology import GraphLinks, Topology, checked_capacity
+from edgefl.network.topology import GraphLinks, Node, Topology, checked_capacity, router
 from edgefl.network.transport import Transport
 
 

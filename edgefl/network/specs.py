@@ -11,8 +11,8 @@ from edgefl import limits, shipped
 from edgefl.errors import UserError
 from edgefl.input_file import InputFile, InputTraces
 from edgefl.network.topology import Sharing
-from edgefl.network.trace_table import TraceColumns
-from edgefl.network.transport_specs import TransportSpec
+from edgefl.network.traces import TraceColumns
+from edgefl.network.transport import TransportSpec
 from edgefl.options import Options
 from edgefl.units import BitsPerSecond, Seconds, parse
 

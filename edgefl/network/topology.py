@@ -9,13 +9,17 @@ from __future__ import annotations
 import heapq
 import math
 from array import array
+from collections.abc import Callable, Hashable
+from functools import lru_cache
 from itertools import islice
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import networkx as nx
 
 from edgefl.errors import UserError, nearest, one_line
-from edgefl.network.flow import Node
+
+Node = Hashable
+"""A node of the topology: ``"server"``, ``"client/17"``, or any node of the user's graph."""
 
 Sharing = Literal["wired", "rate_fair", "airtime_fair"]
 """How flows share a wireless channel: not at all, at equal rates, or with equal shares of the time."""
@@ -215,3 +219,45 @@ class GraphLinks:
                     arrived_by[neighbour] = link
                     heapq.heappush(queue, (*cost, neighbour))
         return None
+
+
+def scale_topology(topology: Topology, factor: float) -> None:
+    """Multiply the capacities of all links of a topology that no flow has used yet."""
+    for link, capacity in enumerate(topology.capacity):
+        topology.capacity[link] = capacity * factor
+
+
+_KEPT = 4096
+"""The number of cached routes: enough for all routes of a small fleet, and little memory for a large one."""
+
+
+class Route(NamedTuple):
+    """The least-latency path between two nodes.
+
+    Attributes:
+        links: their numbers, in the order in which they are crossed.
+        latency: their total latency, seconds.
+        nodes: the names of all nodes on the path, both ends included.
+    """
+
+    links: tuple[int, ...]
+    latency: float
+    nodes: tuple[str, ...]
+
+
+def router(topology: Topology) -> Callable[[Node, Node], Route]:
+    """Finds routes between two nodes of a topology; raises UserError if there is none.
+
+    >>> from edgefl.network.tree import TreeLinks
+    >>> route = router(TreeLinks(server=(1e9, 1e9), down=[8e6, 4e6], up=[1e6, 1e6], latency=0.02))
+    >>> route("server", "client/1")
+    Route(links=(0, 4), latency=0.02, nodes=('server', 'internet', 'client/1'))
+    """
+
+    @lru_cache(_KEPT)
+    def route(source: Node, target: Node) -> Route:
+        links = topology.path(source, target)
+        latency = sum(topology.latency[link] for link in links)
+        return Route(links, latency, (*(str(topology.ends(link)[0]) for link in links), str(target)))
+
+    return route

@@ -4,13 +4,58 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, Self
 
-from edgefl.network.fifo import FifoQueue
-from edgefl.network.route import Alone
-from edgefl.network.tcp import Opening, Tcp
+from pydantic import Field, model_validator
+
+from edgefl.network.flow import Alone
+from edgefl.network.tcp import LARGEST_WINDOW, Handshake, Opening, Tcp, payload_share
+from edgefl.network.timeouts import Timeouts
+from edgefl.network.topology import Node
+from edgefl.options import Options
+from edgefl.randomness import integer_seed
+from edgefl.units import BitsPerSecond, Bytes, Seconds
+
+SPREAD = 0.4
+"""Standard deviation of the logarithm of a flow's weight."""
+
+PERIOD = 0.5
+"""Seconds; flows between the same nodes that begin within one period have the same weight."""
+
+
+@dataclass(frozen=True)
+class FifoQueue:
+    """Draws the weights of flows that share links with one queue for all of them.
+
+    A flow keeps its weight. Its logarithm is drawn from a Laplace distribution: most flows get nearly equal shares, and
+    a few get much less or more. It depends on the seed, the two nodes and the period in which the flow begins, so all
+    methods have the same draws, whatever they send.
+
+    Attributes:
+        seed: the run's seed.
+        spread: standard deviation of the logarithm of a weight.
+        draw: which of the queue's independent draws; 0 is that of the run itself.
+    """
+
+    seed: int
+    spread: float = SPREAD
+    draw: int = 0
+
+    def weight(self, source: Node, target: Node, began: float) -> float:
+        """The weight of a flow from ``source`` to ``target`` that began at this time (seconds).
+
+        >>> queue = FifoQueue(seed=0, spread=0.5)
+        >>> weights = [queue.weight("server", f"client/{client}", 1.7) for client in range(1000)]
+        >>> sum(weight < 1 for weight in weights), sum(weight < math.exp(-0.5) for weight in weights)
+        (497, 140)
+        """
+        name = "fifo queue" if not self.draw else f"fifo queue, draw {self.draw}"
+        drawn = integer_seed(self.seed, name, math.floor(began / PERIOD), str(source), str(target))
+        uniform = (drawn + 0.5) / 2.0**63
+        power = self.spread / math.sqrt(2.0)
+        return math.pow(2.0 * uniform, power) if uniform < 0.5 else math.pow(2.0 - 2.0 * uniform, -power)
 
 
 @dataclass(frozen=True)
@@ -115,3 +160,136 @@ def lv08(
         connection_limit=connection_limit,
         multicast=multicast,
     )
+
+
+class TcpOptions(Options):
+    """How connections begin, grow and lose packets; for ``kind: tcp`` only."""
+
+    handshake: Handshake = Field(
+        "tls",
+        description="tcp only. Round trips before the first byte: none 0, tcp 1, tls (1.3) 2, tls_0rtt 2 for the first"
+        " connection of two nodes and then 0.",
+    )
+    keep_alive: Seconds = Field(
+        0.0, description="tcp only. How long an idle connection stays open for the next transfer of its client."
+    )
+    packet_bytes: Bytes = Field(
+        1500.0, ge=68, le=65535, description="tcp only. Maximum size of an IP packet, with its headers."
+    )
+    header_bytes: Bytes = Field(
+        52.0, le=60 + 60, description="tcp only. IP and TCP headers of each packet; 52: IPv4 and TCP with timestamps."
+    )
+    framing_bytes: Bytes = Field(
+        0.0, le=1000, description="tcp only. What the link adds to each packet; 38: Ethernet with its gap."
+    )
+    initial_window: int | None = Field(
+        10, ge=1, le=1000, description="tcp only. Packets in the first round trip of slow start; null: no slow start."
+    )
+    restart_idle: bool = Field(
+        True,
+        description="tcp only. Whether a kept connection begins slow start again after an idle time above its time-out"
+        " (at least 1 s).",
+    )
+    window: Bytes | None = Field(
+        None, gt=0, le=LARGEST_WINDOW, description="tcp only. Maximum of bytes in flight; null: 1 GiB, TCP's largest."
+    )
+    loss: float = Field(0.0, ge=0, lt=1, description="tcp only. Probability that a packet is lost.")
+    acknowledge_every: int = Field(
+        1, ge=1, le=2, description="tcp only. Packets for one acknowledgement; 2 makes slow start and recovery slower."
+    )
+
+    @model_validator(mode="after")
+    def _a_packet_has_payload(self) -> Self:
+        if self.header_bytes >= self.packet_bytes:
+            raise ValueError(
+                f"header_bytes: expected less than packet_bytes ({self.packet_bytes:g}), found {self.header_bytes:g}"
+            )
+        return self
+
+    def connections(self) -> tuple[Tcp, float]:
+        """The connections, and the share of a capacity that carries payload."""
+        encrypted = self.handshake in ("tls", "tls_0rtt")
+        share = payload_share(
+            packet_bytes=self.packet_bytes,
+            header_bytes=self.header_bytes,
+            framing_bytes=self.framing_bytes,
+            encrypted=encrypted,
+        )
+        # Payload of a packet: what its part of a TLS record leaves.
+        segment = share * (self.packet_bytes + self.framing_bytes)
+        tcp = Tcp(
+            handshake=self.handshake,
+            keep_alive=self.keep_alive,
+            segment=segment,
+            initial_window=self.initial_window,
+            restart_idle=self.restart_idle,
+            window=LARGEST_WINDOW if self.window is None else self.window,
+            loss=self.loss,
+            acknowledge_every=self.acknowledge_every,
+        )
+        return tcp, share
+
+
+class TransportSpec(TcpOptions):
+    """How a connection uses its path in addition to fair sharing."""
+
+    kind: Literal["fluid", "lv08", "tcp"] = Field(
+        "fluid",
+        description="fluid: whole capacities, plain latency, equal shares; lv08: TCP as in SimGrid's LV08; tcp:"
+        " connections with set-up, headers, slow start and losses.",
+    )
+    acknowledgements: Literal["none", "shared"] = Field(
+        "none", description="lv08 only; shared: both directions are one medium, and acknowledgements take 5 % of it."
+    )
+    connection_limit: BitsPerSecond | None = Field(
+        None, gt=0, description="The maximum rate of one transfer, whatever its path; null for no limit."
+    )
+    multicast: bool = Field(
+        False,
+        description="true: parts that several clients are sent at the same instant use each link once, at the rate of"
+        " the slowest client; false: one transfer for each client.",
+    )
+    queue: Literal["fair", "fifo"] = Field(
+        "fair",
+        description="How transfers share a link. fair: max-min, a queue for each; fifo: one queue for all, so shares"
+        " are unequal (drawn).",
+    )
+    queue_spread: float = Field(
+        SPREAD, ge=0, le=3, description="fifo only. Standard deviation of the logarithm of a transfer's share."
+    )
+    timeouts: Timeouts | None = Field(
+        None,
+        description="When a transfer breaks, and how it is repeated; null: transfers wait for as long as it takes.",
+    )
+
+    @model_validator(mode="after")
+    def _options_belong_to_their_kind(self) -> Self:
+        if self.kind != "lv08" and self.acknowledgements != "none":
+            raise ValueError(f"acknowledgements: expected none, because kind is {self.kind}")
+        if self.kind == "tcp" and self.multicast:
+            raise ValueError("multicast: expected false, because a tcp connection has two ends")
+        if self.queue != "fifo" and self.queue_spread != SPREAD:
+            raise ValueError("queue_spread: expected no value, because queue is fair, not fifo")
+        if self.kind != "tcp":
+            for name, field in TcpOptions.model_fields.items():
+                if getattr(self, name) != field.default:
+                    raise ValueError(f"{name}: expected no value, because kind is {self.kind}, not tcp")
+        return self
+
+    @model_validator(mode="after")
+    def _members_of_a_multicast_end_together(self) -> Self:
+        if self.multicast and self.timeouts is not None:
+            raise ValueError("timeouts: expected null, because multicast is true, and one client cannot break alone")
+        return self
+
+    def build(self, seed: int = 0) -> Transport:
+        """The transport for a :class:`~edgefl.network.flow_network.FlowNetwork`; the seed draws a queue's shares."""
+        limit = math.inf if self.connection_limit is None else self.connection_limit
+        queue = FifoQueue(seed, self.queue_spread) if self.queue == "fifo" else None
+        if self.kind == "lv08":
+            transport = lv08(acknowledgements=self.acknowledgements, connection_limit=limit, multicast=self.multicast)
+            return replace(transport, queue=queue)
+        if self.kind == "tcp":
+            tcp, share = self.connections()
+            return Transport(efficiency=share, connection_limit=limit, tcp=tcp, queue=queue)
+        return Transport(connection_limit=limit, multicast=self.multicast, queue=queue)

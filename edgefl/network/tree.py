@@ -12,8 +12,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 
 from edgefl.errors import UserError
-from edgefl.network.flow import Node
-from edgefl.network.topology import Sharing, no_link, unknown_node
+from edgefl.network.topology import Node, Sharing, no_link, unknown_node
 
 SERVER = "server"
 INTERNET = "internet"

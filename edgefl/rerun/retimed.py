@@ -8,7 +8,7 @@ from edgefl.experiment.recording import Recording
 from edgefl.experiment.wiring import SharedWorld, setup_of
 from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
-from edgefl.network.scaling import scale_topology
+from edgefl.network.topology import scale_topology
 from edgefl.record.listener import Listener
 from edgefl.rerun.finished_run import FinishedRun
 from edgefl.rerun.replayed_learner import ReplayedLearner

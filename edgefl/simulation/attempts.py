@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from edgefl.network.flow import Flow
-from edgefl.network.interface import Network
+from edgefl.network.flow import Flow, Network
 from edgefl.network.timeouts import Timeouts
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.delivery import Delivery

@@ -10,8 +10,7 @@ import simpy
 
 from edgefl.fleet import DeviceProfile, compute_joules, idle_joules, transfer_joules
 from edgefl.fleet.battery import Charges
-from edgefl.network.flow import Flow
-from edgefl.network.interface import Network
+from edgefl.network.flow import Flow, Network
 from edgefl.simulation.radio import Radios
 
 _EMPTY = 1e-10

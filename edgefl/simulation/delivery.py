@@ -7,7 +7,8 @@ from collections.abc import Callable
 import simpy
 
 from edgefl.network.allotment import Outlook
-from edgefl.network.flow import Flow, Node
+from edgefl.network.flow import Flow
+from edgefl.network.topology import Node
 from edgefl.record.events import ABSENT
 from edgefl.simulation.transfer import Transfer
 

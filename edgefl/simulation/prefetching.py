@@ -7,7 +7,7 @@ from collections.abc import Collection, Generator, Mapping
 import simpy
 
 from edgefl.methods.payload import Downlink, Part
-from edgefl.network.flow import Node
+from edgefl.network.topology import Node
 from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.world import World

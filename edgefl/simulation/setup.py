@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from edgefl.fleet import FleetAssignment
 from edgefl.methods.payload import ModelSizes, Part, checked_parts
 from edgefl.methods.recipe import Method
-from edgefl.network.flow import FlowObserver
-from edgefl.network.interface import Network
+from edgefl.network.flow import FlowObserver, Network
 from edgefl.network.timeouts import Timeouts
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport

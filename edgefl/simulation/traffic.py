@@ -12,12 +12,10 @@ import networkx as nx
 
 from edgefl.methods.payload import Part
 from edgefl.network.allotment import Outlook
-from edgefl.network.flow import Flow, Node
+from edgefl.network.flow import Alone, Flow, Network
 from edgefl.network.flow_network import FlowNetwork
-from edgefl.network.interface import Network
-from edgefl.network.route import Alone
 from edgefl.network.tcp import Opening
-from edgefl.network.topology import GraphLinks
+from edgefl.network.topology import GraphLinks, Node
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.kinds import EventKind
 from edgefl.simulation.accounts import Accounts

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from edgefl.emulation.wiring import plan_wiring
 from edgefl.errors import UserError
-from edgefl.network.route import router
-from edgefl.network.topology import GraphLinks
+from edgefl.network.topology import GraphLinks, router
 from edgefl.network.tree import TreeLinks
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from edgefl.network import FlowNetwork, Transport
 from edgefl.network.audit import audit_flows
 from edgefl.network.audit_records import FlowRecord
-from edgefl.network.fifo import FifoQueue
 from edgefl.network.tcp import Tcp
+from edgefl.network.transport import FifoQueue
 
 RATES = st.one_of(st.sampled_from([1e5, 1e6, 3e6]), st.floats(1e5, 1e7))
 MILLISECONDS = st.integers(1, 3000).map(lambda number: number / 1000.0)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.network import FlowNetwork
-from edgefl.network.demand import DemandCurve
+from edgefl.network.bundle import DemandCurve
 from edgefl.network.fairness import fair_levels
 
 RATES = st.one_of(st.sampled_from([1e6, 2e6, 3e6]), st.floats(1e5, 1e7))

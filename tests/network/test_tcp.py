@@ -8,9 +8,8 @@ import pytest
 import simpy
 
 from edgefl.network import FlowNetwork, Transport, TreeLinks
-from edgefl.network.losses import ENDS, SEQUENCES, mean_windows
-from edgefl.network.tcp import Opening, Tcp, payload_share
-from edgefl.network.transport_specs import TransportSpec
+from edgefl.network.tcp import ENDS, SEQUENCES, Opening, Tcp, mean_windows, payload_share
+from edgefl.network.transport import TransportSpec
 from edgefl.randomness import generator
 
 LATENCY = 0.05  # so a round trip takes 0.1 s

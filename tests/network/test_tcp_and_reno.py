@@ -9,8 +9,8 @@ import pytest
 import simpy
 
 from edgefl.network import FifoQueue, FlowNetwork, Transport, TreeLinks
-from edgefl.network.fifo import SPREAD
 from edgefl.network.tcp import Opening, Tcp
+from edgefl.network.transport import SPREAD
 
 from .reno import reno_seconds
 

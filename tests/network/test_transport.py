@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from edgefl.network import FlowNetwork, Transport, lv08
 from edgefl.network.audit import audit_flows
 from edgefl.network.audit_records import FlowRecord
-from edgefl.network.transport_specs import TransportSpec
+from edgefl.network.transport import TransportSpec
 
 
 def path_graph(*links):

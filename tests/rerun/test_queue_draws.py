@@ -12,7 +12,7 @@ import pytest
 
 from edgefl.cli import main
 from edgefl.experiment import run
-from edgefl.network.transport_specs import TransportSpec
+from edgefl.network.transport import TransportSpec
 from edgefl.report import RunResult
 from edgefl.report.against.bands import Band
 from edgefl.report.page import page

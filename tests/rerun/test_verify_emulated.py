@@ -14,7 +14,7 @@ import pytest
 from edgefl.cli.entry import main
 from edgefl.experiment import run
 from edgefl.fleet import Slowdown
-from edgefl.network.transport_specs import TransportSpec
+from edgefl.network.transport import TransportSpec
 from edgefl.record import RunPaths
 from edgefl.record.emulation import Emulation, write_emulation
 from edgefl.rerun.verify import verify
