@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from edgefl.cli.bench import app as bench
 from edgefl.cli.cost import cost
 from edgefl.cli.data import app as data
 from edgefl.cli.diagnose import diagnose
@@ -70,7 +69,6 @@ app.command()(schedule)
 app.command()(sweep)
 app.command()(cost)
 app.command()(diagnose)
-app.add_typer(bench, name="bench")
 app.command()(methods)
 app.command()(models)
 app.command()(datasets)

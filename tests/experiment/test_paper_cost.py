@@ -7,9 +7,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from edgefl.benchmarks import outside
 from edgefl.experiment import run
-from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.wiring import step_costs
 from edgefl.rerun.finished_run import FinishedRun
 from edgefl.rerun.verify import verify
@@ -30,21 +28,6 @@ def test_a_finished_run_measures_what_it_does_not_hold_by_the_scenarios_cost(sma
     found = {label: each.step(4, new).training_flops for label, each in finished.costs.items()}
     assert found == paper_flops(scenario, 4, new)
     assert found["fedmlb"] == pytest.approx(2.5 * found["fedavg"], rel=1e-12)
-
-
-@pytest.mark.full
-def test_the_benchmark_of_whole_runs_counts_by_the_scenarios_cost(small, monkeypatch):
-    scenario = small(cost={"kind": "paper"}, methods=METHODS, training__rounds=1)
-    counted = {}
-
-    class Counting(OneRun):
-        def __init__(self, scenario, method, world, costs, directory):
-            super().__init__(scenario, method, world, costs, directory)
-            counted[method.label] = costs.step(4, 16).training_flops
-
-    monkeypatch.setattr(outside, "OneRun", Counting)
-    outside.share_outside(scenario, "cpu")
-    assert counted == paper_flops(scenario, 4, 16)
 
 
 def test_steps_cost_by_equation_3_and_blocks_are_equal(small, tmp_path):

@@ -24,6 +24,7 @@ Over = Callable[[], bool]
 
 FLOAT32 = ("--precision", "float32")
 EDGEFL = (sys.executable, "-m", "edgefl")
+BENCHMARK = str(Path(__file__).parents[1] / "benchmarks" / "training.py")
 GRACE_SECONDS = 30
 """After an interruption, a command gets this time to store what it has; then it is killed."""
 
@@ -118,7 +119,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Bench:
-    """One case of ``edgefl bench training``, held to an aim.
+    """One case of ``tests/benchmarks/training.py``, held to an aim.
 
     Attributes:
         name: the name of the part.
@@ -144,7 +145,7 @@ class Bench:
     def command(self, place: Place) -> list[str]:
         """Measure the case."""
         quick = ["--quick"] if place.tiny else []
-        return [*EDGEFL, "bench", "training", "--case", self.case, "--device", place.device, "--json", *quick, *FLOAT32]
+        return [sys.executable, BENCHMARK, "--case", self.case, "--device", place.device, "--json", *quick, *FLOAT32]
 
     def run(self, place: Place) -> Found:
         """The figure of the engine that is best in the aim's column, and all rows."""

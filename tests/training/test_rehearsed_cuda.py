@@ -7,8 +7,6 @@ import math
 import pytest
 import torch
 
-from edgefl.benchmarks import contenders
-from edgefl.benchmarks.cases import TrainingCase
 from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.experiment import resume, run
@@ -27,6 +25,7 @@ from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.faults import PartFault, TrainingFault
 from edgefl.training.job import JobId, TrainingJob
 
+from ..benchmarks import training
 from ..small_runs import SMALL, Stop, tree
 from .conftest import RESIDUAL, few_of, jobs_of, residual_model, tiny_model, train_round
 from .fake_cuda import CUDA, WrongDevice, fake_cuda
@@ -152,18 +151,18 @@ def test_a_round_of_more_clients_does_not_use_the_link_to_the_device_more_often(
 @pytest.mark.full
 def test_the_baseline_of_the_benchmark_has_the_settings_of_the_engines(monkeypatch):
     """Otherwise its convolutions would have TF32 products on a GPU, and those of the engines would not."""
-    seen, step = [], contenders._step
+    seen, step = [], training._step
 
     def noting(*given):
         seen.append((torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic))
         return step(*given)
 
-    monkeypatch.setattr(contenders, "_step", noting)
-    case = TrainingCase("small", "cnn", (1, 8, 8), cohort=1, batch=8, steps=2, clients=3)
+    monkeypatch.setattr(training, "_step", noting)
+    case = training.Case("cnn", (1, 8, 8), cohort=1, batch=8, steps=2, clients=3)
     with fake_cuda(monkeypatch):
         data = load_federated(Synthetic(clients=3, shape=(1, 8, 8), train=96, test_images=40), 0, CUDA)
         model = build_model(MODELS["cnn"].model_validate({"width": 2}), (1, 8, 8), data.classes, data.train.task)
-        contenders.centralised(case, data, model, build_method("fedavg", LOCAL), 8)()
+        training.centralised(case, data, model, build_method("fedavg", LOCAL), 8)()
     assert set(seen) == {(False, True)}
 
 

@@ -30,8 +30,6 @@ PLACES = {
 """What stands for a name that the reader chooses. RUN, PAPER, OUT, FILE and DIR name files as they are."""
 
 WHOLE = (
-    "edgefl bench simulation",
-    "edgefl bench training",
     "edgefl datasets",
     "edgefl methods",
     "edgefl models",
@@ -41,7 +39,7 @@ WHOLE = (
 )
 """Commands that need no argument; within a text any other one without arguments is only named."""
 
-_NAME = re.compile(r"edgefl( bench| profile| scenario)? [a-z]+( --[a-z-]+)*")
+_NAME = re.compile(r"edgefl( profile| scenario)? [a-z]+( --[a-z-]+)*")
 _FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"(?<!`)`(edgefl\s[^`]+)`(?!`)")
 

@@ -15,6 +15,8 @@ LEFT_OUT = {
     "pip": "installs packages",
     "python -m pip": "installs packages",
     "python docs/site/build.py": "is what tests/test_site.py runs",
+    "python tests/benchmarks/training.py": "is what tests/benchmarks runs",
+    "python tests/benchmarks/world.py": "is what tests/benchmarks runs",
     "pytest": "is this",
 }
 
@@ -33,9 +35,6 @@ SHORT = (
     ("edgefl plan", (), ("--rounds", "2")),
     ("edgefl diagnose", (), ("--batches", "1", "--method", "fedavg")),
     ("edgefl profile measure", (), ("--seconds", "60", "--threads", "1")),
-    ("edgefl bench simulation", (), ("--quick",)),
-    ("edgefl bench training", ("--case",), ("--quick",)),
-    ("edgefl bench training", (), ("--quick", "--case", "cnn", "--method", "fedprox")),
     ("python measure_device.pyz", (), ("--seconds", "60", "--threads", "1")),
 )
 """What makes a command short: its first words, words of which one must be there, and the options that follow.

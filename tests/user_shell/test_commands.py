@@ -26,7 +26,6 @@ VARIANTS = {
 """Options with which a command does something else."""
 
 LATER = {
-    "edgefl bench training": "tests/cli/test_bench_command.py",
     "edgefl diagnose": "tests/diagnosis/test_diagnose.py",
     "edgefl emulate": "tests/emulation/test_emulate.py",
     "edgefl profile check": "tests/profiling/test_table_profile.py",

@@ -1,15 +1,18 @@
-"""Benchmarks of the simulated world: events, flows, rounds of many clients, a large fleet without training.
+"""The simulation without training: flows that share links, large rounds, a large fleet.
 
-The measurements of each pair alternate in one process, so a temporary slowdown of the machine affects both.
+``python tests/benchmarks/world.py [--quick] [--json]``. The event rate of SimPy alone is measured in turn with it, in
+one process. It is the upper limit of a simulation that uses SimPy.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
+import json
 import resource
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from copy import copy
 from pathlib import Path
 from time import perf_counter, process_time
@@ -195,3 +198,34 @@ def bench_world(*, quick: bool = False) -> dict[str, Any]:
     gc.collect()
     fleet = fleet_rounds(131_072 // small, 100 // min(small, 10), 1_000 // small)
     return {"steady": steady, "rounds": rounds, "fleet": fleet}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a short run that checks that everything works")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = parser.parse_args(arguments)
+    found = bench_world(quick=given.quick)
+    if given.json:
+        print(json.dumps(found, indent=2))
+        return
+    for row in found["steady"]:
+        events, bare = row["events_per_second"], row["bare_events_per_second"]
+        print(
+            f"{row['concurrent']:,} concurrent flows: {row['flows_per_second']:,.0f} flows/s, {events:,.0f} events/s, "
+            f"{events / bare:.2f} of the {bare:,.0f} of SimPy alone"
+        )
+    for row in found["rounds"]:
+        seconds = f"{row['seconds']:.2f} s ({row['cpu_seconds']:.2f} s of one core)"
+        print(f"one round of {row['clients']:,} clients, each limited by {row['held_back_by']}: {seconds}")
+    fleet = found["fleet"]
+    print(
+        f"{fleet['rounds']:,} rounds of {fleet['cohort']} of {fleet['clients']:,} clients without training: "
+        f"{fleet['seconds']:.1f} s ({fleet['cpu_seconds']:.1f} s of one core), peak "
+        f"{fleet['peak_bytes'] / 2**20:,.0f} MiB with imports, {fleet['written_bytes'] / 1e6:.1f} MB written"
+    )
+
+
+if __name__ == "__main__":
+    main()
