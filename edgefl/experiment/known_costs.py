@@ -13,8 +13,7 @@ from edgefl.experiment.wiring import SharedWorld, client_links_of
 from edgefl.fleet import Slowdown
 from edgefl.network.specs import StarTopology
 from edgefl.scenario import Scenario
-from edgefl.scheduling.optimum.bound import least_seconds
-from edgefl.scheduling.optimum.choices import Choices
+from edgefl.scheduling.optimum import ClientCosts, least_seconds
 from edgefl.simulation.protocol_specs import SynchronousSpec
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import Work, WorkModel
@@ -66,18 +65,18 @@ class KnownCosts:
     def least_seconds(self, round: int, available: NDArray[np.int64], updates: int) -> float:
         """See :class:`~edgefl.simulation.setup.RoundOptimum`."""
         able = available[self._fits[available]]
-        choices = self.choices(round, able)
+        costs = self.costs(round, able)
         # Rates that are redrawn every ten rounds give ten equal rounds, if devices are not slowed down.
-        costs = hashlib.blake2b(updates.to_bytes(8, "big"), digest_size=16)
-        for array in (able, choices.down_rate, choices.up_rate, choices.between):
-            costs.update(array.tobytes())
-        key = costs.digest()
+        digest = hashlib.blake2b(updates.to_bytes(8, "big"), digest_size=16)
+        for array in (able, costs.down_rate, costs.up_rate, costs.between):
+            digest.update(array.tobytes())
+        key = digest.digest()
         if key not in self._known:
-            self._known[key] = least_seconds(choices, updates)
+            self._known[key] = least_seconds(costs, updates)
         return self._known[key]
 
-    def choices(self, round: int, clients: NDArray[np.int64]) -> Choices:
-        """The participations of clients with the whole model in a round (from 0), each with a utility of 1."""
+    def costs(self, round: int, clients: NDArray[np.int64]) -> ClientCosts:
+        """What a round (from 0) with the whole model costs these clients."""
         setup, ones = self._setup, np.ones(len(clients))
         efficiency = setup.transport.efficiency
         down, up = (
@@ -85,16 +84,13 @@ class KnownCosts:
             for direction in ("down", "up")
         )
         delay = self._delay[clients]
-        return Choices(
-            client=clients,
+        return ClientCosts(
             down_bits=8.0 * self.bytes_down * ones,
             down_rate=down,
             start=delay,
             between=self._compute_seconds(round)[clients] + delay,
             up_bits=8.0 * sum(part.bytes for part in setup.uplink) * ones,
             up_rate=up,
-            utility=ones,
-            joules=self._joules[clients],
             server_down=self._server_down,
             server_up=self._server_up,
         )
@@ -124,10 +120,6 @@ class KnownCosts:
     @cached_property
     def _seconds(self) -> NDArray[np.float64]:
         return np.array([each.seconds for each in self._works])
-
-    @cached_property
-    def _joules(self) -> NDArray[np.float64]:
-        return np.array([each.joules for each in self._works])
 
     @cached_property
     def _throttles(self) -> bool:

@@ -43,7 +43,7 @@ class EvaluationSpec(Options):
         default="test", description="test, or the validation part held out of the training data (for tuning)"
     )
     optimum: bool = Field(
-        default=True,
+        default=False,
         description="compare the seconds of each round with the least possible ones, if all costs are known",
     )
     ensemble: EnsembleSpec | None = Field(

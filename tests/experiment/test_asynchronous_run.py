@@ -24,8 +24,7 @@ def rounds(folder, method):
 def test_a_full_buffer_of_equal_clients_is_the_synchronous_run_bit_for_bit(small, tmp_path, method):
     settings = {**EQUAL, "methods": [method]}
     protocol = {"kind": "asynchronous", "buffer": 3, "concurrency": 3, "staleness": {"kind": "constant"}}
-    # Asynchronous runs have no ratio to the optimum.
-    one = run(small(**settings, evaluation={"optimum": False}), out=tmp_path / "synchronous")
+    one = run(small(**settings), out=tmp_path / "synchronous")
     other = run(small(**settings, protocol=protocol), out=tmp_path / "asynchronous")
     assert rounds(other, method) == rounds(one, method)
     assert verify(other) == []

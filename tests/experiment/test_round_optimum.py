@@ -39,6 +39,7 @@ def by_hand(small, server="9 Gbit/s", **changes):
         "network__topology": star(server),
         "cost": {"kind": "seconds", "methods": {"fedavg": "2 s"}},
         "training__rounds": 2,
+        "evaluation__optimum": True,
     }
     return small(**(fixed | changes))
 
@@ -124,7 +125,7 @@ def test_where_the_ratio_has_no_meaning_the_column_is_null(small, tmp_path, chan
 
 
 def test_the_seconds_of_real_processes_are_not_compared(small):
-    scenario = small()
+    scenario = small(evaluation__optimum=True)
     world, method = planned_world(scenario, 0), scenario.methods[0]
     costs = step_costs(scenario, ["fedavg"])["fedavg"]
     setup = setup_of(scenario, method, world, costs, learner=NeutralLearner(), trains=False, listeners=[])
@@ -134,8 +135,8 @@ def test_the_seconds_of_real_processes_are_not_compared(small):
 
 @pytest.mark.full
 def test_training_does_not_change_the_ratios_and_they_are_verified(small, tmp_path):
-    rows, summary = ran(small(), tmp_path / "run", train=True)
-    plain, _ = ran(small(), tmp_path / "plain")
+    rows, summary = ran(small(evaluation__optimum=True), tmp_path / "run", train=True)
+    plain, _ = ran(small(evaluation__optimum=True), tmp_path / "plain")
     assert rows["ratio_to_optimum"] == plain["ratio_to_optimum"]
     assert min(rows["ratio_to_optimum"]) >= 1
     assert summary["ratio_to_optimum"] == pytest.approx(math.fsum(rows["ratio_to_optimum"]) / 4)
@@ -143,7 +144,7 @@ def test_training_does_not_change_the_ratios_and_they_are_verified(small, tmp_pa
 
 
 def test_an_older_table_without_the_column_is_read_with_null(small, tmp_path):
-    ran(small(), tmp_path / "run")
+    ran(small(evaluation__optimum=True), tmp_path / "run")
     file = tmp_path / "run" / "fedavg" / "seed-0" / "rounds.parquet"
     old = tmp_path / "old"
     shutil.copytree(tmp_path / "run", old)

@@ -183,7 +183,7 @@ PROBES: list[Probe] = probes(world, [
     # Evaluation and targets.
     ("evaluation.every", {}, {"evaluation.every": 3}, less("evaluations")),
     ("evaluation.split", {}, {"evaluation.split": "validation"}, differs),
-    ("evaluation.optimum", {}, {"evaluation.optimum": False}, both(less("compared"), same("seconds", "joules"))),
+    ("evaluation.optimum", {}, {"evaluation.optimum": True}, both(more("compared"), same("seconds", "joules"))),
     ("evaluation.ensemble.decay", {**EASY, "evaluation.ensemble": {"decay": 0}}, {"evaluation.ensemble.decay": 0.5},
      both(differs, same("moved", "accuracy"))),
     ("task<classification>.metric", {**EASY, "training.rounds": 1},

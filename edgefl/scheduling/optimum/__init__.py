@@ -1,1 +1,0 @@
-"""The optimum of one round with known costs: the best cohort and bandwidth shares, or a bound on them."""
