@@ -10,10 +10,9 @@ from edgefl.fleet.attendance import Accidents, Attendance
 from edgefl.fleet.energy import compute_joules, idle_joules, promotion_joules, tail_joules, transfer_joules
 from edgefl.fleet.figure import Bound, Estimate, value
 from edgefl.fleet.library import all_profiles, load_profile, profile_names, read_profile
-from edgefl.fleet.pace import Pace
 from edgefl.fleet.profile import DeviceProfile, Direction
 from edgefl.fleet.roofline import Operator, fits, fleet_step_seconds, step_seconds, step_signature
-from edgefl.fleet.slowdown import Slowdown
+from edgefl.fleet.slowdown import Pace, Slowdown
 
 __all__ = [
     "Accidents",

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.fleet.assignment import FleetAssignment
-from edgefl.fleet.availability import Always
-from edgefl.fleet.windows import Windows
+from edgefl.fleet.availability import Always, Windows
 from edgefl.randomness import generator
 
 _LATE = 1e-9

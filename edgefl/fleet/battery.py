@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from edgefl.fleet.bounds import Bounds, from_number
+from edgefl.fleet.figure import Bounds, from_number
 from edgefl.options import Options
 from edgefl.randomness import generator
 from edgefl.units import Joules, Watts

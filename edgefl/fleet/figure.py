@@ -6,7 +6,7 @@ lowest and highest plausible value and the nominal value for calculations.
 
 from __future__ import annotations
 
-from typing import Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -73,3 +73,26 @@ def bounds_around(figure: float, factor: float) -> dict[str, float]:
     {'low': 16000000000.0, 'nominal': 20000000000.0, 'high': 25000000000.0}
     """
     return {"low": rounded(figure / factor), "nominal": rounded(figure), "high": rounded(figure * factor)}
+
+
+class Bounds(Options):
+    """``{low: 0.1, high: 0.4}``, with low <= high; subclasses define their meaning and limits."""
+
+    low: float
+    high: float
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"expected low <= high, found {self.low:g}, {self.high:g}")
+        return self
+
+
+def from_number(value: Any) -> Any:
+    """Both bounds from one number; any other value unchanged.
+
+    >>> from_number(0.2), from_number({"low": 0.1, "high": 0.4})
+    ({'low': 0.2, 'high': 0.2}, {'low': 0.1, 'high': 0.4})
+    """
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return {"low": value, "high": value} if plain else value

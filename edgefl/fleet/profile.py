@@ -3,20 +3,51 @@
 from __future__ import annotations
 
 import datetime
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
 from edgefl.errors import nearest
 from edgefl.fleet.battery import Battery
-from edgefl.fleet.conditions import AnyLoad, Load, MeasuredStep, Thermal
-from edgefl.fleet.figure import Bound, Estimate, opposite, value
+from edgefl.fleet.figure import Bound, Bounds, Estimate, from_number, opposite, scaled, value
 from edgefl.operator_kinds import FAMILIES, RATED
 from edgefl.options import Options
 from edgefl.units import Bytes, BytesPerSecond, FlopsPerSecond, Joules, Seconds, Watts
 
+
+class Thermal(Options):
+    """Heat: the processor cannot keep its full rate permanently.
+
+    Every computation starts cool, because a client rests between its rounds and while it transfers.
+    """
+
+    after: Seconds = Field(description="Seconds of continuous computing at the full rate.")
+    sustained: float = Field(gt=0, le=1, description="Part of compute.fp32_achievable that remains afterwards.")
+
+
+class Load(Bounds):
+    """The part of the processor that other programs use: drawn uniformly between two bounds for every round."""
+
+    low: float = Field(ge=0, lt=1, description="Lowest part of the processor that other programs use.")
+    high: float = Field(ge=0, lt=1, description="Highest part of the processor that other programs use.")
+
+
+AnyLoad = Annotated[Load, BeforeValidator(from_number, json_schema_input_type=float | Load)]
+"""A load as a profile states it: ``0.2``, or ``{low: 0.1, high: 0.4}``."""
+
+
+class MeasuredStep(Options):
+    """The measured time of one training step, which replaces the roofline's prediction for the same step."""
+
+    signature: str = Field(
+        pattern=r"^[0-9a-f]{16}$", description="The step's signature, as printed by `edgefl cost --json`."
+    )
+    step: str = Field(description="A description for readers: model, method, batch.")
+    seconds: Seconds | Estimate[Seconds] = Field(description="Duration of the step, including all overheads.")
+
+
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-"""The form of a profile's name."""
 
 Kind = Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"]
 Direction = Literal["down", "up"]
@@ -29,7 +60,6 @@ def _known(kind: str) -> str:
 
 
 OperatorKind = Annotated[str, AfterValidator(_known)]
-"""One of :data:`edgefl.operator_kinds.RATED`."""
 
 
 class OperatorRates(Options):
@@ -302,3 +332,43 @@ def figure_paths(model: type[BaseModel] = DeviceProfile, prefix: str = "") -> li
         elif prefix and inner is not str:
             paths.append(f"{prefix}{name}")
     return paths
+
+
+Part = TypeVar("Part", bound=BaseModel)
+
+RATES = ("fp32_peak", "fp32_achievable", "memory_bandwidth", "cpu_quota")
+"""Figures of ``compute`` that are rates: larger ones give fewer seconds."""
+
+DURATIONS = ("operator_overhead", "step_overhead")
+"""Figures of ``compute`` that are part of a step's seconds."""
+
+
+def slower(profile: DeviceProfile, factor: float) -> DeviceProfile:
+    """The same device, on which every training step takes ``factor`` times as long; below 1 it is faster.
+
+    Memory, power and random slowdowns are unchanged.
+
+    >>> from types import SimpleNamespace
+    >>> from edgefl.fleet import load_profile, step_seconds
+    >>> step, board = [SimpleNamespace(flops=2e9, bytes=1e6, count=3)], load_profile("raspberry-pi-5")
+    >>> round(step_seconds(slower(board, 4), step) / step_seconds(board, step), 9)
+    4.0
+    """
+    factors = {**dict.fromkeys(RATES, 1 / factor), **dict.fromkeys(DURATIONS, factor)}
+    compute = scaled_kinds(scaled_figures(profile.compute, factors), factors)
+    steps = tuple(scaled_figures(step, {"seconds": factor}) for step in compute.measured_steps)
+    return profile.model_copy(update={"compute": compute.model_copy(update={"measured_steps": steps})})
+
+
+def scaled_kinds(compute: Compute, factors: Mapping[str, float]) -> Compute:
+    """The same processor; the figures of single kinds of operators are multiplied by the factors of their names."""
+    kinds = {kind: scaled_figures(rates, factors) for kind, rates in compute.operator_rates.items()}
+    return compute.model_copy(update={"operator_rates": kinds})
+
+
+def scaled_figures(part: Part, factors: Mapping[str, float]) -> Part:
+    """The same part of a profile; the figures that it has are multiplied by the factors of their names."""
+    found = {name: getattr(part, name, None) for name in factors}
+    return part.model_copy(
+        update={name: scaled(figure, factors[name]) for name, figure in found.items() if figure is not None}
+    )

@@ -13,8 +13,7 @@ import numpy as np
 from edgefl.errors import UserError
 from edgefl.experiment.wiring import shared_world, step_costs
 from edgefl.fleet import DeviceProfile, step_seconds
-from edgefl.fleet.conditions import Load
-from edgefl.fleet.slower import slower
+from edgefl.fleet.profile import Load, slower
 from edgefl.network.transport import Transport
 from edgefl.profiling.calibration import Calibration, Way
 from edgefl.profiling.evidence import with_evidence

@@ -9,9 +9,8 @@ from typing import Any
 
 from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile
-from edgefl.fleet.family_fitting import LEAST_STEPS, fit_families
 from edgefl.fleet.figure import bounds_around, rounded, value
-from edgefl.fleet.fitting import Rates
+from edgefl.fleet.fitting import LEAST_STEPS, Rates, fit_families
 from edgefl.fleet.profile import Figure
 from edgefl.profiling.evidence import with_evidence
 from edgefl.profiling.step_table import StepTime

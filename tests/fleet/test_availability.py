@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from edgefl.errors import UserError
 from edgefl.fleet import Accidents, Attendance, FleetGroup, assign
-from edgefl.fleet.windows import Windows
+from edgefl.fleet.availability import Windows
 
 
 def group(**options):

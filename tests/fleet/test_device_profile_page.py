@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from ruamel.yaml import YAML
 
 from edgefl.fleet import DeviceProfile, FleetGroup, profile_names
-from edgefl.fleet.conditions import Load
+from edgefl.fleet.profile import Load
 from edgefl.validation import validated
 
 PAGE = Path(__file__).parents[2] / "docs" / "device-profiles.md"

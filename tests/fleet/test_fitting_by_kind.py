@@ -8,8 +8,8 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile, step_seconds
+from edgefl.fleet.assignment import Sample, sampled_profiles
 from edgefl.fleet.fitting import Rates, fit_rates, relative_errors
-from edgefl.fleet.sampling import Sample, sampled_profiles
 from edgefl.operator_kinds import KINDS
 from edgefl.validation import validated
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from edgefl.fleet import FleetGroup, assign, load_profile, value
-from edgefl.fleet.sampling import QUANTILES, Sample, sampled_profiles
+from edgefl.fleet.assignment import QUANTILES, Sample, sampled_profiles
 
 BASE = load_profile("phone-2019-flagship")
 

@@ -10,8 +10,7 @@ from edgefl.errors import UserError
 from edgefl.fleet import FleetGroup, assign, load_profile, step_seconds, step_signature
 from edgefl.fleet.assignment import resolve
 from edgefl.fleet.figure import value
-from edgefl.fleet.profile import DeviceProfile
-from edgefl.fleet.slower import slower
+from edgefl.fleet.profile import DeviceProfile, slower
 
 STEP = [
     SimpleNamespace(flops=2e9, bytes=1e6, count=3, kind="linear"),

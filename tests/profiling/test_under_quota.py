@@ -7,8 +7,8 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.fleet import load_profile
-from edgefl.fleet.sampling import Sample, sampled_profiles
-from edgefl.fleet.slower import slower
+from edgefl.fleet.assignment import Sample, sampled_profiles
+from edgefl.fleet.profile import slower
 from edgefl.profiling import under_quota
 from edgefl.profiling.under_quota import measurement_under_quota
 from edgefl.randomness import generator

@@ -11,7 +11,7 @@ from edgefl.experiment.step_costs import StepKey
 from edgefl.fleet import DeviceProfile, step_signature
 from edgefl.fleet.battery import Battery
 from edgefl.fleet.figure import scaled
-from edgefl.fleet.slower import slower
+from edgefl.fleet.profile import slower
 from edgefl.methods.payload import ModelSizes
 from edgefl.simulation.setup import Setup
 

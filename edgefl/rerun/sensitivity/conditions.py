@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from edgefl.fleet.figure import Bound, Estimate, opposite, value
-from edgefl.fleet.profile import DeviceProfile
-from edgefl.fleet.slower import RATES
+from edgefl.fleet.profile import RATES, DeviceProfile
 from edgefl.record.sensitivity import DEVICES, DRAWS, OWN, Condition
 
 Part = TypeVar("Part", bound=BaseModel)
