@@ -15,7 +15,6 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from edgefl.errors import UserError, in_words
-from edgefl.process_state import process_state_kept
 
 _LOADING = threading.RLock()
 
@@ -91,8 +90,7 @@ class PlugIns:
         if others:
             raise UserError(f"several {self._noun}s are called '{name}': {self.origin(name)}; uninstall all but one")
         try:
-            # An import must not change this process's settings or write into a command's output.
-            with process_state_kept(), contextlib.redirect_stdout(sys.stderr):
+            with contextlib.redirect_stdout(sys.stderr):  # not into a command's output
                 part = point.load()
             self._check(part)
         except KeyboardInterrupt:

@@ -25,7 +25,6 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from edgefl import limits
 from edgefl.errors import UserError, in_words, nearest
 from edgefl.plain_file import read_plain
-from edgefl.process_state import process_state_kept
 from edgefl.validation import shown
 
 _allowed: set[Path] = set()
@@ -119,8 +118,7 @@ def _imported(file: Path, digest: str) -> ModuleType:
     """The module of a file whose digest was read."""
     place = quote_from_bytes(os.fsencode(file.absolute()), safe="/").replace(".", "%2E")
     try:
-        # An import must not change this process's settings or write into a command's output.
-        with process_state_kept(), contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr):  # not into a command's output
             return importlib.import_module(f"{__name__}.{place}:{digest}")
     except KeyboardInterrupt:
         raise

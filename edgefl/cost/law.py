@@ -17,7 +17,7 @@ from torch import Tensor
 from edgefl.cost.measure import Operator, StepCost, Trace, mean_cost, measure, trace
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
-from edgefl.process_state import process_state_kept
+from edgefl.torch_settings import neutral_torch
 
 BATCHES = (2, 3, 5)
 """Measured batch sizes: two for the law, one to check it; not 1, which layers treat as a special case."""
@@ -106,7 +106,7 @@ class CostModel:
         self._laws: dict[tuple[object, ...], AffineCost | None] = {}
         self._costs: dict[tuple[object, ...], StepCost] = {}
 
-    @process_state_kept()
+    @neutral_torch()
     def cost(self, method: Method, alpha: int, batch: int) -> StepCost:
         """The cost of a step of ``method`` on ``batch`` images with the last ``alpha`` blocks received (M: all).
 

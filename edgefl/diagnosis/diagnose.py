@@ -22,9 +22,9 @@ from edgefl.experiment.models import read_clients, read_model
 from edgefl.experiment.wiring import recipe_of, skeleton
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Batch
-from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.scenario import Scenario, load_scenario
+from edgefl.torch_settings import neutral_torch
 from edgefl.training.accelerator import room_for_data
 from edgefl.training.device import choose_device, exact_arithmetic
 
@@ -113,7 +113,7 @@ def diagnose(
         yield _diagnose(RunPaths(run).of(label, seed), scenario, label, seed, loaded[1], plane=plane)
 
 
-@process_state_kept()
+@neutral_torch()
 def _batches(scenario: Scenario, seed: int, device: str, count: int) -> list[Batch]:
     place = choose_device(device)
     data = load_federated(scenario.data, seed, place, scenario.evaluation.split, room=room_for_data(place))
@@ -130,13 +130,13 @@ def _batches(scenario: Scenario, seed: int, device: str, count: int) -> list[Bat
     return [plan.step(step) for step in range(len(plan))]
 
 
-@process_state_kept()
+@neutral_torch()
 def _diagnose(
     paths: SeedPaths, scenario: Scenario, label: str, seed: int, batches: list[Batch], *, plane: bool
 ) -> Diagnosis:
     objective = recipe_of(scenario, scenario.method(label)).objective
     device = batches[0].inputs.device
-    with process_state_kept():
+    with neutral_torch():
         model = objective.adapt(skeleton(scenario)).to(device)
         mode = objective.evaluation_mode(model)
 

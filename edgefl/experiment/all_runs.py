@@ -18,7 +18,6 @@ from edgefl.experiment.one_run import MakeTestbed, OneRun
 from edgefl.experiment.pausing import Pause
 from edgefl.experiment.software import software_of
 from edgefl.experiment.wiring import shared_world, step_costs
-from edgefl.process_state import process_state_kept
 from edgefl.record.costs import write_costs
 from edgefl.record.listener import Listener
 from edgefl.record.summary import write_summary
@@ -119,8 +118,7 @@ class AllRuns:
                     testbed=self._testbed,
                 )
                 try:
-                    with process_state_kept():  # a part may change it; other methods must not be affected
-                        entry = one.timed() if core is None or data is None else one.trained(core, data)
+                    entry = one.timed() if core is None or data is None else one.trained(core, data)
                 finally:
                     self.at = f"after round {one.rounds} of {method.label}, seed {seed}"
                     self.rounds += one.rounds

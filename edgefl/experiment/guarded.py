@@ -5,7 +5,6 @@ from __future__ import annotations
 from copy import copy
 
 from edgefl.errors import EdgeflError
-from edgefl.process_state import process_state_kept
 from edgefl.record.events import Event
 from edgefl.record.listener import Listener
 from edgefl.record.rounds import RoundRow
@@ -25,9 +24,7 @@ class ListenerError(EdgeflError):
 
 
 class Guarded(Listener):
-    """Passes each call that the listener overrides on with copies, and restores the process's settings after it.
-
-    A copy of the process that the listener forks ends with the call.
+    """Passes each call that the listener overrides on with copies.
 
     Args:
         listener: the caller's listener.
@@ -76,7 +73,6 @@ class Guarded(Listener):
         if getattr(method, "__func__", method) is getattr(Listener, moment):
             return
         try:
-            with process_state_kept():
-                method(*arguments)
+            method(*arguments)
         except Exception as error:
             raise ListenerError(error) from error

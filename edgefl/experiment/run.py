@@ -18,11 +18,11 @@ from edgefl.experiment.inputs import allow_code
 from edgefl.experiment.one_run import MakeTestbed
 from edgefl.experiment.pausing import Pause
 from edgefl.experiment.state import Choices
-from edgefl.process_state import process_state_kept
 from edgefl.record.listener import Listener
 from edgefl.record.unfinished import how_to_continue
 from edgefl.scenario import Scenario, load_scenario, with_overrides
 from edgefl.scenario.overrides import of_engine
+from edgefl.torch_settings import neutral_torch
 from edgefl.validation import validated
 
 
@@ -191,7 +191,7 @@ def _continue(
         return _execute(scenario, directory, listeners, pause, testbed=testbed, results=results)
 
 
-@process_state_kept()
+@neutral_torch()
 def _execute(
     scenario: Scenario,
     directory: RunDirectory,

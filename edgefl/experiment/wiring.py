@@ -23,7 +23,6 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import build_model
 from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
-from edgefl.process_state import process_state_kept
 from edgefl.record.costs import StepRow
 from edgefl.record.listener import Listener
 from edgefl.scenario import Scenario
@@ -35,6 +34,7 @@ from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost
 from edgefl.simulation.limits import Limits
 from edgefl.simulation.setup import Setup
+from edgefl.torch_settings import neutral_torch
 from edgefl.training.job import Learner
 
 
@@ -125,7 +125,7 @@ def limits_of(scenario: Scenario) -> Limits:
     return Limits(scenario.budgets.limits(), values_of(scenario.targets), scenario.task.measured, smoothed=smoothed)
 
 
-@process_state_kept()
+@neutral_torch()
 def setup_of(
     scenario: Scenario,
     chosen: ScenarioMethod,

@@ -22,7 +22,6 @@ from edgefl.flower.replies import Replies
 from edgefl.flower.scenario import AppMethod, AppScenario, app_scenario_of
 from edgefl.flower.setup import run_app
 from edgefl.flower.works import Costs
-from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths, names
 from edgefl.record.costs import StepRow, read_costs, write_costs
 from edgefl.record.listener import Listener
@@ -31,6 +30,7 @@ from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult, write_summary
 from edgefl.record.tables import EventFile, write_rounds
 from edgefl.scenario import resolve
+from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import PartFault
 
 PACKAGES = ("flwr", "torch")
@@ -62,7 +62,7 @@ def run(
             )
     chosen = [label for label in labels if methods is None or label in methods]
     choices = Choices(methods=tuple(chosen), device="cpu", train=True)
-    with RunDirectory(out.absolute(), choices) as directory, process_state_kept():
+    with RunDirectory(out.absolute(), choices) as directory, neutral_torch():
         return _execute(scenario, directory, listeners)
 
 
@@ -82,7 +82,7 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = Fals
         RunsFailed, NotWritten: as for :func:`run`.
     """
     require_flwr()
-    with RunDirectory(path.absolute(), None) as directory, process_state_kept():
+    with RunDirectory(path.absolute(), None) as directory, neutral_torch():
         scenario = app_scenario_of(path)
         if scenario is None:
             raise UserError("is no run of a Flower app", file=str(path))

@@ -16,7 +16,6 @@ from edgefl.planning.budgets import budget_plan
 from edgefl.planning.devices import device_plans
 from edgefl.planning.figures import MethodPlan, Part, Plan, Range
 from edgefl.planning.observation import Observation, Spent
-from edgefl.process_state import process_state_kept
 from edgefl.record.events import Event
 from edgefl.record.rounds import RoundRow
 from edgefl.report.course import Bottleneck, Course, bottleneck_counts, bottlenecks_of, course_of
@@ -27,6 +26,7 @@ from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.invariants.connections import logged_opening
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.transfer import Direction
+from edgefl.torch_settings import neutral_torch
 from edgefl.training.neutral import NeutralLearner
 
 PARTICIPATIONS = 3000
@@ -46,7 +46,7 @@ def planned_rounds(scenario: Scenario, methods: int) -> int:
     return min(scenario.training.rounds, max(FEWEST_ROUNDS, affordable))
 
 
-@process_state_kept()
+@neutral_torch()
 def plan(
     scenario: Scenario, *, methods: Sequence[str] | None = None, rounds: int | None = None, seed: int | None = None
 ) -> Plan:

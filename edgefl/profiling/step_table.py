@@ -18,9 +18,9 @@ from edgefl.fleet import step_signature
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import build_model
-from edgefl.process_state import process_state_kept
 from edgefl.profiling.csv_table import read_csv
 from edgefl.scenario.named_step import read_shape, read_step
+from edgefl.torch_settings import neutral_torch
 
 LIBRARIES = {"timm_name": "timm", "torchvision_name": "torchvision", "python": "python"}
 """Optional columns that name the model in a library, or a Python file; ``model`` is then only its title."""
@@ -284,7 +284,7 @@ class _Steps:
         if alpha > model.depth:
             raise UserError(f"expected at most the model's {model.depth} blocks, found {alpha}", field="alpha")
         try:
-            with process_state_kept():
+            with neutral_torch():
                 return measure(model, method, alpha, batch).operators
         except (DataDependentError, UserError) as error:
             raise _NotCountedError(str(error)) from None

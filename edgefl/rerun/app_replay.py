@@ -18,7 +18,6 @@ from edgefl.flower.replay import DiffersError, replay_app
 from edgefl.flower.scenario import AppScenario, changed_app_scenario
 from edgefl.flower.trace import Trace, trace_of
 from edgefl.flower.works import Costs
-from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths
 from edgefl.record.costs import StepRow, read_costs, write_costs
 from edgefl.record.listener import Listener
@@ -30,6 +29,7 @@ from edgefl.scenario import dump_yaml, resolve
 from edgefl.scenario.overrides import Overrides
 from edgefl.simulation.invariants import Record
 from edgefl.simulation.run import Outcome
+from edgefl.torch_settings import neutral_torch
 from edgefl.yaml_file import read_yaml
 
 
@@ -113,7 +113,7 @@ class AppReplay:
         UserError: the run is not finished, a fault ended it, its log has no calls, or a file is damaged.
     """
 
-    @process_state_kept()
+    @neutral_torch()
     def __init__(self, run: Path, scenario: AppScenario, methods: Sequence[str] | None = None) -> None:
         summary = read_run_summary(run)
         for label in methods or ():
@@ -130,7 +130,7 @@ class AppReplay:
             for entry in summary.methods[label][index : index + 1]
         }
 
-    @process_state_kept()
+    @neutral_torch()
     def on(self, changes: Overrides, out: Path) -> Path:
         """Replay the run with changes to its scenario, and write a run directory like that of a full run.
 

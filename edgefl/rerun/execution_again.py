@@ -28,7 +28,6 @@ from edgefl.json_file import parse_json
 from edgefl.methods.recipe import METHODS
 from edgefl.models.digest import digest_of_model
 from edgefl.models.layout import Layout
-from edgefl.process_state import process_state_kept
 from edgefl.record.costs import StepRow
 from edgefl.record.events import Event
 from edgefl.record.kinds import EventKind
@@ -40,6 +39,7 @@ from edgefl.simulation.invariants.record import Record, at, close
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import StepCost
+from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import PartFault, blaming
 from edgefl.training.neutral import NeutralLearner
 
@@ -151,7 +151,7 @@ class ExecutionAgain:
         if digest_of_model(model) != digests[max(digests)].model:
             yield f"{file.name} is not the model from the last aggregation"
 
-    @process_state_kept()
+    @neutral_torch()
     def _layout(self, label: str) -> Layout:
         method = recipe_of(self._scenario, self._scenario.method(label))
         return method.objective.adapt(self._model().model).layout

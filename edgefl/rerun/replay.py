@@ -14,7 +14,6 @@ from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.recording import Recording
 from edgefl.experiment.step_costs import StepKey
 from edgefl.flower.scenario import app_scenario_of
-from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths
 from edgefl.record.costs import write_costs
 from edgefl.record.names import CLIENT_MODELS, CLIENTS, FINAL_MODEL
@@ -26,6 +25,7 @@ from edgefl.rerun.finished_run import FinishedRun
 from edgefl.rerun.replayed_learner import ReplayedLearner
 from edgefl.scenario import Scenario, dump_yaml, resolve, with_overrides
 from edgefl.scenario.overrides import Overrides
+from edgefl.torch_settings import neutral_torch
 
 
 class Replay:
@@ -39,7 +39,7 @@ class Replay:
         UserError: the run is not finished, nothing was trained, a file is damaged, or a decision read a time.
     """
 
-    @process_state_kept()
+    @neutral_torch()
     def __init__(self, run: Path, methods: Sequence[str] | None = None, *, trust: bool = False) -> None:
         self._run = FinishedRun(run, methods, trust=trust)
         self._recordings = {
@@ -48,7 +48,7 @@ class Replay:
             for entry in self._run.entries[label]
         }
 
-    @process_state_kept()
+    @neutral_torch()
     def on(self, changes: Overrides, out: Path) -> Path:
         """Replay the run with changes to its scenario, and write a run directory like that of a full run.
 

@@ -17,7 +17,6 @@ from edgefl.flower.scenario import app_scenario_of
 from edgefl.flower.verification import verify_app
 from edgefl.input_file import code_files
 from edgefl.network import build_topology
-from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.record.costs import StepRow, read_costs
 from edgefl.record.emulation import read_emulation
@@ -31,6 +30,7 @@ from edgefl.rerun.execution_again import ExecutionAgain, is_trained
 from edgefl.rerun.sensitivity.checking import check_sensitivity
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.invariants import Record, violations
+from edgefl.torch_settings import neutral_torch
 from edgefl.yaml_file import read_yaml
 
 
@@ -48,7 +48,7 @@ def verify(run: Path) -> list[str]:
     return list(_changed_inputs(run, scenario, summary)) or differences(run, summary, scenario)
 
 
-@process_state_kept()
+@neutral_torch()
 def differences(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
     """The differences between the runs of a directory and the result of a scenario, as sentences.
 

@@ -17,15 +17,15 @@ from edgefl.models.registry import build_model, checked_model
 from edgefl.network.build import build_topology
 from edgefl.network.replayed import ReplayedLink
 from edgefl.network.specs import FileTopology
-from edgefl.process_state import process_state_kept
 from edgefl.scenario.components import built_at
 from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import Scenario
 from edgefl.simulation.failure_specs import check_outages, outages_of
+from edgefl.torch_settings import neutral_torch
 
 
-@process_state_kept()
+@neutral_torch()
 def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Overrides = ()) -> None:
     """Build all parts of a run once, so that errors are found before anything is written.
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from edgefl.errors import EdgeflError
-from edgefl.process_state import process_state_kept
 from edgefl.record.events import EventLog, detail
 from edgefl.record.kinds import StopReason
 from edgefl.record.listener import Listener
@@ -23,6 +22,7 @@ from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.setup import Course, Setup
 from edgefl.simulation.synchronous import Synchronous
 from edgefl.simulation.world import World
+from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import PartFault
 from edgefl.training.job import Evaluation
 
@@ -56,7 +56,7 @@ class Outcome:
     timeouts: bool = False
 
 
-@process_state_kept()
+@neutral_torch()
 def simulate_run(setup: Setup) -> Outcome:
     """Run one method with one seed to its end.
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from edgefl.errors import EdgeflError, WrongAnswer, in_words
-from edgefl.process_state import end_if_forked
 
 
 class Diverged(EdgeflError):  # noqa: N818  (an outcome of the method, not a mistake)
@@ -67,24 +65,20 @@ def blaming(method: str, round: int, part: str) -> Iterator[None]:
     """Convert an error of a part within the block to a fault: the run of its method ends, the others continue.
 
     All calls of a method's parts use it. ``sys.exit`` and other exceptions that are not an ``Exception`` also become
-    faults; Ctrl-C and edgefl's own errors are passed on unchanged. A copy of the process that the part forked ends with
-    the block.
+    faults; Ctrl-C and edgefl's own errors are passed on unchanged.
 
     >>> with blaming("mine", 3, "block scheduler"):
     ...     [][0]
     Traceback (most recent call last):
     edgefl.training.faults.PartFault: method 'mine', round 4, block scheduler: IndexError: list index out of range
     """
-    process = os.getpid()
     try:
         yield
     except BaseException as error:
-        end_if_forked(process, error)
         passes = KeyboardInterrupt, EdgeflError
         if isinstance(error, passes) and not isinstance(error, WrongAnswer):
             raise
         raise PartFault(method, round, part, in_words(error)) from error
-    end_if_forked(process)
 
 
 class TrainingFault(PartFault):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -16,7 +15,6 @@ from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
 from edgefl.models.random_layers import KEY
-from edgefl.process_state import end_if_forked
 from edgefl.randomness import generator
 from edgefl.training.base import JobData, JobResult, JobTask
 from edgefl.training.device import exact_arithmetic
@@ -44,17 +42,13 @@ def train_job(task: JobTask, model: BlockModel, data: JobData, *, precision: Pre
         TrainingFault: a step failed.
     """
     losses: list[Tensor] = []
-    process = os.getpid()
     try:
         with exact_arithmetic(task.start.device, tf32=precision == "tf32"), using(**TRAINING):
             return _train(task, model, data, precision, losses)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a loss may even call sys.exit
-        end_if_forked(process, error)
         raise TrainingFault(task.method, task.client, task.round, len(losses), in_words(error)) from error
-    finally:
-        end_if_forked(process)
 
 
 def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision, losses: list[Tensor]) -> JobResult:

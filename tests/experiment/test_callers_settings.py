@@ -10,7 +10,7 @@ import torch
 
 from edgefl.experiment import run
 from edgefl.scenario.loading import check
-from edgefl.torch_settings import OF_THE_PROCESS, settings
+from edgefl.torch_settings import present_values
 
 from ..small_runs import SMALL, tree
 
@@ -50,6 +50,6 @@ def plain(tmp_path_factory):
 )
 def test_a_callers_state_changes_no_byte_of_a_run(plain, state, tmp_path):
     with STATES[state]():
-        before = settings(OF_THE_PROCESS)
+        before = present_values()
         assert files(tmp_path / "run") == plain
-        assert settings(OF_THE_PROCESS) == before
+        assert present_values() == before

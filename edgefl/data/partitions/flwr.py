@@ -15,7 +15,6 @@ from pydantic import Field, JsonValue
 from edgefl.data.partitions.base import Partition, require_a_sample_for_each
 from edgefl.data.sharding import Integers, Shards
 from edgefl.errors import UserError, in_words, nearest
-from edgefl.process_state import process_state_kept
 
 LABEL, CLIENT, POSITION = "label", "client", "position"
 """The columns of the table that a partitioner divides."""
@@ -134,7 +133,7 @@ class Flwr(Partition):
     def _called(self) -> Iterator[None]:
         """Call the library: its errors are about the arguments, and its progress bars and warnings are not shown."""
         try:
-            with process_state_kept(), contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
+            with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 yield
         except Exception as error:

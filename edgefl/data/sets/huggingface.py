@@ -14,7 +14,6 @@ from edgefl.data.pictures import COLOURS, SIZE, Colours, Pictures
 from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError, in_words, nearest
 from edgefl.input_file import InputFolder, find_input
-from edgefl.process_state import process_state_kept
 
 
 @DATA_SETS.register("huggingface")
@@ -45,19 +44,16 @@ class HuggingFace(SplitData, OwnArrays):
             folder = find_input(self.path, what="folder")
         except UserError as error:
             raise error.located(field="path") from None
-        with process_state_kept():
-            data = _loaded(folder)
-            if not isinstance(data, dict):
-                if (self.train, self.test_data) != ("train", None):
-                    raise UserError(
-                        "this data set has no splits, and data.train or data.test names one", file=str(folder)
-                    )
-                return self._of(data, folder), None
-            for split in (self.train, self.test_data):
-                if split is not None and split not in data:
-                    raise UserError(f"no split '{split}' in this data set; {nearest(split, data)}", file=str(folder))
-            test = self.test_data or ("test" if "test" in data and self.train != "test" else None)
-            return self._of(data[self.train], folder), None if test is None else self._of(data[test], folder)
+        data = _loaded(folder)
+        if not isinstance(data, dict):
+            if (self.train, self.test_data) != ("train", None):
+                raise UserError("this data set has no splits, and data.train or data.test names one", file=str(folder))
+            return self._of(data, folder), None
+        for split in (self.train, self.test_data):
+            if split is not None and split not in data:
+                raise UserError(f"no split '{split}' in this data set; {nearest(split, data)}", file=str(folder))
+        test = self.test_data or ("test" if "test" in data and self.train != "test" else None)
+        return self._of(data[self.train], folder), None if test is None else self._of(data[test], folder)
 
     def _of(self, split: Any, folder: Path) -> Raw:
         place = str(folder)

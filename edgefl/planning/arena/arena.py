@@ -17,13 +17,13 @@ from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs
 from edgefl.planning.arena.figures import Arena, SchedulerFigures, jain_index, mean
 from edgefl.planning.arena.updates import Updates
 from edgefl.planning.planning import planned_world
-from edgefl.process_state import process_state_kept
 from edgefl.scenario import Scenario, with_overrides
 from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scheduling.bandwidth.base import ALLOCATIONS
 from edgefl.scheduling.selection.base import SELECTORS
 from edgefl.simulation.protocol_specs import AsynchronousSpec
 from edgefl.simulation.run import Outcome, simulate_run
+from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import PartFault
 from edgefl.training.neutral import NeutralLearner
 from edgefl.yaml_file import parse_yaml
@@ -39,7 +39,7 @@ class _Contender(NamedTuple):
     changes: dict[str, Any]
 
 
-@process_state_kept()
+@neutral_torch()
 def schedule(
     scenario: Scenario,
     *,

@@ -18,7 +18,6 @@ from edgefl.experiment.step_costs import StepKey
 from edgefl.experiment.wiring import client_links_of
 from edgefl.fleet import fleet_step_seconds
 from edgefl.network.client_links import DIRECTIONS, ClientLinks
-from edgefl.process_state import process_state_kept
 from edgefl.record.costs import read_costs
 from edgefl.record.summary import SeedResult
 from edgefl.rerun.finished_run import FinishedRun
@@ -28,10 +27,11 @@ from edgefl.rerun.inverse.condition import KINDS, Condition, Kind, parse_conditi
 from edgefl.rerun.inverse.questions import BATTERY_JOULES, QUESTIONS, Name, Question, battery_joules
 from edgefl.rerun.inverse.replaying import MethodReplay, Seed
 from edgefl.simulation.setup import Setup
+from edgefl.torch_settings import neutral_torch
 from edgefl.wording import listed
 
 
-@process_state_kept()
+@neutral_torch()
 def ask(
     path: Path,
     condition: str,

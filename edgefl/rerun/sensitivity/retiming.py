@@ -19,7 +19,6 @@ from edgefl.errors import UserError
 from edgefl.experiment.recording import Recording
 from edgefl.experiment.wiring import SharedWorld, client_links_of
 from edgefl.network.client_links import ClientLinks
-from edgefl.process_state import process_state_kept
 from edgefl.record.listener import Listener
 from edgefl.record.rounds import RoundRow
 from edgefl.record.sensitivity import Condition, Retimed, write_retimed
@@ -30,6 +29,7 @@ from edgefl.rerun.sensitivity.conditions import CONDITIONS, OTHER_DRAWS, at_boun
 from edgefl.rerun.sensitivity.held_decisions import HeldScheduler, HeldSelector
 from edgefl.simulation.run import simulate_run
 from edgefl.simulation.setup import Setup
+from edgefl.torch_settings import neutral_torch
 
 
 class _AllRetimedError(Exception):
@@ -95,7 +95,7 @@ class _Retiming:
         )
 
 
-@process_state_kept()
+@neutral_torch()
 def write_sensitivity(
     path: Path, conditions: Sequence[Condition] | None = None, *, trust: bool = False, untrained: bool = False
 ) -> Path:

@@ -15,7 +15,7 @@ from torch import Tensor
 from edgefl.errors import EdgeflError
 from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
-from edgefl.process_state import process_state_kept
+from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import JobData, JobTask
 from edgefl.training.evaluation import BatchScore, evaluate_batches
 from edgefl.training.local_training import train_job
@@ -78,7 +78,7 @@ def train(shared: SharedInputs, job: Job) -> Trained:
         Unreadable: the method, the model or the data cannot be unpickled.
         TrainingFault: a local step failed.
     """
-    with process_state_kept():  # reading the method may import a plug-in
+    with neutral_torch():  # reading the method may import a plug-in
         model, data, buffer = _opened(shared)
         method: JobTask = _kept(_methods, job.method, partial(pickle.loads, job.method))
         task = with_tensors(
@@ -95,7 +95,7 @@ def score(shared: SharedInputs, vector: Sent, batches: range, mode: bytes) -> li
     Raises:
         Unreadable: the model or the data cannot be unpickled.
     """
-    with process_state_kept():
+    with neutral_torch():
         model, data, buffer = _opened(shared)
         weights, places = received(vector, buffer), data.evaluation()
         how: Mapping[str, Any] = _kept(_modes, mode, partial(pickle.loads, mode))
