@@ -15,9 +15,9 @@ from edgefl.user_path import user_path
 from edgefl.wording import listed
 
 if TYPE_CHECKING:
+    from edgefl.rerun.condition import Condition
     from edgefl.rerun.inverse import Answer, Answers, MethodAnswer
-    from edgefl.rerun.inverse.condition import Condition
-    from edgefl.rerun.inverse.questions import Name
+    from edgefl.rerun.questions import Name
 
 _ASKED: dict[Name, tuple[str, str, str, str]] = {
     "bandwidth": ("least bandwidth", "with at least {} times the bandwidth", "with any bandwidth", "more bandwidth"),

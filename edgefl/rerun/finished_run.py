@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,19 @@ from edgefl.experiment.inputs import (
     digests,
 )
 from edgefl.experiment.recording import Recording, read_recording
-from edgefl.experiment.wiring import SharedWorld, shared_world, step_costs
+from edgefl.experiment.wiring import SharedWorld, setup_of, shared_world, step_costs
 from edgefl.flower.scenario import app_scenario_of
+from edgefl.network.build import build_topology
+from edgefl.network.client_links import ClientLinks
+from edgefl.network.topology import scale_topology
 from edgefl.record import RunPaths
 from edgefl.record.costs import read_costs
-from edgefl.record.summary import SeedResult
+from edgefl.record.listener import Listener
+from edgefl.rerun.replayed_learner import ReplayedLearner
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.protocol_specs import AsynchronousSpec, RoundsSpec
+from edgefl.simulation.setup import Setup
+from edgefl.training.neutral import NeutralLearner
 from edgefl.yaml_file import read_yaml
 
 if TYPE_CHECKING:
@@ -44,6 +51,7 @@ class FinishedRun:
         paths: its files.
         scenario: its resolved scenario.
         labels: the methods, in the scenario's order.
+        seeds: their seeds.
         entries: their entries of the summary, one for each seed, by label.
         costs: their step costs, by label.
         software: versions of the packages on which their training depended, by name.
@@ -65,15 +73,17 @@ class FinishedRun:
             )
         self.entries = summary.methods
         self.software = summary.software
-        self._summary = summary
+        self._known_inputs = summary.inputs
         for label in methods or ():
             if label not in self.entries:
                 raise UserError(f"the run has no method '{label}'; {nearest(label, self.entries)}", file=str(path))
         self.labels = [label for label in self.entries if not methods or label in methods]
+        self.seeds = list(dict.fromkeys(entry.seed for label in self.labels for entry in self.entries[label]))
         self.scenario = load_scenario(self.paths.scenario, run_code=False)
         allow_code(self.scenario, summary.inputs, path, trust=trust)
         self._files = Inputs(self.scenario, path).files
-        self._check_scenario()
+        file = self.paths.scenario
+        check_inputs(summary.inputs, {SCENARIO: Input(str(file), digest_of_scenario(read_yaml(file)))})
         self._check_protocol()
         self._data: dict[int, FederatedData | None] = {}
         steps = read_costs(self.paths.costs)
@@ -89,11 +99,10 @@ class FinishedRun:
             UserError: a file that the scenario shares with the run's own has changed since the run.
         """
         inputs = Inputs(scenario, self.path)
-        found = inputs.now(trains=any(self._reads_labels(entry.seed) for entry in self._all_entries()))
-        shared = {field: inputs.files.get(field) == self._files.get(field) for field in found}
-        self._check_inputs({field: each for field, each in found.items() if shared[field] and field != SCENARIO})
-        known = self._summary.inputs
-        trained_on = {DATA: known[DATA]} if DATA in known else {}
+        found = inputs.now(trains=any(self._reads_labels(seed) for seed in self.seeds))
+        shared = {field for field in found if inputs.files.get(field) == self._files.get(field)} - {SCENARIO}
+        check_inputs(self._known_inputs, {field: found[field] for field in shared})
+        trained_on = {DATA: self._known_inputs[DATA]} if DATA in self._known_inputs else {}
         return digests(found) | trained_on
 
     def recording(self, label: str, seed: int, *, untrained: bool = False) -> Recording:
@@ -119,25 +128,59 @@ class FinishedRun:
         """The shared world of all methods of a seed, in this scenario or a changed one."""
         return shared_world(scenario, seed, self._labels_of(seed))
 
-    def _all_entries(self) -> list[SeedResult]:
-        return [entry for label in self.labels for entry in self.entries[label]]
+    def learner(self, label: str, recording: Recording) -> ReplayedLearner:
+        """A learner that answers from the recorded training of a method."""
+        return ReplayedLearner(recording, label, stateful=self.costs[label].method.state is not None)
 
-    def _check_scenario(self) -> None:
-        file = self.paths.scenario
-        self._check_inputs({SCENARIO: Input(str(file), digest_of_scenario(read_yaml(file)))})
+    def setup(
+        self,
+        label: str,
+        recording: Recording,
+        listener: Listener,
+        *,
+        world: SharedWorld,
+        links: ClientLinks,
+        bandwidth: float = 1.0,
+        draw: int = 0,
+    ) -> Setup:
+        """What simulates one method with one seed again; no budget ends it, and it writes nothing.
 
-    def _check_inputs(self, found: Mapping[str, Input]) -> None:
-        check_inputs(self._summary.inputs, found)
+        Args:
+            label: the method.
+            recording: its recorded training; without any, placeholders stand for its numbers.
+            listener: follows the run.
+            world: the run's fleet and shards, with changes that do not affect training.
+            links: the run's capacities of the clients' links.
+            bandwidth: factor on the capacity of every link.
+            draw: which draw of the shares in queues; 0 is the run's own.
+        """
+        network = self.scenario.network
+        topology = build_topology(network.topology, network.links, [str(name) for name in world.fleet.link_names()])
+        scale_topology(topology, bandwidth)
+        setup = setup_of(
+            self.scenario,
+            self.scenario.method(label),
+            world,
+            self.costs[label],
+            learner=self.learner(label, recording) if recording.evaluations else NeutralLearner(),
+            trains=False,
+            listeners=[listener],
+            client_links=links.scaled(bandwidth),
+        )
+        transport = setup.transport
+        if transport.queue is not None:
+            transport = replace(transport, queue=replace(transport.queue, draw=draw))
+        return replace(setup, stop="rounds", topology=topology, transport=transport)
 
     def _check_protocol(self) -> None:
         protocol = self.scenario.protocol
         decided = None
         if isinstance(protocol, AsynchronousSpec):
             decided = "kind: asynchronous"
-        elif isinstance(protocol, RoundsSpec) and protocol.deadline is not None:
-            decided = "deadline"
-        elif isinstance(protocol, RoundsSpec) and protocol.picked(100) > 100:
-            decided = "over_select"
+        elif isinstance(protocol, RoundsSpec):
+            decided = (
+                "deadline" if protocol.deadline is not None else "over_select" if protocol.picked(100) > 100 else None
+            )
         if decided is not None:
             raise UserError(
                 f"{decided}: the aggregated updates depend on arrival times, so the run cannot be replayed: "

@@ -23,7 +23,7 @@ class TrainsDifferentlyError(UserError):
 
 
 class ReplayedLearner(RecordedLearner):
-    """Answers from a recording; raises an error if the world would train something else than was trained.
+    """Answers from a recording; raises :class:`TrainsDifferentlyError` if something else would be trained.
 
     Args:
         recording: the finished run's training.
@@ -38,15 +38,11 @@ class ReplayedLearner(RecordedLearner):
         self._same: set[tuple[int, int]] = set()
 
     def submit(self, job: TrainingJob) -> None:
-        """See :class:`~edgefl.training.job.Learner`."""
+        """Keep the job until it is aggregated."""
         self._submitted[job.id.client, job.id.dispatch] = job
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
-        """See :class:`~edgefl.training.job.Learner`.
-
-        Raises:
-            UserError: these jobs, from the models that they began with, were not aggregated in the finished run.
-        """
+        """Check that these jobs, from the models that they began with, were aggregated in the finished run."""
         known = self._recording.aggregated.get(round)
         here = sorted((id.client, id.dispatch) for id in jobs)
         diverged = self._recording.diverged

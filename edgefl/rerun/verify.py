@@ -27,7 +27,6 @@ from edgefl.record.summary import SeedResult, Summary
 from edgefl.record.tables import check_schema, read_events, read_parquet
 from edgefl.rerun.app_replay import AppAgain, can_replay_app
 from edgefl.rerun.execution_again import ExecutionAgain, is_trained
-from edgefl.rerun.sensitivity.checking import check_sensitivity
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.invariants import Record, violations
 from edgefl.torch_settings import neutral_torch
@@ -74,8 +73,6 @@ def differences(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
     for label, entries in summary.methods.items():
         for entry in entries:
             found += [f"{label}, seed {entry.seed}: {text}" for text in verification.check(label, entry, again)]
-    if not found:
-        found += check_sensitivity(run, summary)
     return found
 
 

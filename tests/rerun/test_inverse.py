@@ -15,9 +15,8 @@ from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.fleet import step_signature
 from edgefl.report.quantities import quantity
-from edgefl.rerun.inverse import ask
-from edgefl.rerun.inverse.bisection import boundary
-from edgefl.rerun.inverse.condition import parse_condition
+from edgefl.rerun.condition import parse_condition
+from edgefl.rerun.inverse import ask, boundary
 from edgefl.scenario import load_scenario
 from edgefl.scenario.loading import check
 

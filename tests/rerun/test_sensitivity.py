@@ -7,7 +7,6 @@ import shutil
 from collections import defaultdict
 
 import numpy as np
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -22,8 +21,7 @@ from edgefl.record.sensitivity import OWN, Condition
 from edgefl.report import RunResult
 from edgefl.report.page import page
 from edgefl.rerun.replayed_learner import ReplayedLearner
-from edgefl.rerun.sensitivity import CONDITIONS, write_sensitivity
-from edgefl.rerun.sensitivity.conditions import at_bound
+from edgefl.rerun.sensitivity import CONDITIONS, at_bound, write_sensitivity
 from edgefl.rerun.verify import verify
 
 METHODS = [{"method": "fedadc", "overlap": True}, {"method": "fedbr", "scheduler": "gmbs"}]
@@ -151,22 +149,15 @@ def test_a_run_in_which_arrivals_decide_or_nothing_was_trained_is_refused(small,
 
 
 @pytest.mark.full
-def test_the_command_says_whether_the_winner_stays_and_verify_holds_the_file_to_the_run(timed, capsys, tmp_path):
+def test_the_command_says_whether_the_winner_stays_and_a_page_omits_the_file_of_another_run(timed, capsys, tmp_path):
     assert main(["replay", str(timed), "--sensitivity"]) == 0
     printed = capsys.readouterr().out
     assert "First at 30 %: " in printed
     assert "fedbr decides on blocks by time" in printed
     assert main(["replay", str(timed), "--sensitivity", "--set", "stop=rounds"]) == 2
-    assert main(["verify", str(timed)]) == 0
     copy = tmp_path / "copy"
     shutil.copytree(timed, copy)
-    table = pq.read_table(copy / "sensitivity.parquet")
-    late = pc.add(table["seconds"], 1e-9)
-    edited = table.set_column(5, table.schema.field("seconds"), late).replace_schema_metadata(table.schema.metadata)
-    pq.write_table(edited, copy / "sensitivity.parquet")
-    assert any("sensitivity.parquet differ from the run's" in line for line in verify(copy))
     summary = copy / "summary.json"
     summary.write_text(summary.read_text() + "\n")
-    assert verify(copy) == ["sensitivity.parquet was made from another run"]
     assert "Left out: " in (told := page([RunResult(copy)]))
     assert "create it again: edgefl replay" in told
