@@ -5,24 +5,22 @@ The app is not executed. If its folder exists, its digest is compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from edgefl.errors import UserError
 from edgefl.experiment.inputs import SCENARIO, digest_of_scenario
-from edgefl.experiment.step_costs import recorded_cost
 from edgefl.fleet import assign
 from edgefl.flower.app import digest_of_app
 from edgefl.flower.scenario import AppScenario
-from edgefl.network import build_topology
 from edgefl.record import RunPaths
-from edgefl.record.costs import StepRow, read_costs
+from edgefl.record.costs import read_costs
 from edgefl.record.events import EVENTS
 from edgefl.record.metric import ACCURACY
 from edgefl.record.rounds import ROUNDS
 from edgefl.record.summary import SeedResult, Summary
 from edgefl.record.tables import check_schema, read_events, read_parquet
-from edgefl.simulation.invariants import Record, violations
+from edgefl.simulation.laws import Record, violations
 from edgefl.yaml_file import read_yaml
 
 
@@ -39,12 +37,12 @@ def verify_app(run: Path, scenario: AppScenario, summary: Summary, again: Again 
     if found:
         return found
     try:
-        costs = read_costs(RunPaths(run).costs)
+        read_costs(RunPaths(run).costs)
     except UserError as error:
         return [f"costs.json cannot be read: {error.message}"]
     for label, entries in summary.methods.items():
         for entry in entries:
-            differences = _run(run, scenario, costs, label=label, entry=entry, again=again)
+            differences = _run(run, scenario, label=label, entry=entry, again=again)
             found += [f"{label}, seed {entry.seed}: {text}" for text in differences]
     return found
 
@@ -79,7 +77,6 @@ Again = Callable[[Record, str], Iterator[str]]
 def _run(
     run: Path,
     scenario: AppScenario,
-    costs: Mapping[str, Sequence[StepRow]],
     *,
     label: str,
     entry: SeedResult,
@@ -87,8 +84,6 @@ def _run(
 ) -> Iterator[str]:
     paths = RunPaths(run).of(label, entry.seed)
     events, rounds = paths.events, paths.rounds  # a link or a pipe is an error of the whole directory
-    fleet = assign(scenario.fleet, scenario.data.clients, entry.seed)
-    network = scenario.network
     try:
         check_schema(events, EVENTS)
         check_schema(rounds, ROUNDS)
@@ -96,12 +91,7 @@ def _run(
             events=list(read_events(events)),
             rounds=read_parquet(rounds, ROUNDS).to_pydict(),
             summary=entry,
-            fleet=fleet,
-            costs={(step.alpha, step.batch, step.level): recorded_cost(step) for step in costs.get(label, ())},
-            topology=build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()]),
-            transport=network.transport.build(entry.seed),
-            timeouts=network.transport.timeouts,
-            failures=scenario.failures,
+            fleet=assign(scenario.fleet, scenario.data.clients, entry.seed),
         )
     except UserError as error:
         yield f"a file cannot be read: {error}"

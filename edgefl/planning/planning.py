@@ -12,6 +12,7 @@ from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld, setup_of, shared_world, step_costs
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.specs import FileTopology
+from edgefl.network.tcp import Opening
 from edgefl.planning.budgets import budget_plan
 from edgefl.planning.devices import device_plans
 from edgefl.planning.figures import MethodPlan, Part, Plan, Range
@@ -23,7 +24,6 @@ from edgefl.scenario import Scenario
 from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.cost_specs import SecondsCost
-from edgefl.simulation.invariants.connections import logged_opening
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.transfer import Direction
 from edgefl.torch_settings import neutral_torch
@@ -161,7 +161,8 @@ def _alone(scenario: Scenario, world: SharedWorld) -> Callable[[Event, float], f
             known[direction, start.round] = links.capacities(direction, start.round - 1).tolist()
         rate = min(known[direction, start.round][start.client], getattr(topology.server, direction))
         connection = start.facts.get("connection", {}) if transport.tcp is not None else {}
-        alone = transport.alone(latency[start.client], rate, logged_opening(connection))
+        opening = Opening(0, int(connection.get("rounds", -1)), float(connection.get("sent", 0.0)))
+        alone = transport.alone(latency[start.client], rate, opening)
         return float(connection.get("setup", 0.0)) + alone.seconds(bytes)
 
     return seconds

@@ -1,7 +1,7 @@
 """The event log: one row for each event, in the order of events.
 
 Every figure that edgefl reports is a sum over these rows, and ``edgefl verify`` checks the rows against the
-simulation's invariants. Listeners receive the rows in batches, so a long run needs no more memory than a short
+laws that every run obeys. Listeners receive the rows in batches, so a long run needs no more memory than a short
 one.
 """
 

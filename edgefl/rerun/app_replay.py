@@ -27,7 +27,7 @@ from edgefl.rerun.changeable import check_changeable
 from edgefl.rerun.execution_again import Comparison, EndsHereError, summed_up
 from edgefl.scenario import dump_yaml, resolve
 from edgefl.scenario.overrides import Overrides
-from edgefl.simulation.invariants import Record
+from edgefl.simulation.laws import Record
 from edgefl.simulation.run import Outcome
 from edgefl.torch_settings import neutral_torch
 from edgefl.yaml_file import read_yaml

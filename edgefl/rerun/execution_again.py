@@ -1,8 +1,8 @@
 """Simulate a finished run again with the recorded results of training: the result must be the same log.
 
-The invariants in :mod:`edgefl.simulation.invariants` check whether a log is consistent. This module checks whether it
-is the log of this scenario: everything that the scenario and the seed determine (capacities, cohorts, choices of
-blocks, sizes, steps, draws, every second and joule) is derived again and compared.
+The laws in :mod:`edgefl.simulation.laws` check whether a log is consistent. This module checks whether it is the log of
+this scenario: everything that the scenario and the seed determine (capacities, cohorts, choices of blocks, sizes,
+steps, draws, every second and joule) is derived again and compared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from edgefl.record.listener import Listener
 from edgefl.record.rounds import ROUNDS
 from edgefl.record.summary import SeedResult
 from edgefl.scenario import Scenario
-from edgefl.simulation.invariants.record import Record, at, close
+from edgefl.simulation.laws import Record, at, close
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import StepCost

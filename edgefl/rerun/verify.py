@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,15 +10,12 @@ from edgefl.errors import UserError
 from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.inputs import DATA, SCENARIO, Inputs, digest_of_scenario
 from edgefl.experiment.software import in_words, software_of
-from edgefl.experiment.step_costs import recorded_cost
-from edgefl.experiment.wiring import allocation_of, compute_seconds
 from edgefl.fleet import assign
 from edgefl.flower.scenario import app_scenario_of
 from edgefl.flower.verification import verify_app
 from edgefl.input_file import code_files
-from edgefl.network import build_topology
 from edgefl.record import RunPaths, SeedPaths
-from edgefl.record.costs import StepRow, read_costs
+from edgefl.record.costs import read_costs
 from edgefl.record.emulation import read_emulation
 from edgefl.record.events import EVENTS
 from edgefl.record.paths import folder_in
@@ -28,7 +25,7 @@ from edgefl.record.tables import check_schema, read_events, read_parquet
 from edgefl.rerun.app_replay import AppAgain, can_replay_app
 from edgefl.rerun.execution_again import ExecutionAgain, is_trained
 from edgefl.scenario import Scenario, load_scenario
-from edgefl.simulation.invariants import Record, violations
+from edgefl.simulation.laws import Record, violations
 from edgefl.torch_settings import neutral_torch
 from edgefl.yaml_file import read_yaml
 
@@ -51,9 +48,9 @@ def verify(run: Path) -> list[str]:
 def differences(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
     """The differences between the runs of a directory and the result of a scenario, as sentences.
 
-    The logs must satisfy the invariants of the simulation. If this version of edgefl wrote them, the simulation is also
+    The logs must obey the laws of conservation. If this version of edgefl wrote them, the simulation is also
     executed again with the recorded training results, and must give the same rows, rounds and figures. The seconds of
-    an emulated run were measured, so it is not executed again, and only the laws of a real world apply to its logs.
+    an emulated run were measured, so it is not executed again.
 
     Args:
         run: the run directory.
@@ -65,7 +62,7 @@ def differences(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
         costs = read_costs(file)
     except UserError as error:
         return [f"costs.json cannot be read: {error.message}"]
-    verification = _Verification(run, scenario, summary, costs)
+    verification = _Verification(run, scenario, summary)
     found = [*_other_runs(scenario, summary), *_left_out(run, scenario, summary, costs)]
     if found:
         return found
@@ -161,20 +158,18 @@ class _Verification:
         run: the directory.
         scenario: the scenario of the runs.
         summary: their summary.
-        costs: step costs by label.
     """
 
     run: Path
     scenario: Scenario
     summary: Summary
-    costs: Mapping[str, Sequence[StepRow]]
 
     def check(self, label: str, entry: SeedResult, again: ExecutionAgain | None) -> Iterator[str]:
         """The errors of one run, as sentences."""
         paths = RunPaths(self.run).of(label, entry.seed)
         events, rounds = paths.events, paths.rounds  # a link or a pipe is an error of the whole directory
         try:
-            record = self._record(paths, label, entry)
+            record = self._record(paths, entry)
             if record.emulation is None and is_emulated(self.run, self.summary):
                 yield f"{paths.emulation.name} is missing, but other runs of the directory were emulated"
                 return
@@ -208,22 +203,11 @@ class _Verification:
             if not path.is_file():
                 yield f"{path.name} is missing"
 
-    def _record(self, paths: SeedPaths, label: str, entry: SeedResult) -> Record:
-        scenario, seed = self.scenario, entry.seed
-        fleet = assign(scenario.fleet, scenario.data.clients, seed)
-        network = scenario.network
+    def _record(self, paths: SeedPaths, entry: SeedResult) -> Record:
         return Record(
             events=list(read_events(paths.events)),
             rounds=read_parquet(paths.rounds, ROUNDS).to_pydict(),
             summary=entry,
-            fleet=fleet,
-            costs={(step.alpha, step.batch, step.level): recorded_cost(step) for step in self.costs.get(label, ())},
-            topology=build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()]),
-            transport=network.transport.build(seed),
-            timeouts=network.transport.timeouts,
-            failures=scenario.failures,
-            protocol=scenario.protocol,
-            seconds=compute_seconds(scenario, scenario.method(label), seed),
+            fleet=assign(self.scenario.fleet, self.scenario.data.clients, entry.seed),
             emulation=read_emulation(paths.emulation),
-            bandwidth=allocation_of(scenario),
         )

@@ -1,1 +1,1 @@
-"""The SimPy world: clients' participations, round protocols, budgets, the event log and its invariants."""
+"""The SimPy world: clients' participations, round protocols, budgets, and the laws that every log obeys."""

@@ -21,8 +21,7 @@ from edgefl.record.names import CLIENT_MODELS, COSTS, SUMMARY
 from edgefl.rerun.execution_again import ExecutionAgain
 from edgefl.rerun.verify import _Verification, verify
 from edgefl.scenario.loading import check
-from edgefl.simulation.invariants import violations
-from edgefl.simulation.invariants.record import at
+from edgefl.simulation.laws import at, violations
 
 from ..small_runs import CELLS, SMALL
 
@@ -263,8 +262,8 @@ def executed(tmp_path_factory):
     folder = run(scenario, out=tmp_path_factory.mktemp("rows") / "run")
     costs = read_costs(folder / COSTS)
     summary = read_run_summary(folder)
-    verification = _Verification(folder, scenario, summary, costs)
-    record = verification._record(RunPaths(folder).of(label, 0), label, summary.methods[label][0])
+    verification = _Verification(folder, scenario, summary)
+    record = verification._record(RunPaths(folder).of(label, 0), summary.methods[label][0])
     again = ExecutionAgain(scenario, costs)
     return record, lambda record: list(again.differences(record, label))
 

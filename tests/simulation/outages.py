@@ -1,18 +1,8 @@
-"""Links that fail at given times, and the laws that a run with broken transfers must obey."""
+"""Links that fail at given times, and what must hold where transfers break."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
-
-from edgefl.simulation.invariants import breaks, cells, devices, power, transfers
-
-LAWS = (
-    *(law for law in breaks.LAWS if law is not breaks.counts),
-    *transfers.LAWS,
-    *power.LAWS,
-    *cells.LAWS,
-    devices.one_place,
-)
 
 
 def outages(*spans, link=("internet", "client/0")):
@@ -25,11 +15,6 @@ def outages(*spans, link=("internet", "client/0")):
                 network.env.timeout(seconds).callbacks.append(lambda _, rate=rate: network.set_capacity(*link, rate))
 
     return SimpleNamespace(attach=attach, round_begins=lambda network, round: None)
-
-
-def broken_laws(result):
-    """What the laws of transfers find in the log."""
-    return result.broken(*LAWS)
 
 
 def conserved(result):

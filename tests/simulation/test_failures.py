@@ -7,7 +7,6 @@ import pytest
 from edgefl.network import Tcp, Transport
 from edgefl.network.processes import StepTrace
 from edgefl.simulation.failure_specs import joined
-from edgefl.simulation.invariants import breaks, connections, failures, presence, transfers
 
 MEGABYTE = 1e6
 """A model, which a client receives and sends in 1 s."""
@@ -19,12 +18,6 @@ def crash(client, at, duration=None):
 
 def outage(source, target, at, duration=None, **options):
     return {"kind": "outage", "link": [source, target], "at": at, "duration": duration, **options}
-
-
-def check(result):
-    """No law finds anything wrong."""
-    laws = [*failures.LAWS, *presence.LAWS, *transfers.LAWS, *breaks.LAWS, *connections.LAWS]
-    assert result.broken(*[law for law in laws if law is not breaks.counts]) == []
 
 
 @pytest.mark.parametrize(
@@ -47,7 +40,6 @@ def test_a_crash_ends_what_the_client_does_at_that_moment(run, at, row, seconds,
     # The other client is not affected.
     assert [row.seconds for row in result.outcome.rows] == pytest.approx([4.0])
     assert [row.aggregated for row in result.outcome.rows] == [1]
-    check(result)
 
 
 def test_a_client_that_is_back_takes_part_in_the_next_round(run):
@@ -57,23 +49,19 @@ def test_a_client_that_is_back_takes_part_in_the_next_round(run):
     assert [row.aggregated for row in result.outcome.rows] == [1, 1, 2]
     assert [row.seconds for row in result.outcome.rows] == pytest.approx([4.0, 8.0, 12.0])
     assert [(event.item, event.time) for event in result.of("failure")] == [("crash", 3.5), ("restart", 5.5)]
-    check(result)
 
 
 def test_a_round_waits_for_a_client_that_comes_back_and_not_for_one_that_does_not(run):
     both = [crash(0, 3.5, 20.0), crash(1, 3.5)]
     result = run(rounds=2, failures=both)
     assert [row.seconds for row in result.outcome.rows] == pytest.approx([3.5, 27.5])
-    check(result)
     result = run(rounds=2, failures=[crash(0, 3.5), crash(1, 3.5)])
     assert (result.outcome.reason, result.outcome.rounds) == ("stalled", 1)
-    check(result)
 
 
 def test_a_crash_is_no_accident_after_which_a_client_restarts_its_job(run):
     result = run(rounds=1, failures=[crash(0, 2.0, 0.1)], protocol={"kind": "synchronous", "retries": 3})
     assert [row.aggregated for row in result.outcome.rows] == [1]
-    check(result)
 
 
 def test_asynchronous_runs_replace_a_crashed_client_and_choose_it_again(run):
@@ -82,7 +70,6 @@ def test_asynchronous_runs_replace_a_crashed_client_and_choose_it_again(run):
     # Its first job is lost at 3.5 s; it is back at 6 s.
     assert [row.seconds for row in result.outcome.rows] == pytest.approx([10.0, 14.0])
     assert [(event.time, event.item) for event in result.of("dropout")] == [(3.5, "crash")]
-    check(result)
 
 
 def test_a_crash_loses_what_was_sent_ahead(run):
@@ -98,7 +85,6 @@ def test_a_crash_loses_what_was_sent_ahead(run):
     (again,) = result.of("transfer_start", client=sent.client, item="down", round=sent.round)
     assert again.bytes == needed.bytes + sent.bytes
     assert result.outcome.rounds == 3
-    check(result)
 
 
 @pytest.mark.parametrize("handshake", ["tls", "tls_0rtt"])
@@ -111,7 +97,6 @@ def test_a_crash_closes_the_clients_connections(run, handshake):
     # It crashes while it computes, when its connection is idle.
     result = run(**options, failures=[crash(0, 2.0, 0.5)])
     assert [event.value for event in result.of("round_end")] == pytest.approx([4.3, 4.3, 4.1])
-    check(result)
 
 
 @pytest.mark.parametrize("protocol", [{"kind": "synchronous"}, {"kind": "asynchronous", "buffer": 1, "ahead": 2}])
@@ -121,21 +106,18 @@ def test_crashes_at_any_moment_leave_a_consistent_log(run, protocol, at):
     crashes = [crash(0, at, 1.7), crash(1, at + 0.4, 0.3), crash(1, 9.0)]
     result = run(entry, rounds=3, rates=[8e6, 6e6, 4e6, 8e6], cohort=2, failures=crashes, protocol=protocol)
     assert result.outcome.rounds == 3
-    check(result)
 
 
 def test_failures_at_the_start_come_before_the_first_round(run):
     result = run(rounds=2, failures=[crash(0, 0.0, 3.0), outage("internet", "client/1", 0.0, 0.5)])
     assert [row.participants for row in result.outcome.rows] == [1, 2]
     assert [row.seconds for row in result.outcome.rows] == pytest.approx([4.5, 8.5])
-    check(result)
 
 
 def test_an_outage_stops_transfers_and_the_link_goes_on_as_it_would_have(run):
     result = run(rounds=1, failures=[outage("internet", "client/0", 0.25, 3.0)])
     # A quarter of the model, 3 s without a byte, the rest, 2 s of training, 1 s up.
     assert [row.seconds for row in result.outcome.rows] == pytest.approx([7.0])
-    check(result)
 
 
 def test_an_outage_of_one_direction_leaves_the_other(run):
@@ -170,7 +152,6 @@ def test_a_trace_and_a_redraw_take_effect_after_the_outage(run):
     assert result.outcome.rows[0].seconds == pytest.approx(7.5)
     # Client 1's link is down from 7 to 9 s and was set to 1 Mbit/s at 7.5 s: 9 + 8 + 3 s.
     assert result.outcome.rows[1].seconds == pytest.approx(20.0)
-    check(result)
 
 
 def test_an_outage_longer_than_the_time_out_breaks_the_transfer(run):
@@ -184,7 +165,6 @@ def test_an_outage_longer_than_the_time_out_breaks_the_transfer(run):
     assert [event.time for event in broken] == pytest.approx([2.5, 8.5])
     assert [event.bytes for event in broken] == pytest.approx([0.5 * MEGABYTE, 0.0])
     assert result.outcome.rows[0].seconds == pytest.approx(16.5 + 4.0)
-    check(result)
 
 
 def test_failures_that_overlap_are_one(run):
@@ -192,16 +172,3 @@ def test_failures_that_overlap_are_one(run):
     assert joined([(2.0, 3.0), (1.0, 9.0)]) == [(1.0, 9.0)]
     twice = run(rounds=1, failures=[outage("internet", "client/0", 0.5, 1), outage("client/0", "internet", 1, 1)])
     assert twice.outcome.rows[0].seconds == pytest.approx(5.5)
-
-
-def test_a_log_without_its_failures_is_found(run):
-    result = run(rounds=3, failures=[crash(0, 3.5, 2.0), outage("internet", "client/1", 8.5, 1.0, one_way=True)])
-    check(result)
-    events = list(result.events)
-    result.events[:] = [event for event in events if event.kind != "failure"]
-    assert len(result.broken(failures.scheduled)) == 4
-    moved = [event._replace(time=event.time + 0.1) if event.kind == "transfer_drop" else event for event in events]
-    result.events[:] = moved
-    assert any("the client crashed at 3.5 s" in text for text in result.broken(failures.crashes))
-    result.events[:] = [event._replace(value=1.0) if event.kind == "capacity" else event for event in events]
-    assert any("has no capacity until 9.5 s" in text for text in result.broken(failures.outages))

@@ -1,14 +1,11 @@
-"""Jitter, load and heat in a run: durations by the closed form, joules by the seconds, proven from the log alone."""
+"""Jitter, load and heat in a run: durations by the closed form, joules by the seconds."""
 
 from __future__ import annotations
-
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from edgefl.randomness import generator
-from edgefl.simulation.invariants import devices as laws
 
 
 def changed(profile, **compute):
@@ -17,22 +14,12 @@ def changed(profile, **compute):
     return type(profile).model_validate(data)
 
 
-OPERATOR = SimpleNamespace(flops=1e9, bytes=0.0, count=1)
-STEP = SimpleNamespace(operators=(OPERATOR,), training_flops=1e9, peak_memory_bytes=5e8)
-
-
-def broken(result):
-    """What the laws on devices say of a run."""
-    return result.broken(*laws.LAWS, costs={(4, 10, 0): STEP})
-
-
 def test_jitter_lengthens_and_shortens_computing_by_the_seeds_own_draws(run, device):
     result = run(devices=[changed(device(), jitter=0.5)] * 2, rounds=3)
     for event in result.of("compute_end"):
         normal = generator(0, "jitter", event.round - 1).standard_normal(2)[event.client]
         assert event.seconds == pytest.approx(2 * np.exp(0.5 * normal - 0.125), rel=1e-12)
         assert (event.joules, event.flops) == (pytest.approx(5 * event.seconds), 2e9)
-    assert broken(result) == []
 
 
 def test_other_programs_take_their_part_of_the_processor(run, device):
@@ -45,7 +32,6 @@ def test_heat_sets_in_after_its_seconds_of_computing(run, device):
     result = run(devices=[hot] * 2, rounds=1)
     # A quarter of the work in the first 0.5 s, the rest at a quarter of the rate.
     assert result.of("compute_end")[0].seconds == pytest.approx(0.5 + 0.75 * 8, rel=1e-12)
-    assert broken(result) == []
 
 
 def test_a_hot_computation_that_breaks_off_is_charged_for_its_seconds_and_its_progress(run, device):
@@ -54,12 +40,3 @@ def test_a_hot_computation_that_breaks_off_is_charged_for_its_seconds_and_its_pr
     event = result.of("compute_drop")[0]
     assert (event.seconds, event.joules) == (pytest.approx(2.5), pytest.approx(12.5))
     assert event.flops == pytest.approx(2e9 * (0.25 + 2 / 8))
-    assert broken(result) == []
-
-
-def test_a_duration_that_was_changed_in_the_log_is_found(run, device):
-    result = run(devices=[changed(device(), jitter=0.5)] * 2, rounds=2)
-    rows = result.events
-    index = next(index for index, row in enumerate(rows) if row.kind == "compute_end")
-    rows[index] = rows[index]._replace(seconds=2.0)
-    assert any("the work takes" in text for text in broken(result))

@@ -11,14 +11,15 @@ from edgefl.randomness import generator
 
 from .attempts_by_hand import Tie
 from .attempts_by_hand import transfer as by_hand
-from .outages import broken_laws, conserved, outages
+from .fair_shares import unfair
+from .outages import conserved, outages
 
 TO_THE_SERVER = ("client/0", "internet")
 
 
 def one(run, *spans, link=("internet", "client/0"), rates=(8e6,), rounds=1, **options):
     result = run(rates=rates, rounds=rounds, capacity_changes=outages(*spans, link=link), **options)
-    assert broken_laws(result) == []
+    assert unfair(result) == []
     conserved(result)
     return result
 

@@ -1,0 +1,343 @@
+"""Laws of conservation that the log of every finished run obeys, whether its seconds were computed or measured.
+
+Time never goes back, a job counts once, and the summary and the rounds have the bytes, FLOPs and joules of the log. The
+laws use only the run's files and its fleet, and share no code with the simulation. Each yields its violations as
+sentences.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from edgefl.fleet import FleetAssignment, compute_joules, idle_joules, transfer_joules
+from edgefl.record.emulation import Emulation
+from edgefl.record.events import Event
+from edgefl.record.kinds import CONTINUED, LOST, EventKind
+from edgefl.record.summary import SeedResult
+
+TOLERANCE = 1e-9
+"""Relative difference that rounding may cause in a sum or a product of float64 numbers."""
+
+SUM = 1e-7
+"""The same for sums over a log, which are added in another order."""
+
+Job = tuple[int, int]
+"""A client and the number of its job."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One finished run, read from its files.
+
+    Attributes:
+        events: the log, in order.
+        rounds: the columns of ``rounds.parquet``.
+        summary: the run's entry in ``summary.json``.
+        fleet: the device of each client.
+        emulation: how the seconds were measured; None: they were computed.
+    """
+
+    events: Sequence[Event]
+    rounds: Mapping[str, Sequence[Any]]
+    summary: SeedResult
+    fleet: FleetAssignment
+    emulation: Emulation | None = None
+
+    @cached_property
+    def by_kind(self) -> dict[EventKind, list[Event]]:
+        """Events of each kind, in order."""
+        kinds: dict[EventKind, list[Event]] = {}
+        for event in self.events:
+            kinds.setdefault(event.kind, []).append(event)
+        return kinds
+
+    def of(self, *kinds: EventKind) -> Iterator[Event]:
+        """Events of these kinds, in order of kinds, then of time."""
+        for kind in kinds:
+            yield from self.by_kind.get(kind, ())
+
+
+def close(a: float, b: float, *, tolerance: float = TOLERANCE, clock: float = 0.0) -> bool:
+    """Whether two numbers are equal up to rounding; seconds also up to a few float increments at the time ``clock``.
+
+    After a year the difference of two times is exact only to some nanoseconds.
+    """
+    return math.isclose(a, b, rel_tol=tolerance, abs_tol=max(tolerance, 4 * math.ulp(clock)))
+
+
+def at(event: Event) -> str:
+    """The description of an event for violations."""
+    who = f", client {event.client}" if event.client >= 0 else ""
+    return f"{event.kind} at {event.time:.6f} s{who}"
+
+
+def violations(record: Record) -> Iterator[str]:
+    """Each violation in a run as one sentence; nothing if the log is consistent."""
+    if not record.events:
+        yield "the log is empty"
+        return
+    for law in (time, rounds_in_order, one_at_a_time, transfers, jobs, energy, models, totals, rows):
+        yield from law(record)
+
+
+def time(record: Record) -> Iterator[str]:
+    """Time never goes back, and the run stops once, for the reason in the summary."""
+    now = 0.0
+    for event in record.events:
+        if not event.time >= now:
+            yield f"{at(event)}: time goes back from {now:.6f} s"
+        now = max(now, event.time)
+    stops, last = list(record.of("stop")), record.events[-1]
+    if len(stops) != 1 or last.kind != "stop":
+        yield f"expected one stop as the last event, found {len(stops)}"
+    elif last.item != record.summary.stop.reason:
+        yield f"summary.json has the stop reason {record.summary.stop.reason}, the log has {last.item}"
+
+
+def rounds_in_order(record: Record) -> Iterator[str]:
+    """Rounds are numbered 1, 2, 3, …; each starts when the previous one has ended, and aggregates once."""
+    begun = ended = aggregated = 0
+    end_of_last = 0.0
+    for event in record.events:
+        if event.kind == "round_start":
+            begun += 1
+            if event.round != begun or begun != ended + 1:
+                yield f"{at(event)}: round {event.round} starts after round {ended} ended"
+        elif event.kind == "aggregation":
+            aggregated += 1
+            if event.round != aggregated or aggregated != begun:
+                yield f"{at(event)}: aggregation of round {event.round} during round {begun}"
+        elif event.kind == "round_end":
+            ended += 1
+            if event.round != ended or ended != begun:
+                yield f"{at(event)}: round {event.round} ends during round {begun}"
+            if not close(event.value, event.time - end_of_last, clock=event.time):
+                yield f"{at(event)}: the round lasted {event.time - end_of_last:g} s, not {event.value:g} s"
+            end_of_last = event.time
+    failed_within = "fault" in record.by_kind and aggregated == ended + 1  # after an aggregation
+    if ended != aggregated and not failed_within:
+        yield f"{ended} rounds ended, {aggregated} aggregated"
+
+
+def one_at_a_time(record: Record) -> Iterator[str]:
+    """A client does not compute or transfer twice at once, except for prefetches and broadcasts."""
+    busy: dict[int, Event] = {}
+    for event in record.events:
+        if event.item in ("prefetch", "broadcast") or event.client < 0:
+            continue
+        what, _, turn = event.kind.partition("_")
+        if what not in ("transfer", "compute") or turn == "break":
+            continue
+        begun = busy.pop(event.client, None)
+        if turn == "start":
+            if begun is not None:
+                yield f"{at(event)}: the client was busy since the {at(begun)}"
+            busy[event.client] = event
+        elif begun is None or not begun.kind.startswith(what):
+            yield f"{at(event)}: no {'transfer' if what == 'transfer' else 'computation'} was in progress"
+        elif what == "compute" and not close(event.time - begun.time, event.seconds, clock=event.time):
+            yield f"{at(event)}: computed for {event.time - begun.time:g} s, not {event.seconds:g} s"
+    for _, event in sorted(busy.items()):
+        yield f"{at(event)}: the client never ends this"
+
+
+def transfers(record: Record) -> Iterator[str]:
+    """Each start has exactly one end, later, by the same client and over the same nodes, with its bytes."""
+    under_way: dict[int, Event] = {}
+    for event in record.of("transfer_start"):
+        if event.flow in under_way:
+            yield f"{at(event)}: transfer {event.flow} starts twice"
+        under_way[event.flow] = event
+    for event in record.of("transfer_end", "transfer_drop"):
+        start = under_way.pop(event.flow, None)
+        if start is None:
+            yield f"{at(event)}: transfer {event.flow} ends without a start"
+            continue
+        for name in ("round", "client", "dispatch", "item", "source", "target"):
+            if getattr(start, name) != getattr(event, name):
+                yield f"{at(event)}: transfer {event.flow} has another {name} at its end than at its start"
+        if not close(event.time - start.time, event.seconds, clock=event.time):
+            yield f"{at(event)}: transfer {event.flow} took {event.time - start.time:g} s, not {event.seconds:g} s"
+        least = start.bytes if event.kind == "transfer_end" else 0
+        if not least <= event.bytes <= start.bytes:
+            yield f"{at(event)}: transfer {event.flow} delivered {event.bytes} of {start.bytes} bytes"
+    for flow, start in sorted(under_way.items()):
+        yield f"{at(start)}: transfer {flow} neither ends nor is dropped"
+
+
+def jobs(record: Record) -> Iterator[str]:
+    """A job is aggregated after its update has arrived, or lost with the bytes that it moved, or unfinished at the end.
+
+    Prefetched bytes that were not used, bytes before a restart of the job, and bytes of attempts that broke are lost
+    separately. The summary counts all bytes by direction and by fate.
+    """
+    moved: defaultdict[Job, int] = defaultdict(int)
+    counts: defaultdict[str, int] = defaultdict(int)
+    sent: set[Job] = set()
+    over: dict[Job, str] = {}
+    for event in record.events:
+        bytes = int(event.bytes)
+        if event.kind in ("transfer_end", "transfer_drop") and event.item != "relay":
+            moved[event.job] += bytes
+            if event.item == "up" and event.kind == "transfer_end":
+                sent.add(event.job)
+        elif event.kind == "transfer_break" and event.item != "relay":
+            moved[event.job] -= bytes
+            counts["broken"] += bytes
+        elif event.kind == "lost":
+            found = moved.pop(event.job, 0)
+            counts[event.item] += found
+            if event.job in over:
+                yield f"{at(event)}: job {event.dispatch} of the client was already {over[event.job]}"
+            if found != bytes:
+                yield f"{at(event)}: moved {found} bytes for job {event.dispatch}, not {bytes}"
+            if event.item not in CONTINUED:
+                over[event.job] = event.item
+        elif event.kind == "aggregation":
+            for job in zip(event.facts.get("clients", ()), event.facts.get("dispatches", ()), strict=False):
+                counts["useful"] += moved.pop(job, 0)
+                if job in over:
+                    yield f"{at(event)}: job {job[1]} of client {job[0]} was already {over[job]}"
+                if job not in sent:
+                    yield f"{at(event)}: client {job[0]} had sent no update of its job {job[1]}"
+                over[job] = "aggregated"
+    yield from _bytes(record, counts)
+
+
+def _bytes(record: Record, counts: dict[str, int]) -> Iterator[str]:
+    for event in record.of("transfer_end", "transfer_drop"):
+        counts[{"up": "up", "relay": "backhaul"}.get(event.item, "down")] += int(event.bytes)
+    counts["wasted"] = counts["down"] + counts["up"] - counts["useful"]
+    counts["unfinished"] = counts["wasted"] - sum(counts[fate] for fate in LOST if fate != "unfinished")
+    reported = record.summary.bytes
+    for name in ("down", "up", "backhaul", "useful", "wasted"):
+        if counts[name] != getattr(reported, name):
+            yield f"bytes.{name}: summary.json has {getattr(reported, name)}, the log sums to {counts[name]}"
+    for fate in LOST:
+        given = reported.by_fate.get(fate, 0 if fate == "broken" else None)
+        if counts[fate] != given:
+            yield f"bytes.by_fate.{fate}: summary.json has {given}, the log sums to {counts[fate]}"
+    yield from _wire_bytes(record)
+
+
+def _wire_bytes(record: Record) -> Iterator[str]:
+    """The interfaces of an emulated run, from its resumption on, carried at least the bytes of the transfers."""
+    if record.emulation is None:
+        return
+    moved, resumed = {"down": 0, "up": 0}, record.emulation.after_round == 0
+    for event in record.events:
+        resumed |= event.kind == "round_end" and event.round == record.emulation.after_round
+        if resumed and event.kind in ("transfer_end", "transfer_drop") and event.item != "relay":
+            moved["up" if event.item == "up" else "down"] += int(event.bytes)
+    for name, bytes in moved.items():
+        found = getattr(record.emulation.wire_bytes, name)
+        if found < bytes:
+            yield f"wire_bytes.{name}: emulation.json has {found}, the log's transfers delivered {bytes}"
+
+
+def energy(record: Record) -> Iterator[str]:
+    """Devices draw the power of their profile; a battery delivers no more than it holds."""
+    for event in record.of("transfer_end", "transfer_drop", "idle", "compute_end", "compute_partial", "compute_drop"):
+        if event.item == "relay":
+            if event.joules:
+                yield f"{at(event)}: a cell's transfer drew {event.joules:g} J, but a cell has no battery"
+            continue
+        if not 0 <= event.client < len(record.fleet.group):
+            yield f"{at(event)}: there is no such client"
+            continue
+        profile = record.fleet.profile_of(event.client)
+        if event.kind.startswith("transfer"):
+            joules = transfer_joules(profile, "up" if event.item == "up" else "down", event.seconds, event.bytes)
+        else:
+            joules = (idle_joules if event.kind == "idle" else compute_joules)(profile, event.seconds)
+        short = event.joules < joules and profile.battery is not None
+        if not short and not close(joules, event.joules):
+            yield f"{at(event)}: drew {event.joules:g} J, the profile gives {joules:g} J"
+
+
+def models(record: Record) -> Iterator[str]:
+    """Each aggregation begins with the model of the previous one, and evaluation reads the model of the last one.
+
+    The log of a run without training contains no digests.
+    """
+    latest = next((event.facts.get("model") for event in record.of("run")), None)
+    if latest is None:
+        return
+    for event in record.events:
+        found = event.facts if event.kind in ("aggregation", "evaluation") else {}
+        if event.kind == "aggregation":
+            if found.get("before") != latest:
+                yield f"{at(event)}: the server's model was changed outside of an aggregation, before this one"
+            if not found.get("clients") and found.get("model") != found.get("before"):
+                yield f"{at(event)}: nothing was aggregated, but the model changed"
+            latest = found.get("model")
+        elif event.kind == "evaluation" and found.get("model") != latest:
+            yield f"{at(event)}: the evaluated model is not the result of the last aggregation"
+
+
+def totals(record: Record) -> Iterator[str]:
+    """FLOPs, joules, seconds, rounds and metrics of the summary are those of the log."""
+    reported = record.summary
+    most: Counter[int] = Counter()
+    for event in record.of("transfer_end", "transfer_drop"):
+        most[event.client] += int(event.bytes) if event.client >= 0 else 0
+    expected: dict[str, float] = {
+        "flops": sum(event.flops for event in record.events if event.kind != "work"),
+        "joules": sum(event.joules for event in record.events if event.kind != "work"),
+        "seconds": record.events[-1].time,
+        "rounds": len(record.by_kind.get("round_end", ())),
+        "client_bytes": max(most.values(), default=0),
+    }
+    for name, value in expected.items():
+        if not close(value, getattr(reported, name), tolerance=SUM):
+            yield f"{name}: summary.json has {getattr(reported, name)}, the log gives {value}"
+    evaluations = [event.value for event in record.of("evaluation")]
+    if evaluations:
+        for name, value in (("final", evaluations[-1]), ("best", reported.metric.metric.best(*evaluations))):
+            if value != getattr(reported.metric, name):
+                yield f"metric.{name}: summary.json has {getattr(reported.metric, name)}, the log {value}"
+
+
+def rows(record: Record) -> Iterator[str]:
+    """Each row of ``rounds.parquet`` sums the events of its round."""
+    sums: list[dict[str, Any]] = []
+    current = _nothing()
+    for event in record.events:
+        _add(current, event)
+        if event.kind == "round_end":
+            sums.append({**current, "round": event.round, "seconds": event.time})
+            current = _nothing()
+    table = record.rounds
+    if len(table["round"]) != len(sums):
+        yield f"rounds.parquet has {len(table['round'])} rows, the log {len(sums)} rounds"
+        return
+    for index, expected in enumerate(sums):
+        for name, value in expected.items():
+            found = table[name][index]
+            if (found is None) != (value is None) or (value is not None and not close(found, value, tolerance=SUM)):
+                yield f"rounds.parquet, row {index + 1}: {name} is {found}, the log gives {value}"
+
+
+def _nothing() -> dict[str, Any]:
+    amounts = dict.fromkeys(("bytes_down", "bytes_up", "flops", "joules", "aggregated", "refused"), 0)
+    return {**amounts, "metric": None, "loss": None}
+
+
+def _add(row: dict[str, Any], event: Event) -> None:
+    if event.kind in ("transfer_end", "transfer_drop") and event.item != "relay":
+        row["bytes_up" if event.item == "up" else "bytes_down"] += event.bytes
+    if event.kind != "work":
+        row["flops"] += event.flops
+        row["joules"] += event.joules
+    if event.kind == "refused":
+        row["refused"] += 1
+    if event.kind == "aggregation":
+        row["aggregated"] = int(event.value)
+    if event.kind == "evaluation":
+        loss = event.facts.get("loss")
+        row.update(metric=event.value, loss=float(loss) if isinstance(loss, int | float) else None)

@@ -1,0 +1,65 @@
+"""An audit of the transfers of a run: no link carries more than its capacity, and durations follow from fair shares."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import networkx as nx
+
+from edgefl.network import GraphLinks
+from edgefl.network.allotment import Outlook
+from edgefl.network.audit import audit_flows
+from edgefl.network.audit_records import FlowRecord, Repetition, merged
+from edgefl.network.tcp import Opening
+from edgefl.simulation.allocation import Allocation
+
+
+def unfair(result):
+    """What the audit finds wrong with the transfers of a small run."""
+    setup = result.setup
+    links = GraphLinks(setup.topology) if isinstance(setup.topology, nx.Graph) else setup.topology
+    ends = {event.flow: event for kind in ("transfer_end", "transfer_drop") for event in result.of(kind)}
+    groups = {}
+    for start in result.of("transfer_start"):
+        facts = start.facts
+        group = ("multicast", facts["multicast"]) if "multicast" in facts else ("flow", start.flow)
+        groups.setdefault(group, []).append(_flow(start, ends[start.flow]))
+    return list(
+        audit_flows(
+            [(event.time, (event.source, event.target), event.value) for event in result.of("capacity")],
+            [members[0] if kind == "flow" else merged(members) for (kind, _), members in groups.items()],
+            air={
+                tuple(map(str, links.ends(link))): links.air(link)
+                for link in range(len(links.capacity))
+                if links.air(link) >= 0
+            },
+            airtime_fair=links.airtime_fair,
+            transport=setup.transport,
+            allocator=None if setup.bandwidth is None else Allocation(setup.bandwidth, "of the run"),
+            repetitions=[
+                Repetition(float(event.facts["since"]), event.seconds, int(event.value), event.time)
+                for event in result.of("repetition")
+            ],
+        )
+    )
+
+
+def _flow(start, end):
+    facts = start.facts
+    connection, outlook = facts.get("connection"), facts.get("outlook")
+    return FlowRecord(
+        flow=start.flow,
+        path=tuple(itertools.pairwise(facts["path"])),
+        bytes=float(start.bytes),
+        started=start.time,
+        ended=end.time,
+        cancelled=end.kind == "transfer_drop",
+        delivered=float(end.bytes),
+        latency=start.value,
+        ends=(facts["path"][0], facts["path"][-1]),
+        setup=float(connection["setup"]) if connection else 0.0,
+        opening=Opening(0, connection["rounds"], float(connection.get("sent", 0.0))) if connection else None,
+        losses=tuple(end.facts.get("losses", ())),
+        outlook=outlook and Outlook(outlook["up"], outlook["after"], outlook.get("deadline", math.inf)),
+    )

@@ -1,0 +1,73 @@
+"""A log that gains or loses a second, a byte, a joule, a job or a model is found by the laws of conservation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from edgefl.simulation.laws import violations
+
+
+@pytest.fixture
+def record(run):
+    """A run with prefetches and a client that misses the deadline of each round."""
+    entry = {"method": "fedadc", "overlap": True}
+    return run(entry, rates=[8e6, 8e6, 1e6], rounds=3, protocol={"deadline": 12.0}).record
+
+
+def changed(**columns):
+    return lambda event: [event._replace(**columns)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "found"),
+    [
+        ("compute_end", changed(time=0.0), "time goes back"),
+        ("stop", changed(item="target"), "summary.json has the stop reason rounds"),
+        ("round_end", changed(value=1.0), "the round lasted"),
+        ("round_start", lambda event: [], "aggregation of round 1 during round 0"),
+        ("compute_start", lambda event: [event, event], "the client was busy since the compute_start"),
+        ("compute_end", changed(seconds=9.0), "not 9 s"),
+        ("transfer_end", lambda event: [], "neither ends nor is dropped"),
+        ("transfer_end", lambda event: [event, event], "ends without a start"),
+        ("transfer_end", changed(bytes=7), "delivered 7 of"),
+        ("transfer_end", changed(joules=0.5), "drew 0.5 J, the profile gives"),
+        ("idle", changed(joules=0.5), "drew 0.5 J, the profile gives"),
+        ("compute_end", changed(flops=1.0), "flops: summary.json has"),
+        ("lost", changed(bytes=7), "not 7"),
+        ("lost", lambda event: [event, event], "was already late"),
+        ("aggregation", lambda event: [event, event], "was already aggregated"),
+        ("evaluation", changed(value=0.9), "row 1: metric is 0.1, the log gives 0.9"),
+    ],
+)
+def test_a_changed_row_is_found(record, kind, change, found):
+    place = next(index for index, event in enumerate(record.events) if event.kind == kind)
+    events = [*record.events[:place], *change(record.events[place]), *record.events[place + 1 :]]
+    assert any(found in text for text in violations(replace(record, events=events)))
+
+
+def test_a_job_without_its_update_is_found(record):
+    events = [event._replace(item="down") if event.item == "up" else event for event in record.events]
+    assert any("had sent no update of its job 0" in text for text in violations(replace(record, events=events)))
+
+
+def test_a_model_that_changes_outside_of_aggregations_is_found(record):
+    """Digests of models: A at the start, B after the first round, then C."""
+    digests = {
+        ("run", -1): {"model": "A"},
+        ("aggregation", 1): {"before": "A", "model": "B"}, ("evaluation", 1): {"model": "C"},
+        ("aggregation", 2): {"before": "B", "model": "C"}, ("evaluation", 2): {"model": "C"},
+        ("aggregation", 3): {"before": "X", "model": "D"}, ("evaluation", 3): {"model": "D"},
+    }  # fmt: skip
+    known = [digests.get((event.kind, event.round)) for event in record.events]
+    events = [
+        event._replace(detail=json.dumps(event.facts | more)) if more else event
+        for event, more in zip(record.events, known, strict=True)
+    ]
+    found = list(violations(replace(record, events=events)))
+    assert [text.split(": ")[1] for text in found] == [
+        "the evaluated model is not the result of the last aggregation",
+        "the server's model was changed outside of an aggregation, before this one",
+    ]
