@@ -124,9 +124,8 @@ def _table(results: list[RunResult], layout: Layout, at: Sequence[int], against:
 def _against(results: list[RunResult], against: Path) -> Table:
     """A run compared with its prediction, and their picture next to the run's tables."""
     from edgefl.report import RunResult
-    from edgefl.report.against.comparing import compare_runs
-    from edgefl.report.against.picture import write_against
-    from edgefl.report.against.table import against_table
+    from edgefl.report.prediction.comparing import compare_runs
+    from edgefl.report.prediction.table import against_table, write_against
 
     if len(results) != 1 or results[0].setting is not None:
         raise UserError("expected one run directory to compare with a run", file=f"--against {against}")

@@ -10,8 +10,8 @@ from scipy import stats
 
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.report.against.comparing import Against, compare_runs
 from edgefl.report.against.gaps import Gap
+from edgefl.report.prediction.comparing import Against, compare_runs
 from edgefl.report.run_record import RunRecord
 from edgefl.scenario import Scenario, with_overrides
 

@@ -29,7 +29,7 @@ from edgefl.record.emulation import write_emulation
 from edgefl.record.events import Event
 from edgefl.record.listener import Listener
 from edgefl.record.paths import RunPaths, SeedPaths
-from edgefl.report.against.bands import has_one_queue
+from edgefl.report.prediction.bands import has_one_queue
 from edgefl.report.run_record import RunRecord
 from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.scenario import Scenario

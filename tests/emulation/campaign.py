@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from edgefl.emulation.emulate import emulate
-from edgefl.report.against.comparing import compare_runs
+from edgefl.report.prediction.comparing import compare_runs
 from edgefl.report.run_record import RunRecord
 from edgefl.scenario.loading import check
 

@@ -22,7 +22,7 @@ from edgefl.emulation.machine import Finding, in_namespaces
 from edgefl.emulation.workplace import workplace
 from edgefl.errors import UserError
 from edgefl.record.paths import RunPaths
-from edgefl.report.against.comparing import compare_runs
+from edgefl.report.prediction.comparing import compare_runs
 from edgefl.report.run_record import RunRecord
 from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check

@@ -1,4 +1,4 @@
-"""A run against its prediction: gaps in closed form, the order of the methods, decisions and causes."""
+"""A run against its prediction: gaps in closed form, the order of the methods and decisions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import json
 import math
 import shutil
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,15 +19,12 @@ from edgefl.experiment import run
 from edgefl.record import RunPaths
 from edgefl.record.emulation import Emulation, write_emulation
 from edgefl.report import RunResult
-from edgefl.report.against.causes import SharedLinks, cause_of
-from edgefl.report.against.comparing import compare_runs
-from edgefl.report.against.decisions import compare_decisions
-from edgefl.report.against.gaps import Gap, Place, gaps_of
-from edgefl.report.against.jobs import Job, jobs_of
-from edgefl.report.against.order import kendall, order_of
-from edgefl.report.against.table import against_table
 from edgefl.report.course import Computation, Course, Round, Transfer
 from edgefl.report.measured import measured_sentences
+from edgefl.report.prediction.comparing import compare_decisions, compare_runs
+from edgefl.report.prediction.gaps import Gap, Place, gaps_of, kendall, order_of
+from edgefl.report.prediction.jobs import jobs_of
+from edgefl.report.prediction.table import against_table
 from edgefl.report.sweep_result import SettingResult
 from edgefl.scenario.loading import check
 
@@ -142,7 +138,7 @@ def test_a_folder_that_cannot_be_written_is_a_warning(copied, capsys, monkeypatc
     def full(found):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("edgefl.report.against.picture.write_against", full)
+    monkeypatch.setattr("edgefl.report.prediction.table.write_against", full)
     assert main(["report", str(measured), "--against", str(predicted)]) == 0
     assert f"warning: {measured}/against.png cannot be written: No space left on device" in capsys.readouterr().err
 
@@ -297,85 +293,10 @@ def test_phases_of_a_job_with_a_prefetch():
     assert (alone.seconds["download"], alone.seconds["hidden download"]) == (2.0, 4.0)
 
 
-@pytest.mark.parametrize(
-    ("failures", "failed"),
-    [
-        ({"server → 0": [(0.5, 1.0)]}, True),
-        ({"server → 0": [(2.5, 3.0)]}, False),
-        ({"0 → server": [(0.5, 1.0)]}, False),
-        ({"client 0": [(2.0, math.inf)]}, True),
-        ({"client 1": [(0.0, math.inf)]}, False),
-    ],
-)
-def test_a_job_is_hit_by_failures_of_its_client_and_its_links_during_its_transfers(failures, failed):
-    made = Course(transfers=[transfer("down", 0, 0.0, 2.0)], rounds=course([]).rounds, failures=failures)
-    (job,) = jobs_of(made, common_rounds=True).values()
-    assert job.failed is failed
-
-
 def test_an_aborted_transfer_is_no_phase():
     made = Course(transfers=[transfer("down", 0, 0.0, 2.0, whole=False)], rounds=course([]).rounds)
     (job,) = jobs_of(made, common_rounds=True).values()
     assert job.seconds == {}
-
-
-@settings(max_examples=30)
-@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 10)), min_size=1, max_size=8))
-def test_shared_seconds_are_those_with_another_transfer_on_a_link(spans):
-    sent = [transfer("up", flow, float(a), float(a + b), path=("c", "s")) for flow, (a, b) in enumerate(spans)]
-    links = SharedLinks(sent)
-    for one in sent:
-        ticks = np.arange(one.started, one.ended) + 0.5
-        others = [other for other in sent if other is not one]
-        expected = sum(any(other.started < tick < other.ended for other in others) for tick in ticks)
-        assert links.seconds(one) == pytest.approx(expected)
-
-
-def the_cause(
-    gap, *, latency=0.0, bytes=1000, setup=0.0, crowd=0.0, attempts=0, failed=False, emulation=None, phase="upload"
-):
-    """The cause of a gap of an upload of 10 s, beside which another one uses the link for ``crowd`` seconds."""
-    predicted = transfer("up", 0, 0.0, 10.0, latency=latency, bytes=bytes, setup=setup, tcp=setup > 0)
-    measured = predicted._replace(ended=10.0 + gap)
-    others = [transfer("up", 9, 0.0, crowd, client=1)] if crowd else []
-    jobs = tuple(
-        Job(1, transfers={"upload": [each]}, attempts=attempts, failed=failed) for each in (predicted, measured)
-    )
-    shared = tuple(SharedLinks([each, *others]) for each in (predicted, measured))
-    return cause_of(phase, gap, jobs, shared, emulation)
-
-
-def test_each_cause_has_its_rule():
-    emulated = Emulation.model_validate(MEASURED)
-    # Two round trips of 0.2 s and log2(1 + 3) doublings from ten segments of 1460 bytes: 0.8 s.
-    assert the_cause(0.79, latency=0.1, bytes=3 * 14_600) == "set-up"
-    assert the_cause(0.81, latency=0.1, bytes=3 * 14_600) == "other"
-    assert the_cause(0.81, latency=0.1, bytes=3 * 14_600, crowd=0.9) == "sharing"
-    # With connections in the prediction, one round trip of 2 · (0.5 s - 0.4 s) of set-up.
-    assert the_cause(0.19, latency=0.5, setup=0.4) == "set-up"
-    assert the_cause(0.21, latency=0.5, setup=0.4) == "other"
-    assert the_cause(-2.0, crowd=2.5) == "sharing"
-    assert the_cause(-2.0, crowd=1.5) == "other"
-    assert the_cause(0.1, latency=1.0, attempts=1) == "attempts"
-    assert the_cause(0.1, latency=1.0, attempts=1, failed=True) == "failure"
-    assert the_cause(0.1, phase="compute", emulation=emulated) == "scheduling"
-    assert the_cause(0.1, phase="compute", emulation=emulated.model_copy(update={"compute": "real"})) == "device"
-    assert the_cause(0.1, phase="compute") == "device"
-    assert the_cause(0.1, phase="between phases", emulation=emulated) == "scheduling"
-
-
-@pytest.mark.full
-def test_unfair_shares_are_found_as_a_cause(tmp_path):
-    """Two runs whose server link is shared equally and by a queue."""
-    changes = {"server": "3 Mbit/s", "methods": ["fedavg"], "seeds": [0]}
-    predicted = run(check(scenario(**changes)), out=tmp_path / "p", train=False)
-    data = scenario(**changes)
-    data["network"]["transport"] = {"kind": "tcp", "queue": "fifo"}
-    data["network"]["topology"]["latency"] = "1 ms"
-    measured = run(check(data), out=tmp_path / "m", train=False)
-    found = compare_runs(RunResult(measured), RunResult(predicted))
-    causes = {pair.cause for pair in found.pairs("fedavg", "upload") if abs(pair.seconds) > 1e-3}
-    assert "sharing" in causes
 
 
 @settings(max_examples=30)

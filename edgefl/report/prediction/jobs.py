@@ -33,16 +33,10 @@ class Job:
     Attributes:
         round: the round it belongs to, from 1.
         seconds: of each phase that was completed.
-        transfers: those of each phase.
-        attempts: how many of its transfers broke.
-        failed: whether a link of its transfers, or its client, failed during one of them.
     """
 
     round: int
     seconds: dict[Phase, float] = field(default_factory=dict)
-    transfers: dict[Phase, list[Transfer]] = field(default_factory=dict)
-    attempts: int = 0
-    failed: bool = False
 
 
 def jobs_of(course: Course, *, common_rounds: bool) -> dict[Key, Job]:
@@ -61,8 +55,6 @@ def jobs_of(course: Course, *, common_rounds: bool) -> dict[Key, Job]:
         if transfer.item == "relay":
             job = jobs.setdefault((-1, transfer.round, "–".join(transfer.path)), Job(transfer.round))
             _add(job, "relay", [transfer], [(transfer.started, transfer.ended)], course)
-            job.attempts += transfer.flow in course.broken
-            job.failed |= _failed(transfer, course)
         elif course.own_fates.get(transfer.flow) != "prefetched_in_vain":
             own[transfer.client, transfer.dispatch].append(transfer)
     computing: defaultdict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
@@ -96,8 +88,6 @@ def jobs_of(course: Course, *, common_rounds: bool) -> dict[Key, Job]:
             end = bisect_left(ends, arrived)
             if end < len(ends):
                 job.seconds["wait"] = ends[end] - arrived
-        job.attempts = sum(each.flow in course.broken for each in transfers)
-        job.failed = any(_failed(each, course) for each in transfers)
     return jobs
 
 
@@ -106,15 +96,7 @@ def _add(
 ) -> None:
     """Add a phase of transfers, unless one of them was aborted."""
     if all(each.whole or each.flow in course.broken for each in transfers):
-        job.transfers.setdefault(phase, []).extend(transfers)
         job.seconds[phase] = job.seconds.get(phase, 0.0) + _covered(spans)
-
-
-def _failed(transfer: Transfer, course: Course) -> bool:
-    """Whether its client, or a link of its path, failed during the transfer."""
-    places = [f"client {transfer.client}", *(f"{source} → {target}" for source, target in transfer.links)]
-    spans = [span for place in places for span in course.failures.get(place, ())]
-    return any(began <= transfer.ended and ended >= transfer.started for began, ended in spans)
 
 
 def _span(transfer: Transfer, course: Course) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from edgefl.errors import UserError
 from edgefl.record.sensitivity import OWN, Condition, read_retimed
-from edgefl.report.against.gaps import Gap
+from edgefl.report.prediction.gaps import Gap
 from edgefl.report.run_record import RunRecord
 
 TOLERANCE = 0.01

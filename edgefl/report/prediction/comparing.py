@@ -1,4 +1,9 @@
-"""Two run directories of one scenario, read and compared method by method."""
+"""Two run directories of one scenario, read and compared method by method, up to the first decision that differs.
+
+Some decisions depend on times: whom a selector picks, how many blocks a client receives, whose update arrives before a
+deadline. From the first one that differs, the runs train different models on different clients, and their rounds are
+no longer the same rounds.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +11,55 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from edgefl.errors import UserError
 from edgefl.record.emulation import Emulation
 from edgefl.record.summary import SeedResult
-from edgefl.report.against.bands import Bands, read_bands
-from edgefl.report.against.causes import SharedLinks, cause_of
-from edgefl.report.against.decisions import Decisions, compare_decisions
-from edgefl.report.against.gaps import Gap, Place
-from edgefl.report.against.jobs import PHASES, jobs_of
-from edgefl.report.against.order import Order, order_of
 from edgefl.report.course import Course, read_course
+from edgefl.report.prediction.bands import Bands, read_bands
+from edgefl.report.prediction.gaps import Gap, Order, Place, order_of
+from edgefl.report.prediction.jobs import PHASES, jobs_of
 from edgefl.report.quantities import limit
 from edgefl.report.run_record import RunRecord
+
+Kind = Literal["cohort", "blocks", "aggregated clients"]
+
+
+class Difference(NamedTuple):
+    """A kind of decision and the rounds in which it differs, in order."""
+
+    kind: Kind
+    rounds: tuple[int, ...]
+
+
+class Decisions(NamedTuple):
+    """How far two runs made the same decisions.
+
+    Attributes:
+        differences: the kinds of decisions that differ.
+        rounds: the rounds that both runs completed.
+        same: the first of these rounds, up to the first decision that differs.
+    """
+
+    differences: tuple[Difference, ...]
+    rounds: int
+    same: int
+
+
+def compare_decisions(predicted: Course, measured: Course) -> Decisions:
+    """Compare the cohorts, the numbers of blocks and the aggregated clients of two courses, round by round."""
+    rounds = min(len(predicted.rounds), len(measured.rounds))
+    numbers = range(1, rounds + 1)
+    both = (predicted, measured)
+    facts: dict[Kind, list[dict[int, object]]] = {
+        "cohort": [{number: sorted(course.cohorts.get(number, ())) for number in numbers} for course in both],
+        "blocks": [{number: course.alphas.get(number, {}) for number in numbers} for course in both],
+        "aggregated clients": [{each.number: sorted(each.aggregated) for each in course.rounds} for course in both],
+    }
+    found = {kind: tuple(n for n in numbers if one.get(n) != other.get(n)) for kind, (one, other) in facts.items()}
+    first = min((rounds_of[0] for rounds_of in found.values() if rounds_of), default=rounds + 1)
+    return Decisions(tuple(Difference(kind, each) for kind, each in found.items() if each), rounds, first - 1)
 
 
 class Bytes(NamedTuple):
@@ -173,7 +213,6 @@ def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, 
         found.other_critical += one.critical != other.critical
     protocol = measured.scenario.get("protocol") or {}
     common_rounds = protocol.get("kind", "synchronous") != "asynchronous"
-    shared = SharedLinks(planned.transfers), SharedLinks(real.transfers)
     jobs, others = (jobs_of(course, common_rounds=common_rounds) for course in (planned, real))
     for key in dict.fromkeys([*jobs, *others]):
         pair = jobs.get(key), others.get(key)
@@ -186,12 +225,7 @@ def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, 
         found.unmatched += len(pair[0].seconds.keys() ^ pair[1].seconds.keys())
         for phase in PHASES:
             if phase in pair[0].seconds and phase in pair[1].seconds:
-                one_took, other_took = pair[0].seconds[phase], pair[1].seconds[phase]
-                # What a client waits for follows from the phases of others.
-                cause = None
-                if phase != "wait":
-                    cause = cause_of(phase, other_took - one_took, (pair[0], pair[1]), shared, emulation)
-                found.phases.append(Gap(place, phase, one_took, other_took, cause))
+                found.phases.append(Gap(place, phase, pair[0].seconds[phase], pair[1].seconds[phase]))
     return found
 
 

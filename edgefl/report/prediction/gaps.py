@@ -1,13 +1,12 @@
-"""Predicted and measured seconds side by side, and the figures of many such pairs."""
+"""Predicted and measured seconds side by side: each pair, many pairs, and the order of the methods (Kendall's τ)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from statistics import median
 from typing import NamedTuple
-
-from edgefl.report.against.causes import Cause
 
 _ROUNDING = 1e-9
 """Seconds that rounding of long times may cause."""
@@ -38,14 +37,12 @@ class Gap(NamedTuple):
 
     Attributes:
         what: the phase, or ``round``.
-        cause: the probable cause of a phase's gap.
     """
 
     place: Place
     what: str
     predicted: float
     measured: float
-    cause: Cause | None = None
 
     @property
     def seconds(self) -> float:
@@ -103,16 +100,6 @@ def largest(pairs: Sequence[Gap], count: int) -> list[Gap]:
     return sorted(pairs, key=lambda pair: -abs(pair.seconds))[:count]
 
 
-def by_cause(pairs: Sequence[Gap]) -> dict[Cause, float]:
-    """The seconds of all gaps by cause, without their signs, the largest first."""
-    seconds: dict[Cause, list[float]] = {}
-    for pair in pairs:
-        if pair.cause is not None:
-            seconds.setdefault(pair.cause, []).append(abs(pair.seconds))
-    sums = {cause: math.fsum(each) for cause, each in seconds.items()}
-    return dict(sorted(sums.items(), key=lambda item: -item[1]))
-
-
 def percent(share: float) -> str:
     """A share in percent, with its sign and two significant digits.
 
@@ -123,3 +110,93 @@ def percent(share: float) -> str:
         return "0 %"
     figure = 100.0 * share
     return f"{figure:+.0f} %" if abs(figure) >= 10.0 else f"{figure:+.2g} %"
+
+
+class MethodPair(NamedTuple):
+    """Two methods, the one that is predicted to be faster first.
+
+    Attributes:
+        predicted: the seconds by which it is predicted to be faster; 0 for a tie.
+        measured: the seconds by which it was faster; negative if it was slower.
+        gap: the larger of the two methods' gaps between prediction and measurement, in seconds.
+    """
+
+    first: str
+    second: str
+    predicted: float
+    measured: float
+    gap: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether the predicted difference is larger than the gap."""
+        return self.predicted > self.gap
+
+    @property
+    def kept(self) -> bool:
+        """Whether the measurement has the predicted order."""
+        return self.predicted > 0 and self.measured > 0
+
+
+class Order(NamedTuple):
+    """The order of the methods by one figure.
+
+    Attributes:
+        figure: what they are ordered by.
+        pairs: every two methods.
+    """
+
+    figure: str
+    pairs: tuple[MethodPair, ...]
+
+    @property
+    def tau(self) -> float | None:
+        """Kendall's τ-b over all pairs; ``None`` if all methods are tied in one of the runs."""
+        return kendall([(pair.predicted, pair.measured) for pair in self.pairs])
+
+    @property
+    def clear_tau(self) -> float | None:
+        """The same over the pairs whose predicted difference is larger than their gap."""
+        return kendall([(pair.predicted, pair.measured) for pair in self.pairs if pair.clear])
+
+
+def order_of(figure: str, predicted: Mapping[str, float], measured: Mapping[str, float]) -> Order:
+    """The order by seconds; a method that never reaches the figure's target has infinitely many."""
+    pairs = []
+    for one, other in combinations(predicted, 2):
+        first, second = (one, other) if predicted[one] <= predicted[other] else (other, one)
+        gap = max(abs(_less(measured[each], predicted[each])) for each in (one, other))
+        pairs.append(
+            MethodPair(
+                first,
+                second,
+                _less(predicted[second], predicted[first]),
+                _less(measured[second], measured[first]),
+                gap,
+            )
+        )
+    return Order(figure, tuple(pairs))
+
+
+def _less(one: float, other: float) -> float:
+    """One minus the other; 0 if both are infinite."""
+    return 0.0 if one == other else one - other
+
+
+def kendall(differences: Sequence[tuple[float, float]]) -> float | None:
+    """Kendall's τ-b from the differences of each pair in the two rankings; ``None`` without a pair to rank.
+
+    Source: M. G. Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945).
+
+    >>> kendall([(1.0, 2.0), (3.0, 1.0), (2.0, -1.0)])
+    0.333...
+    """
+    signs = [(_sign(one), _sign(other)) for one, other in differences]
+    ranked = [sum(sign[place] != 0 for sign in signs) for place in (0, 1)]
+    if not all(ranked):
+        return None
+    return sum(one * other for one, other in signs) / math.sqrt(ranked[0] * ranked[1])
+
+
+def _sign(number: float) -> int:
+    return (number > 0) - (number < 0)
