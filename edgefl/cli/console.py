@@ -75,8 +75,7 @@ def print_table(
         notes: sentences below it.
         words: the columns that contain words and are aligned to the left.
     """
-    from edgefl.report.grid import Cell, Grid, Head
-    from edgefl.report.table import layout
+    from edgefl.report.grid import Cell, Grid, Head, layout
 
     console = standard_output()
     if title:

@@ -46,7 +46,7 @@ def show(
     number = chosen.seeds[0] if seed is None else seed
     found = holdings(load_federated(chosen.data, number, split=chosen.evaluation.split))
     if picture is not None:
-        from edgefl.report.holdings import holdings_figure, write_holdings
+        from edgefl.report.data_distribution import holdings_figure, write_holdings
 
         title = f"{chosen.name}: {found.sizes.sum():,} training samples of {len(found.sizes):,} clients, seed {number}"
         drawn = holdings_figure(

@@ -58,7 +58,7 @@ def diagnose(  # noqa: PLR0917  (the options of the command)
 
 
 def _draw(found: list[Diagnosis], path: Path) -> None:
-    from edgefl.report.landscape import write_landscape
+    from edgefl.report.command_figures import write_landscape
 
     several = len({each.seed for each in found}) > 1
     write_landscape(

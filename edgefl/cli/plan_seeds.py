@@ -20,8 +20,8 @@ def answer(run: str, difference: str, power: float | None, methods: list[str] | 
         UserError: it is no finished run with two methods to compare, or the difference or the power is invalid.
     """
     from edgefl.report.run_record import RunRecord
-    from edgefl.report.sample_size import POWER
     from edgefl.report.seed_plan import read_difference, seed_plan
+    from edgefl.report.statistics import POWER
 
     wanted = POWER if power is None else power
     if not 0.0 < wanted < 1.0:
@@ -71,7 +71,7 @@ def _print(run: RunRecord, plan: SeedPlan) -> None:
 
 
 def _sentences(run: RunRecord, plan: SeedPlan) -> Iterator[str]:
-    from edgefl.report.more_seeds import about
+    from edgefl.report.seed_plan import about
 
     for one, other in plan.unknown:
         yield f"{one} and {other} have fewer than two seeds in common, so the spread of their differences is unknown."
@@ -87,6 +87,6 @@ def _sentences(run: RunRecord, plan: SeedPlan) -> Iterator[str]:
 
 
 def _count(seeds: int | None) -> str:
-    from edgefl.report.sample_size import MOST_SEEDS
+    from edgefl.report.statistics import MOST_SEEDS
 
     return f"> {MOST_SEEDS}" if seeds is None else str(seeds)

@@ -38,7 +38,7 @@ def check_profile(
         found = read_step_table(table)
     compared = compare(device, found)
     if picture is not None:
-        from edgefl.report.predicted import predicted_figure, write_predicted
+        from edgefl.report.command_figures import predicted_figure, write_predicted
 
         points = [(each.time.family, each.time.part, each.time.seconds, each.predicted) for each in compared]
         write_predicted(predicted_figure(f"{device.name}: {table.name}", points), picture)

@@ -114,7 +114,7 @@ def _write(text: str, output: Path | None) -> None:
 def _table(results: list[RunResult], layout: Layout, at: Sequence[int], against: Path | None) -> Table:
     from edgefl.report.comparison import comparison
     from edgefl.report.paper import paper_table
-    from edgefl.report.published_table import published_table
+    from edgefl.report.published import published_table
 
     if against is not None:
         return published_table(results) if str(against) == "paper" else _against(results, against)
@@ -156,7 +156,7 @@ def _write_html_or_scalars(results: list[RunResult], html: Path | None, tensorbo
 
 def _text(table: Table, form: Format | None) -> str:
     """A table as Markdown, CSV or LaTeX, or for ``None`` as JSON."""
-    from edgefl.report.formats import json_text, latex, markdown, markdown_lines, written
+    from edgefl.report.grid import json_text, latex, markdown, markdown_lines, written
 
     if form is None:
         return json_text(table.data)
@@ -173,7 +173,7 @@ def _print(table: Table, output: Path | None) -> None:
     from rich.padding import Padding
 
     from edgefl.cli.console import into_file, standard_output
-    from edgefl.report.table import layout
+    from edgefl.report.grid import layout
 
     text = io.StringIO()
     console = standard_output() if output is None else into_file(text)

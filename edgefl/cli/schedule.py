@@ -62,7 +62,7 @@ def schedule(  # noqa: PLR0917  (Typer reads options from the signature)
 
 
 def _draw(made: Arena, path: Path) -> None:
-    from edgefl.report.scheduler_picture import SchedulerPoint, write_schedulers
+    from edgefl.report.command_figures import SchedulerPoint, write_schedulers
 
     points = [
         SchedulerPoint(name, each.makespan, each.joules, each.jain)

@@ -13,7 +13,7 @@ from edgefl.cli.printing import say
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
-    from edgefl.report.course import Course
+    from edgefl.report.timeline.data import Timeline
 
 
 def timeline(  # noqa: PLR0917  (the options of the command)
@@ -32,31 +32,32 @@ def timeline(  # noqa: PLR0917  (the options of the command)
 
     The trace is in the Chrome trace-event format; open it at ui.perfetto.dev in a browser.
     """
-    from edgefl.report.timeline import trace_of, write_gantt, write_trace
+    from edgefl.report.timeline.gantt import write_gantt
+    from edgefl.report.timeline.trace import trace_of, write_trace
 
     if output is None and png is None:
         raise UserError("expected an output file: -o FILE.json or --png FILE.png")
     selected = None if rounds is None else _rounds(rounds)
-    course, name = _course(run, method, seed)
+    found, name = _timeline(run, method, seed)
     if output is not None:
-        trace = trace_of(course, name, selected)
+        trace = trace_of(found, name, selected)
         write_trace(trace, output)
         say(f"{output}: {len(trace['traceEvents'])} events; open it at ui.perfetto.dev")
     if png is not None:
         number = selected[0] if selected else 1
-        write_gantt(course, number, name, png)
+        write_gantt(found, number, name, png)
         say(f"{png}: round {number}")
 
 
-def _course(run: Path, method: str, seed: int | None) -> tuple[Course, str]:
+def _timeline(run: Path, method: str, seed: int | None) -> tuple[Timeline, str]:
     from edgefl.report import RunResult
-    from edgefl.report.course import read_course
+    from edgefl.report.timeline.data import read_timeline
 
     result = RunResult(run)
     if seed is None and method in result.results:
         seed = result.results[method][0].seed
     result.rounds_of(method, seed if seed is not None else 0)  # raises a UserError for an unknown method or seed
-    return read_course(result.paths.of(method, seed or 0).folder), f"{result.name}, {method}, seed {seed}"
+    return read_timeline(result.paths.of(method, seed or 0).folder), f"{result.name}, {method}, seed {seed}"
 
 
 def _rounds(text: str) -> tuple[int, int]:

@@ -19,7 +19,8 @@ from edgefl.planning.figures import MethodPlan, Part, Plan, Range
 from edgefl.planning.observation import Observation, Spent
 from edgefl.record.events import Event
 from edgefl.record.rounds import RoundRow
-from edgefl.report.course import Bottleneck, Course, bottleneck_counts, bottlenecks_of, course_of
+from edgefl.report.timeline.data import Timeline, timeline_of
+from edgefl.report.timeline.usage import Bottleneck, bottleneck_counts, bottlenecks_of
 from edgefl.scenario import Scenario
 from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scenario.methods import ScenarioMethod
@@ -136,7 +137,7 @@ def _method_plan(
         aggregated=sum(row.aggregated for row in rows) / count,
         breaks=total.breaks / count,
         wait_seconds=total.wait_seconds / max(1, total.breaks),
-        holds_back=_holds_back(rows, course_of(seen.log), total),
+        holds_back=_holds_back(rows, timeline_of(seen.log), total),
         in_vain=in_vain,
         critical=shares,
         budgets=budgets,
@@ -191,10 +192,10 @@ def _in_vain(outcome: Outcome, rows: Sequence[RoundRow], rounds: int, early: Ear
     return None
 
 
-def _holds_back(rows: Sequence[RoundRow], course: Course, total: Spent) -> str | None:
+def _holds_back(rows: Sequence[RoundRow], timeline: Timeline, total: Spent) -> str | None:
     """Return what limits the rounds, by the rule of a run's page; ``None`` if no update ever arrives."""
     if any(row.critical_client >= 0 for row in rows):
-        return _in_words(bottleneck_counts(bottlenecks_of(course)[: len(rows)]))
+        return _in_words(bottleneck_counts(bottlenecks_of(timeline)[: len(rows)]))
     if not any(row.aggregated for row in rows):
         return None
     lost = ", ".join(f"{count} {fate}" for fate, count in total.lost.most_common())

@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from edgefl.report.differences import difference_data
 from edgefl.report.figures import COST, FIGURES, OUTCOME, Figure, nested
-from edgefl.report.formats import estimate_data, estimate_record, latex, markdown, target_data, target_record, written
-from edgefl.report.grid import Cell, Grid, Head, Table
+from edgefl.report.grid import (
+    Cell,
+    Grid,
+    Head,
+    Table,
+    estimate_data,
+    estimate_record,
+    latex,
+    layout,
+    markdown,
+    target_data,
+    target_record,
+    written,
+)
 from edgefl.report.html import render
+from edgefl.report.paired import difference_data
 from edgefl.report.quantities import limit, unit_for
 from edgefl.report.rows import Row, comparison_rows, described, dimension_of, notes
 from edgefl.report.run_record import RunRecord
-from edgefl.report.table import layout
 from edgefl.report.verdict import verdict, verdicts
 
 if TYPE_CHECKING:

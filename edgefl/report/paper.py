@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from edgefl.errors import UserError
 from edgefl.report.curves import Curve, curve_of
-from edgefl.report.formats import estimate_data, estimate_record, target_data, target_record
-from edgefl.report.grid import Cell, Grid, Head, Table
+from edgefl.report.grid import Cell, Grid, Head, Table, estimate_data, estimate_record, target_data, target_record
 from edgefl.report.paired import BySeed, compared
 from edgefl.report.quantities import CUT_OFF, cut_off, limit, unit_for
 from edgefl.report.rows import Row, comparison_rows, described, lost_work, with_run_names

@@ -11,11 +11,11 @@ from edgefl.errors import UserError
 from edgefl.record.kinds import Lost
 from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
-from edgefl.report.early_ends import early_ends
 from edgefl.report.figures import FIGURES, METRIC, Figure
 from edgefl.report.quantities import CUT_OFF, cut_off, estimate
 from edgefl.report.run_record import RunRecord
 from edgefl.report.statistics import Estimate, TimeToTarget, mean_or_none, time_to_target
+from edgefl.wording import listed, without_method
 
 _REASONS: dict[Lost, str] = {"late": "were late", "dropped": "dropped out"}
 
@@ -269,3 +269,50 @@ def _lost(label: str, results: Sequence[SeedResult], run: RunRecord) -> LostUpda
 def seconds_to(value: float, result: SeedResult) -> float | None:
     """When a seed reached a target; ``None`` if it did not."""
     return next((found.seconds for found in result.targets if found.value == value and found.reached), None)
+
+
+ENDS = {
+    "rounds": "at the last round",
+    "target": "at the last target",
+    "stalled": "by a stall",
+    "diverged": "by divergence",
+    "fault": "by a fault",
+}
+"""How a run ended, in words; budgets are named by their limits."""
+
+IN_VAIN = ("stalled", "diverged", "fault")
+"""The reasons of an early end that no budget and no target gave."""
+
+_WITH_A_UNIT = ("rmse", "mae")
+"""Metrics of regression, whose targets may have any scale."""
+
+
+def none_completed_a_round(rows: Sequence[Row]) -> bool:
+    """Whether every run of all rows ended by a stall, divergence or fault before its first round ended."""
+    ended = all(reason in IN_VAIN for row in rows for reason, _ in row.stops)
+    return ended and not any(row.total("rounds") for row in rows)
+
+
+def early_ends(rows: Sequence[Row]) -> dict[tuple[str, str], list[str]]:
+    """The sentences, by run and label of the first method that each is about."""
+    groups: dict[tuple[str, str, str, str], list[tuple[str, str]]] = {}
+    for row in rows:
+        for reason, count in row.stops:
+            if (message := row.messages.get(reason)) is not None:
+                which = f" ({count} of {row.seeds} seeds)" if row.seeds > 1 else ""
+                message = message.rstrip(".") + _hint(row, reason, message)
+                key = row.run, reason, which, without_method(message, row.label)
+                groups.setdefault(key, []).append((row.label, message))
+    sentences: dict[tuple[str, str], list[str]] = {}
+    for (run, reason, which, shared), found in groups.items():
+        labels = [label for label, _ in found]
+        cause = found[0][1] if len(found) == 1 else shared
+        sentence = f"{listed(labels)} ended {ENDS.get(reason, f'by {reason}')}{which}: {cause}."
+        sentences.setdefault((run, labels[0]), []).append(sentence)
+    return sentences
+
+
+def _hint(row: Row, reason: str, message: str) -> str:
+    if reason != "diverged" or row.metric.name not in _WITH_A_UNIT or "diverged in round 1:" not in message:
+        return ""
+    return "; scale the targets to a deviation of about 1, or lower training.local.lr"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from edgefl.record.names import SWEEP
 from edgefl.record.summary import SeedResult, Summary, read_summary
 from edgefl.record.unfinished import how_to_continue
 from edgefl.user_path import user_path
+from edgefl.wording import listed
 from edgefl.yaml_file import read_yaml
 
 if TYPE_CHECKING:
@@ -142,3 +144,23 @@ class RunRecord:
     def __repr__(self) -> str:
         name = type(self).__name__
         return printable_line(f"{name}({str(self.path)!r}: {', '.join(self.labels)}; {len(self.seeds)} seeds)")
+
+
+def measured_sentences(run: RunRecord) -> list[str]:
+    """How the seconds of a run were measured, and what makes them doubtful; nothing if all of them are computed.
+
+    Raises:
+        UserError: an ``emulation.json`` cannot be read.
+    """
+    found = [run.emulation_of(label, each.seed) for label, results in run.results.items() for each in results]
+    known = [each for each in found if each is not None]
+    ways = Counter(each.words for each in known)
+    if not ways:
+        return []
+    if len(ways) == 1 and None not in found:
+        how = f"The seconds are measured in an emulation, not computed ({next(iter(ways))})."
+    else:
+        runs = [f"{count} of {len(found)} runs with {words}" for words, count in ways.items()]
+        how = f"Seconds are measured in an emulation, not computed: {listed(runs)}."
+    doubts = dict.fromkeys(line for each in known for line in each.trust)
+    return [how, *(f"These seconds are doubtful: {line}." for line in doubts)]

@@ -8,14 +8,20 @@ from edgefl.printable import printable_line
 from edgefl.record.kinds import BUDGETS
 from edgefl.record.summary import BudgetResult, SeedResult
 from edgefl.report.contrast import EARLIER, Relation, ahead, rule, tie, tied, unknown
-from edgefl.report.differences import figures_by_seed, final_metrics
-from edgefl.report.early_ends import ENDS, early_ends, none_completed_a_round
-from edgefl.report.measured import measured_sentences
-from edgefl.report.more_seeds import more_seeds_sentence
-from edgefl.report.paired import BySeed, Comparison, compared
+from edgefl.report.paired import BySeed, Comparison, compared, figures_by_seed, final_metrics
 from edgefl.report.quantities import estimate, limit, quantity
-from edgefl.report.rows import Row, by_run, comparison_rows, run_names, seconds_to
-from edgefl.report.run_record import RunRecord
+from edgefl.report.rows import (
+    ENDS,
+    Row,
+    by_run,
+    comparison_rows,
+    early_ends,
+    none_completed_a_round,
+    run_names,
+    seconds_to,
+)
+from edgefl.report.run_record import RunRecord, measured_sentences
+from edgefl.report.seed_plan import more_seeds_sentence
 from edgefl.wording import listed, with_article
 
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from edgefl.cli import main
-from edgefl.report.holdings import MOST_BARS, holdings_figure
+from edgefl.report.data_distribution import MOST_BARS, holdings_figure
 
 from ..small_runs import SMALL
 

@@ -11,9 +11,8 @@ from edgefl.errors import UserError
 from edgefl.experiment import resume, run
 from edgefl.planning.planning import plan
 from edgefl.record import RunPaths
-from edgefl.report.course.course import read_course
-from edgefl.report.course.critical import breakdown_of
-from edgefl.report.course.usage import traffic_of
+from edgefl.report.timeline.data import read_timeline
+from edgefl.report.timeline.usage import breakdown_of, traffic_of
 from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 
@@ -62,11 +61,11 @@ def test_a_run_with_broken_transfers_verifies_and_resumes_byte_for_byte(scenario
 @pytest.mark.full
 def test_page_timeline_and_report_show_the_broken_attempts(scenario, small, tmp_path, capsys):
     folder = run(scenario(), out=tmp_path / "run")
-    course = read_course(RunPaths(folder).of("fedavg", 0).folder)
-    assert any(broken.wait for broken in course.broken.values())
-    for round, parts in zip(course.rounds, breakdown_of(course), strict=True):
+    timeline = read_timeline(RunPaths(folder).of("fedavg", 0).folder)
+    assert any(broken.wait for broken in timeline.broken.values())
+    for round, parts in zip(timeline.rounds, breakdown_of(timeline), strict=True):
         assert parts.download + parts.upload == pytest.approx(round.exposed)
-    traffic = traffic_of(course)
+    traffic = traffic_of(timeline)
     bytes = json.loads((folder / "summary.json").read_text())["methods"]["fedavg"][0]["bytes"]
     for fate, count in bytes["by_fate"].items():
         assert traffic.down.get(fate, 0) + traffic.up.get(fate, 0) == count
@@ -78,7 +77,7 @@ def test_page_timeline_and_report_show_the_broken_attempts(scenario, small, tmp_
     slices = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     broken = [each["args"] for each in slices if each["name"] in ("download, broken", "upload, broken")]
     assert sorted((each["bytes_lost"], each["seconds_until_next_attempt"]) for each in broken) == sorted(
-        (each.bytes, each.wait) for each in course.broken.values()
+        (each.bytes, each.wait) for each in timeline.broken.values()
     )
     assert len(broken) > 3
 

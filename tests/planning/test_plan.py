@@ -11,7 +11,8 @@ from edgefl.cli.app import app
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.planning import plan, planned_rounds
-from edgefl.report.course import bottleneck_counts, bottlenecks_of, read_course
+from edgefl.report.timeline.data import read_timeline
+from edgefl.report.timeline.usage import bottleneck_counts, bottlenecks_of
 from edgefl.scenario import load_scenario
 from edgefl.training.neutral import NeutralLearner
 
@@ -125,7 +126,7 @@ def test_a_budget_of_each_client_ends_with_the_one_that_is_picked_most_often(sma
 def test_what_limits_rounds_in_a_plan_is_what_the_page_of_its_run_names_first(small, tmp_path, transport, named):
     scenario = small(training__rounds=40, network__transport=transport)
     folder = run(scenario, out=tmp_path / "run", train=False)
-    limits = bottlenecks_of(read_course(folder / "fedavg" / "seed-0"))
+    limits = bottlenecks_of(read_timeline(folder / "fedavg" / "seed-0"))
     (limit, count), *_ = bottleneck_counts(limits)
     (method,) = plan(scenario).methods
     assert method.holds_back == named

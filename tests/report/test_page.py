@@ -15,7 +15,7 @@ from edgefl.printable import printable
 from edgefl.report.html import _environment
 from edgefl.report.page import page
 from edgefl.report.page.devices import fleet_data
-from edgefl.report.page.pareto import Point, front
+from edgefl.report.page.figures import Point, front
 from edgefl.report.rows import comparison_rows
 
 from .conftest import seed_result

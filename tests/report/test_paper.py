@@ -13,7 +13,7 @@ import pytest
 from edgefl.cli.entry import main
 from edgefl.errors import UserError
 from edgefl.report import RunResult
-from edgefl.report.formats import latex, markdown, written
+from edgefl.report.grid import latex, markdown, written
 from edgefl.report.paper import paper_grid, paper_rows, paper_table
 from edgefl.report.statistics import mean_interval
 

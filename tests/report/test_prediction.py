@@ -19,13 +19,13 @@ from edgefl.experiment import run
 from edgefl.record import RunPaths
 from edgefl.record.emulation import Emulation, write_emulation
 from edgefl.report import RunResult
-from edgefl.report.course import Computation, Course, Round, Transfer
-from edgefl.report.measured import measured_sentences
 from edgefl.report.prediction.comparing import compare_decisions, compare_runs
 from edgefl.report.prediction.gaps import Gap, Place, gaps_of, kendall, order_of
 from edgefl.report.prediction.jobs import jobs_of
 from edgefl.report.prediction.table import against_table
+from edgefl.report.run_record import measured_sentences
 from edgefl.report.sweep_result import SettingResult
+from edgefl.report.timeline.data import Computation, Round, Timeline, Transfer
 from edgefl.scenario.loading import check
 
 from ..record.test_files import MEASURED
@@ -230,25 +230,25 @@ def test_seconds_to_a_target_are_compared(tmp_path):
     assert row["gap"] > 0
 
 
-def course(*rounds, **changes):
-    """A course of rounds of ten seconds with these aggregated clients."""
+def timeline(*rounds, **changes):
+    """A timeline of rounds of ten seconds with these aggregated clients."""
     made = [
         Round(number, 10.0 * (number - 1), 10.0 * number, 0, 0, 0.0, 0.0, tuple(clients))
         for number, clients in enumerate(rounds, 1)
     ]
-    return Course(rounds=made, **changes)
+    return Timeline(rounds=made, **changes)
 
 
 def test_rounds_are_compared_until_the_first_decision_that_differs():
-    same = course([1, 2], [3, 4], [5, 6])
-    assert compare_decisions(same, course([2, 1], [4, 3], [5, 6])) == ((), 3, 3)
-    late = compare_decisions(same, course([1, 2], [3], [5]))
+    same = timeline([1, 2], [3, 4], [5, 6])
+    assert compare_decisions(same, timeline([2, 1], [4, 3], [5, 6])) == ((), 3, 3)
+    late = compare_decisions(same, timeline([1, 2], [3], [5]))
     assert late.differences == (("aggregated clients", (2, 3)),)
     assert (late.rounds, late.same) == (3, 1)
-    shorter = compare_decisions(same, course([1, 2], [3, 4]))
+    shorter = compare_decisions(same, timeline([1, 2], [3, 4]))
     assert (shorter.differences, shorter.rounds, shorter.same) == ((), 2, 2)
-    one = course([1], [1], cohorts={1: [1], 2: [1]}, alphas={2: {1: 3}})
-    other = course([1], [1], cohorts={1: [2], 2: [1]}, alphas={2: {1: 4}})
+    one = timeline([1], [1], cohorts={1: [1], 2: [1]}, alphas={2: {1: 3}})
+    other = timeline([1], [1], cohorts={1: [2], 2: [1]}, alphas={2: {1: 4}})
     found = compare_decisions(one, other)
     assert found.differences == (("cohort", (1,)), ("blocks", (2,)))
     assert found.same == 0
@@ -276,7 +276,7 @@ def transfer(item, flow, started, ended, *, client=0, dispatch=0, path=("server"
 
 def test_phases_of_a_job_with_a_prefetch():
     """The job's round begins at 10 s: of the prefetch from 7 to 12 s, 3 s are hidden and 2 s are not."""
-    made = Course(
+    made = Timeline(
         transfers=[
             transfer("prefetch", 0, 7.0, 12.0),
             transfer("down", 1, 11.0, 13.0),
@@ -294,7 +294,7 @@ def test_phases_of_a_job_with_a_prefetch():
 
 
 def test_an_aborted_transfer_is_no_phase():
-    made = Course(transfers=[transfer("down", 0, 0.0, 2.0, whole=False)], rounds=course([]).rounds)
+    made = Timeline(transfers=[transfer("down", 0, 0.0, 2.0, whole=False)], rounds=timeline([]).rounds)
     (job,) = jobs_of(made, common_rounds=True).values()
     assert job.seconds == {}
 

@@ -15,8 +15,7 @@ from edgefl.cli.app import app
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.report import RunResult
-from edgefl.report.published import cells, comparisons, orderings, shortened
-from edgefl.report.published_table import published_table
+from edgefl.report.published import cells, comparisons, orderings, published_table, shortened
 from edgefl.scenario import load_scenario, resolve
 from edgefl.scenario.loading import check
 from edgefl.scenario.writing import dump_yaml

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.report.paired import compared
-from edgefl.report.sample_size import MOST_SEEDS, power_of_comparison, seeds_needed, upper_deviation
-from edgefl.report.statistics import mean_interval
+from edgefl.report.statistics import MOST_SEEDS, mean_interval, power_of_comparison, seeds_needed, upper_deviation
 
 
 def decided(differences, confidence=0.95):

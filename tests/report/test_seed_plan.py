@@ -13,9 +13,8 @@ from edgefl.cli.app import app
 from edgefl.errors import UserError
 from edgefl.record.metric import ACCURACY, Metric
 from edgefl.report import verdict
-from edgefl.report.computing_time import seconds_of_a_seed
-from edgefl.report.sample_size import seeds_needed
-from edgefl.report.seed_plan import read_difference, seed_plan
+from edgefl.report.seed_plan import read_difference, seconds_of_a_seed, seed_plan
+from edgefl.report.statistics import seeds_needed
 
 from .conftest import seed_result
 

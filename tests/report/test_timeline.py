@@ -12,9 +12,9 @@ import pytest
 from edgefl.cli.entry import main
 from edgefl.errors import UserError
 from edgefl.record.events import Event
-from edgefl.report.course import read_course
-from edgefl.report.course.course import course_of
-from edgefl.report.timeline import gantt_figure, trace_of
+from edgefl.report.timeline.data import read_timeline, timeline_of
+from edgefl.report.timeline.gantt import gantt_figure
+from edgefl.report.timeline.trace import trace_of
 
 # What each phase must have beside ph, pid, tid and ts, by the format's own description.
 REQUIRED = {
@@ -27,14 +27,14 @@ REQUIRED = {
 
 
 @pytest.fixture(scope="module", params=[("small_run", "fedbr"), ("late_run", "fedadc")], ids="-".join)
-def course(request):
+def timeline(request):
     name, label = request.param
-    return read_course(request.getfixturevalue(name).path / label / "seed-0")
+    return read_timeline(request.getfixturevalue(name).path / label / "seed-0")
 
 
 @pytest.fixture(scope="module")
-def trace(course):
-    return json.loads(json.dumps(trace_of(course, "a run")))
+def trace(timeline):
+    return json.loads(json.dumps(trace_of(timeline, "a run")))
 
 
 def test_every_event_has_the_fields_of_its_phase(trace):
@@ -86,25 +86,25 @@ def test_every_arrow_has_one_tail_and_one_head_each_within_a_slice(trace):
             assert any(start - 0.0015 <= end["ts"] <= stop + 0.0015 for start, stop in slices[end["tid"]])
 
 
-def test_each_link_carries_its_flows_and_the_counters_come_back_to_zero(course, trace):
-    links = {link for transfer in course.transfers for link in transfer.links}
+def test_each_link_carries_its_flows_and_the_counters_come_back_to_zero(timeline, trace):
+    links = {link for transfer in timeline.transfers for link in transfer.links}
     last = {event["name"]: event["args"] for event in trace["traceEvents"] if event["ph"] == "C"}
     for source, target in links:
         assert last[f"{source} → {target}: flows"] == {"flows": 0}
         assert last[f"{source} → {target}: Mbit/s"] == {"load": 0}
     flows = [event for event in trace["traceEvents"] if event.get("cat") == "flow"]
-    assert len(flows) == sum(len(transfer.links) for transfer in course.transfers)
+    assert len(flows) == sum(len(transfer.links) for transfer in timeline.transfers)
     assert max(event["args"]["flows"] for event in trace["traceEvents"] if "flows" in event.get("args", {})) > 1
 
 
-def test_the_computations_last_as_long_as_in_the_log(course, trace):
+def test_the_computations_last_as_long_as_in_the_log(timeline, trace):
     told = sum(event["dur"] for event in trace["traceEvents"] if event.get("cat") == "compute")
-    assert told == pytest.approx(1e6 * sum(each.ended - each.started for each in course.computations), abs=1.0)
+    assert told == pytest.approx(1e6 * sum(each.ended - each.started for each in timeline.computations), abs=1.0)
 
 
-def test_a_window_of_rounds_tells_what_touches_them_and_no_more(course):
-    some = trace_of(course, "a run", (2, 3))["traceEvents"]
-    began, ended = (1e6 * time for time in (course.rounds[1].began, course.rounds[2].ended))
+def test_a_window_of_rounds_tells_what_touches_them_and_no_more(timeline):
+    some = trace_of(timeline, "a run", (2, 3))["traceEvents"]
+    began, ended = (1e6 * time for time in (timeline.rounds[1].began, timeline.rounds[2].ended))
     rounds = [event["name"] for event in some if event.get("cat") == "round"]
     assert rounds == ["round 2", "round 3"]
     for event in some:
@@ -112,14 +112,14 @@ def test_a_window_of_rounds_tells_what_touches_them_and_no_more(course):
             assert event["ts"] < ended
             assert event["ts"] + event["dur"] > began - 0.002
     with pytest.raises(UserError, match="expected rounds of this run"):
-        trace_of(course, "a run", (3, 99))
+        trace_of(timeline, "a run", (3, 99))
 
 
-def test_the_picture_of_a_round_has_a_row_for_everybody_in_it(course):
+def test_the_picture_of_a_round_has_a_row_for_everybody_in_it(timeline):
     number = 3
-    figure = gantt_figure(course, number, "a run")
+    figure = gantt_figure(timeline, number, "a run")
     rows = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    took_part = {job.client for job in course.computations if job.round == number}
+    took_part = {job.client for job in timeline.computations if job.round == number}
     assert took_part <= {int(row.split(",")[0].removeprefix("client ")) for row in rows}
 
 
@@ -150,9 +150,9 @@ def test_each_failure_is_a_slice_until_its_end_or_that_of_the_run() -> None:
         Event(4.0, "failure", client=3, item="crash"),
         Event(5.0, "stop", item="rounds"),
     ]
-    course = course_of(rows)
-    assert course.failures == {"client 3": [(1.0, 2.5), (4.0, math.inf)], "internet → client/1": [(2.0, math.inf)]}
-    trace = trace_of(course, "a run")
+    timeline = timeline_of(rows)
+    assert timeline.failures == {"client 3": [(1.0, 2.5), (4.0, math.inf)], "internet → client/1": [(2.0, math.inf)]}
+    trace = trace_of(timeline, "a run")
     names = {event["tid"]: event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"}
     slices = [
         (names[each["tid"]], each["name"], each["ts"], each["dur"])

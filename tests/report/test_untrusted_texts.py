@@ -11,8 +11,7 @@ import pytest
 
 from edgefl.cli.entry import main
 from edgefl.report import RunResult, verdict
-from edgefl.report.formats import latex
-from edgefl.report.grid import Cell, Grid, Head
+from edgefl.report.grid import Cell, Grid, Head, latex
 
 from .conftest import seed_result
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgefl.report.course import ClientUse, use_of_clients
-from edgefl.report.course.usage import by_device
 from edgefl.report.page.series import Series
 from edgefl.report.quantities import estimate, limit, quantity
 from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import mean_or_none
+from edgefl.report.timeline.usage import ClientUse, by_device, use_of_clients
 
 _BUSY = ("download", "compute", "upload")
 
@@ -21,11 +20,11 @@ def devices_data(series: Sequence[Series]) -> dict[str, Any]:
 
     ``batteries``: whether a device has a battery, so that its use is a column.
     """
-    logged = [one for one in series if one.courses]
+    logged = [one for one in series if one.timelines]
     kinds = [row for one in logged for row in _kinds(one)]
     batteries = any(row[-1] != "–" for row in kinds)
     return {
-        "methods": {number: one.name for number, one in enumerate(series) if one.courses},
+        "methods": {number: one.name for number, one in enumerate(series) if one.timelines},
         "energy": _energy(logged),
         "kinds": kinds if batteries else [row[:-1] for row in kinds],
         "batteries": batteries,
@@ -34,7 +33,7 @@ def devices_data(series: Sequence[Series]) -> dict[str, Any]:
 
 def _energy(logged: Sequence[Series]) -> list[list[str]]:
     """Joules per job by kind of device, one column for each method, the mean over all kinds first."""
-    found = [[use for course in one.courses for use in use_of_clients(course)] for one in logged]
+    found = [[use for timeline in one.timelines for use in use_of_clients(timeline)] for one in logged]
     kinds = list(dict.fromkeys(kind for uses in found for kind in by_device(uses)))
 
     def joules_a_job(uses: Sequence[ClientUse]) -> str:
@@ -47,10 +46,10 @@ def _energy(logged: Sequence[Series]) -> list[list[str]]:
 
 def _kinds(one: Series) -> list[list[str]]:
     uses: dict[str, list[ClientUse]] = {}
-    for course in one.courses:
-        for kind, found in by_device(use_of_clients(course)).items():
+    for timeline in one.timelines:
+        for kind, found in by_device(use_of_clients(timeline)).items():
             uses.setdefault(kind, []).extend(found)
-    seeds = max(len(one.courses), 1)
+    seeds = max(len(one.timelines), 1)
     batteries = _batteries(one.run)
     return [[one.name, kind, *_kind(found, seeds, batteries)] for kind, found in uses.items()]
 

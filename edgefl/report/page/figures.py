@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from edgefl.report.course import breakdown_of, traffic_of, use_of_clients
-from edgefl.report.curves import AXES
-from edgefl.report.page.pareto import Point, front, models_of
+from edgefl.record.metric import ACCURACY, Metric
+from edgefl.report.curves import AXES, Curve
 from edgefl.report.page.series import COSTS, Series, budget_data, curve_data, plain
 from edgefl.report.paired import confidence_among
 from edgefl.report.quantities import FROM, LADDERS, unit_for
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import t_factor
+from edgefl.report.timeline.usage import breakdown_of, traffic_of, use_of_clients
 
 PHASES = ("download", "compute", "upload", "waiting", "hidden")
 
@@ -85,7 +85,7 @@ def pareto_data(series: Sequence[Series], kind: str) -> dict[str, Any]:
 
 def traffic_data(one: Series) -> dict[str, Any] | None:
     """Bytes by direction and fate, the mean over seeds; ``None`` without event logs."""
-    found = [traffic_of(course) for course in one.courses]
+    found = [traffic_of(timeline) for timeline in one.timelines]
     if not found:
         return None
     fates = list(dict.fromkeys(fate for each in found for fate in (*each.down, *each.up)))
@@ -97,7 +97,7 @@ def traffic_data(one: Series) -> dict[str, Any] | None:
 
 def phase_data(one: Series) -> dict[str, float] | None:
     """Seconds of a round's critical path, the mean over rounds and seeds; ``None`` without event logs or rounds."""
-    rounds = [each for course in one.courses for each in breakdown_of(course)]
+    rounds = [each for timeline in one.timelines for each in breakdown_of(timeline)]
     if not rounds:
         return None
     return {phase: sum(getattr(each, phase) for each in rounds) / len(rounds) for phase in PHASES}
@@ -105,12 +105,12 @@ def phase_data(one: Series) -> dict[str, float] | None:
 
 def client_data(one: Series) -> dict[str, Any] | None:
     """One row for each client of each seed, with four significant digits; ``None`` without event logs."""
-    if not one.courses:
+    if not one.timelines:
         return None
     kinds: list[str] = []
     rows = []
-    for result, course in zip(one.results, one.courses, strict=True):
-        for use in use_of_clients(course):
+    for result, timeline in zip(one.results, one.timelines, strict=True):
+        for use in use_of_clients(timeline):
             if use.device not in kinds:
                 kinds.append(use.device)
             seconds = [use.seconds.get(phase, 0.0) for phase in ("download", "compute", "upload", "waiting")]
@@ -123,7 +123,7 @@ def client_data(one: Series) -> dict[str, Any] | None:
 
 def alpha_data(one: Series) -> dict[str, Any] | None:
     """The number of clients by blocks sent in each round, mean over seeds; ``None`` without a choice of blocks."""
-    chosen = [course.alphas for course in one.courses if course.alphas]
+    chosen = [timeline.alphas for timeline in one.timelines if timeline.alphas]
     if not chosen:
         return None
     rounds = sorted({round for alphas in chosen for round in alphas})
@@ -138,3 +138,53 @@ def alpha_data(one: Series) -> dict[str, Any] | None:
             for alpha in blocks
         },
     }
+
+
+class Point(NamedTuple):
+    """A model: its cost, its metric, and the index of its series."""
+
+    cost: float
+    value: float
+    series: int
+
+
+def models_of(curves: Sequence[Curve], kind: str, series: int) -> list[Point]:
+    """A method's models, the mean over seeds for each evaluation that every seed has."""
+    if not curves:
+        return []
+    count = min(len(curve.values) for curve in curves)
+    return [
+        Point(
+            sum(float(curve.spent[kind][number]) for curve in curves) / len(curves),
+            sum(float(curve.values[number]) for curve in curves) / len(curves),
+            series,
+        )
+        for number in range(count)
+    ]
+
+
+def front(points: Sequence[Point], metric: Metric = ACCURACY) -> list[Point]:
+    """The points that no other point dominates (as good or better for less, or better for the same cost).
+
+    They ascend by cost, and therefore become better.
+
+    >>> [point.cost for point in front([Point(1, 0.5, 0), Point(2, 0.4, 0), Point(2, 0.7, 1), Point(3, 0.7, 0)])]
+    [1, 2]
+    """
+    found: list[Point] = []
+    sign = 1 if metric.better == "higher" else -1
+    for point in sorted(points, key=lambda point: (point.cost, -sign * point.value, point.series)):
+        if not found or sign * point.value > sign * found[-1].value:
+            found.append(point)
+    return found
+
+
+def stretches(points: Sequence[Point]) -> list[tuple[Point, Point]]:
+    """The first and last point of each run of successive front points that belong to the same series."""
+    found: list[tuple[Point, Point]] = []
+    for point in points:
+        if found and found[-1][1].series == point.series:
+            found[-1] = (found[-1][0], point)
+        else:
+            found.append((point, point))
+    return found

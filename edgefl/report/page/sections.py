@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from edgefl.report.comparison import comparison_grid
-from edgefl.report.course import bottleneck_counts, bottlenecks_of, traffic_of
-from edgefl.report.differences import difference_grid
 from edgefl.report.page.devices import devices_data, fairness_data, fleet_data
-from edgefl.report.page.figures import front_over
-from edgefl.report.page.pareto import stretches
+from edgefl.report.page.figures import front_over, stretches
 from edgefl.report.page.robustness import Timed, bands, robustness_data
 from edgefl.report.page.series import COSTS, Series
+from edgefl.report.paired import difference_grid
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import comparison_rows, run_names
 from edgefl.report.run_result import RunResult
+from edgefl.report.timeline.usage import bottleneck_counts, bottlenecks_of, traffic_of
 from edgefl.report.verdict import verdicts
 
 _WORDS = {"seconds": "time", "bytes": "traffic", "joules": "energy"}
@@ -33,7 +32,9 @@ class Section(NamedTuple):
 def sections(runs: Sequence[RunResult], series: Sequence[Series], timings: Sequence[Timed]) -> list[Section]:
     """All sections for which these runs have data, in order; ``timings``: each run under other conditions."""
     trained = any(run.trained for run in runs)
-    choosing = {number: one.name for number, one in enumerate(series) if any(course.alphas for course in one.courses)}
+    choosing = {
+        number: one.name for number, one in enumerate(series) if any(timeline.alphas for timeline in one.timelines)
+    }
     metric = runs[0].metric.word
     title = f"{metric[:1].upper()}{metric[1:]}"
     words = {kind: _WORDS[kind] for kind in COSTS}
@@ -92,7 +93,7 @@ def _traffic(series: Sequence[Series]) -> list[list[str]]:
     """Rows of bytes by method and direction, the mean over seeds."""
     rows = []
     for one in series:
-        found = [traffic_of(course) for course in one.courses]
+        found = [traffic_of(timeline) for timeline in one.timelines]
         for side in ("down", "up") if found else ():
             fates: Counter[str] = Counter()
             for each in found:
@@ -113,8 +114,8 @@ def _time(series: Sequence[Series]) -> list[list[str]]:
     """Rows of what limited the rounds."""
     rows = []
     for one in series:
-        rounds = sum(len(course.rounds) for course in one.courses)
-        found = [each for course in one.courses for each in bottlenecks_of(course)]
+        rounds = sum(len(timeline.rounds) for timeline in one.timelines)
+        found = [each for timeline in one.timelines for each in bottlenecks_of(timeline)]
         for each, count in bottleneck_counts(found)[:4]:
             share = f"{100 * count / rounds:.0f} %"
             rows.append([one.name, each.name, each.phase, share, quantity(each.seconds / count, "seconds")])

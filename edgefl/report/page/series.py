@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 
 from edgefl.record.summary import SeedResult
-from edgefl.report.course import Course, read_course
 from edgefl.report.curves import AXES, Curve, curve_of, mean_curve, metric_of, spent_by_round
 from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
+from edgefl.report.timeline.data import Timeline, read_timeline
 
 COSTS: tuple[Literal["seconds", "bytes", "joules"], ...] = ("seconds", "bytes", "joules")
 """The kinds of cost of the budget sliders and the Pareto front."""
@@ -39,12 +39,12 @@ class Series:
         return self.run.results[self.label]
 
     @cached_property
-    def courses(self) -> list[Course]:
-        """The course of each seed, from its event log; empty if a log is missing, as in folders made by hand."""
+    def timelines(self) -> list[Timeline]:
+        """The timeline of each seed, from its event log; empty if a log is missing, as in folders made by hand."""
         logs = [self.run.paths.of(self.label, result.seed).events for result in self.results]
         if not all(log.is_file() for log in logs):
             return []
-        return [read_course(log.parent) for log in logs]
+        return [read_timeline(log.parent) for log in logs]
 
     @cached_property
     def curves(self) -> list[Curve]:

@@ -16,12 +16,12 @@ from typing import Any, Literal, NamedTuple
 from edgefl.errors import UserError
 from edgefl.record.emulation import Emulation
 from edgefl.record.summary import SeedResult
-from edgefl.report.course import Course, read_course
 from edgefl.report.prediction.bands import Bands, read_bands
 from edgefl.report.prediction.gaps import Gap, Order, Place, order_of
 from edgefl.report.prediction.jobs import PHASES, jobs_of
 from edgefl.report.quantities import limit
 from edgefl.report.run_record import RunRecord
+from edgefl.report.timeline.data import Timeline, read_timeline
 
 Kind = Literal["cohort", "blocks", "aggregated clients"]
 
@@ -47,15 +47,15 @@ class Decisions(NamedTuple):
     same: int
 
 
-def compare_decisions(predicted: Course, measured: Course) -> Decisions:
-    """Compare the cohorts, the numbers of blocks and the aggregated clients of two courses, round by round."""
+def compare_decisions(predicted: Timeline, measured: Timeline) -> Decisions:
+    """Compare the cohorts, the numbers of blocks and the aggregated clients of two timelines, round by round."""
     rounds = min(len(predicted.rounds), len(measured.rounds))
     numbers = range(1, rounds + 1)
     both = (predicted, measured)
     facts: dict[Kind, list[dict[int, object]]] = {
-        "cohort": [{number: sorted(course.cohorts.get(number, ())) for number in numbers} for course in both],
-        "blocks": [{number: course.alphas.get(number, {}) for number in numbers} for course in both],
-        "aggregated clients": [{each.number: sorted(each.aggregated) for each in course.rounds} for course in both],
+        "cohort": [{number: sorted(timeline.cohorts.get(number, ())) for number in numbers} for timeline in both],
+        "blocks": [{number: timeline.alphas.get(number, {}) for number in numbers} for timeline in both],
+        "aggregated clients": [{each.number: sorted(each.aggregated) for each in timeline.rounds} for timeline in both],
     }
     found = {kind: tuple(n for n in numbers if one.get(n) != other.get(n)) for kind, (one, other) in facts.items()}
     first = min((rounds_of[0] for rounds_of in found.values() if rounds_of), default=rounds + 1)
@@ -190,7 +190,7 @@ def compare_runs(measured: RunRecord, predicted: RunRecord) -> Against:
 
 
 def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, bands: Bands) -> SeedAgainst:
-    planned, real = (read_course(run.paths.of(label, seed).folder) for run in (predicted, measured))
+    planned, real = (read_timeline(run.paths.of(label, seed).folder) for run in (predicted, measured))
     decisions = compare_decisions(planned, real)
     emulation = measured.emulation_of(label, seed)
     after = 0 if emulation is None else emulation.after_round
@@ -213,7 +213,7 @@ def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, 
         found.other_critical += one.critical != other.critical
     protocol = measured.scenario.get("protocol") or {}
     common_rounds = protocol.get("kind", "synchronous") != "asynchronous"
-    jobs, others = (jobs_of(course, common_rounds=common_rounds) for course in (planned, real))
+    jobs, others = (jobs_of(timeline, common_rounds=common_rounds) for timeline in (planned, real))
     for key in dict.fromkeys([*jobs, *others]):
         pair = jobs.get(key), others.get(key)
         if not any(job is not None and job.round <= decisions.same for job in pair):
@@ -229,9 +229,11 @@ def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, 
     return found
 
 
-def _bytes(course: Course, rounds: float, *, after: float = -math.inf) -> Bytes:
+def _bytes(timeline: Timeline, rounds: float, *, after: float = -math.inf) -> Bytes:
     """The bytes of clients' transfers for the jobs of the first rounds, of those that ended after a moment."""
-    moved = [each for each in course.transfers if each.item != "relay" and each.round <= rounds and each.ended > after]
+    moved = [
+        each for each in timeline.transfers if each.item != "relay" and each.round <= rounds and each.ended > after
+    ]
     return Bytes(sum(each.bytes for each in moved if not each.up), sum(each.bytes for each in moved if each.up))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from edgefl.report.course import Course, Transfer
+from edgefl.report.timeline.data import Timeline, Transfer
 
 Phase = Literal["download", "hidden download", "compute", "upload", "between phases", "wait", "relay"]
 
@@ -39,27 +39,27 @@ class Job:
     seconds: dict[Phase, float] = field(default_factory=dict)
 
 
-def jobs_of(course: Course, *, common_rounds: bool) -> dict[Key, Job]:
-    """The jobs of a course.
+def jobs_of(timeline: Timeline, *, common_rounds: bool) -> dict[Key, Job]:
+    """The jobs of a timeline.
 
     Args:
-        course: the course of one method and seed.
+        timeline: the timeline of one method and seed.
         common_rounds: whether the jobs of a round begin with it. Otherwise a job begins with its dispatch or its first
             download.
     """
-    rounds = {each.number: each.began for each in course.rounds}
-    ends = sorted(each.ended for each in course.rounds)
+    rounds = {each.number: each.began for each in timeline.rounds}
+    ends = sorted(each.ended for each in timeline.rounds)
     own: defaultdict[tuple[int, int], list[Transfer]] = defaultdict(list)
     jobs: dict[Key, Job] = {}
-    for transfer in course.transfers:
+    for transfer in timeline.transfers:
         if transfer.item == "relay":
             job = jobs.setdefault((-1, transfer.round, "–".join(transfer.path)), Job(transfer.round))
-            _add(job, "relay", [transfer], [(transfer.started, transfer.ended)], course)
-        elif course.own_fates.get(transfer.flow) != "prefetched_in_vain":
+            _add(job, "relay", [transfer], [(transfer.started, transfer.ended)], timeline)
+        elif timeline.own_fates.get(transfer.flow) != "prefetched_in_vain":
             own[transfer.client, transfer.dispatch].append(transfer)
     computing: defaultdict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     aborted = set()
-    for each in course.computations:
+    for each in timeline.computations:
         computing[each.client, each.dispatch].append((each.started, each.ended))
         if not each.whole:
             aborted.add((each.client, each.dispatch))
@@ -67,20 +67,20 @@ def jobs_of(course: Course, *, common_rounds: bool) -> dict[Key, Job]:
         job = jobs[client, dispatch, ""] = Job(transfers[0].round)
         down = [each for each in transfers if each.item == "down"]
         first = min((each.started for each in down), default=rounds.get(job.round, 0.0))
-        began = course.sent_off.get((client, dispatch), first)
+        began = timeline.sent_off.get((client, dispatch), first)
         if common_rounds:
             began = rounds.get(job.round, began)
         fetched = [each for each in transfers if not each.up]
-        spans = [_span(each, course) for each in fetched]
-        _add(job, "download", fetched, [(max(start, began), end) for start, end in spans if end > began], course)
+        spans = [_span(each, timeline) for each in fetched]
+        _add(job, "download", fetched, [(max(start, began), end) for start, end in spans if end > began], timeline)
         if any(start < began for start, _ in spans):
             hidden = [(start, min(end, began)) for start, end in spans if start < began]
-            _add(job, "hidden download", fetched, hidden, course)
+            _add(job, "hidden download", fetched, hidden, timeline)
         if computing[client, dispatch] and (client, dispatch) not in aborted:
             job.seconds["compute"] = _covered(computing[client, dispatch])
         sent = [each for each in transfers if each.up]
         if sent:
-            _add(job, "upload", sent, [_span(each, course) for each in sent], course)
+            _add(job, "upload", sent, [_span(each, timeline) for each in sent], timeline)
         if {"download", "compute", "upload"} <= job.seconds.keys():
             arrived = max(each.ended for each in sent)
             active = sum(job.seconds[phase] for phase in ("download", "compute", "upload"))
@@ -92,16 +92,16 @@ def jobs_of(course: Course, *, common_rounds: bool) -> dict[Key, Job]:
 
 
 def _add(
-    job: Job, phase: Phase, transfers: list[Transfer], spans: Sequence[tuple[float, float]], course: Course
+    job: Job, phase: Phase, transfers: list[Transfer], spans: Sequence[tuple[float, float]], timeline: Timeline
 ) -> None:
     """Add a phase of transfers, unless one of them was aborted."""
-    if all(each.whole or each.flow in course.broken for each in transfers):
+    if all(each.whole or each.flow in timeline.broken for each in transfers):
         job.seconds[phase] = job.seconds.get(phase, 0.0) + _covered(spans)
 
 
-def _span(transfer: Transfer, course: Course) -> tuple[float, float]:
+def _span(transfer: Transfer, timeline: Timeline) -> tuple[float, float]:
     """The start and the end of a transfer; the wait for the next attempt is a part of it."""
-    broken = course.broken.get(transfer.flow)
+    broken = timeline.broken.get(transfer.flow)
     return transfer.started, transfer.ended + (0.0 if broken is None else broken.wait)
 
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgefl.durable_file import durable_file
 from edgefl.printable import printable_line
+from edgefl.report.command_figures import predicted_figure
 from edgefl.report.figure_file import draw
 from edgefl.report.grid import Cell, Grid, Head, Table
-from edgefl.report.measured import measured_sentences
-from edgefl.report.predicted import predicted_figure
 from edgefl.report.prediction.bands import Bands
 from edgefl.report.prediction.comparing import Against, SeedAgainst
 from edgefl.report.prediction.gaps import Gap, MethodPair, Order, gaps_of, largest, percent
 from edgefl.report.prediction.jobs import PHASES
 from edgefl.report.quantities import limit, quantity
+from edgefl.report.run_record import measured_sentences
 from edgefl.wording import listed
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edgefl.report.course.course import Course
 from edgefl.report.figure_file import new_figure, write_figure
+from edgefl.report.timeline.data import Timeline
 from edgefl.report.timeline.trace import Window, window_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class _Bar(NamedTuple):
     whole: bool
 
 
-def gantt_figure(course: Course, number: int, title: str) -> Figure:
+def gantt_figure(timeline: Timeline, number: int, title: str) -> Figure:
     """A Gantt chart of round ``number``, in which the client that closed the round is marked.
 
     Rows are ordered by the time at which their clients ended; clients that only receive a prefetch for the next round
@@ -45,9 +45,9 @@ def gantt_figure(course: Course, number: int, title: str) -> Figure:
     Raises:
         UserError: there is no such round.
     """
-    window = window_of(course, (number, number))
-    round = next(each for each in course.rounds if each.number == number)
-    bars = _bars(course, number, window)
+    window = window_of(timeline, (number, number))
+    round = next(each for each in timeline.rounds if each.number == number)
+    bars = _bars(timeline, number, window)
     prefetching = {name for name, found in bars.items() if all(bar.word == _PREFETCH for bar in found)}
     rows = sorted(bars, key=lambda name: (name in prefetching, max(bar.ended for bar in bars[name]), name))
     rows = [
@@ -72,7 +72,7 @@ def gantt_figure(course: Course, number: int, title: str) -> Figure:
                 alpha=1.0 if bar.whole else 0.5,
                 **_LOOKS[bar.word],
             )
-    _name_rows(ax, course, rows, f"client {round.critical}")
+    _name_rows(ax, timeline, rows, f"client {round.critical}")
     ax.axvline(round.ended - round.began, color="0.15", linewidth=1.2)
     ax.set_xlim(0, 1.02 * (round.ended - round.began))
     ax.set_xlabel("seconds of virtual time since the round began")
@@ -82,23 +82,23 @@ def gantt_figure(course: Course, number: int, title: str) -> Figure:
     return figure
 
 
-def _bars(course: Course, number: int, window: Window) -> dict[str, list[_Bar]]:
+def _bars(timeline: Timeline, number: int, window: Window) -> dict[str, list[_Bar]]:
     """The bars of each client and cell within the window."""
     bars: defaultdict[str, list[_Bar]] = defaultdict(list)
-    for each in course.transfers:
+    for each in timeline.transfers:
         if window.holds(each.started, each.ended):
             name = f"client {each.client}" if each.client >= 0 else next(node for node in each.path if node != "server")
             word = {"down": "download", "up": "upload", "relay": "cell and server"}.get(each.item)
             word = word or (_PREFETCH if each.round > number else "download")
             bars[name].append(_Bar(word, each.started, each.ended, each.whole))
-    for job in course.computations:
+    for job in timeline.computations:
         if window.holds(job.started, job.ended):
             bars[f"client {job.client}"].append(_Bar("compute", job.started, job.ended, job.whole))
     return bars
 
 
-def _name_rows(ax: Axes, course: Course, rows: Sequence[str], critical: str) -> None:
-    devices = {f"client {client}": course.device_of(client) for client in course.groups}
+def _name_rows(ax: Axes, timeline: Timeline, rows: Sequence[str], critical: str) -> None:
+    devices = {f"client {client}": timeline.device_of(client) for client in timeline.groups}
     ax.set_yticks(range(len(rows)), labels=[f"{name}, {devices[name]}" if name in devices else name for name in rows])
     for name, label in zip(rows, ax.get_yticklabels(), strict=True):
         if name == critical:
@@ -123,10 +123,10 @@ def _explain(figure: Figure, bars: Sequence[_Bar]) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
 
 
-def write_gantt(course: Course, number: int, title: str, path: Path) -> None:
+def write_gantt(timeline: Timeline, number: int, title: str, path: Path) -> None:
     """Draw :func:`gantt_figure` into a file; the file extension sets the format.
 
     Raises:
         UserError: there is no such round, or the file cannot be written.
     """
-    write_figure(gantt_figure(course, number, title), path)
+    write_figure(gantt_figure(timeline, number, title), path)

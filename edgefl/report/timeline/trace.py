@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from edgefl.errors import UserError
 from edgefl.record.outputs import write_output
-from edgefl.report.course.course import Broken, Course, Round, Transfer
+from edgefl.report.timeline.data import Broken, Round, Timeline, Transfer
 
 ROUNDS, CLIENTS, LINKS = 1, 2, 3
 """Process numbers; threads are numbered across all of them."""
@@ -64,15 +64,15 @@ class Slice(NamedTuple):
 _SERVER = Track(ROUNDS, (0, 0), "rounds")
 
 
-def window_of(course: Course, rounds: tuple[int, int] | None) -> Window:
+def window_of(timeline: Timeline, rounds: tuple[int, int] | None) -> Window:
     """The time of rounds ``first`` to ``last``; the whole run for ``None``.
 
     Raises:
         UserError: there are no such rounds.
     """
     if rounds is None:
-        return Window(0.0, course.ended)
-    known = {round.number: round for round in course.rounds}
+        return Window(0.0, timeline.ended)
+    known = {round.number: round for round in timeline.rounds}
     first, last = rounds
     if first > last or first not in known or last not in known:
         numbers = f"1 to {max(known)}" if known else "none"
@@ -80,32 +80,32 @@ def window_of(course: Course, rounds: tuple[int, int] | None) -> Window:
     return Window(known[first].began, known[last].ended)
 
 
-def trace_of(course: Course, name: str, rounds: tuple[int, int] | None = None) -> dict[str, Any]:
+def trace_of(timeline: Timeline, name: str, rounds: tuple[int, int] | None = None) -> dict[str, Any]:
     """The trace of one method and seed.
 
     Args:
-        course: the course of the method and seed.
+        timeline: the timeline of the method and seed.
         name: the name of the run in the trace.
         rounds: first and last round; ``None`` for all.
 
     Raises:
         UserError: there are no such rounds.
     """
-    window = window_of(course, rounds)
-    transfers = [each for each in course.transfers if window.holds(each.started, each.ended)]
-    laid = _on_clients(course, transfers)
+    window = window_of(timeline, rounds)
+    transfers = [each for each in timeline.transfers if window.holds(each.started, each.ended)]
+    laid = _on_clients(timeline, transfers)
     slices = [
-        *(_round(each) for each in course.rounds if window.holds(each.began, each.ended)),
-        *_computations(course, window),
-        *(_transfer(each, track, course.broken.get(each.flow)) for each, track in laid),
+        *(_round(each) for each in timeline.rounds if window.holds(each.began, each.ended)),
+        *_computations(timeline, window),
+        *(_transfer(each, track, timeline.broken.get(each.flow)) for each, track in laid),
         *_on_links(transfers),
-        *_failures(course, window),
+        *_failures(timeline, window),
     ]
     threads = {track: number for number, track in enumerate(sorted({each.track for each in slices}), 1)}
     events = [
         *(_written(each, threads) for each in slices),
         *_arrows(laid, threads),
-        *_counters(course, transfers, window),
+        *_counters(timeline, transfers, window),
     ]
     events.sort(key=lambda event: (event["ts"], -event.get("dur", 0.0)))
     return {
@@ -152,28 +152,28 @@ def _round(each: Round) -> Slice:
     return Slice(_SERVER, f"round {each.number}", "round", each.began, each.ended, facts)
 
 
-def _client(course: Course, client: int, lane: int) -> Track:
+def _client(timeline: Timeline, client: int, lane: int) -> Track:
     parallel = f", parallel ({lane})" if lane else ""
-    return Track(CLIENTS, (client, lane), f"client {client}, {course.device_of(client)}{parallel}")
+    return Track(CLIENTS, (client, lane), f"client {client}, {timeline.device_of(client)}{parallel}")
 
 
-def _computations(course: Course, window: Window) -> Iterable[Slice]:
-    for each in course.computations:
+def _computations(timeline: Timeline, window: Window) -> Iterable[Slice]:
+    for each in timeline.computations:
         if window.holds(each.started, each.ended):
             facts = {"round": each.round, "blocks": each.alpha, "gigaflop": each.flops / 1e9, "joules": each.joules}
             name = "compute" if each.whole else "compute, incomplete"
-            yield Slice(_client(course, each.client, 0), name, "compute", each.started, each.ended, facts)
+            yield Slice(_client(timeline, each.client, 0), name, "compute", each.started, each.ended, facts)
 
 
-def _on_clients(course: Course, transfers: Sequence[Transfer]) -> list[tuple[Transfer, Track]]:
+def _on_clients(timeline: Timeline, transfers: Sequence[Transfer]) -> list[tuple[Transfer, Track]]:
     """Each transfer with its track; prefetches have a separate track next to the client's current round."""
     rounds = [each for each in transfers if each.client >= 0 and each.item not in _ASIDE]
     prefetches = [each for each in transfers if each.item in _ASIDE]
     relays = [each for each in transfers if each.client < 0]
     return [
-        *((each, _client(course, each.client, lane)) for each, lane in _lanes(rounds, lambda each: each.client)),
+        *((each, _client(timeline, each.client, lane)) for each, lane in _lanes(rounds, lambda each: each.client)),
         *(
-            (each, _client(course, each.client, 9 + lane))
+            (each, _client(timeline, each.client, 9 + lane))
             for each, lane in _lanes(prefetches, lambda each: each.client)
         ),
         *(
@@ -191,11 +191,11 @@ def _transfer(each: Transfer, track: Track, broken: Broken | None) -> Slice:
     return Slice(track, name, "transfer", each.started, each.ended, facts)
 
 
-def _failures(course: Course, window: Window) -> Iterable[Slice]:
+def _failures(timeline: Timeline, window: Window) -> Iterable[Slice]:
     """When clients and links were down, each on a track of its own."""
-    for number, (what, spans) in enumerate(sorted(course.failures.items())):
+    for number, (what, spans) in enumerate(sorted(timeline.failures.items())):
         for began, ended in spans:
-            end = min(ended, course.ended)
+            end = min(ended, timeline.ended)
             if window.holds(began, end):
                 name = "crashed" if what.startswith("client ") else "outage"
                 yield Slice(Track(ROUNDS, (2, number), f"{what}: failures"), name, "failure", began, end, {})
@@ -248,7 +248,7 @@ def _arrows(laid: Sequence[tuple[Transfer, Track]], threads: dict[Track, int]) -
         yield {"ph": "f", "bp": "e", **common, "pid": head.process, "tid": threads[head], "ts": end}
 
 
-def _counters(course: Course, transfers: Sequence[Transfer], window: Window) -> Iterable[dict[str, Any]]:
+def _counters(timeline: Timeline, transfers: Sequence[Transfer], window: Window) -> Iterable[dict[str, Any]]:
     """The load of each link: its flows, the sum of their mean rates, and its capacity."""
     changes: defaultdict[Link, list[tuple[float, int, float]]] = defaultdict(list)
     for each in transfers:
@@ -264,7 +264,7 @@ def _counters(course: Course, transfers: Sequence[Transfer], window: Window) -> 
         for moment, (count, bits) in at.items():
             yield _counter(f"{_name(link)}: flows", moment, flows=count)
             yield _counter(f"{_name(link)}: Mbit/s", moment, load=round(bits / 1e6, 6))
-        for time, value in course.capacities.get(link, ()):
+        for time, value in timeline.capacities.get(link, ()):
             if window.began <= time <= window.ended:
                 yield _counter(f"{_name(link)}: capacity, Mbit/s", _micro(time), capacity=value / 1e6)
 

@@ -1,19 +1,16 @@
-"""The critical path of each round, and the device or link that limited it.
-
-A round's *critical path* is the download, computation and upload of the client that closed it. The round's seconds are
-split among these phases; the rest is waiting for a deadline or for other clients. In an asynchronous run, the closing
-client may have started in an earlier round; only the time within the round counts.
-"""
+"""Bytes by direction and fate, and the bytes, joules and seconds of each client."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from edgefl.report.course.course import Computation, Course, Round, Transfer
+from edgefl.record.kinds import FATES
+from edgefl.report.timeline.data import Computation, Round, Timeline, Transfer
 from edgefl.wording import with_article
 
 Link = tuple[str, str]
@@ -52,27 +49,27 @@ class _Path(NamedTuple):
 
 
 class _Index:
-    """The course's rows by job, cell and client."""
+    """The timeline's rows by job, cell and client."""
 
-    def __init__(self, course: Course) -> None:
-        self.course = course
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
         self._jobs: defaultdict[tuple[int, int], list[Transfer]] = defaultdict(list)
         self._relays: defaultdict[tuple[int, str], list[Transfer]] = defaultdict(list)
         self._computations: defaultdict[int, list[Computation]] = defaultdict(list)
-        for each in course.transfers:
-            broken = course.broken.get(each.flow)
+        for each in timeline.transfers:
+            broken = timeline.broken.get(each.flow)
             # The wait for the next attempt is a part of a transfer.
             transfer = each if broken is None else each._replace(ended=each.ended + broken.wait)
             if transfer.item == "relay":
                 cell = transfer.path[0] if transfer.up else transfer.path[-1]
                 self._relays[transfer.round, cell].append(transfer)
-            elif transfer.item != "broadcast" and course.own_fates.get(transfer.flow) != "prefetched_in_vain":
+            elif transfer.item != "broadcast" and timeline.own_fates.get(transfer.flow) != "prefetched_in_vain":
                 # Transfers before the job's start are not on any critical path.
-                since = course.sent_off.get((transfer.client, transfer.dispatch), transfer.started)
+                since = timeline.sent_off.get((transfer.client, transfer.dispatch), transfer.started)
                 if transfer.ended > since or transfer.started >= since:
                     within = transfer._replace(started=max(transfer.started, since))
                     self._jobs[transfer.client, transfer.dispatch].append(within)
-        for computation in course.computations:
+        for computation in timeline.computations:
             self._computations[computation.client].append(computation)
 
     def path(self, round: Round) -> _Path:
@@ -91,10 +88,10 @@ class _Index:
         )
 
 
-def breakdown_of(course: Course) -> list[Breakdown]:
+def breakdown_of(timeline: Timeline) -> list[Breakdown]:
     """The seconds of each round by phase, in the rounds' order."""
-    index = _Index(course)
-    return [_breakdown(index.path(round), round) for round in course.rounds]
+    index = _Index(timeline)
+    return [_breakdown(index.path(round), round) for round in timeline.rounds]
 
 
 def _breakdown(path: _Path, round: Round) -> Breakdown:
@@ -115,24 +112,24 @@ def _covered(phases: Iterable[Transfer | Computation], round: Round) -> float:
     return covered
 
 
-def bottlenecks_of(course: Course) -> list[Bottleneck]:
+def bottlenecks_of(timeline: Timeline) -> list[Bottleneck]:
     """What limited each round, in the rounds' order.
 
     The slowest link of a transfer's path is the one with the least capacity for each flow that shared it at that time.
     A TCP connection with less than half of this share is limited by its round trips, its window or its losses.
     """
-    index, load = _Index(course), _Load(course)
+    index, load = _Index(timeline), _Load(timeline)
     bottlenecks = []
-    for round in course.rounds:
+    for round in timeline.rounds:
         path = index.path(round)
         seconds = _breakdown(path, round)
         phase = max(("compute", "download", "upload", "waiting"), key=lambda name: getattr(seconds, name))
         if phase == "compute":
-            name = course.device_of(round.critical)
+            name = timeline.device_of(round.critical)
         elif phase == "waiting":
             name = "the deadline or other clients" if round.critical >= 0 else "the deadline"
         else:
-            name = load.narrowest(path.down if phase == "download" else path.up, course)
+            name = load.narrowest(path.down if phase == "download" else path.up, timeline)
         bottlenecks.append(Bottleneck(phase, name, getattr(seconds, phase)))
     return bottlenecks
 
@@ -157,14 +154,14 @@ _LIMITED_BY_LINK = 0.5
 class _Load:
     """The number of flows that share each link at any time."""
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, timeline: Timeline) -> None:
         spans: defaultdict[Link, list[tuple[float, float]]] = defaultdict(list)
-        for transfer in course.transfers:
+        for transfer in timeline.transfers:
             for link in transfer.links:
                 spans[link].append((transfer.started + transfer.latency, transfer.ended))
         self._spans = {link: np.array(found) for link, found in spans.items()}
 
-    def narrowest(self, transfers: Sequence[Transfer], course: Course) -> str:
+    def narrowest(self, transfers: Sequence[Transfer], timeline: Timeline) -> str:
         longest = max(transfers, key=lambda each: each.ended - each.started)
         begin, end = longest.started + longest.latency, longest.ended
 
@@ -172,13 +169,13 @@ class _Load:
             spans = self._spans[link]
             together = np.minimum(spans[:, 1], end) - np.maximum(spans[:, 0], begin)
             flows = float(together.clip(min=0.0).sum()) / max(end - begin, 1e-12)
-            return _capacity(course.capacities.get(link, []), (begin + end) / 2) / max(flows, 1.0)
+            return _capacity(timeline.capacities.get(link, []), (begin + end) / 2) / max(flows, 1.0)
 
         link = min(longest.links, key=share)
         if longest.tcp and 8 * longest.bytes < _LIMITED_BY_LINK * share(link) * (end - begin):
             return "TCP connection (round trips, window, losses)"
         if any(node == f"client/{longest.client}" for node in link):
-            return f"own link of {with_article(course.device_of(longest.client))}"
+            return f"own link of {with_article(timeline.device_of(longest.client))}"
         return f"{link[0]} → {link[1]}"
 
 
@@ -186,3 +183,94 @@ def _capacity(history: Sequence[tuple[float, float]], moment: float) -> float:
     """The capacity at a moment; infinite if the log contains none."""
     known = [value for time, value in history if time <= moment]
     return known[-1] if known else float("inf")
+
+
+class Traffic(NamedTuple):
+    """Bytes delivered in a run, by fate: to clients, from clients, and between server and cells (``backhaul``)."""
+
+    down: dict[str, int]
+    up: dict[str, int]
+    backhaul: int
+
+
+@dataclass
+class ClientUse:
+    """Seconds, bytes, joules and jobs of one client in a run.
+
+    Attributes:
+        seconds: by ``download``, ``compute``, ``upload`` and ``waiting``, the last from its update's arrival until the
+            round closed.
+        joules: by ``compute``, ``transfer``, ``idle`` and ``radio``.
+        jobs: jobs with at least one transfer.
+    """
+
+    client: int
+    group: int
+    device: str
+    bytes_down: int = 0
+    bytes_up: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    joules: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    jobs: int = 0
+
+
+def traffic_of(timeline: Timeline) -> Traffic:
+    """All delivered bytes, each counted once."""
+    usual = [fate for fate in FATES if fate != "broken"]
+    down: dict[str, int] = dict.fromkeys(usual, 0)
+    up: dict[str, int] = dict.fromkeys(usual, 0)
+    backhaul = 0
+    for transfer in timeline.transfers:
+        if transfer.item == "relay":
+            backhaul += transfer.bytes
+            continue
+        fate, broken = timeline.fate_of(transfer), timeline.broken.get(transfer.flow)
+        side = up if transfer.up else down
+        side[fate] = side.get(fate, 0) + transfer.bytes
+        if broken is not None:
+            side[fate] -= broken.bytes
+            side["broken"] = side.get("broken", 0) + broken.bytes
+    return Traffic(down, up, backhaul)
+
+
+def use_of_clients(timeline: Timeline) -> list[ClientUse]:
+    """The use of each client that took part, ascending by client."""
+    found: dict[int, ClientUse] = {}
+
+    def use(client: int) -> ClientUse:
+        if client not in found:
+            found[client] = ClientUse(client, timeline.groups.get(client, (-1, ""))[0], timeline.device_of(client))
+        return found[client]
+
+    jobs: set[tuple[int, int]] = set()
+    arrived: dict[tuple[int, int], float] = {}
+    for transfer in timeline.transfers:
+        if transfer.client < 0:
+            continue
+        one = use(transfer.client)
+        one.seconds["upload" if transfer.up else "download"] += transfer.ended - transfer.started
+        if transfer.up:
+            one.bytes_up += transfer.bytes
+            arrived[transfer.client, transfer.round] = transfer.ended
+        else:
+            one.bytes_down += transfer.bytes
+        jobs.add((transfer.client, transfer.dispatch))
+    for computation in timeline.computations:
+        use(computation.client).seconds["compute"] += computation.ended - computation.started
+    for client, drawn in timeline.joules.items():
+        use(client).joules = drawn
+    for round in timeline.rounds:
+        for client in round.aggregated:
+            # Only arrivals of the same round count, because updates do not wait in asynchronous runs.
+            use(client).seconds["waiting"] += round.ended - arrived.get((client, round.number), round.ended)
+    for client, _ in jobs:
+        use(client).jobs += 1
+    return [found[client] for client in sorted(found)]
+
+
+def by_device(uses: Sequence[ClientUse]) -> dict[str, list[ClientUse]]:
+    """The clients of each kind of device, kinds in the order of the fleet's groups."""
+    kinds: defaultdict[str, list[ClientUse]] = defaultdict(list)
+    for use in sorted(uses, key=lambda use: (use.group, use.client)):
+        kinds[use.device].append(use)
+    return dict(kinds)

@@ -107,8 +107,8 @@ class Broken(NamedTuple):
 
 
 @dataclass
-class Course:
-    """The course of one method with one seed.
+class Timeline:
+    """The timeline of one method with one seed.
 
     Attributes:
         fates: for each job (client, dispatch) with a transfer, ``useful`` or the reason why it was wasted; jobs that
@@ -151,8 +151,8 @@ class Course:
         return self.groups[client][1] if client in self.groups else "–"
 
 
-def read_course(folder: Path) -> Course:
-    """The course of one method and seed.
+def read_timeline(folder: Path) -> Timeline:
+    """The timeline of one method and seed.
 
     Args:
         folder: the folder that contains its ``events.parquet``.
@@ -164,19 +164,19 @@ def read_course(folder: Path) -> Course:
 
     file = SeedPaths(folder).events
     try:
-        return course_of(read_events(file))
+        return timeline_of(read_events(file))
     except UserError as error:
         raise error.located(file=str(file)) from None
 
 
-def course_of(events: Iterable[Event]) -> Course:
-    """The course of these rows of an event log.
+def timeline_of(events: Iterable[Event]) -> Timeline:
+    """The timeline of these rows of an event log.
 
     Raises:
         UserError: the facts of a row are not those of its kind.
     """
-    course = Course()
-    reader = _Reader(course)
+    timeline = Timeline()
+    reader = _Reader(timeline)
     for event in events:
         handle = getattr(reader, f"on_{event.kind}", None)
         if handle is not None:
@@ -186,17 +186,17 @@ def course_of(events: Iterable[Event]) -> Course:
                 message = f"expected the facts of {with_article(event.kind)} in round {event.round}, found others"
                 raise UserError(message, field="detail") from None
         if event.joules and event.client >= 0:
-            drawn = course.joules.setdefault(event.client, defaultdict(float))
+            drawn = timeline.joules.setdefault(event.client, defaultdict(float))
             drawn[event.kind.split("_", 1)[0]] += event.joules
-        course.ended = max(course.ended, event.time)
-    return course
+        timeline.ended = max(timeline.ended, event.time)
+    return timeline
 
 
 class _Reader:
-    """Has one method for each kind of row that a course is made from."""
+    """Has one method for each kind of row that a timeline is made from."""
 
-    def __init__(self, course: Course) -> None:
-        self.course = course
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
         self._flows: dict[int, Event] = {}
         self._moved: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         self._aggregated: tuple[int, ...] = ()
@@ -214,7 +214,7 @@ class _Reader:
         start = self._flows.pop(event.flow, event)
         facts = start.facts
         self._moved[event.job].append(event.flow)
-        self.course.transfers.append(
+        self.timeline.transfers.append(
             Transfer(
                 client=event.client,
                 round=event.round,
@@ -234,10 +234,10 @@ class _Reader:
         )
 
     def on_transfer_break(self, event: Event) -> None:
-        self.course.broken[event.flow] = Broken(int(event.bytes), event.seconds)
+        self.timeline.broken[event.flow] = Broken(int(event.bytes), event.seconds)
 
     def on_compute_start(self, event: Event) -> None:
-        self.course.groups.setdefault(event.client, (event.group, event.item))
+        self.timeline.groups.setdefault(event.client, (event.group, event.item))
 
     def on_compute_end(self, event: Event) -> None:
         self._computation(event, whole=True)
@@ -250,7 +250,7 @@ class _Reader:
 
     def _computation(self, event: Event, *, whole: bool) -> None:
         started = event.time - event.seconds
-        self.course.computations.append(
+        self.timeline.computations.append(
             Computation(
                 client=event.client,
                 round=event.round,
@@ -265,27 +265,27 @@ class _Reader:
         )
 
     def on_refused(self, event: Event) -> None:
-        self.course.groups.setdefault(event.client, (event.group, event.item))
+        self.timeline.groups.setdefault(event.client, (event.group, event.item))
 
     def on_dispatch(self, event: Event) -> None:
-        self.course.sent_off[event.job] = event.time
+        self.timeline.sent_off[event.job] = event.time
 
     def on_lost(self, event: Event) -> None:
         moved = self._moved.pop(event.job, [])
         if event.item in CONTINUED:
-            self.course.own_fates.update(dict.fromkeys(moved, event.item))
+            self.timeline.own_fates.update(dict.fromkeys(moved, event.item))
         else:
-            self.course.fates[event.job] = event.item
+            self.timeline.fates[event.job] = event.item
 
     def on_aggregation(self, event: Event) -> None:
         facts = event.facts
         self._aggregated = tuple(facts.get("clients", ()))
         for job in zip(self._aggregated, facts.get("dispatches", ()), strict=False):
-            self.course.fates[job] = "useful"
+            self.timeline.fates[job] = "useful"
 
     def on_round_end(self, event: Event) -> None:
         facts = event.facts
-        self.course.rounds.append(
+        self.timeline.rounds.append(
             Round(
                 number=event.round,
                 began=event.time - event.value,
@@ -301,18 +301,18 @@ class _Reader:
     def on_decision(self, event: Event) -> None:
         if event.item == "blocks":
             chosen = {int(client): int(alpha) for client, alpha in event.facts.get("alphas", {}).items()}
-            self.course.alphas.setdefault(event.round, {}).update(chosen)
+            self.timeline.alphas.setdefault(event.round, {}).update(chosen)
         elif event.item == "selection":
-            self.course.cohorts.setdefault(event.round, []).extend(event.facts.get("clients", ()))
+            self.timeline.cohorts.setdefault(event.round, []).extend(event.facts.get("clients", ()))
 
     def on_failure(self, event: Event) -> None:
         what = f"{event.source} → {event.target}" if event.client < 0 else f"client {event.client}"
-        spans = self.course.failures.setdefault(what, [])
+        spans = self.timeline.failures.setdefault(what, [])
         if event.item in ("crash", "outage"):
             spans.append((event.time, math.inf))
         elif spans:
             spans[-1] = (spans[-1][0], event.time)
 
     def on_capacity(self, event: Event) -> None:
-        link = self.course.capacities.setdefault((event.source, event.target), [])
+        link = self.timeline.capacities.setdefault((event.source, event.target), [])
         link.append((event.time, event.value))

@@ -1,4 +1,4 @@
-"""What is told of a run's course agrees with the figures that the run itself summed up while it went on."""
+"""What is told of a run's timeline agrees with the figures that the run itself summed up while it went on."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.record.events import Event
-from edgefl.report.course import (
+from edgefl.report.timeline.data import read_timeline, timeline_of
+from edgefl.report.timeline.usage import (
     Bottleneck,
     bottleneck_counts,
     bottlenecks_of,
     breakdown_of,
-    read_course,
     traffic_of,
     use_of_clients,
 )
-from edgefl.report.course.course import course_of
 
 
 @lru_cache
 def course_at(folder):
-    return read_course(folder)
+    return read_timeline(folder)
 
 
-def courses(run):
+def timelines(run):
     for label, results in run.results.items():
         for result in results:
             yield label, result, course_at(run.path / label / f"seed-{result.seed}")
@@ -46,9 +45,9 @@ def run(request):
 
 
 def test_the_phases_of_a_rounds_critical_path_and_its_waiting_sum_to_the_round(run):
-    for _, result, course in courses(run):
-        assert len(course.rounds) == result.rounds
-        for round, seconds in zip(course.rounds, breakdown_of(course), strict=True):
+    for _, result, timeline in timelines(run):
+        assert len(timeline.rounds) == result.rounds
+        for round, seconds in zip(timeline.rounds, breakdown_of(timeline), strict=True):
             whole = seconds.download + seconds.compute + seconds.upload + seconds.waiting
             assert math.isclose(whole, round.ended - round.began, rel_tol=1e-9)
             if round.critical >= 0:
@@ -57,8 +56,8 @@ def test_the_phases_of_a_rounds_critical_path_and_its_waiting_sum_to_the_round(r
 
 
 def test_bytes_by_direction_and_fate_are_those_of_the_summary(run):
-    for _, result, course in courses(run):
-        traffic = traffic_of(course)
+    for _, result, timeline in timelines(run):
+        traffic = traffic_of(timeline)
         assert sum(traffic.down.values()) == result.bytes.down
         assert sum(traffic.up.values()) == result.bytes.up
         assert traffic.backhaul == getattr(result.bytes, "backhaul", 0)
@@ -68,9 +67,9 @@ def test_bytes_by_direction_and_fate_are_those_of_the_summary(run):
 
 
 def test_a_deadline_wastes_bytes_and_is_what_held_rounds_back(late_run):
-    _, _, course = next(courses(late_run))
-    assert traffic_of(course).down["late"] > 0
-    found = bottleneck_counts(bottlenecks_of(course))
+    _, _, timeline = next(timelines(late_run))
+    assert traffic_of(timeline).down["late"] > 0
+    found = bottleneck_counts(bottlenecks_of(timeline))
     assert any(each.name == "the deadline" or each.phase != "waiting" for each, _ in found)
 
 
@@ -84,25 +83,25 @@ def test_the_phase_that_limited_most_rounds_comes_first_although_its_devices_dif
 
 
 def test_the_clients_joules_and_bytes_sum_to_the_summary(run):
-    for _, result, course in courses(run):
-        uses = use_of_clients(course)
+    for _, result, timeline in timelines(run):
+        uses = use_of_clients(timeline)
         assert math.isclose(sum(sum(use.joules.values()) for use in uses), result.joules, rel_tol=1e-9)
         assert sum(use.bytes_down for use in uses) == result.bytes.down
         assert all(use.device != "–" for use in uses if use.seconds["compute"])
 
 
 def test_hidden_seconds_are_those_of_prefetches_alone(small_run):
-    for label, result, course in courses(small_run):
-        hidden = sum(seconds.hidden for seconds in breakdown_of(course))
+    for label, result, timeline in timelines(small_run):
+        hidden = sum(seconds.hidden for seconds in breakdown_of(timeline))
         assert math.isclose(hidden, result.communication.hidden_seconds, rel_tol=1e-9)
         assert (hidden > 0) == (label == "fedadc")
-        assert any(transfer.item == "prefetch" for transfer in course.transfers) == (label == "fedadc")
+        assert any(transfer.item == "prefetch" for transfer in timeline.transfers) == (label == "fedadc")
 
 
 def test_chosen_blocks_are_told_for_the_method_that_chooses(small_run):
-    for label, _, course in courses(small_run):
-        assert bool(course.alphas) == (label == "fedbr")
-        assert all(1 <= alpha <= 4 for chosen in course.alphas.values() for alpha in chosen.values())
+    for label, _, timeline in timelines(small_run):
+        assert bool(timeline.alphas) == (label == "fedbr")
+        assert all(1 <= alpha <= 4 for chosen in timeline.alphas.values() for alpha in chosen.values())
 
 
 def test_the_link_with_the_least_capacity_for_each_flow_is_the_narrow_one():
@@ -119,9 +118,9 @@ def test_the_link_with_the_least_capacity_for_each_flow_is_the_narrow_one():
         row(1.0, "transfer_end", client=1, dispatch=0, item="down", flow=1, bytes=625_000, seconds=1.0),
         row(1.0, "round_end", client=0, value=1.0, dispatch=0),
     ]
-    assert bottlenecks_of(course_of(events)) == [("download", "server → gate", 1.0)]
+    assert bottlenecks_of(timeline_of(events)) == [("download", "server → gate", 1.0)]
     alone = [event for event in events if event.client != 1]
-    assert bottlenecks_of(course_of(alone))[0].name.startswith("own link")
+    assert bottlenecks_of(timeline_of(alone))[0].name.startswith("own link")
 
 
 @pytest.mark.parametrize(("delivered", "limited"), [(200_000, True), (600_000, False)])
@@ -134,20 +133,20 @@ def test_a_tcp_connection_far_below_its_share_of_the_links_limits_itself(deliver
         row(1.0, "transfer_end", client=0, dispatch=0, item="down", flow=0, bytes=delivered, seconds=1.0),
         row(1.0, "round_end", client=0, value=1.0, dispatch=0),
     ]
-    (found,) = bottlenecks_of(course_of(events))
+    (found,) = bottlenecks_of(timeline_of(events))
     assert found.name.startswith("TCP connection" if limited else "own link")
     fluid = [event._replace(detail=facts.replace("connection", "other")) if event.detail else event for event in events]
-    assert bottlenecks_of(course_of(fluid))[0].name.startswith("own link")
+    assert bottlenecks_of(timeline_of(fluid))[0].name.startswith("own link")
 
 
 def test_a_log_that_cannot_be_read_is_the_users_error(small_run, tmp_path):
     with pytest.raises(UserError, match="cannot be read"):
-        read_course(tmp_path)
+        read_timeline(tmp_path)
     (tmp_path / "events.parquet").write_bytes(b"PAR1 no longer")
     rounds = small_run.path / "fedavg" / "seed-0" / "rounds.parquet"
     (tmp_path / "events.parquet").write_bytes(rounds.read_bytes())
     with pytest.raises(UserError, match=r"events\.parquet"):
-        read_course(tmp_path)
+        read_timeline(tmp_path)
 
 
 def row(time, kind, **columns):

@@ -1,0 +1,153 @@
+"""The picture of predicted over measured seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from edgefl.report.figure_file import new_figure, write_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+STEPS = {"all": "o", "head": "^"}
+"""The markers of steps that train all parameters, and of those that train the head."""
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#4D4D4D", "#882255", "#B8B8B8")
+BAND = 0.25
+"""The relative error whose band is drawn."""
+
+
+def predicted_figure(
+    title: str,
+    points: Sequence[tuple[str, str, float, float]],
+    *,
+    of: str = "a step",
+    markers: Mapping[str, str] = STEPS,
+    legend: str = "circles: all parameters trained; triangles: the head alone",
+) -> Figure:
+    """Predicted over measured seconds on logarithmic axes, with the diagonal and a band of ±25 %.
+
+    Args:
+        title: the figure's title.
+        points: family (its colour), kind (its marker), measured and predicted seconds, which are positive.
+        of: what the seconds are those of.
+        markers: the marker of each kind.
+        legend: what the markers mean, the second line of the title.
+    """
+    figure = new_figure(figsize=(8.2, 6.2), layout="constrained")
+    axes = figure.add_subplot()
+    numbers = [number for *_, measured, predicted in points for number in (measured, predicted)]
+    ends = (min(numbers) / 1.3, max(numbers) * 1.3)
+    axes.plot(ends, ends, color="black", linewidth=1)
+    lower, upper = ([end * factor for end in ends] for factor in (1 - BAND, 1 + BAND))
+    axes.fill_between(ends, lower, upper, color="black", alpha=0.08, linewidth=0, label=f"±{BAND:.0%}")
+    for index, family in enumerate(sorted({point[0] for point in points})):
+        colour = _COLOURS[index % len(_COLOURS)]
+        filled = index < len(_COLOURS)
+        label = family
+        for kind, marker in markers.items():
+            mine = [point for point in points if point[:2] == (family, kind)]
+            if mine:
+                axes.scatter(
+                    [measured for *_, measured, _ in mine],
+                    [predicted for *_, predicted in mine],
+                    marker=marker,
+                    s=38,
+                    facecolors=colour if filled else "none",
+                    edgecolors=colour,
+                    label=label,
+                )
+                label = ""
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
+    axes.set_xlabel(f"measured seconds of {of}")
+    axes.set_ylabel(f"predicted seconds of {of}")
+    axes.set_title(f"{title}\n{legend}", fontsize=10)
+    figure.legend(loc="outside right upper", fontsize=8, frameon=False)
+    return figure
+
+
+def write_predicted(figure: Figure, path: Path) -> None:
+    """Draw the figure into a file; the file extension sets the format.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    write_figure(figure, path)
+
+
+_Grid = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def landscape_figure(panels: list[tuple[str, _Grid, _Grid, tuple[float, float]]]) -> Figure:
+    """One panel for each model, all with the same colour scale, so that flat and sharp minima are easy to compare.
+
+    Args:
+        panels: title, steps along both sides ``[n]``, losses ``[n, n]`` (row i at the i-th step along the second
+            eigenvector), and the two eigenvalues.
+    """
+    figure = new_figure(figsize=(3.4 * len(panels) + 0.8, 3.6), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    low = min(float(np.nanmin(losses)) for _, _, losses, _ in panels)
+    high = max(float(np.nanmax(losses)) for _, _, losses, _ in panels)
+    levels = np.linspace(low, high if high > low else low + 1.0, 25)
+    for axis, (title, steps, losses, values) in zip(axes, panels, strict=True):
+        drawn = axis.contourf(steps, steps, losses, levels=levels, cmap="viridis")
+        axis.contour(steps, steps, losses, levels=levels[::3], colors="white", linewidths=0.5)
+        axis.plot(0, 0, marker="x", color="white")
+        axis.set_title(title)
+        axis.set_xlabel(f"along v₁ (λ = {values[0]:.3g})")
+        axis.set_ylabel(f"along v₂ (λ = {values[1]:.3g})")
+        axis.set_aspect("equal")
+    figure.colorbar(drawn, ax=list(axes), label="cross-entropy")
+    return figure
+
+
+def write_landscape(panels: list[tuple[str, _Grid, _Grid, tuple[float, float]]], path: Path) -> None:
+    """Draw :func:`landscape_figure` into a file; the file extension sets the format.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    write_figure(landscape_figure(panels), path)
+
+
+class SchedulerPoint(NamedTuple):
+    """A scheduler: its name, the mean seconds and joules of its rounds, and Jain's index of participation."""
+
+    name: str
+    seconds: float
+    joules: float
+    jain: float
+
+
+def scheduler_figure(points: Sequence[SchedulerPoint]) -> Figure:
+    """Two panels: Jain's index against the mean seconds, and against the mean joules of a round."""
+    figure = new_figure(figsize=(10, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    for number, point in enumerate(points):
+        for axis, cost in ((left, point.seconds), (right, point.joules)):
+            axis.scatter([cost], [point.jain], color=f"C{number % 10}", marker="os^Dv"[number // 10 % 5], zorder=3,
+                         label=point.name)  # fmt: skip
+    left.set_xlabel("seconds of a round")
+    right.set_xlabel("joules of a round")
+    left.set_ylabel("Jain's index of participation")
+    for axis in (left, right):
+        axis.set_xlim(left=0)
+        axis.set_ylim(0, 1.05)
+        axis.grid(alpha=0.3)
+    handles, names = left.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside right center", fontsize="small")
+    return figure
+
+
+def write_schedulers(points: Sequence[SchedulerPoint], path: Path) -> None:
+    """Draw :func:`scheduler_figure` into a file; the file extension sets the format.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    write_figure(scheduler_figure(points), path)
