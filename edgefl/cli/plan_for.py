@@ -10,7 +10,6 @@ from edgefl.cli.printing import quiet, say, say_json
 from edgefl.errors import UserError
 from edgefl.record import RunPaths
 from edgefl.record.names import SWEEP
-from edgefl.record.paths import file_in
 from edgefl.user_path import user_path
 from edgefl.wording import listed
 
@@ -66,7 +65,7 @@ def answer(run: str, condition: str, methods: list[str] | None, *, trust: bool, 
     path = user_path(run)
     if not path.is_dir():
         raise UserError(f"--for needs the folder of a finished run, from edgefl simulate {run} --out RUN", file=run)
-    if file_in(path, SWEEP).is_file():
+    if (path / SWEEP).is_file():
         raise UserError(f"is a sweep: --for needs one of its runs, a folder in {path / 'jobs'}", file=run)
     from edgefl.rerun.inverse import ask
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Sequence
 
-from edgefl.record.events import Event, EventLog
+from edgefl.record.events import Event
+from edgefl.record.listener import EventLog
 
 _TRAINED = ("compute_end", "compute_partial")
 

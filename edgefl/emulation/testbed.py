@@ -20,7 +20,8 @@ from edgefl.network.flow import FlowObserver
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
 from edgefl.record.emulation import WireBytes
-from edgefl.record.events import Event, EventLog
+from edgefl.record.events import Event
+from edgefl.record.listener import EventLog
 from edgefl.training.job import JobId, TrainingJob
 
 OPENING_SECONDS = 10.0

@@ -21,7 +21,6 @@ from safetensors.torch import save
 from torch import Tensor
 
 from edgefl.durable_file import make_folder, write_durably
-from edgefl.record.paths import file_in
 from edgefl.training.result_memory import content_of
 
 KEPT = 2
@@ -109,7 +108,7 @@ def read_checkpoint(
         held.setdefault(pack, []).append(content)
     found: dict[str, Tensor] = {}
     for pack, wanted in held.items():
-        found |= _read_pack(file_in(folder, pack), wanted)
+        found |= _read_pack(folder / pack, wanted)
     return {name: found[content] for name, content in stored.tensors.items()}, stored.facts
 
 
@@ -138,7 +137,7 @@ def _known(folder: Path, earlier: Iterable[str], wanted: Mapping[str, int]) -> d
     live: Counter[str] = Counter()
     for content, pack in places.items():
         live[pack] += wanted[content]
-    worth = {pack for pack, size in live.items() if size >= _WORTH_KEEPING * _size(file_in(folder, pack))}
+    worth = {pack for pack, size in live.items() if size >= _WORTH_KEEPING * _size(folder / pack)}
     return {content: pack for content, pack in places.items() if pack in worth}
 
 
@@ -155,7 +154,7 @@ def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _manifest(folder: Path, name: str) -> _Manifest:
-    text = _read(file_in(folder, name))
+    text = _read(folder / name)
     if _digest(text) != name.rpartition("-")[2].removesuffix(".json"):
         raise CheckpointDamaged(f"{name} differs from the written file")
     try:

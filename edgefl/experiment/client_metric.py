@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgefl.methods.recipe import Method
-from edgefl.record.clients import ClientRow, write_clients
+from edgefl.record.rounds import ClientRow
 from edgefl.record.summary import ClientResult
+from edgefl.record.tables import write_clients
 from edgefl.training.faults import blaming
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from edgefl.experiment.state import Choices, Finished, State, damaged, read_stat
 from edgefl.options import Options
 from edgefl.record import RunPaths, names
 from edgefl.record.metric import Metric
+from edgefl.record.paths import how_to_continue, is_interrupted
 from edgefl.record.summary import SCHEMA, SeedResult, Summary, is_summary, read_summary
-from edgefl.record.unfinished import how_to_continue
 from edgefl.scenario import dump_yaml, resolve
 from edgefl.version import __version__
 
@@ -106,26 +106,20 @@ class RunDirectory:
         """The new path of a folder that was moved, if the system reports it."""
         return None if self._lock is None else self._lock.new_place
 
-    def check(self, labels: Sequence[str], seeds: Sequence[int], metric: Metric, keep_models: str) -> None:
-        """Check that the state of an interrupted run belongs to its scenario, and that its finished runs are complete.
+    def check(self, labels: Sequence[str], seeds: Sequence[int], metric: Metric) -> None:
+        """Check that the state of an interrupted run belongs to its scenario.
 
         Args:
             labels: the scenario's methods.
             seeds: its seeds.
             metric: what its runs measure.
-            keep_models: which models its runs with training keep.
 
         Raises:
-            UserError: it contains runs that the scenario does not have, or a file of a finished run is missing.
+            UserError: it contains runs that the scenario does not have.
         """
         if self._state_read is None:
             return
         self._state_read.check(labels, seeds, metric, self._state_file())
-        kept = keep_models if self.choices.train else "none"
-        for (label, seed), known in self.finished.items():
-            for path in self.paths.of(label, seed).of_finished(known.entry, kept):
-                if not path.is_file():
-                    raise UserError("this file of a finished run is missing; the run cannot be resumed", file=str(path))
 
     def damaged(self, reason: str) -> UserError:
         """The error for a state that does not fit its scenario."""
@@ -291,7 +285,6 @@ class RunDirectory:
         extension = self._extension
         state = read_state(self._state_file()) if extension is None else extended_state(self.path, extension)
         self._state_read = state
-        self.paths.check_own(state.choices.methods)
         self.choices, self.inputs, self.software = state.choices, dict(state.inputs), dict(state.software)
         self.seeds = state.seeds
         self.opened = self.paths.state.exists()
@@ -299,11 +292,6 @@ class RunDirectory:
 
     def _not_writable(self, error: OSError) -> UserError:
         return UserError(f"the run directory cannot be written: {error.strerror}", file=str(self.path))
-
-
-def is_interrupted(path: Path) -> bool:
-    """Whether a folder contains a run that was begun and not finished."""
-    return (path / names.STATE).is_file()
 
 
 def look_free(path: Path, *, hint: str = "choose another folder") -> None:

@@ -13,8 +13,8 @@ from edgefl.experiment.recording import read_recording
 from edgefl.experiment.state import Choices, Finished, State
 from edgefl.record import RunPaths
 from edgefl.record.costs import read_costs
+from edgefl.record.paths import how_to_continue
 from edgefl.record.summary import SCHEMA, SeedResult, Summary, read_summary
-from edgefl.record.unfinished import how_to_continue
 from edgefl.scenario import load_scenario, resolve
 from edgefl.version import __version__
 from edgefl.yaml_file import read_yaml

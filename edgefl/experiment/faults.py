@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from edgefl.errors import EdgeflError
-from edgefl.record.unfinished import how_to_continue
+from edgefl.record.paths import how_to_continue
 from edgefl.wording import without_method
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 from edgefl import limits
 from edgefl.errors import UserError
 from edgefl.experiment.all_runs import AllRuns
-from edgefl.experiment.directory import RunDirectory, is_interrupted
+from edgefl.experiment.directory import RunDirectory
 from edgefl.experiment.extension import Extension
 from edgefl.experiment.faults import NotWritten, RunMoved, storage_reason
 from edgefl.experiment.guarded import ListenerError
@@ -19,7 +19,7 @@ from edgefl.experiment.one_run import MakeTestbed
 from edgefl.experiment.pausing import Pause
 from edgefl.experiment.state import Choices
 from edgefl.record.listener import Listener
-from edgefl.record.unfinished import how_to_continue
+from edgefl.record.paths import how_to_continue, is_interrupted
 from edgefl.scenario import Scenario, load_scenario, with_overrides
 from edgefl.scenario.overrides import of_engine
 from edgefl.torch_settings import neutral_torch
@@ -182,7 +182,7 @@ def _continue(
         if directory.seeds is not None:
             scenario = scenario.with_seeds(directory.seeds)
         labels = [method.label for method in scenario.methods]
-        directory.check(labels, scenario.seeds, scenario.task.measured, scenario.keep_models)
+        directory.check(labels, scenario.seeds, scenario.task.measured)
         if directory.choices.emulated != (make_testbed is not None):
             what = "an emulation" if directory.choices.emulated else "no emulation"
             raise UserError(f"is {what}; to continue: {how_to_continue(path)}", file=str(path))

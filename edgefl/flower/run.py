@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgefl.errors import UserError, nearest
-from edgefl.experiment.directory import RunDirectory, is_interrupted
+from edgefl.experiment.directory import RunDirectory
 from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.faults import NotWritten, RunsFailed, storage_reason
 from edgefl.experiment.guarded import Guarded, ListenerError
@@ -26,6 +26,7 @@ from edgefl.record import RunPaths, names
 from edgefl.record.costs import StepRow, read_costs, write_costs
 from edgefl.record.listener import Listener
 from edgefl.record.metric import ACCURACY
+from edgefl.record.paths import is_interrupted
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult, write_summary
 from edgefl.record.tables import EventFile, write_rounds
@@ -91,7 +92,7 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = Fals
                 "nothing to resume: its runs are finished; an app that is changed needs a run in another folder",
                 file=str(path),
             )
-        directory.check([method.label for method in scenario.methods], scenario.seeds, ACCURACY, "none")
+        directory.check([method.label for method in scenario.methods], scenario.seeds, ACCURACY)
         for field, app in scenario.apps().items():
             if not trust and Path(app).resolve().is_relative_to(path.resolve()):
                 raise UserError(

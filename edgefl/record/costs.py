@@ -11,7 +11,7 @@ from pydantic import RootModel
 from edgefl.durable_file import write_durably
 from edgefl.json_file import read_json
 from edgefl.options import Options
-from edgefl.record.summary import Count, Number
+from edgefl.record.summary import Number
 from edgefl.validation import validated
 
 OperatorRow = tuple[str, Number, Number, Number, str]
@@ -25,14 +25,14 @@ class StepRow(Options):
     the method's list of levels, 0 for the first and for methods without levels.
     """
 
-    alpha: Count
-    level: Count = 0
-    batch: Count
-    layer_macs: Count
-    forward_macs: Count
+    alpha: int
+    level: int = 0
+    batch: int
+    layer_macs: int
+    forward_macs: int
     training_flops: Number
     bytes_touched: Number
-    peak_memory_bytes: Count
+    peak_memory_bytes: int
     operators: tuple[OperatorRow, ...]
 
 

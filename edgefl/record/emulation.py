@@ -14,10 +14,7 @@ from pydantic import Field
 from edgefl.durable_file import write_durably
 from edgefl.json_file import read_json
 from edgefl.options import Options
-from edgefl.record.summary import Amount, Count
 from edgefl.validation import validated
-
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class WireBytes(Options):
@@ -28,10 +25,10 @@ class WireBytes(Options):
     it was on its way when its transfer was aborted.
     """
 
-    down: Count
-    up: Count
-    more_down: Count = 0
-    more_up: Count = 0
+    down: int
+    up: int
+    more_down: int = 0
+    more_up: int = 0
 
 
 class Load(Options):
@@ -45,11 +42,11 @@ class Load(Options):
         paused_while_sending: those of them in which data was in transfer.
     """
 
-    cpu: Share
-    late_seconds_median: Amount
-    late_seconds_worst: Amount
-    paused_seconds: Amount
-    paused_while_sending: Amount
+    cpu: float
+    late_seconds_median: float
+    late_seconds_worst: float
+    paused_seconds: float
+    paused_while_sending: float
 
 
 class Emulation(Options):

@@ -1,24 +1,20 @@
 """The event log: one row for each event, in the order of events.
 
 Every figure that edgefl reports is a sum over these rows, and ``edgefl verify`` checks the rows against the
-laws that every run obeys. Listeners receive the rows in batches, so a long run needs no more memory than a short
-one.
+laws that every run obeys.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from edgefl.errors import UserError
 from edgefl.json_file import parse_json
-from edgefl.record.column import column
 from edgefl.record.kinds import EventKind
-from edgefl.record.listener import Listener
 
 ABSENT = -1
 """The value of a column of whole numbers in rows that have none."""
@@ -30,26 +26,9 @@ WorkKey = tuple[int, int, int, int]
 class Event(NamedTuple):
     """One row of the log. Columns of whole numbers are -1, and texts are empty, in rows that have none.
 
-    Attributes:
-        time: virtual seconds since the start.
-        kind: the kind of event, see the table in ``docs/time-model.md``.
-        round: the round it belongs to, from 1; for prefetches the round that will use them.
-        client: the client; -1 for the server and the network.
-        dispatch: the number of the client's job, from 0.
-        group: of local training: the kind of device, an index into the fleet's profiles.
-        alpha: of local training: the number of blocks received.
-        images: of local training: the client's number of images; of a Flower app none, and its facts have the number
-            ``work`` of the work in ``costs.json`` (older logs have this number in ``images``).
-        item: what was sent, decided or reached, or the device that trains, by name.
-        flow: the number of the transfer.
-        source: node of the topology.
-        target: node of the topology.
-        bytes: of a transfer: its size at the start, the delivered bytes at its end.
-        seconds: its duration.
-        flops: floating-point operations executed.
-        joules: the device's energy for it.
-        value: the number that belongs to the kind (capacity in bit/s, accuracy, local steps, limit).
-        detail: further facts as JSON.
+    :data:`EVENTS` gives the meaning of each column, and the table in ``docs/time-model.md`` that of each kind of event.
+    Prefetches belong to the round that will use them. A Flower app's local training has no ``images``: its facts have
+    the number ``work`` of the work in ``costs.json`` (older logs have this number in ``images``).
     """
 
     time: float
@@ -102,6 +81,11 @@ class Event(NamedTuple):
         return found if isinstance(found, dict) else {}
 
 
+def column(name: str, kind: pa.DataType, unit: str, meaning: str) -> pa.Field:
+    """A column of a table of a run directory, with its unit and meaning in its metadata."""
+    return pa.field(name, kind, metadata={"unit": unit, "meaning": meaning})
+
+
 _WORD = pa.dictionary(pa.int32(), pa.string())
 
 EVENTS = pa.schema(
@@ -113,12 +97,7 @@ EVENTS = pa.schema(
         column("dispatch", pa.int32(), "", "number of the client's job, from 0; -1 for none"),
         column("group", pa.int32(), "", "of local training: the kind of device, from 0; -1 for none"),
         column("alpha", pa.int32(), "", "of local training: the number of blocks received; -1 for none"),
-        column(
-            "images",
-            pa.int32(),
-            "",
-            "of local training: the client's number of images; -1 for none",
-        ),
+        column("images", pa.int32(), "", "of local training: the client's number of images; -1 for none"),
         column("item", _WORD, "", "what was sent, decided or reached, or the device that trains, by name"),
         column("flow", pa.int64(), "", "number of the transfer; -1 for none"),
         column("source", _WORD, "", "node of the topology"),
@@ -132,84 +111,6 @@ EVENTS = pa.schema(
     ]
 )
 """Columns of ``events.parquet``, the fields of :class:`Event`."""
-
-
-_tuple = tuple.__new__
-
-
-class EventLog:
-    """Collects rows and passes them to listeners.
-
-    Args:
-        listeners: receive the rows, in this order.
-
-    Attributes:
-        rounds: how many have ended.
-    """
-
-    BATCH = 2048
-    """The largest number of rows that are collected."""
-
-    def __init__(self, listeners: Sequence[Listener]) -> None:
-        self._rows: list[Event] = []
-        self._passed = 0
-        self.rounds = 0
-        self._listeners = listeners
-
-    @property
-    def written(self) -> int:
-        """The number of rows so far."""
-        return self._passed + len(self._rows)
-
-    def write(
-        self,
-        time: float,
-        kind: EventKind,
-        round: int = ABSENT - 1,
-        client: int = ABSENT,
-        dispatch: int = ABSENT,
-        *,
-        group: int = ABSENT,
-        alpha: int = ABSENT,
-        images: int = ABSENT,
-        item: str = "",
-        flow: int = ABSENT,
-        source: str = "",
-        target: str = "",
-        bytes: float = 0.0,
-        seconds: float = 0.0,
-        flops: float = 0.0,
-        joules: float = 0.0,
-        value: float = 0.0,
-        detail: str = "",
-    ) -> None:
-        """Append one row; see :class:`Event` for the columns.
-
-        ``round`` is the exception: here it counts from 0, as in the simulation, and equals the version of the model
-        that clients train from.
-        """
-        rows, number = self._rows, round + 1
-        self.rounds += kind == "round_end"
-        # Create the tuple directly, without the extra call of a named tuple's constructor.
-        rows.append(
-            _tuple(
-                Event,
-                (
-                    time, kind, number, client, dispatch, group, alpha, images, item, flow, source, target, bytes,
-                    seconds, flops, joules, value, detail,
-                ),
-            )
-        )  # fmt: skip
-        if len(rows) >= self.BATCH:
-            self.flush()
-
-    def flush(self) -> None:
-        """Pass the collected rows on."""
-        rows, self._rows = self._rows, []
-        self._passed += len(rows)
-        if rows:
-            for listener in self._listeners:
-                listener.events(rows)
 
 
 def detail(**facts: Any) -> str:

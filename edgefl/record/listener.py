@@ -1,13 +1,16 @@
-"""How to follow a run: a listener's methods are called with its rows as they are made."""
+"""How to follow a run: a listener's methods are called with its rows as they are made.
+
+Rows are passed on in batches, so a long run needs no more memory than a short one.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from edgefl.record.events import Event
-    from edgefl.record.rounds import RoundRow
-    from edgefl.record.summary import SeedResult
+from edgefl.record.events import ABSENT, Event
+from edgefl.record.kinds import EventKind
+from edgefl.record.rounds import RoundRow
+from edgefl.record.summary import SeedResult
 
 
 class Listener:
@@ -48,3 +51,81 @@ class Listener:
 
     def results_reused(self, seed: int, trained: int, found: int) -> None:
         """All methods of a seed have ended: ``trained`` jobs were trained, and ``found`` cached results were used."""
+
+
+_tuple = tuple.__new__
+
+
+class EventLog:
+    """Collects rows and passes them to listeners.
+
+    Args:
+        listeners: receive the rows, in this order.
+
+    Attributes:
+        rounds: how many have ended.
+    """
+
+    BATCH = 2048
+    """The largest number of rows that are collected."""
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        self._rows: list[Event] = []
+        self._passed = 0
+        self.rounds = 0
+        self._listeners = listeners
+
+    @property
+    def written(self) -> int:
+        """The number of rows so far."""
+        return self._passed + len(self._rows)
+
+    def write(
+        self,
+        time: float,
+        kind: EventKind,
+        round: int = ABSENT - 1,
+        client: int = ABSENT,
+        dispatch: int = ABSENT,
+        *,
+        group: int = ABSENT,
+        alpha: int = ABSENT,
+        images: int = ABSENT,
+        item: str = "",
+        flow: int = ABSENT,
+        source: str = "",
+        target: str = "",
+        bytes: float = 0.0,
+        seconds: float = 0.0,
+        flops: float = 0.0,
+        joules: float = 0.0,
+        value: float = 0.0,
+        detail: str = "",
+    ) -> None:
+        """Append one row; see :class:`Event` for the columns.
+
+        ``round`` is the exception: here it counts from 0, as in the simulation, and equals the version of the model
+        that clients train from.
+        """
+        rows, number = self._rows, round + 1
+        self.rounds += kind == "round_end"
+        # Create the tuple directly, without the extra call of a named tuple's constructor.
+        rows.append(
+            _tuple(
+                Event,
+                (
+                    time, kind, number, client, dispatch, group, alpha, images, item, flow, source, target, bytes,
+                    seconds, flops, joules, value, detail,
+                ),
+            )
+        )  # fmt: skip
+        if len(rows) >= self.BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Pass the collected rows on."""
+        rows, self._rows = self._rows, []
+        self._passed += len(rows)
+        if rows:
+            for listener in self._listeners:
+                listener.events(rows)

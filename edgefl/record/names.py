@@ -29,17 +29,13 @@ CLIENT_MODELS = "clients.safetensors"
 STANDINGS = "standings.json"
 EMULATION = "emulation.json"
 JOURNAL = "journal.sqlite"
-JOURNALS = tuple(f"{JOURNAL}{end}" for end in ("", "-wal", "-shm", "-journal"))
-"""The journal's file and the files that SQLite keeps next to it."""
 CHECKPOINTS = "checkpoints"
+REPLIES = "replies"
 
-SEED_FILES = (EVENTS, ROUNDS, CLIENTS, FINAL_MODEL, CLIENT_MODELS, STANDINGS, EMULATION, *JOURNALS)
-"""The files in the folder of one method and seed; the folder of checkpoints is next to them."""
-
-STATES = (SUMMARY, STATE, FAULTED)
-"""The files of which a run directory has at least one, next to its scenario."""
-IN_A_RUN = frozenset((*OWN, *SEED_FILES, CHECKPOINTS))
-"""Everything that edgefl creates in a run directory, at any depth, except the methods' and seeds' folders."""
+SEED_FILES = (EVENTS, ROUNDS, CLIENTS, FINAL_MODEL, CLIENT_MODELS, STANDINGS, EMULATION, JOURNAL)
+"""The files in the folder of one method and seed."""
+SEED_FOLDERS = (CHECKPOINTS, REPLIES)
+"""The folders next to them, while the run is in progress."""
 
 SWEEP = "sweep.json"
 SWEEP_LOCK = "sweep.lock"
@@ -53,7 +49,6 @@ _DEVICES = frozenset(
     ("con", "prn", "aux", "nul", *(f"{name}{number}" for name in ("com", "lpt") for number in range(10)))
 )
 
-
 SEED = "seed-"
 """The beginning of the names of seeds' folders."""
 
@@ -61,19 +56,6 @@ SEED = "seed-"
 def seed_folder(seed: int) -> str:
     """The name of a seed's folder inside its method's folder."""
     return f"{SEED}{seed}"
-
-
-def is_plain(name: str) -> bool:
-    r"""Whether a text can name a file, and is not a path to another place.
-
-    >>> [is_plain(name) for name in ("fedavg", "a b", "..", "a/b", "a\\b", "", "\ud800")]
-    [True, True, False, False, False, False, False]
-    """
-    try:
-        name.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which JSON allows
-        return False
-    return name not in ("", ".", "..") and not any(sign in name for sign in "/\\\0")
 
 
 def label_fault(label: str) -> str | None:

@@ -1,13 +1,11 @@
 """Files that a command writes to a path given by the user (``--output``, ``--html``, ``--png``).
 
-An output is a new file, or replaces a plain file. It is never a file of a run directory or a sweep, and never has the
-extension of a scenario, a table or a model, which commands read: a mistyped option must not destroy a result or an
-input.
+An output is never a file of a run directory or a sweep, and never has the extension of a scenario, a table or a model,
+which commands read: a mistyped option must not destroy a result or an input.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -17,13 +15,11 @@ from typing import BinaryIO
 from edgefl import durable_file
 from edgefl.errors import UserError
 from edgefl.record import names
-from edgefl.record.paths import kind_of
 from edgefl.user_path import new_user_path
 
-INPUT_ENDINGS = (".yaml", ".yml", ".parquet", ".safetensors", ".sqlite")
+INPUT_ENDINGS = (".yaml", ".yml", ".parquet", ".safetensors", ".arrow")
 """Extensions of files that commands read and that reports never have."""
-STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd/")
-"""The process's own open files; ``-o >(command)`` in a shell names one of them."""
+_IN_A_RUN = frozenset((*names.OWN, *names.SEED_FILES, *names.SEED_FOLDERS))
 
 
 def output_path(name: str | PathLike[str]) -> Path:
@@ -33,11 +29,8 @@ def output_path(name: str | PathLike[str]) -> Path:
         UserError: an output cannot be written there; see the module.
     """
     path = new_user_path(name)
-    if str(path).startswith(STREAMS):
-        return path
-    found = kind_of(path)
-    if found not in (None, "a file"):
-        raise UserError(f"expected a new or a plain file for the output, found {found}", file=str(path))
+    if path.is_dir():
+        raise UserError("expected a new or a plain file for the output, found a folder", file=str(path))
     if path.suffix.lower() in INPUT_ENDINGS:
         raise UserError(
             f"expected another ending: files that end in {path.suffix} are inputs, and no output replaces one",
@@ -58,7 +51,7 @@ def new_output_path(name: str | PathLike[str]) -> Path:
         UserError: the path exists, or its folder does not.
     """
     path = new_user_path(name)
-    if kind_of(path) is not None:
+    if path.exists():
         raise UserError("the file exists already; choose another name", file=str(path))
     if not path.parent.is_dir():
         raise UserError("its folder does not exist", file=str(path))
@@ -88,15 +81,11 @@ def write_output(path: Path, content: str | bytes) -> None:
 
 def _owner(path: Path) -> Path | None:
     """The run directory or sweep to which a file of this path belongs, if there is one."""
-    real = Path(os.path.realpath(path))
+    real = path.resolve()
     for folder in real.parents:
         below = {part.casefold() for part in real.relative_to(folder).parts}
-        if below & names.IN_A_RUN and _has(folder, names.SCENARIO) and _has(folder, *names.STATES):
-            return folder
-        if below & names.IN_A_SWEEP and _has(folder, names.SWEEP):
+        states = (names.SUMMARY, names.STATE, names.FAULTED)
+        is_run = (folder / names.SCENARIO).exists() and any((folder / name).exists() for name in states)
+        if (below & _IN_A_RUN and is_run) or (below & names.IN_A_SWEEP and (folder / names.SWEEP).exists()):
             return folder
     return None
-
-
-def _has(folder: Path, *files: str) -> bool:
-    return any(os.path.lexists(folder / name) for name in files)

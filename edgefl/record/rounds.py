@@ -1,41 +1,21 @@
-"""The rows of ``rounds.parquet``, and its columns."""
+"""The rows of ``rounds.parquet`` and ``clients.parquet``, and their columns."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from edgefl.record.column import column
+from edgefl.record.events import column
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRow:
-    """One round in the results; amounts are those of this round only, and rounds count from 1.
+    """One round in the results; amounts are those of this round only. :data:`ROUNDS` gives their meaning.
 
-    Attributes:
-        seconds: virtual time at the end of the round.
-        metric: the task's metric of the model after the round's aggregation; NaN where it was not evaluated.
-        metric_ema: 0.9 of the last one and 0.1 of the metric; NaN where the model was not evaluated.
-        metric_ensemble: of the moving average of the models so far; NaN without one.
-        accuracy: the metric if it is the accuracy, else NaN; ``accuracy_ema`` and ``accuracy_ensemble`` likewise.
-        loss: mean loss of the model; NaN where it was not evaluated.
-        bytes_down: delivered to clients during the round.
-        bytes_up: delivered to the server during the round.
-        flops: training FLOPs during the round.
-        joules: drawn by the devices during the round.
-        participants: clients that were sent the round's model.
-        aggregated: updates aggregated into the next model.
-        refused: clients without enough memory for the job.
-        exposed_seconds: transfer seconds of the critical path that lengthened the round.
-        hidden_seconds: transfer seconds of the critical path that did not.
-        critical_client: the client that closed the round, -1 if the deadline did.
-        blocks_actual: bytes of the blocks sent to the cohort, by true size.
-        blocks_uniform: the same at S/M for each block.
-        staleness: mean age of the aggregated updates, in aggregations since the model that each was trained from.
-        ratio_to_optimum: the round's seconds, from the selection on, relative to a lower bound on those of any round
-            with as many updates, whichever clients and rates the server had chosen; NaN where costs are not known.
+    A figure that is not known, or a metric of a model that was not evaluated, is NaN.
     """
 
     round: int
@@ -91,3 +71,29 @@ ROUNDS = pa.schema(
     ]
 )
 """Columns of ``rounds.parquet``, the fields of :class:`RoundRow`."""
+
+
+class ClientRow(NamedTuple):
+    """One client; a metric is NaN or ``None`` where there is none."""
+
+    client: int
+    samples: int
+    tested: int
+    metric: float
+    metric_personalised: float | None
+    accuracy: float | None
+    accuracy_personalised: float | None
+
+
+CLIENTS = pa.schema(
+    [
+        column("client", pa.int32(), "", "the client's number"),
+        column("samples", pa.int64(), "", "training samples of the client"),
+        column("tested", pa.int64(), "", "test samples of the client"),
+        column("metric", pa.float64(), "", "the task's metric of the final model on them; null where there are none"),
+        column("metric_personalised", pa.float64(), "", "after personalisation; null without it"),
+        column("accuracy", pa.float64(), "", "the metric, in [0, 1], if it is the accuracy"),
+        column("accuracy_personalised", pa.float64(), "", "metric_personalised, if it is the accuracy"),
+    ]
+)
+"""Columns of ``clients.parquet``, the fields of :class:`ClientRow`."""

@@ -11,29 +11,28 @@ from pydantic import RootModel
 from edgefl.durable_file import write_durably
 from edgefl.json_file import read_json
 from edgefl.options import Options
-from edgefl.record.summary import Amount, Count, Share, Value
 from edgefl.validation import validated
 
 
 class Standing(Options):
     """What a run had reached and spent at a pause; its fields are columns of a sweep's table."""
 
-    seed: Count
+    seed: int
     stop: Literal["paused"] = "paused"
-    rounds: Count
-    rounds_without_update: Count
-    refused: Count
-    seconds: Amount
-    accuracy_final: Share | None
-    accuracy_best: Share | None
-    accuracy_ema: Share | None
-    metric_final: Value | None
-    metric_best: Value | None
-    metric_ema: Value | None
-    bytes_down: Count
-    bytes_up: Count
-    flops: Amount
-    joules: Amount
+    rounds: int
+    rounds_without_update: int
+    refused: int
+    seconds: float
+    accuracy_final: float | None
+    accuracy_best: float | None
+    accuracy_ema: float | None
+    metric_final: float | None
+    metric_best: float | None
+    metric_ema: float | None
+    bytes_down: int
+    bytes_up: int
+    flops: float
+    joules: float
 
 
 class _Standings(RootModel[dict[str, Standing]]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -13,7 +13,6 @@ from edgefl.durable_file import write_durably
 from edgefl.errors import UserError
 from edgefl.json_file import read_json
 from edgefl.options import Options
-from edgefl.record import names
 from edgefl.record.kinds import BudgetKind, Lost, StopReason
 from edgefl.record.metric import ACCURACY, Better, Metric
 from edgefl.validation import validated
@@ -21,12 +20,7 @@ from edgefl.version import __version__
 
 SCHEMA = 2
 
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Value = Amount
-"""A value of a metric; none of them is negative."""
-Count = Annotated[int, Field(ge=0)]
-Number = Annotated[int, Field(ge=0)] | Amount
+Number = int | float
 """A count or an amount, as it was computed."""
 
 
@@ -38,16 +32,16 @@ class Stop(_Part):
     """Why a run ended, and after which round; ``message`` explains an early end."""
 
     reason: StopReason
-    round: Count
+    round: int
     message: str | None = None
 
 
 class Accuracy(_Part):
     """Accuracies in [0, 1]; ``None`` if nothing was trained, or the task has another metric."""
 
-    final: Share | None = None
-    best: Share | None = None
-    ema: Share | None = None
+    final: float | None = None
+    best: float | None = None
+    ema: float | None = None
 
 
 class MetricResult(_Part):
@@ -60,9 +54,9 @@ class MetricResult(_Part):
     better: Better
     share: bool
     title: str
-    final: Value | None = None
-    best: Value | None = None
-    ema: Value | None = None
+    final: float | None = None
+    best: float | None = None
+    ema: float | None = None
 
     @property
     def metric(self) -> Metric:
@@ -77,27 +71,27 @@ class Bytes(_Part):
     are those between the server and averaging cells, which the other counts leave out.
     """
 
-    down: Count
-    up: Count
-    useful: Count
-    wasted: Count
-    by_fate: dict[Lost, Count] = Field(default_factory=dict)
-    backhaul: Count = 0
+    down: int
+    up: int
+    useful: int
+    wasted: int
+    by_fate: dict[Lost, int] = Field(default_factory=dict)
+    backhaul: int = 0
 
 
 class Communication(_Part):
     """Transfer seconds on the rounds' critical paths that did, and did not, lengthen them."""
 
-    exposed_seconds: Amount
-    hidden_seconds: Amount
+    exposed_seconds: float
+    hidden_seconds: float
 
 
 class Transfers(_Part):
     """Attempts to transfer something that broke, attempts that followed another, and transfers that failed."""
 
-    breaks: Count
-    retries: Count
-    failed: Count
+    breaks: int
+    retries: int
+    failed: int
 
 
 class TargetResult(_Part):
@@ -106,41 +100,25 @@ class TargetResult(_Part):
     ``accuracy`` is the value if the metric is the accuracy.
     """
 
-    accuracy: Share | None = None
+    accuracy: float | None = None
     metric: str
-    value: Value
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_accuracy(cls, data: Any) -> Any:
-        """Take a target that names no metric for one of accuracy."""
-        if isinstance(data, dict) and "metric" not in data and "value" not in data and "accuracy" in data:
-            return {**data, "metric": ACCURACY.name, "value": data["accuracy"]}
-        return data
+    value: float
 
     reached: bool
-    seconds: Amount | None = None
-    bytes: Count | None = None
-    rounds: Count | None = None
-    flops: Amount | None = None
-    joules: Amount | None = None
+    seconds: float | None = None
+    bytes: int | None = None
+    rounds: int | None = None
+    flops: float | None = None
+    joules: float | None = None
 
 
 class BudgetResult(_Part):
     """The metric when a budget was exhausted; ``accuracy`` is the same if the metric is the accuracy."""
 
     kind: BudgetKind
-    limit: Amount
-    accuracy: Share | None = None
-    metric: Value | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_accuracy(cls, data: Any) -> Any:
-        """Take a result that names no metric for one of accuracy."""
-        if isinstance(data, dict) and "metric" not in data and "accuracy" in data:
-            return {**data, "metric": data["accuracy"]}
-        return data
+    limit: float
+    accuracy: float | None = None
+    metric: float | None = None
 
 
 class Blocks(_Part):
@@ -155,8 +133,8 @@ class Blocks(_Part):
 
     actual: Number
     uniform: Number
-    front_age: Amount | None = None
-    makespan_over_least: Amount | None = None
+    front_age: float | None = None
+    makespan_over_least: float | None = None
 
 
 class ClientResult(_Part):
@@ -166,16 +144,16 @@ class ClientResult(_Part):
     """
 
     kind: str | None = None
-    mean: Value
-    cumulative: Value
-    worst_tenth: Value
+    mean: float
+    cumulative: float
+    worst_tenth: float
 
 
 class EnsembleResult(_Part):
     """The metric of the temporal ensemble, the moving average of the global models."""
 
-    final: Value | None = None
-    best: Value | None = None
+    final: float | None = None
+    best: float | None = None
 
 
 class SeedResult(_Part):
@@ -187,21 +165,21 @@ class SeedResult(_Part):
     ``rounds.parquet`` over the rounds that have a value; it is missing if there are none.
     """
 
-    seed: Count
+    seed: int
     stop: Stop
     accuracy: Accuracy
     metric: MetricResult
-    seconds: Amount
-    rounds: Count
-    rounds_without_update: Count
-    refused: Count
-    flops: Amount
-    joules: Amount
+    seconds: float
+    rounds: int
+    rounds_without_update: int
+    refused: int
+    flops: float
+    joules: float
     bytes: Bytes
-    client_bytes: Count
+    client_bytes: int
     communication: Communication
     transfers: Transfers | None = None
-    ratio_to_optimum: Amount | None = None
+    ratio_to_optimum: float | None = None
     targets: tuple[TargetResult, ...] = ()
     budgets: tuple[BudgetResult, ...] = ()
     ensemble: EnsembleResult | None = None
@@ -239,24 +217,13 @@ class SeedResult(_Part):
     @model_validator(mode="before")
     @classmethod
     def _of_accuracy(cls, data: Any) -> Any:
-        """Take a run that names no metric for one of accuracy."""
-        if isinstance(data, dict) and "metric" not in data and isinstance(data.get("accuracy"), dict):
-            return {**data, "metric": {**ACCURACY._asdict(), "title": ACCURACY.word, **data["accuracy"]}}
-        return data
-
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
-        metric = self.metric
-        parts = [metric, *filter(None, (self.ensemble, self.clients, self.personalisation))]
-        values = [value for part in parts for value in part.model_dump().values() if isinstance(value, float)]
-        if metric.share and any(value > 1 for value in values):
-            raise ValueError(f"expected shares in [0, 1] of the metric {metric.name}, found {max(values)}")
-        for target in self.targets:
-            if target.metric != metric.name or target.accuracy != (target.value if metric.metric.is_accuracy else None):
-                raise ValueError(
-                    f"expected targets of the metric {metric.name}, found {target.accuracy} and {target.value}"
-                )
-        return self
+        """Take a run of edgefl 0.2.0, which names no metric, for one of accuracy."""
+        if not isinstance(data, dict) or "metric" in data or not isinstance(data.get("accuracy"), dict):
+            return data
+        targets = [{**each, "metric": ACCURACY.name, "value": each["accuracy"]} for each in data.get("targets", ())]
+        budgets = [{**each, "metric": each["accuracy"]} for each in data.get("budgets", ())]
+        metric = {**ACCURACY._asdict(), "title": ACCURACY.word, **data["accuracy"]}
+        return {**data, "metric": metric, "targets": targets, "budgets": budgets}
 
 
 class Summary(_Part):
@@ -305,10 +272,6 @@ def read_summary(path: Path) -> tuple[dict[str, Any], Summary]:
     for label, results in summary.methods.items():
         if not results:
             raise UserError("expected at least one seed, found none", file=name, field=f"methods.{label}")
-        if not names.is_plain(label):
-            raise UserError(
-                "expected a method's label, found what cannot name a folder", file=name, field=f"methods.{label}"
-            )
     return data, summary
 
 

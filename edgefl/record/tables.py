@@ -1,8 +1,8 @@
-"""Write and read the tables of a run directory: Parquet with typed columns, and units in their metadata."""
+"""Write and read the tables of run directories and sweeps: Parquet with typed columns, and units in their metadata."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import zip_longest
 from pathlib import Path
@@ -13,15 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from edgefl import limits
 from edgefl.durable_file import durable_file, write_durably
 from edgefl.errors import UserError
-from edgefl.record.column import column
-from edgefl.record.events import EVENTS, Event
+from edgefl.record.events import EVENTS, Event, column
 from edgefl.record.kinds import EventKind
 from edgefl.record.listener import Listener
-from edgefl.record.ranges import check_table
-from edgefl.record.rounds import ROUNDS, RoundRow
+from edgefl.record.rounds import CLIENTS, ROUNDS, ClientRow, RoundRow
 
 _WORD = pa.dictionary(pa.int8(), pa.string())
 
@@ -39,7 +36,6 @@ SENSITIVITY = pa.schema(
     ]
 )
 """Columns of ``sensitivity.parquet``."""
-
 
 _ROW_GROUP = 32_768
 
@@ -108,6 +104,12 @@ def write_rounds(rows: Sequence[RoundRow], path: Path) -> None:
     write_parquet(pa.Table.from_arrays(arrays, schema=ROUNDS), path, **AS_WRITTEN)
 
 
+def write_clients(rows: Sequence[ClientRow], path: Path) -> None:
+    """Write the final model's metric on each client."""
+    arrays = [pa.array([getattr(row, field.name) for row in rows], field.type, from_pandas=True) for field in CLIENTS]
+    write_parquet(pa.Table.from_arrays(arrays, schema=CLIENTS), path, compression="zstd")
+
+
 def write_parquet(table: pa.Table, path: Path, **options: Any) -> None:
     """Write a whole table durably.
 
@@ -124,52 +126,42 @@ def write_parquet(table: pa.Table, path: Path, **options: Any) -> None:
     write_durably(path, content.getvalue().to_pybytes())
 
 
-_OLDER = {"metric": "accuracy", "metric_ema": "accuracy_ema", "metric_ensemble": "accuracy_ensemble"}
-"""Columns that tables of edgefl 0.2.0 do not have, and those that contain the same."""
-
-
-_ABSENT = {"draw": pa.scalar(0, pa.int32()), "ratio_to_optimum": pa.scalar(None, pa.float64())}
-"""Columns that older tables do not have, and the value in all their rows."""
+_OLDER = {
+    "metric": "accuracy",
+    "metric_ema": "accuracy_ema",
+    "metric_ensemble": "accuracy_ensemble",
+    "draw": pa.scalar(0, pa.int32()),
+    "ratio_to_optimum": pa.scalar(None, pa.float64()),
+}
+"""Columns that tables of edgefl 0.2.0 do not have: the column that contains the same, or the value in all rows."""
 
 
 def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
-    """Return a table of a run directory, with its metadata; types and figures are checked.
+    """Return a table of a run directory, with its metadata.
 
     Raises:
-        UserError: the file cannot be read, is far larger in memory than on disk, lacks a column, or holds values that a
-            run cannot have.
+        UserError: the file cannot be read, or lacks a column.
     """
     try:
-        check_size(file)
         table = pq.read_table(file, page_checksum_verification=True)
-        for name in schema.names:
-            if name not in table.column_names and _OLDER.get(name) in table.column_names:
-                table = table.append_column(name, table[_OLDER[name]])
-        for name in schema.names:
-            if name not in table.column_names and name in _ABSENT:
-                table = table.append_column(name, pa.repeat(_ABSENT[name], table.num_rows))
-        missing = [name for name in schema.names if name not in table.column_names]
     except FileNotFoundError:
         raise UserError("cannot be read: no such file", file=str(file)) from None
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"cannot be read: {reason}", file=str(file)) from None
-    if missing:
-        raise UserError(f"cannot be read: it has no column '{missing[0]}'", file=str(file))
-    check_table(table, schema, file)
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"cannot be read: {_first_line(error)}", file=str(file)) from None
+    for name in schema.names:
+        if name not in table.column_names:
+            older = _OLDER.get(name)
+            if isinstance(older, pa.Scalar):
+                table = table.append_column(name, pa.repeat(older, table.num_rows))
+            elif older in table.column_names:
+                table = table.append_column(name, table[older])
+            else:
+                raise UserError(f"cannot be read: it has no column '{name}'", file=str(file))
     return table
 
 
-def check_size(file: Path) -> None:
-    """Check, from its metadata, that a table is not far larger in memory than its file suggests.
-
-    Raises:
-        UserError: it is; OSError or pyarrow's exceptions: the metadata cannot be read.
-    """
-    found, size = pq.read_metadata(file), file.stat().st_size
-    expanded = 8 * found.num_rows * found.num_columns
-    if expanded > max(limits.TABLE_BYTES, limits.TABLE_EXPANSION * size):
-        raise UserError(f"expected at most {limits.TABLE_BYTES:,} bytes in memory, found {expanded:,}", file=str(file))
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def check_schema(file: Path, schema: pa.Schema) -> None:
@@ -184,20 +176,51 @@ def check_schema(file: Path, schema: pa.Schema) -> None:
 
 
 def _text(field: pa.Field | None) -> str:
-    if field is None:
-        return "none"
-    metadata = {key.decode(): value.decode(errors="replace") for key, value in (field.metadata or {}).items()}
-    return f"'{field.name}' ({field.type}, metadata {metadata})"
+    return "none" if field is None else f"'{field.name}' ({field.type}, metadata {field.metadata})"
 
 
 def read_events(file: Path, kinds: Collection[EventKind] | None = None) -> Iterator[Event]:
     """Yield the rows of one run's log, in order; only those of these kinds if any are given.
 
     Raises:
-        UserError: the file cannot be read, lacks a column, or holds values that a run cannot have.
+        UserError: the file cannot be read, or lacks a column.
     """
     table = read_parquet(file, EVENTS).select(EVENTS.names)
     if kinds is not None:
         table = table.filter(pc.is_in(table["kind"].cast(pa.string()), value_set=pa.array(kinds)))
     for batch in table.to_batches():
         yield from map(Event._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+_JOB, _METHOD = "job", "method"
+
+
+def sweep_row(job: str, setting: Mapping[str, Any], method: str, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of ``sweep.parquet``: the job's folder, the values that the sweep varied by path, the method, figures."""
+    return {_JOB: job, **setting, _METHOD: method, **figures}
+
+
+def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return rows as a table; a figure that a row lacks is null."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def read_settings(file: Path) -> dict[str, dict[str, Any]]:
+    """Return the setting of each job of a ``sweep.parquet``, the values by path, in the order of the table.
+
+    Raises:
+        UserError: the file cannot be read, or is not the table of a sweep.
+    """
+    try:
+        table = pq.read_table(file)
+        varied = table.column_names[1 : table.column_names.index(_METHOD)]
+        rows = table.select([_JOB, *varied]).to_pylist()
+    except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+        raise UserError(f"cannot be read: {_first_line(error)}", file=str(file)) from None
+    return {str(row.pop(_JOB)): {path: _whole(value) for path, value in row.items()} for row in rows}
+
+
+def _whole(value: Any) -> Any:
+    """Whole floats as integers: all numbers of a column have one type, so integers may have been read as floats."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -13,8 +13,8 @@ from edgefl.record import RunPaths
 from edgefl.record.emulation import Emulation, read_emulation
 from edgefl.record.metric import Metric
 from edgefl.record.names import SWEEP
+from edgefl.record.paths import how_to_continue
 from edgefl.record.summary import SeedResult, Summary, read_summary
-from edgefl.record.unfinished import how_to_continue
 from edgefl.user_path import user_path
 from edgefl.wording import listed
 from edgefl.yaml_file import read_yaml

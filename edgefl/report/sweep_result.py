@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from edgefl.errors import UserError
 from edgefl.record.emulation import Emulation
 from edgefl.record.names import SWEEP_TABLE
-from edgefl.record.paths import file_in, folder_in
 from edgefl.record.summary import SeedResult
 from edgefl.report.run_result import RunResult
 
@@ -97,10 +96,10 @@ def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
     Raises:
         UserError: the folder is neither, or not finished.
     """
-    file = file_in(path, SWEEP_TABLE)
+    file = path / SWEEP_TABLE
     if not file.is_file():
         return [RunResult(path)]
-    from edgefl.record.sweep_table import read_settings
+    from edgefl.record.tables import read_settings
 
     settings: dict[str, dict[str, Any]] = {}
     jobs: dict[str, list[str]] = {}
@@ -113,7 +112,7 @@ def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
         jobs.setdefault(name, []).append(job)
     if not jobs:
         raise UserError("expected the jobs of a sweep, found none", file=str(file))
-    runs = {name: [RunResult(folder_in(folder_in(path, "jobs"), job)) for job in named] for name, named in jobs.items()}
+    runs = {name: [RunResult(path / "jobs" / job) for job in named] for name, named in jobs.items()}
     if not together:
         return [run for each in runs.values() for run in each]
     return [SettingResult(name, settings[name], each, path) for name, each in runs.items()]

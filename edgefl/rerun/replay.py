@@ -17,7 +17,6 @@ from edgefl.flower.scenario import app_scenario_of
 from edgefl.record import RunPaths
 from edgefl.record.costs import write_costs
 from edgefl.record.names import CLIENT_MODELS, CLIENTS, FINAL_MODEL
-from edgefl.record.paths import file_in, own_file_in
 from edgefl.record.summary import SeedResult, write_summary
 from edgefl.rerun.app_replay import AppReplay
 from edgefl.rerun.changeable import check_changeable
@@ -112,9 +111,9 @@ class Replay:
         """Copy those of these files that the finished run has."""
         run, copies = self._run.paths.of(label, seed), RunPaths(folder).of(label, seed)
         for name in names:
-            path = own_file_in(run.folder, name)
+            path = run.folder / name
             if path.exists():
-                with path.open("rb") as held, durable_file(file_in(copies.folder, name)) as copy:
+                with path.open("rb") as held, durable_file(copies.folder / name) as copy:
                     shutil.copyfileobj(held, copy)
 
     def _timeless(self, label: str, seed: int) -> Recording:

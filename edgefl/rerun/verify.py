@@ -18,7 +18,6 @@ from edgefl.record import RunPaths, SeedPaths
 from edgefl.record.costs import read_costs
 from edgefl.record.emulation import read_emulation
 from edgefl.record.events import EVENTS
-from edgefl.record.paths import folder_in
 from edgefl.record.rounds import ROUNDS
 from edgefl.record.summary import SeedResult, Summary
 from edgefl.record.tables import check_schema, read_events, read_parquet
@@ -84,11 +83,7 @@ def can_execute_again(run: Path, summary: Summary) -> bool:
 
 
 def is_emulated(run: Path, summary: Summary) -> bool:
-    """Whether the seconds of the runs were measured, not computed.
-
-    Raises:
-        UserError: an ``emulation.json`` is a link or a pipe.
-    """
+    """Whether the seconds of the runs were measured, not computed."""
     return any(
         RunPaths(run).of(label, entry.seed).emulation.exists()
         for label, entries in summary.methods.items()
@@ -118,7 +113,7 @@ def _other_runs(scenario: Scenario, summary: Summary) -> Iterator[str]:
 def _left_out(run: Path, scenario: Scenario, summary: Summary, costs: Collection[str]) -> Iterator[str]:
     """Methods that were run but have no results, for example because they were removed from the summary."""
     labels = [method.label for method in scenario.methods]
-    run_here = {label: "a folder" for label in labels if folder_in(run, label).is_dir()}
+    run_here = {label: "a folder" for label in labels if (run / label).is_dir()}
     run_here |= dict.fromkeys(costs, "step costs in costs.json")
     run_here |= dict.fromkeys(summary.chosen, "a place among the chosen methods")
     for label, what in run_here.items():

@@ -9,7 +9,7 @@ from functools import partial
 import simpy
 
 from edgefl.network.flow import Network
-from edgefl.record.events import EventLog
+from edgefl.record.listener import EventLog
 from edgefl.simulation.failure_specs import Crash, Outage, Span, check_outages, crashes_of, outages_of
 from edgefl.simulation.presence import Presence
 

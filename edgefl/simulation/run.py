@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from edgefl.errors import EdgeflError
-from edgefl.record.events import EventLog, detail
+from edgefl.record.events import detail
 from edgefl.record.kinds import StopReason
-from edgefl.record.listener import Listener
+from edgefl.record.listener import EventLog, Listener
 from edgefl.record.rounds import RoundRow
 from edgefl.simulation.asynchronous import Asynchronous
 from edgefl.simulation.collector import only_new_objects_collected

@@ -19,8 +19,7 @@ from edgefl.network.flow import FlowObserver, Network
 from edgefl.network.timeouts import Timeouts
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
-from edgefl.record.events import EventLog
-from edgefl.record.listener import Listener
+from edgefl.record.listener import EventLog, Listener
 from edgefl.scheduling.bandwidth.base import BandwidthSpec
 from edgefl.scheduling.blocks.base import BlockScheduler
 from edgefl.scheduling.selection.base import Facts, Selector

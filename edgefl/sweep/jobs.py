@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from edgefl.errors import EdgeflError, UserError
-from edgefl.experiment.directory import is_interrupted
 from edgefl.experiment.inputs import digest_of_scenario
 from edgefl.experiment.pausing import Pause, Paused
 from edgefl.experiment.run import resume, run
 from edgefl.record import RunPaths
+from edgefl.record.paths import is_interrupted
 from edgefl.record.summary import is_summary, read_summary
 from edgefl.scenario import Scenario, load_scenario, rehearse, resolve, with_overrides
 from edgefl.scenario.loading import check

@@ -17,7 +17,6 @@ from edgefl.errors import UserError
 from edgefl.experiment.folder_lock import FolderLock
 from edgefl.json_file import read_json
 from edgefl.record.names import SWEEP, SWEEP_LOCK, SWEEP_TABLE
-from edgefl.record.paths import file_in, folder_in
 from edgefl.record.tables import write_parquet
 from edgefl.sweep.jobs import Job, check_folder
 from edgefl.sweep.over_ray import run_all_on_ray
@@ -112,7 +111,7 @@ class _Sweep:
         cluster: bool,
     ) -> None:
         self._out = out
-        self._folder = folder_in(out, "jobs")
+        self._folder = out / "jobs"
         self._processes = processes
         self._cluster = cluster
         self._done = done
@@ -136,7 +135,7 @@ class _Sweep:
     def _run(self, jobs: Sequence[Job]) -> None:
         unique = {job.id: job for job in jobs}
         for id, job in unique.items():
-            check_folder(job, folder_in(self._folder, id))
+            check_folder(job, self._folder / id)
         left = {id: job for id, job in unique.items() if not is_done(job, self._folder / id)}
 
         def one_done(job: Job, failure: str | None) -> None:
@@ -166,7 +165,7 @@ def _taken(out: Path, ids: list[str]) -> Iterator[None]:
     """
     try:
         _holds_sweep(out, ids)  # write nothing into a folder with other contents; checked again under the lock
-        lock = FolderLock(file_in(out, SWEEP_LOCK), make=True)
+        lock = FolderLock(out / SWEEP_LOCK, make=True)
         try:
             if not _holds_sweep(out, ids):
                 make_folder(out / "jobs", parents=False)
@@ -191,7 +190,7 @@ def _holds_sweep(out: Path, ids: list[str]) -> bool:
     Raises:
         UserError: it contains something else.
     """
-    state = file_in(out, SWEEP)
+    state = out / SWEEP
     if state.exists():
         if read_json(state) != {"jobs": ids}:
             raise UserError("this folder contains another sweep; choose another folder", file=f"--out {out}")
@@ -204,5 +203,5 @@ def _holds_sweep(out: Path, ids: list[str]) -> bool:
 
 def _holds_jobs(out: Path) -> bool:
     """Whether there are jobs; a killed process may leave the jobs folder empty."""
-    jobs = folder_in(out, "jobs")
+    jobs = out / "jobs"
     return jobs.exists() and bool(os.listdir(jobs))

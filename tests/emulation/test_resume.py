@@ -12,7 +12,8 @@ from edgefl.emulation.machine import in_namespaces
 from edgefl.emulation.repeated_carrier import RepeatedCarrier
 from edgefl.errors import UserError
 from edgefl.record.emulation import read_emulation
-from edgefl.record.events import Event, EventLog
+from edgefl.record.events import Event
+from edgefl.record.listener import EventLog
 from edgefl.record.paths import RunPaths
 from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
