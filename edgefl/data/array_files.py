@@ -4,206 +4,57 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from math import prod
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from edgefl.data.arrow_columns import array_of
 from edgefl.errors import UserError, nearest
 
 
-class ArrayFile(ABC):
+class ArrayFile(NamedTuple):
     """A file with arrays by name.
 
-    Args:
+    Attributes:
         path: the file.
-
-    Raises:
-        UserError: it cannot be read as a file of this format.
+        word: a named array in messages: array, tensor or column.
+        names: the names of the arrays, sorted.
+        open: reads the array of a name.
     """
 
-    word = "array"
-    """What a named array is called in messages."""
+    path: Path
+    word: str
+    names: list[str]
+    open: Callable[[str], NDArray[Any]]
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @abstractmethod
-    def names(self) -> list[str]:
-        """The names of the arrays."""
-
-    @abstractmethod
-    def header(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
-        """The type and the shape of an array; it is read only if the file does not contain them.
-
-        Raises:
-            UserError: there is no such array, or its values are no numbers or texts.
-        """
-
-    @abstractmethod
     def read(self, name: str) -> NDArray[Any]:
         """An array.
 
         Raises:
-            UserError: as :meth:`header`, or the file is damaged.
+            UserError: there is none of this name, its values are no numbers or texts, or the file is damaged.
         """
+        if name not in self.names:
+            hint = nearest(name, self.names) if self.names else "it has none"
+            raise UserError(f"no {self.word} '{name}' in this file; {hint}", file=str(self.path))
+        return self.open(name)
 
-    def require(self, name: str) -> None:
-        """Check that there is an array of this name.
+    def read_columns(self, names: Sequence[str]) -> NDArray[Any]:
+        """Several arrays of numbers ``[samples]`` side by side, ``[samples, names]``.
 
         Raises:
-            UserError: there is none; the message suggests the nearest name.
+            UserError: one is missing, or has another shape.
         """
-        if name not in self.names():
-            hint = nearest(name, self.names()) if self.names() else "it has none"
-            raise UserError(f"no {self.word} '{name}' in this file; {hint}", file=str(self.path))
-
-    def damaged(self, error: object, what: str) -> UserError:
-        """The error for a file that is not of this format."""
-        return UserError(
-            f"not a readable {what} file ({str(error).strip().partition(chr(10))[0]})", file=str(self.path)
-        )
-
-
-class NpzFile(ArrayFile):
-    """Arrays of NumPy, as ``np.savez`` and ``np.savez_compressed`` write them, without pickled objects."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        try:
-            with zipfile.ZipFile(path) as archive:
-                self._entries = {each.filename.removesuffix(".npy"): each for each in archive.infolist()}
-        except (OSError, zipfile.BadZipFile, ValueError) as error:
-            raise self.damaged(error, ".npz") from None
-
-    def names(self) -> list[str]:
-        """The names of the archive's members."""
-        return sorted(self._entries)
-
-    def header(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
-        """From the member's header."""
-        return self._opened(name, whole=False)[:2]
-
-    def read(self, name: str) -> NDArray[Any]:
-        """The member, without unpickling."""
-        return self._opened(name, whole=True)[2]
-
-    def _opened(self, name: str, *, whole: bool) -> tuple[np.dtype[Any], tuple[int, ...], NDArray[Any]]:
-        self.require(name)
-        entry = self._entries[name]
-        try:
-            with zipfile.ZipFile(self.path) as archive, archive.open(entry) as member:
-                version = npy.read_magic(member)
-                header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-                shape, fortran, type = header(member)
-                if type.hasobject:
-                    raise UserError(
-                        f"expected numbers in '{name}', found Python objects (a pickle), which edgefl does not open",
-                        file=str(self.path),
-                    )
-                found, expected = entry.file_size - member.tell(), prod(shape) * type.itemsize
-                content = member.read() if whole and found == expected else b""
-        except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-            raise self.damaged(error, ".npz") from None
-        if found != expected:
-            raise self.damaged(f"'{name}' has {found} bytes of values, and its header says {expected}", ".npz")
-        values = np.frombuffer(content, dtype=type)
-        return type, shape, values.reshape(shape, order="F" if fortran else "C") if whole else values
-
-
-class SafetensorsFile(ArrayFile):
-    """Tensors of a safetensors file."""
-
-    word = "tensor"
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        from safetensors import SafetensorError, safe_open
-
-        try:
-            with safe_open(path, framework="np") as file:
-                self._headers = {
-                    name: (part.get_dtype(), tuple(part.get_shape()))
-                    for name in file.keys()  # noqa: SIM118  (it is no mapping)
-                    for part in [file.get_slice(name)]
-                }
-        except (OSError, SafetensorError, ValueError) as error:
-            raise self.damaged(error, ".safetensors") from None
-
-    def names(self) -> list[str]:
-        """The names of the tensors."""
-        return sorted(self._headers)
-
-    def header(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
-        """From the file's header."""
-        self.require(name)
-        type, shape = self._headers[name]
-        if type not in _TYPES:
-            raise UserError(
-                f"expected '{name}' of one of the types {', '.join(_TYPES)}, found {type}", file=str(self.path)
-            )
-        return np.dtype(_TYPES[type]), shape
-
-    def read(self, name: str) -> NDArray[Any]:
-        """The tensor."""
-        from safetensors import safe_open
-
-        self.header(name)
-        with safe_open(self.path, framework="np") as file:
-            values: NDArray[Any] = file.get_tensor(name)
-        return values
-
-
-_TYPES = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32",
-          "I32": "int32", "U64": "uint64", "I64": "int64", "F16": "float16",
-          "F32": "float32", "F64": "float64"}  # fmt: skip
-"""Types of safetensors in NumPy."""
-
-
-class ParquetFile(ArrayFile):
-    """Columns of a Parquet file."""
-
-    word = "column"
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        import pyarrow
-        import pyarrow.parquet
-
-        try:
-            self._file = pyarrow.parquet.ParquetFile(path)
-        except (OSError, pyarrow.ArrowException) as error:
-            raise self.damaged(error, "Parquet") from None
-
-    def names(self) -> list[str]:
-        """The names of the columns."""
-        return sorted(self._file.schema_arrow.names)
-
-    def header(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
-        """Of the column, which is read: the file does not contain the lengths of lists."""
-        values = self.read(name)
-        return values.dtype, values.shape
-
-    def read(self, name: str) -> NDArray[Any]:
-        """The column."""
-        import pyarrow
-
-        self.require(name)
-        try:
-            column = self._file.read(columns=[name]).column(name)
-        except (OSError, pyarrow.ArrowException, KeyError) as error:
-            raise self.damaged(error, "Parquet") from None
-        return array_of(column, name, str(self.path))
-
-
-FORMATS: dict[str, type[ArrayFile]] = {".npz": NpzFile, ".safetensors": SafetensorsFile, ".parquet": ParquetFile}
-"""The formats by the ending of the file's name."""
+        columns = [self.read(name) for name in names]
+        for name, column in zip(names, columns, strict=True):
+            if column.ndim != 1 or column.dtype.kind not in "fiub" or len(column) != len(columns[0]):
+                raise UserError(
+                    f"expected as many numbers in '{name}' as in '{names[0]}', one for each sample, found "
+                    f"{column.dtype} {list(column.shape)}",
+                    file=str(self.path),
+                )
+        return np.stack(columns, axis=1)
 
 
 def open_arrays(path: Path) -> ArrayFile:
@@ -212,23 +63,121 @@ def open_arrays(path: Path) -> ArrayFile:
     Raises:
         UserError: its name has another ending, or it is not a readable file of that format.
     """
-    if path.suffix not in FORMATS:
-        raise UserError(f"expected a file of the format {', '.join(FORMATS)}, found '{path.name}'", file=str(path))
-    return FORMATS[path.suffix](path)
+    if path.suffix not in _FORMATS:
+        raise UserError(f"expected a file of the format {', '.join(_FORMATS)}, found '{path.name}'", file=str(path))
+    return _FORMATS[path.suffix](path)
 
 
-def read_columns(file: ArrayFile, names: Sequence[str]) -> NDArray[Any]:
-    """Several arrays of numbers ``[samples]`` side by side, ``[samples, names]``.
+def _damaged(path: Path, error: object, what: str) -> UserError:
+    return UserError(f"not a readable {what} file ({str(error).strip().partition(chr(10))[0]})", file=str(path))
+
+
+def _npz(path: Path) -> ArrayFile:
+    """Arrays of NumPy, as ``np.savez`` and ``np.savez_compressed`` write them, without pickled objects."""
+    failures = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = sorted(name.removesuffix(".npy") for name in archive.namelist())
+    except failures as error:
+        raise _damaged(path, error, ".npz") from None
+
+    def read(name: str) -> NDArray[Any]:
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                values: NDArray[Any] = file[name]
+        except failures as error:
+            if "allow_pickle" in str(error):
+                raise UserError(
+                    f"expected numbers in '{name}', found Python objects (a pickle), which edgefl does not open",
+                    file=str(path),
+                ) from None
+            raise _damaged(path, error, ".npz") from None
+        return values
+
+    return ArrayFile(path, "array", names, read)
+
+
+def _safetensors(path: Path) -> ArrayFile:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            names = sorted(file.keys())
+    except (OSError, SafetensorError, ValueError) as error:
+        raise _damaged(path, error, ".safetensors") from None
+
+    def read(name: str) -> NDArray[Any]:
+        try:
+            with safe_open(path, framework="np") as file:
+                values: NDArray[Any] = file.get_tensor(name)
+        except (TypeError, AttributeError, SafetensorError) as error:  # a type that NumPy does not have, as bfloat16
+            raise UserError(f"expected numbers of a type of NumPy in '{name}' ({error})", file=str(path)) from None
+        return values
+
+    return ArrayFile(path, "tensor", names, read)
+
+
+def _parquet(path: Path) -> ArrayFile:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise _damaged(path, error, "Parquet") from None
+
+    def read(name: str) -> NDArray[Any]:
+        try:
+            column = file.read(columns=[name]).column(name)
+        except (OSError, pyarrow.ArrowException, KeyError) as error:
+            raise _damaged(path, error, "Parquet") from None
+        return array_of(column, name, str(path))
+
+    return ArrayFile(path, "column", sorted(file.schema_arrow.names), read)
+
+
+_FORMATS: dict[str, Callable[[Path], ArrayFile]] = {".npz": _npz, ".safetensors": _safetensors, ".parquet": _parquet}
+"""The formats by the ending of the file's name."""
+
+
+def array_of(column: Any, name: str, place: str) -> NDArray[Any]:
+    """A column of Arrow as an array ``[rows, …]``; lists of lists of numbers add dimensions.
+
+    Args:
+        column: the ``pyarrow.ChunkedArray``.
+        name: the name of the column.
+        place: its file or folder, for messages.
 
     Raises:
-        UserError: one is missing, or has another shape.
+        UserError: it has empty cells, lists that differ in length, or values that are neither numbers nor texts.
     """
-    columns = [file.read(name) for name in names]
-    for name, column in zip(names, columns, strict=True):
-        if column.ndim != 1 or column.dtype.kind not in "fiub" or len(column) != len(columns[0]):
+    import pyarrow
+    from pyarrow import types
+
+    column = column.combine_chunks() if column.num_chunks else pyarrow.array([], column.type)
+    values = column.combine_chunks() if isinstance(column, pyarrow.ChunkedArray) else column
+    shape = [len(values)]
+    while True:
+        if isinstance(values.type, pyarrow.BaseExtensionType):
+            values = values.storage
+        if types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        if values.null_count:
+            raise UserError(f"expected a value in every row of '{name}', found {values.null_count} empty", file=place)
+        kind = values.type
+        if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
+            break
+        lengths = values.value_lengths().unique().to_pylist()
+        if len(lengths) > 1:
             raise UserError(
-                f"expected as many numbers in '{name}' as in '{names[0]}', one for each sample, found {column.dtype} "
-                f"{list(column.shape)}",
-                file=str(file.path),
+                f"expected lists of one length in '{name}', found lengths from {min(lengths)} to {max(lengths)}",
+                file=place,
             )
-    return np.stack(columns, axis=1)
+        shape.append(lengths[0] if lengths else 0)
+        values = values.flatten()
+    if types.is_string(kind) or types.is_large_string(kind):
+        return np.array(values.to_pylist(), dtype=str).reshape(shape)
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+        raise UserError(f"expected numbers, texts or lists of numbers in '{name}', found {kind}", file=place)
+    numbers: NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    return numbers.reshape(shape)

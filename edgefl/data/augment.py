@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.data.upload import uploaded
-
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
 
 Augmentation = Literal["none", "crop_flip", "rotate_crop_flip"]
 
@@ -148,3 +147,18 @@ def _nearest(twice_distance: Tensor, size: int) -> Tensor:
     """The pixel whose cell contains a point; ``twice_distance`` is from the centre, in units of 2⁻¹⁴ pixels."""
     # position = distance + (size - 1) / 2, and the cell of pixel p reaches from p - 1/2 to p + 1/2.
     return (twice_distance + (size << _FRACTION_BITS)) >> (_FRACTION_BITS + 1)
+
+
+def uploaded(numbers: Tensor, device: torch.device | str) -> Tensor:
+    """The numbers on a device; from pinned memory, so that the copy waits for none of the device's kernels.
+
+    >>> import torch
+    >>> uploaded(torch.arange(2), "cpu")
+    tensor([0, 1])
+    """
+    import torch
+
+    place = torch.device(device)
+    if numbers.device.type == "cpu" and place.type == "cuda":
+        return numbers.pin_memory().to(place, non_blocking=True)
+    return numbers.to(place)

@@ -12,10 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgefl.data.augment import Augmentation, AugmentDraws, augment_draws, augmented, together
+from edgefl.data.augment import Augmentation, AugmentDraws, augment_draws, augmented, together, uploaded
 from edgefl.data.dataset import Dataset
 from edgefl.data.sharding import Integers
-from edgefl.data.upload import uploaded
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Batch
 from edgefl.randomness import generator

@@ -1,4 +1,4 @@
-"""A subset of the training images, for experiments with fewer images than the set has."""
+"""The samples that are used, held out for tuning, and tested on; fixed choices, the same in every run."""
 
 from __future__ import annotations
 
@@ -40,3 +40,63 @@ def chosen_images(labels: Integers, images: int) -> Integers:
     rng = generator(0, "training images")
     parts = [rng.permutation(np.flatnonzero(labels == label))[:count] for label, count in enumerate(counts)]
     return np.sort(np.concatenate(parts))
+
+
+def held_out(labels: Integers, origin: Integers | None, share: float) -> tuple[Integers, Integers]:
+    """Positions to train on and positions held out for validation, both ascending.
+
+    Args:
+        labels: the class of each training image.
+        origin: the original of each image; all copies of an original are in the same part. ``None``: every image is an
+            original.
+        share: share of the originals of each class, rounded to the nearest whole number, but at least one if there are
+            two.
+
+    The choice is the same in every run, independent of its seed, so a rate tuned on these images is never tested on
+    them.
+
+    >>> kept, held = held_out(np.array([0, 0, 0, 0, 1, 1]), np.array([5, 5, 6, 6, 7, 8]), 0.5)
+    >>> len(held), bool(held[0] + 1 == held[1])
+    (3, True)
+    """
+    rng = generator(0, "validation")
+    groups = np.arange(len(labels)) if origin is None else origin
+    names, first, group = np.unique(groups, return_index=True, return_inverse=True)
+    group_labels = labels[first]
+    out = np.zeros(len(names), dtype=bool)
+    for label in np.unique(labels):
+        members = rng.permutation(np.flatnonzero(group_labels == label))
+        wanted = max(round(share * len(members)), 1) if len(members) > 1 else 0
+        out[members[: min(wanted, len(members) - 1)]] = True
+    held = out[group]
+    return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def split_off(labels: Integers, owner: Integers | None, share: float) -> tuple[Integers, Integers]:
+    """Positions to train on and positions to test on, both ascending, for data without test data of their own.
+
+    Args:
+        labels: the class of each sample; two samples or more.
+        owner: the owner of each sample, from 0, if it is known.
+        share: share of the samples to test on, rounded to the nearest whole number, but at least one.
+
+    The share is even over owners, and over the classes of each. Every class and every owner keeps a sample to train
+    on. The choice is the same in every run, independent of its seed.
+
+    >>> kept, out = split_off(np.repeat([0, 1, 2], [60, 30, 1]), None, 0.2)
+    >>> np.bincount(np.repeat([0, 1, 2], [60, 30, 1])[out]).tolist()
+    [12, 6]
+    """
+    count = len(labels)
+    groups = np.zeros(count, dtype=np.int64) if owner is None else owner
+    order = np.lexsort((generator(0, "test share").permutation(count), labels, groups))
+    wanted = max(round(share * count), 1)
+    out = np.zeros(count, dtype=bool)
+    # Every (1/share)-th sample of the order: within one sample of the exact share in each group and class.
+    out[order[(2 * np.arange(wanted) + 1) * count // (2 * wanted)]] = True
+    for names in (labels, groups):
+        for name in np.setdiff1d(names, names[~out]):
+            out[np.flatnonzero(names == name)[0]] = False
+    if not out.any():
+        out[order[-1]] = True
+    return np.flatnonzero(~out), np.flatnonzero(out)

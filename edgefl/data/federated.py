@@ -1,25 +1,28 @@
-"""A data set divided among clients, for training and evaluation."""
+"""A data set divided among clients, for training and evaluation, and the sizes of the parts."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
+import numpy as np
 import torch
 
 from edgefl.data.augment import Augmentation
+from edgefl.data.choice import held_out
 from edgefl.data.dataset import Dataset, load
-from edgefl.data.holdout import held_out
-from edgefl.data.partitions.by_file import ByFile
-from edgefl.data.partitions.like_training import cut_like_training
-from edgefl.data.partitions.natural import Natural, split_by_owner
-from edgefl.data.sharding import Integers, Shards
-from edgefl.data.sizes import Split, shard_sizes
-from edgefl.data.skewed import skewed
+from edgefl.data.feature_skews import FeatureSkew
+from edgefl.data.partitions.by_owner import ByFile, Natural, split_by_owner
+from edgefl.data.sharding import Integers, Shards, cut_like_training
 from edgefl.data.spec import DataSpec
 from edgefl.randomness import generator
 
-__all__ = ["FederatedData", "Split", "load_federated", "shard_sizes"]
+Split = Literal["test", "validation"]
+"""The evaluated samples: the test samples, or training samples held out for validation."""
+
+_CHUNK = 1024
+"""Samples that are transformed at a time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,9 +120,9 @@ def load_federated(
             else cut_like_training(evaluated.strata, label_counts, generator(seed, "test partition"), split)
         )
     if spec.feature_skew is not None:
-        train = skewed(train, shards, spec.feature_skew, seed, "train")
+        train = _skewed(train, shards, spec.feature_skew, seed, "train")
         if evaluation_shards is not None:
-            evaluated = skewed(evaluated, evaluation_shards, spec.feature_skew, seed, "test")
+            evaluated = _skewed(evaluated, evaluation_shards, spec.feature_skew, seed, "test")
     test, validation = (evaluated, None) if validation is None else (test, evaluated)
     keep = sum(part.bytes for part in (train, test, validation) if part is not None) > room
     return FederatedData(
@@ -131,3 +134,52 @@ def load_federated(
         evaluation_shards=evaluation_shards,
         augment=spec.augment,
     )
+
+
+def _skewed(data: Dataset, shards: Shards, skew: FeatureSkew, seed: int, part: str) -> Dataset:
+    """The samples, each transformed as those of its client; samples of no client are unchanged.
+
+    Args:
+        data: the samples in main memory; they are copied.
+        shards: the samples of each client.
+        skew: the transformation.
+        seed: the run's seed, which decides the parameters of each client.
+        part: ``train`` or ``test``; a client has the same parameters in both.
+    """
+    parameters = torch.from_numpy(skew.draw(shards.clients, generator(seed, "feature skew")))
+    owners = np.repeat(np.arange(shards.clients), shards.sizes)
+    rng = generator(seed, "feature skew", part)
+    inputs = data.inputs.clone()
+    for start in range(0, len(owners), _CHUNK):
+        places = torch.from_numpy(shards.indices[start : start + _CHUNK])
+        mine = parameters[torch.from_numpy(owners[start : start + _CHUNK])]
+        inputs[places] = skew.apply(data.inputs[places], mine, rng)
+    return replace(data, inputs=inputs)
+
+
+def reads_samples(spec: DataSpec, split: Split = "test") -> bool:
+    """Whether the counts of clients' images depend on the data set's files."""
+    return split == "validation" or spec.partition.by_owner or spec.known() is None
+
+
+def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
+    """Training images of each client, ``[clients]``: the sizes from ``load_federated``, without reading pixels.
+
+    It reads no file if the data set declares its number of images per class, so a run without training needs no files.
+    Only the validation split (to find the held-out images) and partitions by owner (to find the owners) read the set.
+
+    Raises:
+        UserError: data files are missing, or the images cannot be partitioned as requested.
+
+    >>> from edgefl.data.sets.digits import Digits
+    >>> shard_sizes(Digits(clients=5), seed=0).tolist()
+    [2400, 2400, 2400, 2400, 2400]
+    """
+    if spec.partition.by_owner or split == "validation":
+        train, _ = load(spec)
+        if split == "validation":
+            train = train.part(held_out(train.strata, train.origin, spec.validation)[0])
+        strata, count, rng = train.strata, train.stratum_count, generator(seed, "partition")
+        return spec.partition.split_owned(strata, train.owner, count, spec.clients, rng).sizes
+    class_sizes = np.array(spec.describe().train, dtype=np.int64)
+    return spec.partition.sizes(class_sizes, spec.clients, generator(seed, "partition"))

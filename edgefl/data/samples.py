@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,6 @@ from edgefl.data.sharding import Integers
 from edgefl.errors import WrongAnswer, one_line
 from edgefl.tasks.base import Task
 from edgefl.tasks.classification import Classification
-from edgefl.wording import with_article
 
 Kind = Literal["images", "numbers", "tokens"]
 """The kinds of inputs: images of bytes, float32 numbers, or integers such as the numbers of characters."""
@@ -145,27 +143,19 @@ def checked_description(answer: object, task: Task | None = None) -> Description
     """
     if not isinstance(answer, Description):
         raise WrongAnswer(f"declared returned {one_line(answer)}; expected a Description or None")
-    classes, shape, kind = answer.classes, answer.shape, answer.kind
-    _expect(_is_whole(classes, 1, limits.CLASSES), "classes", classes, f"a whole number from 1 to {limits.CLASSES}")
-    sizes = isinstance(shape, tuple) and bool(shape) and all(_is_whole(side, 1) for side in shape)
-    _expect(sizes, "shape", shape, "the shape of one input, such as (channels, height, width), whole numbers from 1")
-    kind = kind or ("images" if len(shape) == 3 else "tokens")
-    _expect(kind in get_args(Kind), "kind", kind, "images, numbers or tokens")
-    _expect(kind != "images" or len(shape) == 3, "shape", shape, "(channels, height, width), because these are images")
+    classes, shape = answer.classes, tuple(answer.shape)
+    kind = answer.kind or ("images" if len(shape) == 3 else "tokens")
+    channels = shape[:1] if kind == "images" else ()
+    _expect(1 <= classes <= limits.CLASSES, "classes", classes, f"a whole number from 1 to {limits.CLASSES}")
+    sizes = bool(shape) and min(shape) >= 1 and (kind != "images" or len(shape) == 3)
+    _expect(sizes, "shape", shape, "the shape of one input, (channels, height, width) of an image, numbers from 1")
     for name, counts in (("train", answer.train), ("test", answer.test)):
-        length = classes if task is None or task.classes else 1
-        right = isinstance(counts, tuple) and len(counts) == length and all(_is_whole(count, 0) for count in counts)
-        _expect(right and sum(counts) > 0, name, counts, f"the number of samples of each of the {classes} classes")
-    channels = shape[0] if kind == "images" else 0
-    for name, values, least in (("mean", answer.mean, -math.inf), ("std", answer.std, 0)):
-        if values is not None:
-            right = isinstance(values, tuple) and len(values) == channels and all(value > least for value in values)
-            _expect(right, name, values, f"{channels} numbers, one for each channel{' and positive' * (least == 0)}")
+        right = len(counts) == (classes if task is None or task.classes else 1) and min(counts) >= 0 and sum(counts) > 0
+        _expect(right, name, counts, f"the number of samples of each of the {classes} classes")
+    for name, values in (("mean", answer.mean), ("std", answer.std)):
+        right = values is None or (len(values),) == channels
+        _expect(right, name, values, f"a number for each channel of images of the shape {shape}")
     return replace(answer, kind=kind)
-
-
-def _is_whole(value: object, least: int, most: float = math.inf) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(least <= value <= most)
 
 
 def _expect(right: bool, name: str, found: object, expected: str) -> None:
@@ -193,42 +183,32 @@ def checked_samples(
         raise WrongAnswer(f"read returned {one_line(answer)}; expected the training and the test data as Samples")
     task = task or Classification()
     train, test = (_checked(part, split, task) for part, split in zip(answer, ("training", "test"), strict=True))
-    known = declared or described(train, test, task)
-    _compare(train, "training", known, known.train, task, declared=declared is not None)
-    _compare(test, "test", known, known.test, task, declared=declared is not None)
-    return train, test
-
-
-def _compare(
-    part: Samples, split: str, known: Description, counts: tuple[int, ...], task: Task, *, declared: bool
-) -> None:
-    """Check that one split is as described."""
-    shape, like = part.inputs.shape[1:], "as declared" if declared else "like the training data"
-    if shape != tuple(known.shape):
-        raise WrongAnswer(f"read returned {split} inputs of the shape {shape}; expected {tuple(known.shape)}, {like}")
-    if part.kind != known.kind:
-        raise WrongAnswer(f"read returned {part.kind} as {split} inputs; expected {known.kind}, {like}")
-    if not task.classes:
+    known, like = declared or described(train, test, task), "as declared" if declared else "like the training data"
+    for part, split, counts in ((train, "training", known.train), (test, "test", known.test)):
+        shape = part.inputs.shape[1:]
+        if shape != tuple(known.shape):
+            raise WrongAnswer(
+                f"read returned {split} inputs of the shape {shape}; expected {tuple(known.shape)}, {like}"
+            )
+        if part.kind != known.kind:
+            raise WrongAnswer(f"read returned {part.kind} as {split} inputs; expected {known.kind}, {like}")
         expected = task.label_shape(known.classes, shape)
         if part.labels.shape[1:] != expected:
             raise WrongAnswer(
                 f"read returned {split} labels of the shape {part.labels.shape[1:]} for a sample; expected {expected}"
             )
         if part.labels.dtype == np.int64 and part.labels.max() >= known.classes:
-            raise WrongAnswer(f"read returned the {split} label {part.labels.max()}; expected 0 to {known.classes - 1}")
-        if declared and len(part.labels) != sum(counts):
-            raise WrongAnswer(f"read returned {len(part.labels)} {split} samples; expected {sum(counts)}, as declared")
-        return
-    if class_number(part.labels) > known.classes:
-        raise WrongAnswer(
-            f"read returned {split} samples with the label {part.labels.max()}; expected 0 to {known.classes - 1}"
-        )
-    found = np.bincount(part.labels, minlength=known.classes)
-    for label in np.flatnonzero(found != np.array(counts))[:1]:
-        raise WrongAnswer(
-            f"read returned {len(part.labels)} {split} samples, {found[label]} of class {label}; "
-            f"expected {sum(counts)}, {counts[label]} of class {label}, as declared"
-        )
+            raise WrongAnswer(
+                f"read returned {split} samples with the label {part.labels.max()}; expected 0 to {known.classes - 1}"
+            )
+        found = np.bincount(strata(part.labels, task), minlength=len(counts))
+        if declared:
+            for label in np.flatnonzero(found != np.array(counts))[:1]:
+                raise WrongAnswer(
+                    f"read returned {len(part.labels)} {split} samples, {found[label]} of class {label}; "
+                    f"expected {sum(counts)}, {counts[label]} of class {label}, as declared"
+                )
+    return train, test
 
 
 def _checked(part: Samples, split: str, task: Task) -> Samples:
@@ -243,51 +223,34 @@ def _checked(part: Samples, split: str, task: Task) -> Samples:
         raise WrongAnswer(f"read returned {split} inputs of the shape {inputs.shape}; expected 1 sample or more")
     if part.kind == "numbers" and not np.isfinite(inputs).all():
         raise WrongAnswer(f"read returned {split} inputs that are not finite; expected finite numbers")
-    numbers: dict[str, Any] = {}
-    for name in ("labels", "origin", "owner") if task.classes else ("origin", "owner"):
-        values = getattr(part, name)
+    given = {name: getattr(part, name) for name in ("labels", "origin", "owner")}
+    for name, values in given.items():
+        kinds = "iu" if task.classes or name != "labels" else "iufb"
         if values is None and name != "labels":
             continue
-        if not isinstance(values, np.ndarray) or values.dtype.kind not in "iu" or values.shape != (len(inputs),):
+        if not isinstance(values, np.ndarray) or values.dtype.kind not in kinds or len(values) != len(inputs):
             raise WrongAnswer(
                 f"read returned as {name} of the {split} samples {_kind(values)}; expected an array of {len(inputs)} "
-                "whole numbers, one for each sample"
+                "numbers, one for each sample"
             )
-        numbers[name] = np.ascontiguousarray(values, dtype=np.int64)
-    if part.classes is not None and not _is_whole(part.classes, 1, limits.CLASSES):
-        raise WrongAnswer(
-            f"read returned classes = {one_line(part.classes)} for the {split} samples; expected a whole number from 1 "
-            f"to {limits.CLASSES}"
-        )
+        if kinds == "iu":
+            given[name] = np.ascontiguousarray(values, dtype=np.int64)
     if task.classes:
-        class_number(numbers["labels"])
+        class_number(given["labels"])
     else:
-        numbers["labels"] = _labels_of(part, split, task)
-    return part._replace(inputs=np.ascontiguousarray(inputs), **numbers)
-
-
-def _labels_of(part: Samples, split: str, task: Task) -> NDArray[Any]:
-    """The labels of another task than classification, one for each input."""
-    if not isinstance(part.labels, np.ndarray) or part.labels.shape[:1] != (len(part.inputs),):
-        raise WrongAnswer(
-            f"read returned as labels of the {split} samples {_kind(part.labels)}; expected an array of "
-            f"{len(part.inputs)} labels"
-        )
-    try:
-        return np.ascontiguousarray(task.completed(part.inputs, task.labels(part.labels)))
-    except WrongAnswer as error:
-        raise WrongAnswer(f"labels of the {split} samples: {error}") from None
+        try:
+            given["labels"] = np.ascontiguousarray(task.completed(inputs, task.labels(given["labels"])))
+        except WrongAnswer as error:
+            raise WrongAnswer(f"labels of the {split} samples: {error}") from None
+    return part._replace(inputs=np.ascontiguousarray(inputs), **given)
 
 
 def _kind(value: Any) -> str:
-    """An array, a tensor or something else in words.
+    """An array or something else in words.
 
     >>> _kind(np.zeros((2, 3))), _kind([1, 2])
-    ('a numpy.ndarray of float64 [2, 3]', '[1, 2]')
+    ('an array of float64 [2, 3]', '[1, 2]')
     """
     if hasattr(value, "dtype") and hasattr(value, "shape"):
-        name = type(value).__name__
-        module = type(value).__module__.partition(".")[0]
-        kind = with_article(f"{module}.{name}")
-        return f"{kind} of {str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+        return f"an array of {str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
     return one_line(value)

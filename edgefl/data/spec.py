@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, PrivateAttr, model_validator
@@ -16,9 +17,11 @@ from edgefl.data.feature_skews import AnyFeatureSkew
 from edgefl.data.partitions import AnyPartition, Iid
 from edgefl.data.samples import Description, Samples, checked_description, checked_samples, described, in_terms_of
 from edgefl.errors import UserError
+from edgefl.part_choice import part_of, tagged
 from edgefl.registry import Registry, class_of
 from edgefl.tasks.base import Task
 from edgefl.tasks.classification import Classification
+from edgefl.validation import shown, validated
 
 __all__ = ["DATA_SETS", "DataSpec", "Description", "Normalisation", "Samples", "check_use"]
 
@@ -217,3 +220,29 @@ def check_use(spec: DataSpec, known: Description) -> None:
             f"normalise expects {known.shape[0]} number(s) for mean and std, found {len(spec.normalise.mean)}",
             field="normalise",
         )
+
+
+def data_set(value: Any) -> DataSpec:
+    """The data set described by a mapping with ``name`` and options.
+
+    Raises:
+        UserError: unknown name or option; the message states the key.
+
+    >>> data_set({"name": "digits", "clients": 10}).clients
+    10
+    """
+    if isinstance(value, DataSpec):
+        return value
+    if not isinstance(value, Mapping):
+        raise UserError(f"expected a mapping, found {shown(value)}")
+    name, part = part_of(DATA_SETS, value, "name")
+    return validated(part, {**value, "name": name})
+
+
+def data_sets_schema() -> dict[str, Any]:
+    """The JSON schema of ``data``, with the options of every data set."""
+    return {"oneOf": list(DATA_SETS.of_each(_schema).values())}
+
+
+def _schema(name: str, part: type[DataSpec]) -> dict[str, Any]:
+    return tagged(part.model_json_schema(mode="validation"), "name", name, part)

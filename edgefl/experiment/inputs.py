@@ -8,8 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from edgefl.data.federated import reads_samples
 from edgefl.data.location import data_root
-from edgefl.data.sizes import reads_samples
 from edgefl.durable_file import make_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.wiring import recipe_of

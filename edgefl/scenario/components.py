@@ -9,8 +9,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, PlainSerializer, PlainValidator, SerializeAsAny, ValidationError
 
-from edgefl.data.catalogue import data_set
-from edgefl.data.spec import DataSpec
+from edgefl.data.spec import DataSpec, data_set
 from edgefl.errors import EdgeflError, UserError, WrongAnswer, in_words
 from edgefl.models.registry import MODELS, ModelSpec
 from edgefl.part_choice import chosen_part, part_of, tagged

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from edgefl.data.federated import reads_samples, shard_sizes
 from edgefl.data.partitions import ByFile, Flwr, Natural
-from edgefl.data.sizes import reads_samples, shard_sizes
 from edgefl.errors import UserError
 from edgefl.fleet import assign
 from edgefl.methods.build import build_method

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgefl.data.catalogue import data_sets_schema
+from edgefl.data.spec import data_sets_schema
 from edgefl.scenario.components import BANDWIDTH_SECTION, MODEL_SECTION, SELECTION_SECTION, TASK_SECTION
 from edgefl.scenario.methods import methods_schema
 from edgefl.scenario.scenario import Scenario

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from edgefl.data.choice import chosen_images, class_counts
+from edgefl.data.choice import chosen_images, class_counts, held_out
 from edgefl.data.federated import load_federated, shard_sizes
-from edgefl.data.holdout import held_out
 from edgefl.data.sets.digits import Digits
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.data.sharding import Shards, deal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgefl.data.content import content_of_samples
+from edgefl.data.dataset import content_of_samples
 from edgefl.data.spec import Samples
 
 PIXELS = Samples(np.arange(96, dtype=np.uint8).reshape(2, 3, 4, 4), np.array([0, 1]))

@@ -1,8 +1,8 @@
 import pytest
 
-from edgefl.data.catalogue import data_set
 from edgefl.data.location import data_root
 from edgefl.data.partitions import Iid
+from edgefl.data.spec import data_set
 from edgefl.errors import UserError
 from edgefl.scenario.components import within
 

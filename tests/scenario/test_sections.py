@@ -8,9 +8,9 @@ from typing import Literal
 import pytest
 
 from edgefl.component import Component
-from edgefl.data import catalogue
-from edgefl.data.catalogue import data_set, data_sets_schema
+from edgefl.data import spec
 from edgefl.data.sets.synthetic import Synthetic
+from edgefl.data.spec import data_set, data_sets_schema
 from edgefl.errors import UserError
 from edgefl.registry import Registry
 from edgefl.scenario.components import Section
@@ -56,7 +56,7 @@ def data_sets(monkeypatch):
     parts = Registry("data set", package="email", group="edgefl.no_such_group")
     parts.register("python")(CodeData)
     parts.register("synthetic")(Synthetic)
-    monkeypatch.setattr(catalogue, "DATA_SETS", parts)
+    monkeypatch.setattr(spec, "DATA_SETS", parts)
 
 
 def test_a_key_that_is_the_name_of_a_part_with_that_field_names_the_part(section):

@@ -4,13 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from edgefl.data.partitions.by_file import ByFile
+from edgefl.data.partitions.by_owner import ByFile, Natural
 from edgefl.data.partitions.dirichlet import Dirichlet
 from edgefl.data.partitions.flwr import Flwr
-from edgefl.data.partitions.iid import Iid
+from edgefl.data.partitions.iid import Iid, Quantity
 from edgefl.data.partitions.label_level import LabelLevel
-from edgefl.data.partitions.natural import Natural
-from edgefl.data.partitions.quantity import Quantity
 from edgefl.data.partitions.shards import SortAndPartition
 
 AnyPartition = Annotated[

@@ -1,4 +1,4 @@
-"""Equal shards drawn at random."""
+"""Partitions that ignore classes: equal shards, or sizes that differ."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from edgefl.data.choice import largest_remainders
 from edgefl.data.partitions.base import Partition, require_a_sample_for_each
 from edgefl.data.sharding import Integers, Shards
+from edgefl.errors import UserError
 
 
 class Iid(Partition):
@@ -42,3 +44,39 @@ def iid_shards(images: int, clients: int, rng: np.random.Generator) -> Shards:
     size = images // clients
     chosen = rng.permutation(images)[: size * clients]
     return Shards.of(np.repeat(np.arange(clients), size), chosen, clients)
+
+
+class Quantity(Partition):
+    """Sizes in proportion to draws from a log-normal distribution, as in large fleets (FedScale); classes are random.
+
+    All images are used.
+    """
+
+    kind: Literal["quantity"] = Field(default="quantity", description="log-normal sizes, classes at random")
+    sigma: float = Field(
+        default=1.0,
+        ge=0,
+        le=10,
+        description="standard deviation of the logarithm of a size; 0: sizes differ by at most 1",
+    )
+    min_size: int = Field(default=1, ge=1, description="minimum samples per client")
+
+    def check(self, class_sizes: Integers, clients: int) -> None:
+        """Check that there are enough images for the minimum size of every client."""
+        if require_a_sample_for_each(class_sizes, clients) < self.min_size:
+            raise UserError(
+                f"partition quantity expects at least {self.min_size} samples for each client (min_size), found "
+                f"{int(class_sizes.sum())} training samples for {clients} clients"
+            )
+
+    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """The minimum size for each client, and shares of the remaining images in proportion to the draws."""
+        self.check(class_sizes, clients)
+        weights = np.exp(self.sigma * rng.standard_normal(clients))
+        rest = int(class_sizes.sum()) - clients * self.min_size
+        return self.min_size + largest_remainders(weights, rest)
+
+    def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
+        """A random permutation of the images, split into pieces of these sizes."""
+        sizes = self.sizes(np.bincount(labels, minlength=classes), clients, rng)
+        return Shards.of(np.repeat(np.arange(clients), sizes), rng.permutation(len(labels)), clients)

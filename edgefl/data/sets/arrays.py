@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Literal
 
 from pydantic import Field
 
-from edgefl.data.array_files import open_arrays, read_columns
-from edgefl.data.arrays import Raw
-from edgefl.data.own_data import OwnArrays, SplitData
+from edgefl.data.array_files import open_arrays
+from edgefl.data.own_data import OwnArrays, Raw, SplitData
 from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError
 from edgefl.input_file import InputFile, find_input
@@ -44,13 +42,10 @@ class Arrays(SplitData, OwnArrays):
         except UserError as error:
             raise error.located(field=field) from None
         file = open_arrays(path)
-        client = "client" if self.client is None and "client" in file.names() else self.client
+        client = "client" if self.client is None and "client" in file.names else self.client
         targets = file.read(self.target)
         clients = None if client is None else file.read(client)
-        inputs = self.inputs
-        names = inputs if isinstance(inputs, str) else ", ".join(inputs), self.target, client or "client"
-        place = str(file.path)
-        if isinstance(inputs, str):
-            type, shape = file.header(inputs)
-            return Raw(type, shape, partial(file.read, inputs), targets, clients, names, place, self.channels)
-        return Raw.of(read_columns(file, inputs), targets, clients, names, place, channels=self.channels)
+        one = isinstance(self.inputs, str)
+        inputs = file.read(self.inputs) if isinstance(self.inputs, str) else file.read_columns(self.inputs)
+        names = str(self.inputs) if one else ", ".join(self.inputs), self.target, client or "client"
+        return Raw(inputs, targets, clients, names, str(path), self.channels)

@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from edgefl.data.arrays import Raw
-from edgefl.data.arrow_columns import array_of
-from edgefl.data.own_data import OwnArrays, SplitData
+from edgefl.data.array_files import array_of
+from edgefl.data.own_data import OwnArrays, Raw, SplitData
 from edgefl.data.pictures import COLOURS, SIZE, Colours, Pictures
 from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError, in_words, nearest
@@ -64,8 +63,9 @@ class HuggingFace(SplitData, OwnArrays):
         import pyarrow.compute
 
         column = table[self.inputs]
-        if not _is_encoded(column.type):
-            return Raw.of(array_of(column, self.inputs, place), labels, client, names, place, channels=self.channels)
+        is_encoded = pyarrow.types.is_struct(column.type) and {"bytes", "path"} == {each.name for each in column.type}
+        if not is_encoded:
+            return Raw(array_of(column, self.inputs, place), labels, client, names, place, self.channels)
         encoded = pyarrow.compute.struct_field(column, "bytes")
 
         def source(index: int) -> bytes:
@@ -79,7 +79,8 @@ class HuggingFace(SplitData, OwnArrays):
 
         if not len(column):
             raise UserError(f"expected images in '{self.inputs}', found none", file=place)
-        return Pictures(len(column), source, name, self.size, self.colours).raw(labels, client, names, place)
+        pictures = Pictures(len(column), source, name, self.size, self.colours)
+        return Raw(pictures, labels, client, names, place, "first")
 
     def _column(self, split: Any, name: str, folder: Path) -> Any:
         """A column as an Arrow array, in the order of the split."""
@@ -91,12 +92,6 @@ class HuggingFace(SplitData, OwnArrays):
         import pyarrow
 
         return column if isinstance(column, pyarrow.ChunkedArray) else pyarrow.chunked_array([column])
-
-
-def _is_encoded(type: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_struct(type) and {"bytes", "path"} == {field.name for field in type})
 
 
 def _loaded(folder: Path) -> Any:

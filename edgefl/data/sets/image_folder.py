@@ -4,31 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
-from edgefl.data.arrays import Raw
-from edgefl.data.own_data import SplitData
+from edgefl.data.own_data import Raw, SplitData
 from edgefl.data.pictures import COLOURS, SIZE, Colours, Pictures
 from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError, nearest
 from edgefl.input_file import InputFolder, find_input
-
-
-class _Files(NamedTuple):
-    """The image files of a split, class by class.
-
-    Attributes:
-        folder: the folder of the split.
-        paths: the files in it.
-        labels: the class of each file.
-    """
-
-    folder: Path
-    paths: tuple[Path, ...]
-    labels: tuple[int, ...]
 
 
 @DATA_SETS.register("image_folder")
@@ -48,18 +33,32 @@ class ImageFolder(SplitData):
 
     def raw(self) -> tuple[Raw, Raw | None]:
         """The images of both folders, which are decoded when they are needed."""
-        train = _files(_folder("train", self.train))
+        train = _folder("train", self.train)
+        classes = _classes(train)
         if self.test_data is None:
-            return self._of(train), None
-        return self._of(train), self._of(_files(_folder("test_data", self.test_data), _classes(train.folder)))
+            return self._of(train, classes), None
+        return self._of(train, classes), self._of(_folder("test_data", self.test_data), classes)
 
-    def _of(self, files: _Files) -> Raw:
-        paths = files.paths
-        pictures = Pictures(
-            len(paths), lambda index: paths[index], lambda index: str(paths[index]), self.size, self.colours
-        )
-        labels = np.array(files.labels, dtype=np.int64)
-        return pictures.raw(labels, None, ("images", "classes", ""), str(files.folder))
+    def _of(self, folder: Path, classes: Sequence[str]) -> Raw:
+        """The images of a split; ``classes`` are those of the training data."""
+        paths: list[Path] = []
+        labels: list[int] = []
+        for name in _classes(folder):
+            if name not in classes:
+                hint = nearest(name, classes)
+                message = f"expected a class that is in the training data, found '{name}'; {hint}"
+                raise UserError(message, file=str(folder / name))
+            images = _entries(folder / name)
+            if not images:
+                raise UserError("expected images of this class, found none", file=str(folder / name))
+            for path in images:
+                if not path.is_file():
+                    raise UserError("expected an image file, found a folder or a device", file=str(path))
+            paths += images
+            labels += [classes.index(name)] * len(images)
+        pictures = Pictures(len(paths), paths.__getitem__, lambda index: str(paths[index]), self.size, self.colours)
+        names = "images", "classes", ""
+        return Raw(pictures, np.array(labels, dtype=np.int64), None, names, str(folder), "first")
 
 
 def _folder(field: str, name: str) -> Path:
@@ -69,49 +68,20 @@ def _folder(field: str, name: str) -> Path:
         raise error.located(field=field) from None
 
 
-def _entries(folder: Path, root: Path) -> list[Path]:
-    """The entries of a folder by name, without hidden ones.
-
-    Raises:
-        UserError: it cannot be read, or an entry is a link to a place outside ``root``.
-    """
+def _entries(folder: Path) -> list[Path]:
+    """The entries of a folder by name, without hidden ones."""
     try:
-        entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", file=str(folder)) from None
-    for path in entries:
-        if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
-            raise UserError("expected a file or a folder, found a link that leaves the data's folder", file=str(path))
-    return entries
 
 
 def _classes(folder: Path) -> list[str]:
     """The names of the subfolders, one for each class."""
-    entries = _entries(folder, folder)
+    entries = _entries(folder)
     for path in entries:
         if not path.is_dir():
             raise UserError("expected only subfolders here, one for each class, found a file", file=str(path))
     if not entries:
         raise UserError("expected a subfolder of images for each class, found none", file=str(folder))
     return [path.name for path in entries]
-
-
-def _files(folder: Path, known: Sequence[str] | None = None) -> _Files:
-    """The image files of a split; ``known`` are the classes of the training data."""
-    names = _classes(folder)
-    numbers = {name: number for number, name in enumerate(known or names)}
-    paths, labels = [], []
-    for name in names:
-        if name not in numbers:
-            hint = nearest(name, numbers)
-            message = f"expected a class that is in the training data, found '{name}'; {hint}"
-            raise UserError(message, file=str(folder / name))
-        images = _entries(folder / name, folder)
-        if not images:
-            raise UserError("expected images of this class, found none", file=str(folder / name))
-        for path in images:
-            if not path.is_file():
-                raise UserError("expected an image file, found a folder or a device", file=str(path))
-        paths += images
-        labels += [numbers[name]] * len(images)
-    return _Files(folder, tuple(paths), tuple(labels))

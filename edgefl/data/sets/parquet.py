@@ -10,7 +10,7 @@ from pydantic import Field
 
 from edgefl.component import Component
 from edgefl.data.location import data_root, how_to_set_the_root
-from edgefl.data.parquet_images import image_shape, read_labels, read_split, split_files
+from edgefl.data.pictures import image_shape, read_labels, read_split, split_files
 from edgefl.data.samples import class_number
 from edgefl.data.spec import DATA_SETS, DataSpec, Description, Samples
 from edgefl.errors import UserError
@@ -60,13 +60,11 @@ class Parquet(DataSpec):
 
     def read(self) -> tuple[Samples, Samples]:
         """Decode the images in parallel, in the order of the files."""
-        folder, test = self._place()
+        folder, test_split = self._place()
         image, label = self.columns.image, self.columns.label
         shape = image_shape(folder, self.splits.train, image)
-        return (
-            read_split(folder, self.splits.train, image, label, shape),
-            read_split(folder, test, image, label, shape),
-        )
+        train, test = (read_split(folder, split, image, label, shape) for split in (self.splits.train, test_split))
+        return train, test
 
     def _place(self) -> tuple[Path, str]:
         """The folder, and the name of its test split."""

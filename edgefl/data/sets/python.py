@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, JsonValue
 
-from edgefl.data.arrays import Raw
-from edgefl.data.own_data import OwnArrays
+from edgefl.data.own_data import OwnArrays, Raw
 from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError, in_words, one_line
 from edgefl.input_file import InputCode
@@ -85,7 +84,7 @@ def _arrays(split: str, value: Any, place: str) -> Raw:
         )
     names = f"{split} inputs", f"{split} labels", f"{split} clients"
     inputs, targets, *client = (_array(part, name, place) for part, name in zip(value, names, strict=False))
-    return Raw.of(inputs, targets, client[0] if client else None, names, place)
+    return Raw(inputs, targets, client[0] if client else None, names, place)
 
 
 def _columns(split: str, samples: list[Any], place: str) -> tuple[list[Any], ...]:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from edgefl.data.location import data_root, how_to_set_the_root
 from edgefl.data.partitions import AnyPartition
-from edgefl.data.partitions.natural import Natural
+from edgefl.data.partitions.by_owner import Natural
 from edgefl.data.spec import DATA_SETS, DataSpec, Samples
 from edgefl.errors import UserError
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
@@ -11,14 +10,15 @@ import numpy as np
 from pydantic import Field
 
 from edgefl.data.location import data_root
-from edgefl.data.parquet_images import decoded_file, image_shape, read_split, split_files
+from edgefl.data.pictures import Pictures, image_shape, read_split, split_files
+from edgefl.data.sets.torchvision import downloaded
 from edgefl.data.spec import DATA_SETS, DataSpec, Description, Samples
-from edgefl.data.torchvision_files import downloaded
 from edgefl.errors import UserError
 
 URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 MD5 = "90528d7ca1a48142e341f4ef8d21d0de"
 """Checksum of the archive, because it is downloaded by http."""
+SIDE = 64
 
 
 @DATA_SETS.register("tiny_imagenet")
@@ -37,7 +37,7 @@ class TinyImagenet(DataSpec):
         """Known in full."""
         return Description(
             classes=self.classes,
-            shape=(3, 64, 64),
+            shape=(3, SIDE, SIDE),
             train=(500,) * self.classes,
             test=(50,) * self.classes,
             mean=(0.4802, 0.4481, 0.3975),
@@ -93,11 +93,6 @@ def _from_archive_folder(folder: Path) -> tuple[Samples, Samples]:
 
 
 def _decoded_all(files: list[tuple[Path, int]]) -> Samples:
-    with ThreadPoolExecutor(max_workers=16) as pool:
-        images = list(pool.map(decoded_file, [file for file, _ in files]))
-    if not images or any(image.shape != (64, 64, 3) for image in images):
-        raise UserError("expected Tiny-ImageNet's images of 64×64 pixels, found none or others")
-    return Samples(
-        np.ascontiguousarray(np.stack(images).transpose(0, 3, 1, 2)),
-        np.array([label for _, label in files], dtype=np.int64),
-    )
+    paths = [path for path, _ in files]
+    pictures = Pictures(len(paths), paths.__getitem__, lambda index: str(paths[index]), colours=3, like=(3, SIDE, SIDE))
+    return Samples(np.asarray(pictures), np.array([label for _, label in files], dtype=np.int64))

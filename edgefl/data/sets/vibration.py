@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from edgefl.data.partitions import AnyPartition
-from edgefl.data.partitions.natural import Natural
+from edgefl.data.partitions.by_owner import Natural
 from edgefl.data.spec import DATA_SETS, DataSpec, Samples
 from edgefl.randomness import generator
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from edgefl.data.partitions import Iid, Quantity
-from edgefl.data.partitions.like_training import cut_like_training
+from edgefl.data.sharding import cut_like_training
 from edgefl.errors import UserError
 
 

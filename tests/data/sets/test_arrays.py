@@ -9,10 +9,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from edgefl.cli import main
-from edgefl.data.catalogue import data_set
 from edgefl.data.dataset import load
 from edgefl.data.federated import load_federated, shard_sizes
 from edgefl.data.sets.arrays import Arrays
+from edgefl.data.spec import data_set
 from edgefl.errors import UserError
 from edgefl.scenario import dump_yaml
 

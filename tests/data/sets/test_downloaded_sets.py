@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edgefl.data.sets.cifar10 import Cifar10
-from edgefl.data.sets.emnist import Emnist
-from edgefl.data.sets.mnist import Mnist
 from edgefl.data.sets.tiny_imagenet import TinyImagenet, _from_archive_folder
+from edgefl.data.sets.torchvision import Cifar10, Emnist, Mnist
 from edgefl.errors import UserError
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgefl.cli import main
-from edgefl.data.catalogue import data_set
+from edgefl.data.spec import data_set
 from edgefl.errors import UserError
 from edgefl.scenario import dump_yaml
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edgefl.data.catalogue import data_set
 from edgefl.data.dataset import load
 from edgefl.data.sets.image_folder import ImageFolder
+from edgefl.data.spec import data_set
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
 from edgefl.scenario import dump_yaml, load_scenario

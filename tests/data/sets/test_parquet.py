@@ -72,13 +72,13 @@ def test_missing_files_unreadable_images_and_strange_labels_are_the_users_errors
     with pytest.raises(UserError, match=r"found no files test-\*.parquet or validation-\*.parquet"):
         spec.describe()
     write(test, coloured, range(7), cell=lambda _: b"no image")
-    with pytest.raises(UserError, match="cannot be decoded"):
+    with pytest.raises(UserError, match=r"image 0 of test: this is no image that can be decoded"):
         spec.read()
     write(test, coloured, range(7), cell=lambda _: None)
     with pytest.raises(UserError, match="one that is only a path"):
         spec.read()
     write(test, coloured[:, :, :3], range(7))
-    with pytest.raises(UserError, match=r"expected images of 5×4 pixels .* found 5×3"):
+    with pytest.raises(UserError, match=r"image 0 of test: expected an image of 5×4 pixels, .* found 5×3$"):
         spec.read()
     write(test, coloured, [*range(6), -1])
     with pytest.raises(UserError, match=r"expected labels from 0 .* found -1"):

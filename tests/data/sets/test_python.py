@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from edgefl.cli import main
-from edgefl.data.catalogue import data_set
 from edgefl.data.dataset import load
+from edgefl.data.spec import data_set
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
 from edgefl.scenario import dump_yaml, load_scenario

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from edgefl.data.dataset import channel_statistics
-from edgefl.data.parquet_images import read_split
-from edgefl.data.sets.fashion_mnist import FashionMnist
-from edgefl.data.sets.mnist import Mnist
+from edgefl.data.pictures import read_split
 from edgefl.data.sets.parquet import Parquet
+from edgefl.data.sets.torchvision import FashionMnist, Mnist
 
 pytestmark = pytest.mark.full
 

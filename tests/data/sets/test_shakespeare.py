@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgefl.data.federated import load_federated, shard_sizes
-from edgefl.data.partitions.natural import Natural
+from edgefl.data.partitions.by_owner import Natural
 from edgefl.data.sets.shakespeare import ALPHABET, Shakespeare
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError

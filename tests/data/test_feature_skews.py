@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from edgefl.data.catalogue import data_set
 from edgefl.data.dataset import content_of_set, load
 from edgefl.data.feature_skews import Brightness, Noise, Rotation, Shift
-from edgefl.data.federated import load_federated
+from edgefl.data.federated import load_federated, shard_sizes
 from edgefl.data.sets.synthetic import Synthetic
-from edgefl.data.sizes import shard_sizes
+from edgefl.data.spec import data_set
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
 from edgefl.scenario.loading import check
 
-from ...small_runs import SMALL, Stop, tree
+from ..small_runs import SMALL, Stop, tree
 
 CLIENTS = 6
 SPEC = Synthetic(shape=(2, 9, 9), classes=3, train=120, test_images=60, clients=CLIENTS, test="partitioned")
