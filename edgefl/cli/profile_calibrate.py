@@ -68,8 +68,7 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
     from edgefl.durable_file import durable_folder, write_durably
     from edgefl.fleet import load_profile
     from edgefl.profiling.calibrated import predicted
-    from edgefl.profiling.calibration import calibrate
-    from edgefl.profiling.client_log import read_client_log
+    from edgefl.profiling.calibration import calibrate, read_client_log
     from edgefl.scenario import load_scenario
     from edgefl.units import parse
 

@@ -14,7 +14,7 @@ from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
     from edgefl.profiling.step_table import StepTable
-    from edgefl.profiling.table_check import Compared
+    from edgefl.profiling.table_profile import Compared
 
 
 def check_profile(
@@ -31,7 +31,7 @@ def check_profile(
     """Compare the seconds that a profile predicts for training steps with measured ones."""
     from edgefl.fleet import load_profile
     from edgefl.profiling.step_table import read_step_table
-    from edgefl.profiling.table_check import as_dict, compare
+    from edgefl.profiling.table_profile import as_dict, compare
 
     device = load_profile(profile)
     with quiet(as_json):
@@ -80,18 +80,18 @@ def print_steps(compared: Sequence[Compared]) -> None:
 def print_errors(compared: Sequence[Compared]) -> None:
     """Print the errors of each family of models, of each part, and of all."""
     from edgefl.cli.console import print_table
-    from edgefl.profiling.table_check import Errors, by_family, by_part
+    from edgefl.profiling.table_profile import Errors, errors_by
 
-    parts = by_part(compared)
+    parts = errors_by("part", compared)
     named = {
-        **by_family(compared),
+        **errors_by("family", compared),
         **({f"trained: {name}": errors for name, errors in parts.items()} if len(parts) > 1 else {}),
         "all": Errors.of(compared),
     }
     rows = [
         [
             name,
-            str(errors.count),
+            str(errors.number),
             f"{errors.mean_absolute:.1%}",
             f"{errors.median_absolute:.1%}",
             f"{errors.mean:+.1%}",

@@ -84,7 +84,7 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     if cpu_quota is None:
         found = main.measurement(seconds, threads, say, wanted)
     else:
-        from edgefl.profiling.under_quota import measurement_under_quota
+        from edgefl.profiling.measurement import measurement_under_quota
 
         found = measurement_under_quota(cpu_quota, seconds, say, wanted)
     timed = {name: found["cases"].pop(name) for name in checks if name in found["cases"]}
@@ -102,7 +102,7 @@ def write_script(output: Output = Path("measure_device.pyz")) -> None:
     The script is one file (a zip archive that Python can run) and needs only Python 3.9 or later and PyTorch. Read its
     output with `edgefl profile fit`.
     """
-    from edgefl.profiling.archive import write_archive
+    from edgefl.profiling.measurement import write_archive
 
     write_archive(output)
     say(f"Written: {output}. On the device: python {output.name} -o measured.json")
@@ -245,8 +245,7 @@ def _write(
         checked: timed steps that check the fit; ``None`` if none was planned.
         cpu_quota: the part of one processor under which it was measured; ``None`` without a quota.
     """
-    from edgefl.profiling.disturbance import warning
-    from edgefl.profiling.measured_profile import fit_of, profile_data
+    from edgefl.profiling.measured_profile import fit_of, profile_data, warning
 
     fit = fit_of(measurement, checked or ())
     _save(profile_data(measurement, fit, rest, cpu_quota=cpu_quota), output)
@@ -269,7 +268,7 @@ def _print_check(fit: Fit, checked: Sequence[Checked]) -> None:
     if not checked:
         say("No time was left for the steps that check the fit; increase --seconds.", err=True)
         return
-    from edgefl.profiling.disturbance import disturbed
+    from edgefl.profiling.measured_profile import disturbed
 
     say("Steps of model families and methods that were not used in the fit:")
     for each in checked:

@@ -16,7 +16,7 @@ from edgefl.fleet import DeviceProfile, step_seconds
 from edgefl.fleet.profile import Load, slower
 from edgefl.network.transport import Transport
 from edgefl.profiling.calibration import Calibration, Way
-from edgefl.profiling.evidence import with_evidence
+from edgefl.profiling.measured_profile import with_evidence
 from edgefl.scenario import Scenario, resolve
 from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.work import batch_counts
@@ -30,14 +30,7 @@ PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 @dataclass(frozen=True)
 class Predicted:
-    """The local training of the logged client, as the scenario and a profile predict it.
-
-    Attributes:
-        label: the method.
-        samples: the client's training samples.
-        steps: its local steps in a round.
-        seconds: on the device of the profile, undisturbed.
-    """
+    """The local training of the logged client in a round of a method, on the undisturbed device of a profile."""
 
     label: str
     samples: int
@@ -46,13 +39,7 @@ class Predicted:
 
 
 def predicted(scenario: Scenario, label: str, profile: DeviceProfile, samples: int | None = None) -> Predicted:
-    """Predict the seconds of a client's local training in one round with the whole model.
-
-    Args:
-        scenario: has the model, the local training and the methods.
-        label: the method.
-        profile: the device.
-        samples: the client's training samples; the median of the scenario's clients if not given.
+    """The local training of a client with so many samples (the median of the scenario's clients if not given).
 
     Raises:
         UserError: an unknown method, no samples, or a scenario that gives the seconds itself.
@@ -73,16 +60,9 @@ def predicted(scenario: Scenario, label: str, profile: DeviceProfile, samples: i
 def profile_data(
     base: DeviceProfile, found: Calibration, training: Predicted, *, name: str, source: str, rounds: int, today: date
 ) -> dict[str, Any]:
-    """Return the calibrated profile: the base profile at the fitted pace, with the measured variation.
+    """The base profile at the fitted pace, with the measured variation, as plain data.
 
-    Args:
-        base: the base profile.
-        found: what was fitted.
-        training: the local training on the base profile.
-        name: the profile's name.
-        source: the name of the log.
-        rounds: the number of its rounds.
-        today: the date of the calibration.
+    ``training`` is the local training on the base profile; ``source`` is the name of the log with so many ``rounds``.
     """
     pace = found.compute.mean / training.seconds
     other = slower(base, pace)
@@ -119,7 +99,7 @@ def profile_data(
 
 
 def link_data(found: Calibration, transport: Transport) -> dict[str, Any]:
-    """Return the calibrated link as an entry of ``network.links``, for a scenario with this transport."""
+    """The calibrated link as an entry of ``network.links``, for a scenario with this transport."""
     return {
         "down": _capacity(found.down, found.round_seconds, transport),
         "up": _capacity(found.up, found.round_seconds, transport),
@@ -128,14 +108,7 @@ def link_data(found: Calibration, transport: Transport) -> dict[str, Any]:
 
 
 def scenario_data(scenario: Scenario, link: str, link_spec: Mapping[str, Any], profile: str) -> dict[str, Any]:
-    """Return a scenario whose clients all have the calibrated device and link, as plain data.
-
-    Args:
-        scenario: the scenario.
-        link: the name of the link.
-        link_spec: the link.
-        profile: the path of the profile, from the scenario's folder.
-    """
+    """The scenario with the calibrated device (a path from its folder) and link for all clients, as plain data."""
     data = resolve(scenario)
     data["fleet"] = [{"profile": profile, "share": 1, "link": link, "pace": 1}]
     data["network"]["links"] = {link: dict(link_spec)}

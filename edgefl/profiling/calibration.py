@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl import limits
 from edgefl.errors import UserError
+from edgefl.network.tcp import Opening
 from edgefl.network.transport import Transport
-from edgefl.profiling.client_log import ClientLog
-from edgefl.profiling.tcp_rates import tcp_rates
+from edgefl.profiling.csv_table import read_csv
 
 Values = NDArray[np.float64]
 
-FLUID = Transport()
+COLUMNS = ("round", "download_seconds", "compute_seconds", "upload_seconds", "bytes_down", "bytes_up")
+LEAST_ROUNDS = 3
+"""Fewer rounds say nothing about the variation from round to round."""
 
 OUTLYING = 5.0
 """Robust standard deviations from the median beyond which a logarithm is an outlier."""
@@ -38,31 +43,65 @@ NO_DELAY = 1e-3
 STEADY = 0.005
 """A smaller standard deviation of logarithms counts as none."""
 
+LEAST_RATE, GREATEST_RATE = 1.0, 1e15
+"""Bits per second between which the rate of a TCP transfer is looked for."""
+
 
 @dataclass(frozen=True)
-class Spread:
-    """Values that vary from round to round.
+class ClientLog:
+    """The measured rounds of a client: seconds of transfers and of local training, and bytes; each ``[rounds]``."""
 
-    Attributes:
-        mean: the arithmetic mean.
-        sigma: the standard deviation of the logarithm.
-        outliers: how many values were left out.
+    download_seconds: Values
+    compute_seconds: Values
+    upload_seconds: Values
+    bytes_down: Values
+    bytes_up: Values
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds."""
+        return len(self.compute_seconds)
+
+
+def read_client_log(file: Path) -> ClientLog:
+    """Read a CSV file with a header and the columns in :data:`COLUMNS`; other columns are ignored.
+
+    One column ``bytes`` replaces ``bytes_down`` and ``bytes_up`` if as much was sent as received.
+
+    Raises:
+        UserError: the file cannot be read, a column is missing, a value is not a possible number, or there are fewer
+            than three rounds; the message gives the line.
     """
+    table = read_csv(file, limits.CLIENT_LOG_BYTES, what="a log")
+    both = "bytes" in table.header and "bytes_down" not in table.header and "bytes_up" not in table.header
+    columns = ["bytes" if both and column.startswith("bytes") else column for column in COLUMNS]
+    for column in columns:
+        if table.header.count(column) != 1:
+            found = ", ".join(table.header) or "nothing"
+            raise UserError(f"expected one column '{column}', found: {found}", file=str(file))
+    places = [table.header.index(column) for column in columns]
+    rows = []
+    for line, cells in table.rows:
+        rows.append([table.number(cells[place]) for place in places])
+        for column, place, number in zip(columns[1:], places[1:], rows[-1][1:], strict=True):
+            if not 0 < number < math.inf:
+                message = f"expected a number above 0, found '{cells[place]}'"
+                raise UserError(message, file=f"{file}: line {line}", field=column)
+    if len(rows) < LEAST_ROUNDS:
+        raise UserError(f"expected at least {LEAST_ROUNDS} rounds, found {len(rows)}", file=str(file))
+    return ClientLog(*np.array(rows, np.float64).T[1:])
+
+
+class Spread(NamedTuple):
+    """The mean of values, the standard deviation of their logarithms, and how many outliers were left out."""
 
     mean: float
     sigma: float
     outliers: int
 
 
-@dataclass(frozen=True)
-class Way:
-    """The fitted link in one direction.
-
-    Attributes:
-        bits_per_second: the median capacity.
-        sigma: the standard deviation of its logarithm.
-        outliers: how many transfers were left out.
-    """
+class Way(NamedTuple):
+    """The link in one direction: median capacity, standard deviation of its logarithm, transfers that were left out."""
 
     bits_per_second: float
     sigma: float
@@ -89,14 +128,14 @@ class Calibration:
     round_seconds: float
 
 
-def calibrate(log: ClientLog, *, delay: float | None = None, transport: Transport = FLUID) -> Calibration:
+def calibrate(log: ClientLog, *, delay: float | None = None, transport: Transport | None = None) -> Calibration:
     """Fit everything to a log.
 
     Args:
         log: the log.
         delay: seconds before the first byte of a transfer; fitted if not given and the sizes of the transfers differ,
             else 0. With TCP connections it is the one-way latency and must be given.
-        transport: how transfers use the link.
+        transport: how transfers use the link; a pure fluid by default.
 
     Raises:
         UserError: the delay is not shorter than the transfers, or TCP is slower than they were.
@@ -107,25 +146,22 @@ def calibrate(log: ClientLog, *, delay: float | None = None, transport: Transpor
     >>> found.compute.mean, round(found.down.bits_per_second), round(found.up.bits_per_second)
     (3.0, 4000000, 2000000)
     """
+    transport = transport or Transport()
     error: float | None = None
     if delay is None:
         delay = 0.0
-        if _differ(log.bytes_down) or _differ(log.bytes_up):
+        if any(bytes.max() >= SIZES_DIFFER * bytes.min() for bytes in (log.bytes_down, log.bytes_up)):
             delay, error = _fitted_delay(log)
+    logarithms = np.log(log.compute_seconds)
+    kept = _kept(logarithms)
     return Calibration(
-        compute=_spread(log.compute_seconds),
+        compute=Spread(float(log.compute_seconds[kept].mean()), _sigma(logarithms[kept]), int((~kept).sum())),
         down=_way(log.download_seconds, log.bytes_down, delay, transport),
         up=_way(log.upload_seconds, log.bytes_up, delay, transport),
         delay=delay,
         delay_error=error,
         round_seconds=float(np.median(log.download_seconds + log.compute_seconds + log.upload_seconds)),
     )
-
-
-def _spread(seconds: Values) -> Spread:
-    logarithms = np.log(seconds)
-    kept = _kept(logarithms)
-    return Spread(float(seconds[kept].mean()), _sigma(logarithms[kept]), int((~kept).sum()))
 
 
 def _way(seconds: Values, bytes: Values, delay: float, transport: Transport) -> Way:
@@ -136,7 +172,7 @@ def _way(seconds: Values, bytes: Values, delay: float, transport: Transport) -> 
         # A transfer that took hardly longer than the delay says little about the capacity.
         capacities = np.log(8 * bytes / np.maximum(seconds - delay, 0.05 * seconds))
     else:
-        capacities = np.log(tcp_rates(transport, delay, bytes, seconds))
+        capacities = np.log(_tcp_rates(transport, delay, bytes, seconds))
     kept = _kept(capacities)
     return Way(math.exp(capacities[kept].mean()), _sigma(capacities[kept]), int((~kept).sum()))
 
@@ -168,10 +204,6 @@ def _fitted_delay(log: ClientLog) -> tuple[float, float]:
     return (share if share > NO_DELAY else 0.0) * shortest, error * shortest
 
 
-def _differ(bytes: Values) -> bool:
-    return bool(bytes.max() >= SIZES_DIFFER * bytes.min())
-
-
 def _kept(logarithms: Values) -> NDArray[np.bool_]:
     """Which values are no outliers; 1.4826 times the median deviation estimates a normal standard deviation."""
     distances = np.abs(logarithms - np.median(logarithms))
@@ -181,3 +213,35 @@ def _kept(logarithms: Values) -> NDArray[np.bool_]:
 def _sigma(logarithms: Values) -> float:
     sigma = float(logarithms.std(ddof=1)) if len(logarithms) > 1 else 0.0
     return sigma if sigma >= STEADY else 0.0
+
+
+def _tcp_rates(transport: Transport, latency: float, bytes: Values, seconds: Values) -> Values:
+    """The payload rate (bit/s) of each transfer, by bisection: a faster path never makes a transfer slower.
+
+    Each transfer is assumed to open a connection, and not the first one between its nodes.
+    """
+    assert transport.tcp is not None
+    if transport.tcp.keep_alive > 0.0:
+        raise UserError(
+            "expected keep_alive: 0, because the log does not state which transfers found an open connection",
+            field="network.transport.keep_alive",
+        )
+    opening = Opening(transport.tcp.round_trips(repeated=True))
+
+    def taken(rates: Values) -> Values:
+        paths = [transport.alone(latency, float(rate) / transport.efficiency, opening) for rate in rates]
+        return np.array([path.seconds(float(size)) for path, size in zip(paths, bytes, strict=True)])
+
+    least = taken(np.full(len(bytes), GREATEST_RATE))
+    if np.median(seconds / least) <= 1.0:
+        raise UserError(
+            f"with this latency, a transfer over TCP takes at least {np.median(least):.3g} s; those of the log took "
+            f"{np.median(seconds):.3g} s (medians)",
+            field="--latency",
+        )
+    low, high = np.full(len(bytes), np.log(LEAST_RATE)), np.full(len(bytes), np.log(GREATEST_RATE))
+    for _ in range(60):
+        middle = (low + high) / 2
+        slow = taken(np.exp(middle)) > seconds
+        low, high = np.where(slow, middle, low), np.where(slow, high, middle)
+    return np.asarray(np.exp(high), np.float64)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from edgefl.fleet import DeviceProfile
 from edgefl.fleet.figure import Bound, bounds_around, rounded, value
 from edgefl.fleet.profile import Figure
-from edgefl.profiling.evidence import with_evidence
+from edgefl.profiling.measured_profile import with_evidence
 from edgefl.validation import validated
 
 SCALAR = 0.5
@@ -16,18 +15,9 @@ SCALAR = 0.5
 
 BOUNDS: tuple[Bound, ...] = get_args(Bound)
 
-Bounds = dict[str, float]
 
-
-@dataclass(frozen=True)
-class Ratios:
-    """The speeds of a device relative to another.
-
-    Attributes:
-        dense: of large products, such as the ratio of Linpack results.
-        scalar: of code without vector units, such as clock x instructions per cycle.
-        bandwidth: of main memory.
-    """
+class Ratios(NamedTuple):
+    """The speeds of a device relative to another: in large products, in code without vector units, and of memory."""
 
     dense: float
     scalar: float
@@ -35,17 +25,11 @@ class Ratios:
 
 
 def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, error: float = 0.5) -> dict[str, Any]:
-    """Return the data of ``device`` with rates derived from those of ``base``.
+    """The data of ``device`` with rates derived from those of ``base``, and bounds for this relative error.
 
     Dense kinds of operators scale with ``ratios.dense`` and memory with ``ratios.bandwidth``. Where the base
     is far slower than in general (depthwise convolutions), neither its vector units nor its memory are the limit, and
     the figure scales with ``ratios.scalar``. Overheads do too, and keep the width of their bounds.
-
-    Args:
-        base: a profile with measured or fitted rates.
-        device: the profile whose memory, power and peak are kept.
-        ratios: the speeds of the device relative to the base.
-        error: the relative error for which bounds are given.
 
     Raises:
         UserError: the figures do not form a valid profile.
@@ -53,22 +37,19 @@ def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, 
     compute, factor = base.compute, 1 + error
     rate, bandwidth = value(compute.fp32_achievable), value(compute.memory_bandwidth)
 
-    def scaled(figure: float, general: float, ratio: float) -> Bounds:
+    def scaled(figure: float, general: float, ratio: float) -> dict[str, float]:
         return bounds_around(figure * (ratios.scalar if figure < SCALAR * general else ratio), factor)
 
-    def slower(overhead: Figure) -> Bounds:
+    def slower(overhead: Figure) -> dict[str, float]:
         return {bound: rounded(value(overhead, bound) / ratios.scalar) for bound in BOUNDS}
 
-    kinds: dict[str, dict[str, Bounds]] = {}
+    rates = {"fp32_achievable": (rate, ratios.dense), "memory_bandwidth": (bandwidth, ratios.bandwidth)}
+    kinds: dict[str, dict[str, dict[str, float]]] = {}
     for kind, own in compute.operator_rates.items():
-        made: dict[str, Bounds] = {}
-        if own.fp32_achievable is not None:
-            made["fp32_achievable"] = scaled(value(own.fp32_achievable), rate, ratios.dense)
-        if own.memory_bandwidth is not None:
-            made["memory_bandwidth"] = scaled(value(own.memory_bandwidth), bandwidth, ratios.bandwidth)
+        given = {name: figure for name in rates if (figure := getattr(own, name)) is not None}
+        kinds[kind] = {name: scaled(value(figure), *rates[name]) for name, figure in given.items()}
         if own.operator_overhead is not None:
-            made["operator_overhead"] = slower(own.operator_overhead)
-        kinds[kind] = made
+            kinds[kind]["operator_overhead"] = slower(own.operator_overhead)
     data: dict[str, Any] = device.model_dump(mode="json", exclude_none=True)
     data["compute"].pop("cpu_quota", None)
     data["compute"] |= {

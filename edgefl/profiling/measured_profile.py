@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -13,9 +14,60 @@ from edgefl.fleet.figure import bounds_around, rounded
 from edgefl.fleet.fitting import Rates, fit_rates, relative_errors
 from edgefl.fleet.profile import Power, figure_paths
 from edgefl.fleet.roofline import Operator
-from edgefl.profiling.evidence import FIGURES
-from edgefl.profiling.measurement import Machine, Measurement
+from edgefl.profiling.measurement import Measurement
 from edgefl.validation import validated
+
+FIGURES = ("fp32_achievable", "memory_bandwidth", "operator_overhead", "step_overhead", "operator_rates")
+"""The figures of ``compute`` that give the seconds of a step."""
+
+
+def with_evidence(provenance: Mapping[str, Any], evidence: Mapping[str, Any], how: str) -> dict[str, Any]:
+    """A profile's ``provenance`` in which the speed has other evidence and derivation; that of other sections stays."""
+    others = {path: each for path, each in provenance.get("evidence", {}).items() if path.split(".")[0] != "compute"}
+    return {
+        **provenance,
+        "evidence": {**others, "compute": {name: each for name, each in evidence.items() if each is not None}},
+        "derivation": {**provenance.get("derivation", {}), **{f"compute.{figure}": how for figure in FIGURES}},
+    }
+
+
+DISTURBED = 1.3
+"""A case is disturbed if its median time is more than so many times its shortest."""
+MANY = 0.25
+"""The largest share of disturbed cases, and the largest mean error, without a warning."""
+
+
+def disturbed(spread: float) -> bool:
+    """Whether a case with this ratio of its median to its shortest time was disturbed."""
+    return spread > DISTURBED
+
+
+def warning(spreads: Sequence[float], error: float) -> str | None:
+    """What is wrong with a measurement and what to do about it; ``None`` if nothing is.
+
+    ``spreads`` are the ratios of each case's median to its shortest time; ``error`` is the fit's mean relative error.
+
+    >>> print(warning([1.1, 1.2, 1.0, 1.5], 0.1))
+    None
+    >>> warning([1.1, 1.1], 0.89).partition(":")[0]
+    'the profile is not reliable'
+    """
+    count = sum(map(disturbed, spreads))
+    reasons = []
+    if count > MANY * len(spreads):
+        reasons.append(
+            f"{count} of {len(spreads)} cases were disturbed (their median time is more than {DISTURBED:g} times their "
+            "shortest)"
+        )
+    if error > MANY:
+        reasons.append(f"the mean error is {error:.0%}")
+    if not reasons:
+        return None
+    return (
+        f"the profile is not reliable: {' and '.join(reasons)}; measure again with fewer threads (--threads 1), while "
+        "no other program runs, or longer (--seconds)"
+    )
+
 
 OVERHEADS = ("operator_overhead", "step_overhead")
 GIVEN = "given by the user"
@@ -41,14 +93,7 @@ class Unmeasured:
 
 @dataclass(frozen=True)
 class Checked:
-    """A timed step that is not fitted, but checks the fit.
-
-    Attributes:
-        name: its model, method and batch size.
-        operators: what it executes.
-        seconds: its shortest time.
-        spread: its median time divided by the shortest.
-    """
+    """A timed step that is not fitted, but checks the fit: its shortest time, and its median divided by that."""
 
     name: str
     operators: Sequence[Operator]
@@ -62,13 +107,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Fit:
-    """Figures fitted to a measurement, and how good they are.
-
-    Attributes:
-        rates: the figures.
-        misfit: their mean relative error on the whole steps of the measurement.
-        check: the same on steps that were not fitted; ``None`` if none was timed.
-    """
+    """Fitted rates, their mean relative error on whole steps that were fitted, and on steps that were not, if any."""
 
     rates: Rates
     misfit: float
@@ -81,7 +120,7 @@ class Fit:
 
 
 def fit_of(measurement: Measurement, checked: Sequence[Checked] = ()) -> Fit:
-    """Return the rates that fit a measurement best, and their error on other steps."""
+    """The rates that fit a measurement best, and their error on other steps."""
     steps, chains = measurement.observations()
     rates = fit_rates(steps, chains)
     misses = [abs(each.error(rates)) for each in checked]
@@ -91,24 +130,10 @@ def fit_of(measurement: Measurement, checked: Sequence[Checked] = ()) -> Fit:
 def profile_data(
     measurement: Measurement, fit: Fit, rest: Unmeasured, *, cpu_quota: float | None = None
 ) -> dict[str, Any]:
-    """Return a valid profile as plain data.
-
-    Args:
-        measurement: the timings.
-        fit: the figures fitted to them.
-        rest: what they do not contain.
-        cpu_quota: the part of one processor under which it was measured; ``None`` without a quota.
-
-    Raises:
-        UserError: the figures do not form a valid profile.
-    """
+    """A valid profile as plain data, or UserError; ``cpu_quota`` is the part of one processor that was measured."""
     rates, machine = fit.rates, measurement.machine
     # The figures are at least as uncertain as the fit's error on its own steps and on others.
-    factor = 1 + max(0.1, fit.error)
-
-    def around(figure: float) -> dict[str, float]:
-        return bounds_around(figure, factor)
-
+    around = partial(bounds_around, factor=1 + max(0.1, fit.error))
     names = ("fp32_achievable", "memory_bandwidth", "operator_overhead")
     general = (rates.flops_per_second, rates.bytes_per_second, rates.operator_overhead)
     fitted = (
@@ -125,11 +150,12 @@ def profile_data(
         for kind, figures in rates.kinds.items()
     }
     total = machine.memory_bytes or (rest.like.memory.total if rest.like else 2**30)
+    used = f"{machine.threads} threads" if cpu_quota is None else f"{100 * cpu_quota:g} % of one processor"
     power, battery, sources = _power(rest)
     data = {
         "name": rest.name,
         "kind": rest.like.kind if rest.like else rest.kind,
-        "description": f"{machine.processor}, {_used(machine, cpu_quota)}, PyTorch {machine.torch}, as measured",
+        "description": f"{machine.processor}, {used}, PyTorch {machine.torch}, as measured",
         "compute": {
             "processor": machine.processor,
             "fp32_peak": rounded(1.001 * max(machine.peak_flops_per_second, rates.flops_per_second)),
@@ -138,7 +164,7 @@ def profile_data(
             "operator_rates": {kind: own for kind, own in by_kind.items() if own},
             **({} if cpu_quota is None else {"cpu_quota": cpu_quota}),
         },
-        "memory": {"total": total, "training": {"low": 0.6 * total, "nominal": 0.8 * total, "high": 0.95 * total}},
+        "memory": _memory(total),
         "power": power,
         **battery,
         "provenance": {
@@ -167,11 +193,6 @@ def profile_data(
     return data
 
 
-def _used(machine: Machine, cpu_quota: float | None) -> str:
-    """What of the processor trained, in words."""
-    return f"{machine.threads} threads" if cpu_quota is None else f"{100 * cpu_quota:g} % of one processor"
-
-
 def unmeasured_device(rest: Unmeasured) -> DeviceProfile:
     """The profile ``rest.like`` with its power replaced where given; without one, wide estimates of everything.
 
@@ -183,7 +204,6 @@ def unmeasured_device(rest: Unmeasured) -> DeviceProfile:
         stated = rest.like.provenance
         provenance = stated.model_copy(update={"derivation": {**stated.derivation, **own}})
         return rest.like.model_copy(update={"power": validated(Power, power), "provenance": provenance})
-    total = 2**30
     data = {
         "name": rest.name,
         "kind": rest.kind,
@@ -196,7 +216,7 @@ def unmeasured_device(rest: Unmeasured) -> DeviceProfile:
             "operator_overhead": {"low": 5e-6, "nominal": 3e-5, "high": 1e-4},
             "step_overhead": {"low": 1e-4, "nominal": 1e-3, "high": 5e-3},
         },
-        "memory": {"total": total, "training": {"low": 0.6 * total, "nominal": 0.8 * total, "high": 0.95 * total}},
+        "memory": _memory(2**30),
         "power": power,
         **battery,
         "provenance": {
@@ -214,8 +234,12 @@ def unmeasured_device(rest: Unmeasured) -> DeviceProfile:
     return validated(DeviceProfile, data)
 
 
+def _memory(total: float) -> dict[str, Any]:
+    return {"total": total, "training": {"low": 0.6 * total, "nominal": 0.8 * total, "high": 0.95 * total}}
+
+
 def _power(rest: Unmeasured) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    """Return the power figures, the battery if known, and their sources."""
+    """The power figures, the battery if known, and their sources."""
     given: Mapping[str, float | None] = {"idle": rest.idle_watts, "compute": rest.compute_watts}
     if rest.like is not None:
         like = rest.like.model_dump(mode="json", exclude_none=True)

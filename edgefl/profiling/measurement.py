@@ -1,60 +1,103 @@
-"""Read and check the file that the measuring script writes."""
+"""The measuring script: pack it, run it here, count what its cases execute, and read the file that it writes."""
 
 from __future__ import annotations
 
 import datetime
+import os
+import tempfile
+import time
+import zipapp
+from collections import Counter
+from collections.abc import Callable, Mapping
+from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+import torch
 from pydantic import Field
 
 from edgefl import limits
-from edgefl.errors import UserError, nearest
+from edgefl.cost.measure import NOWHERE, Operator
+from edgefl.cost.recorder import Recorder
+from edgefl.cpu_quota import limited, period_seconds
+from edgefl.durable_file import output_file
+from edgefl.errors import UserError
 from edgefl.fleet.fitting import Step
 from edgefl.json_file import read_json
 from edgefl.options import Options
 from edgefl.plain_file import read_plain
-from edgefl.profiling.counting import operators_of
-from edgefl.profiling.measure_device.main import FORMAT, LEAST_CHAINS, LEAST_STEPS, VERSION, cases
+from edgefl.profiling.measure_device import main
 from edgefl.profiling.measure_device.steps import STEP
+from edgefl.profiling.measure_device.timing import Case, clock_for
 from edgefl.validation import validated
+
+PACKAGE = "measure_device"
+
+PERIODS = 4
+"""How many periods of the quota a timed group of runs lasts at least."""
+
+
+def write_archive(output: Path) -> None:
+    """Pack the package with the standard library's ``zipapp``; ``python OUTPUT`` then runs it."""
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / PACKAGE
+        package.mkdir()
+        for module in (files(__package__) / PACKAGE).iterdir():
+            if module.name.endswith(".py"):
+                (package / module.name).write_bytes(module.read_bytes())
+        with output_file(output) as file:
+            zipapp.create_archive(folder, file, interpreter="/usr/bin/env python3", main=f"{PACKAGE}.start:run")
+            mode = os.fstat(file.fileno()).st_mode
+            os.fchmod(file.fileno(), mode | (mode & 0o444) >> 2)  # users who may read it may execute it
+
+
+def operators_of(case: Case) -> tuple[Operator, ...]:
+    """The operators of one run of a case, as they are counted for the steps of methods; identical ones are merged.
+
+    >>> from edgefl.profiling.measure_device.main import cases
+    >>> [(each.name, each.flops, each.count) for each in operators_of(cases()["linear 64 on 8"])]
+    [('mm', 65536, 3)]
+    """
+    run = case.prepare(lambda *shape: torch.empty(shape, device=NOWHERE))
+    with Recorder() as recorder:
+        run()
+    counts = Counter((each.name, each.flops, each.bytes, each.kind) for each in recorder.records)
+    return tuple(Operator(name, flops, moved, count, kind) for (name, flops, moved, kind), count in counts.items())
 
 
 class Machine(Options):
     """The device as its system describes it."""
 
-    processor: str = Field(description="The processor's name as the system gives it.")
-    system: str = Field(description="Operating system.")
-    python: str = Field(description="Version of Python.")
-    torch: str = Field(description="Version of PyTorch.")
-    threads: int = Field(ge=1, description="Threads that trained.")
+    processor: str
+    system: str
+    python: str
+    torch: str
+    threads: int = Field(ge=1)
     memory_bytes: int = Field(ge=0, description="Main memory; 0 where the system does not say.")
-    peak_flops_per_second: float = Field(
-        gt=0, allow_inf_nan=False, description="The fastest product of square matrices."
-    )
+    peak_flops_per_second: float = Field(gt=0, allow_inf_nan=False)
 
 
 class CaseTiming(Options):
-    """The timing of one case."""
+    """The timing of one case, as :class:`~edgefl.profiling.measure_device.timing.Timing`."""
 
-    seconds: float = Field(gt=0, allow_inf_nan=False, description="The minimum over all repetitions.")
-    spread: float = Field(ge=1, allow_inf_nan=False, description="Their median divided by the minimum.")
-    repetitions: int = Field(ge=1, description="The number of repetitions.")
+    seconds: float = Field(gt=0, allow_inf_nan=False)
+    spread: float = Field(ge=1, allow_inf_nan=False)
+    repetitions: int = Field(ge=1)
 
 
 class Measurement(Options):
-    """A file of the measuring script."""
+    """A file of the measuring script: timings by the case's name, and why cases were left out."""
 
-    format: Literal["edgefl device measurement"] = Field(description="What file this is.")
-    version: int = Field(description="Version of the script's cases.")
-    machine: Machine = Field(description="The device.")
-    date: datetime.date = Field(description="When it was measured.")
-    cases: dict[str, CaseTiming] = Field(description="Timings by the case's name.")
-    left_out: dict[str, str] = Field(default_factory=dict, description="Why cases were left out.")
+    format: str
+    version: int
+    machine: Machine
+    date: datetime.date
+    cases: dict[str, CaseTiming]
+    left_out: dict[str, str] = Field(default_factory=dict)
 
     def observations(self) -> tuple[list[Step], list[Step]]:
-        """Return whole steps and chains of layers: the operators of each, and its seconds."""
-        known = cases()
+        """Whole steps and chains of layers: the operators of each, and its seconds."""
+        known = main.cases()
         runs: dict[str, Step] = {
             name: (operators_of(known[name]), timing.seconds) for name, timing in self.cases.items()
         }
@@ -63,55 +106,64 @@ class Measurement(Options):
 
 
 def is_measurement(file: Path) -> bool:
-    """Whether the file is one of the measuring script (JSON) rather than a table.
-
-    Raises:
-        UserError: the file cannot be read.
-    """
+    """Whether the file is one of the measuring script (JSON) rather than a table."""
     content = read_plain(file, limits.MEASUREMENT_BYTES, what="a table or a measurement")
     return file.suffix.lower() == ".json" or content.lstrip().startswith(b"{")
 
 
 def read_measurement(file: Path) -> Measurement:
-    """Read a measurement from a file of the measuring script.
-
-    Raises:
-        UserError: the file cannot be read, or is not from this version of the measuring script.
-    """
+    """The measurement in a file of the measuring script; raises UserError as :func:`measurement_of`."""
     return measurement_of(read_json(file, maximum=limits.MEASUREMENT_BYTES), file=str(file))
 
 
 def measurement_of(data: Any, *, file: str | None = None) -> Measurement:
-    """Return a measurement from plain data.
+    """A measurement from plain data.
 
     Raises:
         UserError: it is not from this version of the measuring script, or contains too few cases.
     """
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise UserError(
-            "expected a file of the measuring script; `edgefl profile script` gives the script",
-            file=file,
-            field="format",
+    if not isinstance(data, dict) or data.get("format") != main.FORMAT:
+        message = "expected a file of the measuring script; `edgefl profile script` gives the script"
+        raise UserError(message, file=file, field="format")
+    if data.get("version") != main.VERSION:
+        message = (
+            f"expected a measurement of version {main.VERSION}, found {data.get('version')}; run the script that "
+            "`edgefl profile script` gives on the device again"
         )
-    if data.get("version") != VERSION:
-        raise UserError(
-            f"expected a measurement of version {VERSION}, found {data.get('version')}; run the script "
-            "that `edgefl profile script` gives on the device again",
-            file=file,
-            field="version",
-        )
+        raise UserError(message, file=file, field="version")
     found = validated(Measurement, data, file=file)
-    known = cases()
-    for name in found.cases:
-        if name not in known:
-            raise UserError(f"unknown case '{name}'; {nearest(name, known)}", file=file, field="cases")
     steps = sum(name.startswith(STEP) for name in found.cases)
     chains = len(found.cases) - steps
-    if steps < LEAST_STEPS or chains < LEAST_CHAINS:
-        raise UserError(
-            f"expected at least {LEAST_STEPS} whole steps and {LEAST_CHAINS} chains of layers, found {steps} and "
-            f"{chains}; run the script for longer (--seconds), or with more memory free",
-            file=file,
-            field="cases",
+    if steps < main.LEAST_STEPS or chains < main.LEAST_CHAINS:
+        message = (
+            f"expected at least {main.LEAST_STEPS} whole steps and {main.LEAST_CHAINS} chains of layers, found {steps} "
+            f"and {chains}; run the script for longer (--seconds), or with more memory free"
         )
+        raise UserError(message, file=file, field="cases")
+    return found
+
+
+def measurement_under_quota(
+    processors: float, seconds: float, say: Callable[[str], None], wanted: Mapping[str, Case]
+) -> dict[str, Any]:
+    """What the measuring script returns for the wanted cases, measured by one thread under a quota in processors.
+
+    A step shorter than the quota's period runs at full speed or waits for the rest of the period, so its duration by
+    the clock says little. Its time on the processor is exact; it is multiplied by the real seconds of the whole
+    measurement for one second on the processor. Runs are timed in groups that last several periods: after each wait
+    the caches are cold, which a single short run may not meet.
+
+    Raises:
+        UserError: a quota cannot be set here, or this system cannot measure time on the processor.
+    """
+    if clock_for(1) is not time.process_time:
+        raise UserError("a measurement under a quota needs an exact clock of the processor's time", field="--cpu-quota")
+    with limited(processors):
+        began, used = time.perf_counter(), time.process_time()
+        found = main.measurement(seconds, 1, say, dict(wanted), PERIODS * processors * period_seconds(processors))
+        stretch = (time.perf_counter() - began) / (time.process_time() - used)
+    say(f"{stretch:.4g} seconds for one second on the processor; the quota alone gives {1 / processors:.4g}.")
+    for timing in found["cases"].values():
+        timing["seconds"] *= stretch
+    found["machine"]["peak_flops_per_second"] /= stretch
     return found

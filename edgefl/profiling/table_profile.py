@@ -1,21 +1,94 @@
-"""Make a device profile from a table of measured step times."""
+"""Compare a device profile with a table of measured step times, or make a profile from one."""
 
 from __future__ import annotations
 
 import datetime
-import statistics
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Any, Literal, NamedTuple
 
 from edgefl.errors import UserError
-from edgefl.fleet import DeviceProfile
+from edgefl.fleet import DeviceProfile, step_seconds
 from edgefl.fleet.figure import bounds_around, rounded, value
 from edgefl.fleet.fitting import LEAST_STEPS, Rates, fit_families
 from edgefl.fleet.profile import Figure
-from edgefl.profiling.evidence import with_evidence
-from edgefl.profiling.step_table import StepTime
-from edgefl.profiling.table_check import Compared, Errors
+from edgefl.profiling.measured_profile import with_evidence
+from edgefl.profiling.step_table import StepTable, StepTime
 from edgefl.validation import validated
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A measured time and its prediction."""
+
+    time: StepTime
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        """Predicted divided by measured seconds, minus 1."""
+        return self.predicted / self.time.seconds - 1
+
+
+class Errors(NamedTuple):
+    """The relative errors of several predictions, as fractions."""
+
+    mean_absolute: float
+    median_absolute: float
+    mean: float
+    number: int
+
+    @staticmethod
+    def of(compared: Sequence[Compared]) -> Errors:
+        """The errors of at least one prediction."""
+        errors = [each.error for each in compared]
+        sizes = [abs(error) for error in errors]
+        return Errors(fmean(sizes), median(sizes), fmean(errors), len(errors))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        names = ("mean_absolute_error", "median_absolute_error", "mean_error", "count")
+        return dict(zip(names, self, strict=True))
+
+
+def compare(profile: DeviceProfile, table: StepTable) -> list[Compared]:
+    """Each time of the table with its prediction."""
+    return [Compared(time, step_seconds(profile, time.operators)) for time in table.times]
+
+
+def errors_by(column: Literal["family", "part"], compared: Sequence[Compared]) -> dict[str, Errors]:
+    """The errors of each family of models, or for each part that was trained (``all`` parameters, or the ``head``)."""
+    groups: dict[str, list[Compared]] = {}
+    for each in sorted(compared, key=lambda one: str(getattr(one.time, column))):
+        groups.setdefault(getattr(each.time, column), []).append(each)
+    return {name: Errors.of(group) for name, group in groups.items()}
+
+
+def as_dict(compared: Sequence[Compared], table: StepTable) -> dict[str, Any]:
+    """Plain data for JSON: the errors of all predictions, of each family and each part, and the rows."""
+    steps = [
+        {
+            "line": each.time.line,
+            "step": each.time.text,
+            "model": each.time.model,
+            "part": each.time.part,
+            "family": each.time.family,
+            "measured_seconds": each.time.seconds,
+            "predicted_seconds": each.predicted,
+            "error": each.error,
+        }
+        for each in compared
+    ]
+    return {
+        **Errors.of(compared).as_dict(),
+        "families": {name: errors.as_dict() for name, errors in errors_by("family", compared).items()},
+        "parts": {name: errors.as_dict() for name, errors in errors_by("part", compared).items()},
+        "steps": steps,
+        "left_out": dict(table.left_out),
+        "ignored_columns": list(table.ignored),
+    }
+
 
 SEPARATE = 0.1
 """A family whose figure differs less from the general one is not written."""
@@ -55,19 +128,10 @@ def held_out(times: Sequence[StepTime], like: DeviceProfile) -> list[Compared]:
 def fitted_profile(
     rates: Rates, held: Sequence[Compared], like: DeviceProfile, *, name: str, source: str, count: int, framework: str
 ) -> dict[str, Any]:
-    """Return a valid profile as plain data: fitted rates, and all other properties of the profile ``like``.
+    """A valid profile as plain data, or UserError: fitted rates, and all other properties of the profile ``like``.
 
-    Args:
-        rates: the fitted rates.
-        held: the held-out predictions, whose mean absolute error gives the bounds of the figures.
-        like: the profile with memory, power and overhead of a step.
-        name: the name of the new profile.
-        source: where the times come from.
-        count: the number of measured times.
-        framework: the framework that executed the steps, with its version.
-
-    Raises:
-        UserError: the figures do not form a valid profile.
+    The mean absolute error of the held-out predictions gives the bounds of the figures. ``count`` is the number of
+    measured times; ``framework`` executed the steps.
     """
     error = Errors.of(held).mean_absolute if held else None
     factor = 1 + max(0.1, error if error is not None else 0.5)
@@ -124,7 +188,7 @@ def _overhead(fitted: float, expected: Figure, factor: float) -> dict[str, float
 def with_step_times(
     profile: DeviceProfile, times: Sequence[StepTime], *, name: str, source: str, framework: str
 ) -> dict[str, Any]:
-    """Return a profile as plain data with the measured times of single steps, which replace its roofline's.
+    """A profile as plain data with the measured times of single steps, which replace its roofline's.
 
     For a step that is in the table several times, nominal is the median, and low and high are the extremes. Measured
     steps of the profile that are not in the table keep their times.
@@ -155,4 +219,4 @@ def with_step_times(
 def _seconds(times: Sequence[float]) -> float | dict[str, float]:
     if len(times) == 1:
         return times[0]
-    return {"low": min(times), "nominal": statistics.median(times), "high": max(times)}
+    return {"low": min(times), "nominal": median(times), "high": max(times)}

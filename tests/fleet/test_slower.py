@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from edgefl.errors import UserError
 from edgefl.fleet import FleetGroup, assign, load_profile, step_seconds, step_signature
-from edgefl.fleet.assignment import resolve
+from edgefl.fleet.assignment import Sample, resolve, sampled_profiles
 from edgefl.fleet.figure import value
 from edgefl.fleet.profile import DeviceProfile, slower
+from edgefl.randomness import generator
 
 STEP = [
     SimpleNamespace(flops=2e9, bytes=1e6, count=3, kind="linear"),
@@ -33,6 +34,13 @@ def test_every_step_takes_the_factor_times_as_long(name, bound, factor):
     profile = with_compute(measured_steps=MEASURED) if name == "measured" else load_profile(name)
     before = step_seconds(profile, STEP, bound=bound)
     assert step_seconds(slower(profile, factor), STEP, bound=bound) == pytest.approx(factor * before, rel=1e-9)
+
+
+def test_a_device_of_half_the_speed_has_half_the_quota_and_a_sampled_one_has_none():
+    measured = with_compute(cpu_quota=0.5)
+    assert slower(measured, 2).compute.cpu_quota == 0.25
+    drawn = sampled_profiles(measured, Sample(devices=2), generator(0, "sample"))
+    assert [each.compute.cpu_quota for each in drawn] == [None, None]
 
 
 def test_memory_power_and_random_slowdowns_stay():

@@ -17,8 +17,7 @@ from edgefl.fleet import load_profile, read_profile, step_seconds
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.network.tcp import Opening
 from edgefl.profiling.calibrated import link_data, predicted, profile_data
-from edgefl.profiling.calibration import calibrate
-from edgefl.profiling.client_log import COLUMNS, ClientLog, read_client_log
+from edgefl.profiling.calibration import COLUMNS, ClientLog, calibrate, read_client_log
 from edgefl.record.tables import read_events
 from edgefl.scenario import dump_yaml, load_scenario, resolve
 
@@ -248,10 +247,9 @@ ROW = "0.3,0.4,0.5,1000,1000"
         (f"{HEADER.replace('upload_seconds', 'up')}\n1,{ROW}\n", "expected one column 'upload_seconds', found: round"),
         (
             f"{HEADER}\n1,{ROW}\n2,0.3,-0.4,0.5,1000,1000\n",
-            "line 3: compute_seconds: expected a number from 1e-06 to 1e+08, found '-0.4'",
+            "line 3: compute_seconds: expected a number above 0, found '-0.4'",
         ),
         (f"{HEADER}\n1,0.3,0.4\n", "line 2: expected 6 values, found 3"),
-        (f"{HEADER}\n1,{ROW}\n1,{ROW}\n", "line 3: expected each round once, found 1 again"),
     ],
 )
 def test_a_wrong_log_is_refused_in_one_sentence(tmp_path, text, told):

@@ -9,14 +9,12 @@ import torch
 from edgefl.fleet import DeviceProfile, step_seconds
 from edgefl.fleet.fitting import Rates, relative_errors
 from edgefl.operator_kinds import KINDS
-from edgefl.profiling.counting import operators_of
 from edgefl.profiling.held_out import HELD_OUT
-from edgefl.profiling.measure_device.case import Case
 from edgefl.profiling.measure_device.main import FORMAT, LEAST_CHAINS, LEAST_STEPS, VERSION, cases, needed
 from edgefl.profiling.measure_device.steps import STEP
-from edgefl.profiling.measure_device.timing import time_cases
+from edgefl.profiling.measure_device.timing import Case, time_cases
 from edgefl.profiling.measured_profile import Unmeasured, fit_of, profile_data
-from edgefl.profiling.measurement import measurement_of
+from edgefl.profiling.measurement import measurement_of, operators_of
 
 
 @pytest.fixture(name="executed", scope="module")

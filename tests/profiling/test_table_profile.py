@@ -13,8 +13,7 @@ from edgefl.fleet import load_profile, read_profile, step_seconds
 from edgefl.fleet.figure import value
 from edgefl.fleet.fitting import Rates
 from edgefl.profiling.step_table import read_step_table
-from edgefl.profiling.table_check import Compared, Errors, by_family
-from edgefl.profiling.table_profile import fitted_rates, held_out
+from edgefl.profiling.table_profile import Compared, Errors, errors_by, fitted_rates, held_out
 
 DEVICE = Rates(
     20e9,
@@ -136,7 +135,7 @@ def test_errors_are_means_and_medians_of_sizes(times):
     ]
     errors = Errors.of(compared)
     assert (errors.mean_absolute, errors.median_absolute, errors.mean) == pytest.approx((0.25, 0.25, 0.0))
-    assert by_family(compared)["cnn"].mean_absolute == pytest.approx(0.25)
+    assert errors_by("family", compared)["cnn"].mean_absolute == pytest.approx(0.25)
 
 
 def test_too_few_times_are_refused(tmp_path):

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .case import Case, Maker, Run, Shape, channels_last
+from .timing import Case, Maker, Run, Shape, channels_last
 
 Layer = Callable[[Tensor, Tensor], Tensor]
 """A function of the layer's input and one weight."""

@@ -8,15 +8,14 @@ import json
 import math
 import os
 import platform
+from functools import partial
 from typing import Any, Callable, Collection, Dict, List, Optional, Sequence
 
 import torch
 
-from .case import Case
 from .chains import chains
-from .machine import memory_bytes, processor
 from .steps import STEP, steps
-from .timing import LEAST_BLOCK_SECONDS, clock_for, fastest_product, time_cases
+from .timing import LEAST_BLOCK_SECONDS, Case, clock_for, fastest_product, memory_bytes, processor, time_cases
 
 FORMAT = "edgefl device measurement"
 VERSION = 2
@@ -109,28 +108,17 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     wanted = {name: case for name, case in cases().items() if options.only in name}
     if not wanted:
         parser.error(f"no case's name contains '{options.only}'")
-    if os.path.isdir(options.output):
-        parser.error(f"expected a file to write, found the folder {options.output}")
-
-    def say(text: str) -> None:
-        print(text, flush=True)
-
+    say = partial(print, flush=True)
     unfinished = options.output + ".unfinished"
     try:
         file = open(unfinished, "w", encoding="utf-8")  # noqa: SIM115  (before minutes of measuring)
     except OSError as error:
         parser.error(f"{unfinished} cannot be written: {error.strerror}")
-    try:
-        with file:
-            say(f"{len(wanted)} cases on {processor()}, PyTorch {torch.__version__}, about {options.seconds:g} s.")
-            found = measurement(options.seconds, options.threads, say, wanted)
-            json.dump(found, file, indent=1)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, options.output)
-    finally:
-        if os.path.exists(unfinished):
-            os.remove(unfinished)
+    with file:
+        say(f"{len(wanted)} cases on {processor()}, PyTorch {torch.__version__}, about {options.seconds:g} s.")
+        found = measurement(options.seconds, options.threads, say, wanted)
+        json.dump(found, file, indent=1)
+        file.write("\n")
+    os.replace(unfinished, options.output)
     say(f"{len(found['cases'])} cases timed, {len(found['left_out'])} left out. Written: {options.output}")
     return 0

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .case import Case, Maker, Run, Shape, channels_last
+from .timing import Case, Maker, Run, Shape, channels_last
 
 Weigh = Callable[..., Tensor]
 """Returns the next weight of a network; its arguments are the weight's shape."""

@@ -1,15 +1,57 @@
-"""Time cases in turn over several rounds."""
+"""The cases that are timed, and their timing in turn over several rounds."""
 
 from __future__ import annotations
 
 import math
+import platform
 import time
-from typing import Callable, Collection, Dict, List, NamedTuple, Tuple
+from pathlib import Path
+from typing import Any, Callable, Collection, Dict, List, NamedTuple, Tuple
 
 import torch
+from torch import Tensor
 
-from .case import Case, Maker
-from .machine import memory_bytes
+Shape = Tuple[int, ...]
+Run = Callable[[], Any]
+Maker = Callable[..., Tensor]
+"""Makes a tensor; its arguments are the shape."""
+
+
+class Case(NamedTuple):
+    """A computation to time: what makes its tensors and returns the function to time, and about how much memory."""
+
+    prepare: Callable[[Maker], Run]
+    megabytes: float
+
+
+def channels_last(tensor: Tensor) -> Tensor:
+    """Return images and kernels in channels-last format, as edgefl trains them; other tensors unchanged."""
+    return tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
+
+
+def processor() -> str:
+    """Return the processor's name as the system gives it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        for key in ("model name", "Model", "Hardware"):
+            names = [line.partition(":")[2].strip() for line in lines if line.startswith(key)]
+            if names:
+                return names[0]
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def memory_bytes(which: str = "MemTotal") -> int:
+    """Return the main memory that Linux or Android reports; 0 if not reported."""
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith(which + ":"):
+                return 1024 * int(line.split()[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    return 0
+
 
 LEAST_LIMIT_SECONDS = 20.0
 """The first round may always take this long; if little time is given, only its cases that a fit needs."""
@@ -29,7 +71,7 @@ class Timing(NamedTuple):
     Attributes:
         seconds: the minimum over all repetitions, because other work on the device can only add to it.
         spread: their median divided by the minimum.
-        repetitions: the number of repetitions.
+        repetitions: their number.
     """
 
     seconds: float
@@ -38,13 +80,13 @@ class Timing(NamedTuple):
 
 
 def clock_for(threads: int) -> Callable[[], float]:
-    """Return the clock: for one thread the process's processor time, which excludes other programs; else wall time."""
+    """The clock: for one thread the process's processor time, which excludes other programs; else wall time."""
     fine = time.get_clock_info("process_time").resolution <= 1e-6
     return time.process_time if threads == 1 and fine else time.perf_counter
 
 
 def random_numbers(seed: int = 0) -> Maker:
-    """Return a maker of tensors of small random numbers."""
+    """Make tensors of small random numbers."""
     source = torch.Generator().manual_seed(seed)
     return lambda *shape: 0.05 * torch.randn(shape, generator=source)
 
@@ -90,8 +132,7 @@ def time_cases(
             if name in skipped or (number and spent > seconds):
                 continue
             try:
-                _check_time(spent, seconds if short and name not in needed else longest)
-                _check_memory(case)
+                _check(case, late=spent > (seconds if short and name not in needed else longest))
                 share = max(0.0, seconds - spent) / (rounds - number) / len(wanted)
                 warm = number == 0 and not short
                 block = _block(case, 0.0 if short and not number else share, clock, now, warm=warm, least=least_block)
@@ -131,12 +172,9 @@ def _block(
     return values
 
 
-def _check_time(spent: float, limit: float) -> None:
-    if spent > limit:
+def _check(case: Case, *, late: bool) -> None:
+    if late:
         raise MemoryError(NO_TIME)
-
-
-def _check_memory(case: Case) -> None:
     free = memory_bytes("MemAvailable")
     if free and 1e6 * case.megabytes > 0.7 * free:
         raise MemoryError(f"needs about {case.megabytes:.0f} MB, {free / 1e6:.0f} MB are free")
