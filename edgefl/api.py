@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, get_args
 
 from edgefl.errors import UserError, one_line
 from edgefl.experiment import run
+from edgefl.files import user_path
 from edgefl.flower.app import require_flwr
 from edgefl.flower.scenario import AppScenario, load_any_scenario
 from edgefl.hardware import DeviceName, EngineKind
 from edgefl.record.listener import Listener
 from edgefl.report import RunResult
 from edgefl.scenario import Scenario, rehearse, with_overrides
-from edgefl.user_path import new_user_path
 
 if TYPE_CHECKING:
     from edgefl.scenario.overrides import Overrides
@@ -53,7 +53,7 @@ def simulate(
         edgefl.experiment.NotWritten: a file cannot be written, for example because the disk is full.
         edgefl.experiment.RunMoved: the folder was moved or removed during the run.
     """
-    folder = new_user_path(out, argument="out")
+    folder = user_path(out, argument="out")
     _check_choices(methods, device, engine, train, listeners)
     if not isinstance(scenario, Scenario):
         found = load_any_scenario(scenario, overrides)

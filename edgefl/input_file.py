@@ -8,7 +8,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
@@ -16,9 +15,8 @@ from pydantic import AfterValidator, BaseModel
 
 from edgefl import shipped
 from edgefl.errors import UserError
-from edgefl.plain_file import kind_of_mode
+from edgefl.files import user_path
 from edgefl.user_code import UserCode
-from edgefl.user_path import user_path
 from edgefl.wording import with_article
 
 Named = Literal["file", "folder", "traces", "code"]
@@ -84,12 +82,12 @@ def find_input(file: str, folder: Path | None = None, *, what: Literal["file", "
         folders.append(user_path(from_environment))
     candidates = list(dict.fromkeys([user_path(file), *(each / file for each in folders)]))
     for candidate in candidates:
-        if exists(candidate):  # unlike is_file, no error for a name that is too long
+        if exists(candidate):
             return candidate
     expected = "a file or a folder" if what == "traces" else with_article(what)
     for candidate in candidates:
-        with suppress(OSError, ValueError):
-            found = kind_of_mode(candidate.stat().st_mode)
+        if os.path.exists(candidate):
+            found = "a folder" if os.path.isdir(candidate) else "a file"
             raise UserError(f"expected {expected} at '{candidate}', found {found}")
     places = " or ".join(f"'{candidate}'" for candidate in candidates)
     raise UserError(f"expected {expected} at {places}, found none")

@@ -22,9 +22,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from edgefl import limits
 from edgefl.errors import UserError, in_words, nearest
-from edgefl.plain_file import read_plain
+from edgefl.files import read_bytes
 from edgefl.validation import shown
 
 _allowed: set[Path] = set()
@@ -106,7 +105,7 @@ def read_code(file: Path) -> bytes:
     Raises:
         UserError: it cannot be read, or is too large.
     """
-    return read_plain(file, limits.PYTHON_BYTES, what="a Python file")
+    return read_bytes(file, what="a Python file")
 
 
 def _hint(name: str, owner: Any) -> str:

@@ -1,8 +1,29 @@
-"""Grammar of messages that are composed of parts."""
+"""Text for people: escapes, and the grammar of messages that are composed of parts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, marks of writing direction, separators of lines, and bytes that are not UTF-8."""
+
+
+def escape(text: str, *, keep: str = "") -> str:
+    r"""The text with escapes for characters that move a cursor, change colours or reverse the text that is shown.
+
+    Args:
+        text: any text.
+        keep: characters that stay, such as line ends.
+
+    >>> print(escape("\x1b[31mred"), escape("\u202etxt.exe"), escape("a\nb"))
+    \x1b[31mred \u202etxt.exe a\x0ab
+    """
+    return _UNSAFE.sub(lambda found: found[0] if found[0] in keep else _escaped(ord(found[0])), text)
+
+
+def _escaped(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}"
 
 
 def with_article(noun: str) -> str:

@@ -1,37 +1,33 @@
-"""Read YAML files: version 1.2, plain data only, with limits on size.
+"""Read YAML files: version 1.2, plain data only.
 
 YAML 1.2 reads ``1e-3`` as a number and ``off`` as a word. The result contains only mappings, lists, texts, numbers,
-booleans, dates and null. A file cannot name a Python object, and nested aliases cannot expand it beyond the limits.
+booleans, dates and null; a file cannot name a Python object.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
-import sys
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.composer import Composer, ComposerError
-from ruamel.yaml.constructor import ConstructorError, DuplicateKeyError, SafeConstructor
+from ruamel.yaml.composer import ComposerError
+from ruamel.yaml.constructor import ConstructorError, DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import AliasEvent, ScalarEvent
-from ruamel.yaml.nodes import Node
 from ruamel.yaml.reader import ReaderError
 
-from edgefl import limits
 from edgefl.errors import UserError
-from edgefl.plain_file import read_plain_text
+from edgefl.files import read_text
 
 
 def read_yaml(path: str | Path) -> Any:
     """The contents of a YAML file as plain Python data.
 
     Raises:
-        UserError: the file does not exist, is a folder, too large, not UTF-8, not YAML (with the line), or empty.
+        UserError: the file does not exist, is a folder, not UTF-8, not YAML (with the line), or empty.
     """
-    text = read_plain_text(path, limits.YAML_BYTES, what="a YAML file", streams=True)
+    text = read_text(path, what="a YAML file")
     if not text.strip():
         raise UserError("expected YAML, found nothing: the file is empty", file=str(path))
     return parse_yaml(text, file=str(path))
@@ -45,7 +41,7 @@ def parse_yaml(text: str, *, file: str | None = None) -> Any:
         file: the source of the text, for messages.
 
     Raises:
-        UserError: the text is empty, is not YAML, contains more than one document, or exceeds the limits.
+        UserError: the text is empty, is not YAML, or contains more than one document.
 
     >>> parse_yaml("{lr: 1e-3, mode: off, rate: 40 Mbit/s}")
     {'lr': 0.001, 'mode': 'off', 'rate': '40 Mbit/s'}
@@ -54,8 +50,6 @@ def parse_yaml(text: str, *, file: str | None = None) -> Any:
         raise UserError("expected YAML, found an empty text", file=file)
     try:
         data = _loaded(text)
-    except UserError as error:
-        raise error.located(file=file) from None
     except (YAMLError, ValueError) as error:  # ValueError: a date such as 2026-13-45
         raise UserError(_explanation(error), file=file) from None
     if data is None:
@@ -67,72 +61,7 @@ def parse_yaml(text: str, *, file: str | None = None) -> Any:
 def _loaded(text: str) -> Any:
     """The data in a text. Kept, since commands read a run's scenario several times, which was most of their time."""
     # The C parser behind typ="safe" reads YAML 1.1; the pure one reads 1.2.
-    reader = YAML(typ="safe", pure=True)
-    reader.Composer, reader.Constructor = _LimitedComposer, _LimitedConstructor
-    return reader.load(text)
-
-
-class _LimitedConstructor(SafeConstructor):
-    """Refuses whole numbers beyond the range of a float: Python needs quadratic time to print them, or refuses to."""
-
-    def construct_yaml_int(self, node: Any) -> Any:
-        """A whole number."""
-        number = super().construct_yaml_int(node)
-        if isinstance(number, int) and number.bit_length() > sys.float_info.max_exp:
-            line = node.start_mark.line + 1
-            raise UserError(f"line {line}: expected a number within the range of a float, found a larger one")
-        return number
-
-
-_LimitedConstructor.add_constructor("tag:yaml.org,2002:int", _LimitedConstructor.construct_yaml_int)
-
-
-class _LimitedComposer(Composer):
-    """Counts levels and values while the tree is built, and raises an error if there are too many."""
-
-    def __init__(self, loader: Any = None) -> None:
-        super().__init__(loader=loader)
-        self._depth = 0
-        self._nodes = 0
-        self._open: list[str] = []
-        self._sizes: dict[str, int] = {}  # values of each finished anchor, with its aliases expanded
-
-    def compose_node(self, parent: Node | None, index: Any) -> Any:
-        """One value of the document with everything inside it."""
-        event = self.parser.peek_event()
-        line = event.start_mark.line + 1
-        anchor: str | None = event.anchor
-        if isinstance(event, AliasEvent):
-            if anchor in self._open:
-                raise UserError(f"line {line}: the alias '*{anchor}' contains itself")
-            self._nodes += self._sizes.get(str(anchor), 0)
-            self._check(line)
-            return super().compose_node(parent, index)
-        before = self._nodes
-        self._nodes += 1
-        levels = int(not isinstance(event, ScalarEvent))
-        self._depth += levels
-        self._check(line)
-        if anchor is not None:
-            self._open.append(anchor)
-            self.anchors.pop(anchor, None)  # an anchor may be used again; the composer would warn
-        node = super().compose_node(parent, index)
-        if anchor is not None:
-            self._open.remove(anchor)
-            self._sizes[anchor] = self._nodes - before
-        self._depth -= levels
-        return node
-
-    def _check(self, line: int) -> None:
-        if self._depth > limits.DEPTH:
-            raise UserError(
-                f"line {line}: expected at most {limits.DEPTH} levels of nested lists and mappings, found more"
-            )
-        if self._nodes > limits.YAML_VALUES:
-            raise UserError(
-                f"line {line}: expected at most {limits.YAML_VALUES:,} keys and values (each alias counts as its full "
-                "contents), found more"
-            )
+    return YAML(typ="safe", pure=True).load(text)
 
 
 def _explanation(error: YAMLError | ValueError) -> str:

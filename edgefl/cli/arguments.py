@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from edgefl.files import user_path
 from edgefl.hardware import DeviceName
 from edgefl.record.outputs import output_path
-from edgefl.user_path import new_user_path, user_path
 
 Run = Annotated[Path, typer.Argument(parser=user_path, metavar="RUN", help="A run directory.", show_default=False)]
 Scenario = Annotated[
@@ -66,4 +66,4 @@ def _figure_path(name: str) -> Path:
 
 def new_folder(help: str, *names: str) -> Any:
     """An option for a folder that the command makes; its default is ``None``."""
-    return typer.Option(*names, parser=new_user_path, metavar="DIR", help=help, show_default=False)
+    return typer.Option(*names, parser=user_path, metavar="DIR", help=help, show_default=False)

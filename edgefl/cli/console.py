@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
 
-from edgefl.printable import printable
+from edgefl import wording
 
 if TYPE_CHECKING:
     from edgefl.report.grid import Cell
@@ -37,7 +37,7 @@ class _SafeConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """The segments of a renderable; those with a control code are the console's own."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+            yield segment if segment.control else Segment(wording.escape(segment.text, keep="\n\t"), segment.style)
 
 
 def standard_output() -> Console:

@@ -15,8 +15,8 @@ from edgefl.cli.printing import quiet, say
 from edgefl.cli.simulate import check_alone, check_device, chosen_labels, print_result
 from edgefl.cli.stopped import Stopped
 from edgefl.errors import UserError
+from edgefl.files import user_path
 from edgefl.record.paths import how_to_continue, is_emulated
-from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
     from edgefl.emulation.emulate import Emulated

@@ -24,7 +24,6 @@ from edgefl.cli.printing import say
 from edgefl.cli.stopped import Stopped
 from edgefl.cli.streams import OutputFailed, ReaderGone, discard_output, standard_streams
 from edgefl.errors import BrokenPlugIn, UserError
-from edgefl.printable import shortened
 
 DONE, FAULT, WRONG_INPUT = 0, 1, 2
 
@@ -87,7 +86,7 @@ def _broken_plug_ins_in_a_line() -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
             if issubclass(category, BrokenPlugIn):
-                _say(f"warning: {shortened(str(message))}")
+                _say(f"warning: {message}")
             else:
                 shown(message, category, *place, **options)
 
@@ -104,7 +103,7 @@ def _is_usage_error(error: BaseException) -> bool:
     command = context.command_path if context is not None else "edgefl"
     # Some versions of typer convert with pydantic, which adds the words "Value error".
     what = form().replace(": Value error, ", ": ") or f"'{command}' needs a command"
-    _say(f"error: {shortened(what)} (see '{command} --help')")
+    _say(f"error: {what} (see '{command} --help')")
     return True
 
 
@@ -113,7 +112,7 @@ def _fault(error: BaseException, arguments: list[str]) -> int:
         _say("".join(traceback.format_exception(error)).rstrip())
     else:
         texts = [" ".join(text.split()) for text in (str(error), *getattr(error, "__notes__", ()))]
-        reason = shortened("; ".join(filter(None, texts)) or "no message")
+        reason = "; ".join(filter(None, texts)) or "no message"
         _say(f"fault: {type(error).__name__}: {reason} (traceback: EDGEFL_TRACEBACK=1 or 'edgefl --traceback …')")
     return FAULT
 

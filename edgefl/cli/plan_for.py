@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from edgefl.cli.printing import quiet, say, say_json
 from edgefl.errors import UserError
+from edgefl.files import user_path
 from edgefl.record import RunPaths
 from edgefl.record.names import SWEEP
-from edgefl.user_path import user_path
 from edgefl.wording import listed
 
 if TYPE_CHECKING:

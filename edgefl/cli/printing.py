@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from edgefl.printable import printable
+from edgefl.wording import escape
 
 
 def say(text: object, *, err: bool = False, nl: bool = True) -> None:
@@ -20,7 +20,7 @@ def say(text: object, *, err: bool = False, nl: bool = True) -> None:
         err: print it to standard error.
         nl: end the line.
     """
-    typer.echo(printable(str(text)), err=err, nl=nl)
+    typer.echo(escape(str(text), keep="\n\t"), err=err, nl=nl)
 
 
 def say_json(data: Any) -> None:

@@ -12,7 +12,7 @@ from edgefl.cli.printing import say, say_json
 from edgefl.cli.profile_calibrate import calibrate_profile
 from edgefl.cli.profile_check import check_profile
 from edgefl.cli.profile_measure import derive_profile, fit_profile, measure_profile, write_script
-from edgefl.user_path import user_path
+from edgefl.files import user_path
 
 if TYPE_CHECKING:
     from edgefl.fleet import DeviceProfile

@@ -11,8 +11,8 @@ import typer
 from edgefl.cli.arguments import new_folder
 from edgefl.cli.printing import say
 from edgefl.errors import UserError
+from edgefl.files import user_path
 from edgefl.record.names import SCENARIO
-from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
     from edgefl.fleet import DeviceProfile
@@ -65,7 +65,7 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
 
     Writes profile.yaml, link.yaml and scenario.yaml, in which all clients have this device and link.
     """
-    from edgefl.durable_file import durable_folder, write_durably
+    from edgefl.files import write_file, writing_folder
     from edgefl.fleet import load_profile
     from edgefl.profiling.calibrated import predicted
     from edgefl.profiling.calibration import calibrate, read_client_log
@@ -92,9 +92,9 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
     try:
         found = calibrate(measured, delay=delay, transport=transport)
         files = _files(checked, base, found, training, source=log.name, rounds=measured.rounds)
-        with durable_folder(output) as folder:
+        with writing_folder(output) as folder:
             for name, text in files.items():
-                write_durably(folder / name, text)
+                write_file(folder / name, text)
             load_scenario(folder / SCENARIO)
     except UserError as error:  # a figure that no device or link can have
         raise UserError(error.message, field=error.field, file=str(log)) from None

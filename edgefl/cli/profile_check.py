@@ -10,7 +10,7 @@ import typer
 
 from edgefl.cli.arguments import Json, new_figure_file
 from edgefl.cli.printing import quiet, say, say_json
-from edgefl.user_path import user_path
+from edgefl.files import user_path
 
 if TYPE_CHECKING:
     from edgefl.profiling.step_table import StepTable

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from edgefl.cli.printing import say
-from edgefl.durable_file import write_output
 from edgefl.errors import UserError
+from edgefl.files import user_path, writing_output
 from edgefl.record.outputs import new_output_path
-from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
     from edgefl.profiling.measured_profile import Checked, Fit, Unmeasured
@@ -284,4 +283,5 @@ def _save(profile: dict[str, Any], output: Path) -> None:
     from edgefl.validation import validated
 
     validated(DeviceProfile, profile)
-    write_output(output, profile_yaml(tidy(profile)))
+    with writing_output(output) as file:
+        file.write(profile_yaml(tidy(profile)).encode())

@@ -12,9 +12,9 @@ import typer
 from edgefl.cli.arguments import new_file, new_folder
 from edgefl.cli.printing import say
 from edgefl.errors import UserError
-from edgefl.printable import printable
+from edgefl.files import user_path
 from edgefl.record.outputs import write_output
-from edgefl.user_path import user_path
+from edgefl.wording import escape
 
 if TYPE_CHECKING:
     from edgefl.report import RunResult
@@ -108,7 +108,7 @@ def _write(text: str, output: Path | None) -> None:
     if output is None:
         say(text, nl=False)
         return
-    write_output(output, printable(text))
+    write_output(output, escape(text, keep="\n\t"))
 
 
 def _table(results: list[RunResult], layout: Layout, at: Sequence[int], against: Path | None) -> Table:

@@ -13,8 +13,8 @@ from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, Trust
 from edgefl.cli.printing import quiet, say
 from edgefl.cli.stopped import Stopped
 from edgefl.errors import UserError, in_words, nearest
+from edgefl.files import user_path
 from edgefl.hardware import DeviceName, EngineKind
-from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
     from edgefl.flower.scenario import AppScenario

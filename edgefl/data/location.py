@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from edgefl.user_path import user_path
+from edgefl.files import user_path
 
 
 def data_root(root: str | None = None) -> Path:

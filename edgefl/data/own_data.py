@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from edgefl import limits
 from edgefl.data.choice import split_off
 from edgefl.data.samples import Description, Samples, kind_of, strata
 from edgefl.data.sharding import Integers
 from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError, WrongAnswer
 from edgefl.tasks.base import Task
+from edgefl.tasks.numbers import MOST_CLASSES
 
 if TYPE_CHECKING:
     from edgefl.data.pictures import Pictures
@@ -60,7 +60,7 @@ class OwnData(DataSpec):
     classes: int | None = Field(
         default=None,
         ge=1,
-        le=limits.CLASSES,
+        le=MOST_CLASSES,
         description="number of classes or tokens, if the training data may not contain the last one; null: as found",
     )
 
@@ -275,8 +275,8 @@ def _inputs(raw: Raw, part: _Part) -> NDArray[Any]:
             raw.refuse(f"expected finite numbers in '{raw.names[0]}', found NaN or an infinity in sample {place[0]}")
     elif values.dtype.itemsize > 2:
         least, most = int(values.min()), int(values.max())
-        if most > limits.TOKEN or least < -limits.TOKEN:
-            found = most if most > limits.TOKEN else least
+        if max(most, -least) > 2**31 - 1:
+            found = most if most > 2**31 - 1 else least
             raw.refuse(f"expected integers from -(2^31 - 1) to 2^31 - 1 in '{raw.names[0]}', found {found}")
     with np.errstate(over="ignore"):
         stored = values.astype(part.type, copy=False)

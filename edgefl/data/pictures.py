@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl import limits
 from edgefl.data.samples import Samples
 from edgefl.data.sharding import Integers
 from edgefl.errors import UserError, nearest
@@ -150,9 +149,6 @@ class Pictures:
             raise self._error(index, "this is no image that can be decoded") from None
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise self._error(index, f"this image cannot be decoded ({error})") from None
-        if image.width * image.height > limits.IMAGE_PIXELS:
-            message = f"expected an image of at most {limits.IMAGE_PIXELS} pixels, found {image.height}×{image.width}"
-            raise self._error(index, message)
         return image
 
 

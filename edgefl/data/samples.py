@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl import limits
 from edgefl.data.sharding import Integers
 from edgefl.errors import WrongAnswer, one_line
 from edgefl.tasks.base import Task
 from edgefl.tasks.classification import Classification
+from edgefl.tasks.numbers import MOST_CLASSES
 
 Kind = Literal["images", "numbers", "tokens"]
 """The kinds of inputs: images of bytes, float32 numbers, or integers such as the numbers of characters."""
@@ -127,11 +127,11 @@ def class_number(*labels: Integers) -> int:
     """The number of classes of labels: the largest label plus 1.
 
     Raises:
-        WrongAnswer: a label is not from 0 to :data:`limits.CLASSES` - 1.
+        WrongAnswer: a label is not from 0 to :data:`~edgefl.tasks.numbers.MOST_CLASSES` - 1.
     """
     for label in (bound(each) for each in labels if each.size for bound in (np.min, np.max)):
-        if not 0 <= label < limits.CLASSES:
-            raise WrongAnswer(f"found the label {label}; expected the numbers of classes, 0 to {limits.CLASSES - 1}")
+        if not 0 <= label < MOST_CLASSES:
+            raise WrongAnswer(f"found the label {label}; expected the numbers of classes, 0 to {MOST_CLASSES - 1}")
     return max(int(each.max(initial=0)) for each in labels) + 1
 
 
@@ -146,7 +146,7 @@ def checked_description(answer: object, task: Task | None = None) -> Description
     classes, shape = answer.classes, tuple(answer.shape)
     kind = answer.kind or ("images" if len(shape) == 3 else "tokens")
     channels = shape[:1] if kind == "images" else ()
-    _expect(1 <= classes <= limits.CLASSES, "classes", classes, f"a whole number from 1 to {limits.CLASSES}")
+    _expect(1 <= classes <= MOST_CLASSES, "classes", classes, f"a whole number from 1 to {MOST_CLASSES}")
     sizes = bool(shape) and min(shape) >= 1 and (kind != "images" or len(shape) == 3)
     _expect(sizes, "shape", shape, "the shape of one input, (channels, height, width) of an image, numbers from 1")
     for name, counts in (("train", answer.train), ("test", answer.test)):

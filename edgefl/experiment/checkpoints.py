@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from edgefl.durable_file import make_folder, write_durably
+from edgefl.files import write_file
 from edgefl.training.result_memory import content_of
 
 KEPT = 2
@@ -68,18 +68,18 @@ def write_checkpoint(
         earlier: manifests that are also kept, newest first. Their tensors are not written again, unless most of the
             pack is no longer needed; so a client that was not picked since then costs almost nothing.
     """
-    make_folder(folder, parents=False)  # does not create a folder that was moved
+    folder.mkdir(exist_ok=True)  # does not create a folder that was moved
     contents = {name: _content(tensor) for name, tensor in tensors.items()}
     distinct = {contents[name]: tensor for name, tensor in tensors.items()}
     packs = _known(folder, earlier, {content: tensor.nbytes for content, tensor in distinct.items()})
     fresh = _apart({content: tensor for content, tensor in distinct.items() if content not in packs})
     if fresh:
         pack = f"pack-{_digest(' '.join(sorted(fresh)).encode())}.safetensors"
-        write_durably(folder / pack, save(fresh))
+        write_file(folder / pack, save(fresh))
         packs |= dict.fromkeys(fresh, pack)
     text = json.dumps({"round": round, "tensors": contents, "packs": packs, "facts": facts}).encode()
     manifest = f"round-{round:06d}-{_digest(text)}.json"
-    write_durably(folder / manifest, text)
+    write_file(folder / manifest, text)
     return manifest
 
 

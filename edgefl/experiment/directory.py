@@ -10,14 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from edgefl import limits
-from edgefl.durable_file import aside, flush_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.extension import Extension, check_finished, extended_state
 from edgefl.experiment.folder_lock import FolderLock
 from edgefl.experiment.inputs import Input, check_inputs, digests, keep_code
 from edgefl.experiment.software import in_words
 from edgefl.experiment.state import Choices, Finished, State, damaged, read_state
+from edgefl.files import aside, write_file
 from edgefl.options import Options
 from edgefl.record import RunPaths, names
 from edgefl.record.metric import Metric
@@ -151,24 +150,17 @@ class RunDirectory:
     def _begin(self, scenario: Options) -> None:
         """Write what a run reads; the state is written last: if it exists, the scenario exists too."""
         text = dump_yaml(resolve(scenario))
-        size = len(text.encode())
-        if size > limits.YAML_BYTES:  # no command could read the finished run
-            self.forget()
-            raise UserError(
-                f"expected a scenario of at most {limits.YAML_BYTES:,} bytes with its device profiles, found {size:,}; "
-                "combine groups of the fleet"
-            )
         # An existing summary describes runs that are about to be tried again.
         self.paths.summary.unlink(missing_ok=True)
         keep_code(scenario, self.inputs, self.path)
-        write_durably(self.paths.scenario, text)
+        write_file(self.paths.scenario, text)
 
     def extended(self, scenario: Options) -> None:
         """Write the scenario of a run to which seeds were added, before its summary."""
         if self.seeds is not None:
             self._check_place()
             self.paths.sensitivity.unlink(missing_ok=True)  # it has the former seeds only
-            write_durably(self.paths.scenario, dump_yaml(resolve(scenario)))
+            write_file(self.paths.scenario, dump_yaml(resolve(scenario)))
 
     def read_inputs(self, found: Mapping[str, Input]) -> None:
         """Check that all runs read the same inputs; call it before :meth:`open`, and before each run.
@@ -227,7 +219,7 @@ class RunDirectory:
             self._clear(label, seed)  # again, in case of a kill between the run's end and this line
         sound = [known for known in self.finished.values() if not known.entry.faulted]
         if len(sound) < len(self.finished):
-            write_durably(self.paths.faulted, self._state(sound))
+            write_file(self.paths.faulted, self._state(sound))
         else:
             self.paths.faulted.unlink(missing_ok=True)
         self.paths.clear()
@@ -235,13 +227,11 @@ class RunDirectory:
         # A process that starts in between finds all runs finished, and writes the same summary again.
         if self._lock is not None:
             self._lock.remove_file()
-        flush_folder(self.path)
         self.paths.state.unlink(missing_ok=True)
-        flush_folder(self.path)
 
     def _write(self) -> None:
         self._check_place()
-        write_durably(self.paths.state, self._state(self.finished.values()))
+        write_file(self.paths.state, self._state(self.finished.values()))
 
     def _state(self, finished: Iterable[Finished]) -> str:
         state = State(

@@ -8,8 +8,6 @@ import os
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from edgefl.durable_file import flush_folder
-
 _TRIES = 100
 """Another process may remove the folder or the lock before this process has the lock; then it tries again."""
 
@@ -139,7 +137,6 @@ class FolderLock:
         with suppress(FileExistsError):
             folder.mkdir()
             self._made.append(folder)
-            flush_folder(folder.parent)
 
     def _remove_made(self) -> None:
         for folder in reversed(self._made):

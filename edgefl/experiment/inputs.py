@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from edgefl.data.federated import reads_samples
 from edgefl.data.location import data_root
-from edgefl.durable_file import make_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.wiring import recipe_of
+from edgefl.files import write_file
 from edgefl.input_file import code_files, digest_of_file, input_files
 from edgefl.options import Options
 from edgefl.record import RunPaths, names
@@ -100,9 +100,9 @@ def keep_code(scenario: Options, known: Mapping[str, str], folder: Path) -> None
     contents = {field: (file, read_code(file)) for field, file in code_files(scenario).items()}
     check_inputs(known, {field: Input(str(file), sha256(code).hexdigest()) for field, (file, code) in contents.items()})
     if contents:
-        make_folder(paths.inputs, parents=False)
+        paths.inputs.mkdir(exist_ok=True)
     for field, (_, code) in contents.items():
-        write_durably(paths.code(field), code)
+        write_file(paths.code(field), code)
 
 
 def allow_code(scenario: Scenario, known: Mapping[str, str], folder: Path, *, trust: bool) -> None:

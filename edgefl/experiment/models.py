@@ -10,14 +10,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from edgefl.durable_file import write_durably
 from edgefl.errors import UserError
+from edgefl.files import write_file
 from edgefl.models.layout import Layout
 
 
 def write_model(vector: Tensor, layout: Layout, path: Path) -> None:
     """Write a model ``[size]`` as tensors named ``block.tensor``."""
-    write_durably(path, save(named(vector, layout), {"format": "pt"}))
+    write_file(path, save(named(vector, layout), {"format": "pt"}))
 
 
 def write_clients(models: Mapping[int, Tensor], layout: Layout, path: Path) -> None:
@@ -27,7 +27,7 @@ def write_clients(models: Mapping[int, Tensor], layout: Layout, path: Path) -> N
         for client, vector in sorted(models.items())
         for name, tensor in named(vector, layout).items()
     }
-    write_durably(path, save(tensors, {"format": "pt"}))
+    write_file(path, save(tensors, {"format": "pt"}))
 
 
 def named(vector: Tensor, layout: Layout) -> dict[str, Tensor]:

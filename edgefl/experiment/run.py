@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from edgefl import limits
 from edgefl.errors import UserError
 from edgefl.experiment.all_runs import AllRuns
 from edgefl.experiment.directory import RunDirectory
@@ -24,6 +23,9 @@ from edgefl.scenario import Scenario, load_scenario, with_overrides
 from edgefl.scenario.overrides import of_engine
 from edgefl.torch_settings import neutral_torch
 from edgefl.validation import validated
+
+MOST_NEW_SEEDS = 1000
+"""Seeds that are added at a time; comparisons are planned up to it, and a larger number is a mistake."""
 
 
 def run(
@@ -160,8 +162,8 @@ def add_seeds(
             have changed; nothing is written.
         RunsFailed, NotWritten, RunMoved, Paused: as for :func:`run`.
     """
-    if not 1 <= count <= limits.NEW_SEEDS:
-        raise UserError(f"expected 1 to {limits.NEW_SEEDS} new seeds, found {count}", file="--add-seeds")
+    if not 1 <= count <= MOST_NEW_SEEDS:
+        raise UserError(f"expected 1 to {MOST_NEW_SEEDS} new seeds, found {count}", file="--add-seeds")
     directory = RunDirectory(path.absolute(), None, extension=Extension(count, device, cache))
     return _continue(directory, path, listeners, pause, trust=trust)
 

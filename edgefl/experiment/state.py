@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from edgefl.errors import UserError
-from edgefl.json_file import read_json
+from edgefl.files import read_json
 from edgefl.record.metric import Metric
 from edgefl.record.summary import SCHEMA, SeedResult
 from edgefl.validation import validated

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from edgefl import limits
 from edgefl.errors import UserError
+from edgefl.files import read_json
 from edgefl.input_file import InputFile, digest_of_file, find_input
-from edgefl.json_file import read_json
 from edgefl.options import Options
 from edgefl.units import Seconds
 
@@ -109,6 +108,8 @@ class Windows:
 
 
 DAY = 86400.0
+LEAST_PERIOD_SECONDS = 1.0
+"""A trace with a shorter period would change so often that simulated time hardly advances."""
 
 
 class Always(Options):
@@ -198,7 +199,7 @@ def read_trace(file: str) -> Windows:
 @lru_cache(maxsize=4)
 def _read(path: str, _digest: str) -> Windows:
     """The trace in a file; the digest is part of the cache key because the file may change during the process."""
-    data = read_json(path, maximum=limits.AVAILABILITY_BYTES)
+    data = read_json(path)
     devices = data if isinstance(data, dict) else dict(enumerate(data)) if isinstance(data, list) else {}
     if not devices:
         raise UserError("expected a list or a mapping of devices, found none", file=path)
@@ -222,9 +223,9 @@ def _row(path: str, name: str, device: Any) -> tuple[list[float], list[float], f
             file=path,
             field=name,
         )
-    if period < limits.LEAST_AVAILABILITY_SECONDS:
+    if period < LEAST_PERIOD_SECONDS:
         raise UserError(
-            f"expected a finish_time of {limits.LEAST_AVAILABILITY_SECONDS:g} s or more, found {period:g}",
+            f"expected a finish_time of {LEAST_PERIOD_SECONDS:g} s or more, found {period:g}",
             file=path,
             field=name,
         )

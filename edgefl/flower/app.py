@@ -14,11 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from edgefl import limits
 from edgefl.errors import UserError, in_words, nearest
+from edgefl.files import read_bytes
 from edgefl.flower.scenario import AppSpec
 from edgefl.input_file import digest_of_file
-from edgefl.plain_file import read_plain
 from edgefl.validation import shown
 
 OLDEST = (1, 42)
@@ -76,7 +75,7 @@ def read_app(spec: AppSpec) -> tuple[dict[str, str], dict[str, Any]]:
 
     file = Path(spec.app) / "pyproject.toml"
     try:
-        read_plain(file, limits.YAML_BYTES, what="a TOML file")
+        read_bytes(file)
         config = get_project_config(spec.app)["tool"]["flwr"]["app"]
         known: Mapping[str, Any] = flatten_dict(config.get("config", {}))
         components = {name: config["components"].get(name) for name in ("serverapp", "clientapp")}

@@ -22,13 +22,15 @@ from typing import NamedTuple
 import numpy as np
 import simpy
 
-from edgefl import limits
 from edgefl.errors import UserError
 from edgefl.flower.baton import Baton
 from edgefl.flower.course import AppCourse
 from edgefl.flower.exchange import Exchange
 from edgefl.flower.messages import Letter
 from edgefl.simulation.world import World
+
+MOST_IDLE_SLEEPS = 100_000
+"""Sleeps of a ServerApp in a row while no message is in progress; a day in steps of a second has 86,400."""
 
 
 class AppThread(NamedTuple):
@@ -116,10 +118,10 @@ class Calls:
             UserError: the app has only slept for too often.
         """
         self._sleeps = self._sleeps + 1 if self._course.idle else 0
-        if self._sleeps > limits.SLEEPS_WITHOUT_MESSAGE:
+        if self._sleeps > MOST_IDLE_SLEEPS:
             self._baton.fail(
                 UserError(
-                    f"the ServerApp has slept {limits.SLEEPS_WITHOUT_MESSAGE} times, until "
+                    f"the ServerApp has slept {MOST_IDLE_SLEEPS} times, until "
                     f"{self._world.now:.6g} s of virtual time, while no message was in progress, and seems to "
                     "wait for something that does not happen; budgets.seconds ends such a run without an error",
                     field="flower.app",

@@ -10,12 +10,16 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from edgefl import limits
 from edgefl.cost.measure import StepCost
 from edgefl.experiment.journal import Journal, LogDiffers, Reply
 from edgefl.experiment.step_costs import recorded_cost, row_of
 from edgefl.record.costs import StepRow
 from edgefl.validation import validated
+
+REPLY_BYTES = 2**29
+"""A recorded reply with its context; SQLite stores at most 10^9 bytes in a value."""
+REPLIES_BYTES = 2**34
+"""All of them in one run."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +88,14 @@ class Replies:
         except (ValueError, TypeError):  # the app keeps something in its configuration that Flower cannot serialise
             return
         size = len(record.reply) + len(record.context)
-        if size <= limits.REPLY_BYTES and self._bytes + size <= limits.REPLIES_BYTES:
+        if size <= REPLY_BYTES and self._bytes + size <= REPLIES_BYTES:
             self._bytes += size
             self._journal.record(client, dispatch, record)
         elif not self._warned:
             self._warned = True
             warnings.warn(
                 f"a reply of client {client} has {size} bytes, and {self._bytes} are recorded; more than "
-                f"{limits.REPLY_BYTES} of a reply or {limits.REPLIES_BYTES} of a run are not recorded, so a resumed "
+                f"{REPLY_BYTES} of a reply or {REPLIES_BYTES} of a run are not recorded, so a resumed "
                 "run executes these clients again",
                 stacklevel=2,
             )

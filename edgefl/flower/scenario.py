@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from edgefl import limits
 from edgefl.errors import UserError, nearest
 from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
@@ -107,9 +106,7 @@ class AppScenario(Options):
     """A scenario whose methods are runs of Flower apps."""
 
     name: str = Field(pattern=NAME, description=Scenario.model_fields["name"].description)
-    seeds: tuple[Annotated[int, Field(ge=0, le=2**53)], ...] = Field(
-        default=(0,), min_length=1, max_length=limits.SEEDS
-    )
+    seeds: tuple[Annotated[int, Field(ge=0, le=2**53)], ...] = Field(default=(0,), min_length=1, max_length=10_000)
     flower: AppSpec
     data: AppData
     fleet: tuple[FleetGroup, ...] = Field(min_length=1)

@@ -22,8 +22,8 @@ from edgefl.methods.recipe import METHODS, Method, Recipe
 from edgefl.methods.servers.base import SERVER_UPDATES, ServerUpdate, Weighting
 from edgefl.options import Options
 from edgefl.part_choice import chosen_part
-from edgefl.printable import printable_line
 from edgefl.validation import validated
+from edgefl.wording import escape
 
 RESERVED = frozenset({"method", "as", "local", "server", "weighting", "overlap", "codec", "scheduler"})
 """Reserved keys of an entry, which must not be names of options."""
@@ -130,7 +130,7 @@ def method_model(name: str) -> type[BaseModel]:
                 raise ValueError(f"the option '{option}' of {part.__name__} has the name of a key of every method")
             changed = {"default": defaults[option]} if option in defaults else {}
             fields.setdefault(option, (info.annotation, info.merge_field_infos(info, **changed) if changed else info))
-    return create_model(f"{printable_line(name)}_entry", __base__=Options, **fields)
+    return create_model(f"{escape(name)}_entry", __base__=Options, **fields)
 
 
 def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Codecs | None = None) -> Method:

@@ -15,11 +15,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from edgefl.errors import UserError, one_line
+from edgefl.files import read_bytes
 from edgefl.input_file import InputFile, find_input
 from edgefl.models.layout import variables
 from edgefl.models.names import matching
 from edgefl.options import Options
-from edgefl.plain_file import read_plain
 from edgefl.wording import with_article
 
 FORMATS = (".safetensors", ".pt", ".pth")
@@ -110,7 +110,7 @@ def _tensors(path: Path, maximum: int) -> dict[str, Tensor]:
 
     if path.suffix not in FORMATS:
         raise UserError(f"expected a file of the format {', '.join(FORMATS)}, found '{path.name}'", file=str(path))
-    content = read_plain(path, maximum, what="weights of this model")
+    content = read_bytes(path)
     try:
         if path.suffix == ".safetensors":
             return dict(load_safetensors(content))

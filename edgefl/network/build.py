@@ -9,14 +9,12 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from edgefl import limits
 from edgefl.errors import UserError, nearest
+from edgefl.files import read_json, read_text
 from edgefl.input_file import find_input
-from edgefl.json_file import read_json
 from edgefl.network.specs import CellsTopology, FileTopology, LinkSpec, StarTopology
 from edgefl.network.topology import GraphLinks, Node, Topology
 from edgefl.network.tree import TreeLinks
-from edgefl.plain_file import read_plain_text
 
 
 def build_topology(
@@ -70,7 +68,7 @@ def _read_graph(spec: FileTopology, clients: int, folder: Path | None) -> nx.DiG
     graph: Any
     try:
         if file.suffix == ".graphml":
-            graph = nx.parse_graphml(read_plain_text(file, limits.JSON_BYTES, what="a graph"))
+            graph = nx.parse_graphml(read_text(file, what="a graph"))
         elif file.suffix == ".json":
             data = read_json(file)
             graph = nx.node_link_graph(data, edges="links" if "links" in data else "edges")

@@ -5,14 +5,12 @@ from __future__ import annotations
 import copy
 import fnmatch
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl import limits
 from edgefl.errors import UserError, nearest
 from edgefl.input_file import find_input, plain_files
 from edgefl.network.processes import StepTrace
@@ -133,7 +131,6 @@ def _files(folder: Path, direction: Direction) -> dict[str, Path]:
     """The files of traces in a folder for one direction, by name; 2 is before 10."""
     ways: dict[str, dict[str, Path]] = {"down": {}, "up": {}, "both": {}}
     files = plain_files(folder)
-    _check_size(folder, files)
     for path in files:
         match = _WAY.fullmatch(path.name)
         name, way = (match[1], match[2].lower()) if match else (path.name, "both")
@@ -155,17 +152,6 @@ def _files(folder: Path, direction: Direction) -> dict[str, Path]:
         _refuse(folder, f"expected files for {direction}, found files for {'down' if down else 'up'} only")
     chosen = both or ways[direction]
     return {name: chosen[name] for name in sorted(chosen, key=_by_numbers)}
-
-
-def _check_size(folder: Path, files: Sequence[Path]) -> None:
-    if len(files) > limits.TRACE_FILES:
-        _refuse(folder, f"expected at most {limits.TRACE_FILES:,} files, found {len(files):,}")
-    total = sum(path.stat().st_size for path in files)
-    if total > limits.TRACE_FOLDER_BYTES:
-        _refuse(
-            folder,
-            f"expected files of at most {limits.TRACE_FOLDER_BYTES // 2**20} MiB in total, found {total // 2**20} MiB",
-        )
 
 
 def _by_numbers(name: str) -> tuple[list[str | int], str]:

@@ -6,7 +6,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from edgefl import limits
 from edgefl.options import Options
 from edgefl.randomness import generator
 from edgefl.units import Bytes, Seconds
@@ -37,7 +36,7 @@ class Timeouts(Options):
         None, description="An attempt breaks when it is not complete after this long; null: never."
     )
     retries: int = Field(
-        4, ge=0, le=limits.RETRIES, description="Attempts after the first one; when the last one breaks, it has failed."
+        4, ge=0, le=1000, description="Attempts after the first one; when the last one breaks, it has failed."
     )
     first_wait: Seconds = Field(1.0, ge=0, description="The wait before the second attempt.")
     factor: float = Field(1.6, ge=1, description="Each further wait is this multiple of the one before.")

@@ -16,11 +16,10 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from edgefl import limits
 from edgefl.errors import UserError, nearest
+from edgefl.files import read_text
 from edgefl.network.processes import StepTrace
 from edgefl.options import Options
-from edgefl.plain_file import read_plain_text
 from edgefl.units import UNITS
 from edgefl.validation import shown
 
@@ -245,6 +244,10 @@ MAHIMAHI_PACKET_BITS = 1500 * 8
 SIX_COLUMNS = ("hsdpa", "ghent4g")
 """Formats of logs with six columns: Norway's 3G network (Riiser et al., MMSys 2013), Ghent's 4G networks (van der Hooft
 et al., IEEE Communications Letters 2016)."""
+LEAST_CHANGE_SECONDS = 1e-3
+"""Mean time between two changes of a capacity; with less, simulating the changes takes longer than all else."""
+MOST_INTERVALS = 10_000_000
+"""Intervals of a trace; 10 million floats have 80 MB."""
 RATES = (1.0, 1e15)
 """The least and the greatest rate other than 0, bit/s: with less, one transfer would outlast every number of rounds."""
 
@@ -282,7 +285,7 @@ def read_traces(
 
 
 def _scaled(trace: StepTrace, scale: float) -> StepTrace:
-    if trace.period < limits.LEAST_CHANGE_SECONDS * len(trace.times) * (1 - 1e-9):
+    if trace.period < LEAST_CHANGE_SECONDS * len(trace.times) * (1 - 1e-9):
         mean = trace.period / len(trace.times)
         raise UserError(f"expected intervals of 1 ms or more in the mean, found {1000 * mean:g} ms")
     rates = [rate * scale for rate in trace.rates]
@@ -320,9 +323,9 @@ def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
     if not len(stamps) or stamps[0] < 0 or stamps[-1] == 0 or (np.diff(stamps) < 0).any():
         raise UserError("expected milliseconds that never fall and end above 0", file=str(file))
     period = int(stamps[-1])
-    if period > limits.TRACE_INTERVALS * step:
+    if period > MOST_INTERVALS * step:
         raise UserError(
-            f"expected at most {limits.TRACE_INTERVALS:,} intervals of {every:g} s, "
+            f"expected at most {MOST_INTERVALS:,} intervals of {every:g} s, "
             f"found a trace of {period / 1000:g} s; use a longer interval (every)",
             file=str(file),
         )
@@ -374,4 +377,4 @@ def _six_columns(text: str) -> StepTrace:
 
 
 def _text(file: str | Path) -> str:
-    return read_plain_text(file, limits.TRACE_BYTES, what="a trace")
+    return read_text(file, what="a trace")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edgefl.errors import UserError
-from edgefl.plain_file import read_plain_text
+from edgefl.files import read_text
 
 SEPARATORS = ",;\t"
 """What separates the columns; spreadsheets in many languages write semicolons, and commas in numbers."""
@@ -35,15 +35,15 @@ class CsvTable(NamedTuple):
             return float("nan")
 
 
-def read_csv(file: Path, maximum: int, *, what: str) -> CsvTable:
-    """Read a CSV file (``what``, at most ``maximum`` bytes) with commas, semicolons or tabs between its columns.
+def read_csv(file: Path) -> CsvTable:
+    """Read a CSV file with commas, semicolons or tabs between its columns.
 
     Empty lines, and those that begin with ``#``, are skipped.
 
     Raises:
         UserError: the file cannot be read, or a row has more or fewer cells than the header; with the line.
     """
-    text = read_plain_text(file, maximum, what=what)
+    text = read_text(file)
     first = next((line for line in text.splitlines() if line.strip() and not line.startswith("#")), "")
     separator = max(SEPARATORS, key=first.count)
     reader = csv.reader(io.StringIO(text), skipinitialspace=True, delimiter=separator)

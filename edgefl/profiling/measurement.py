@@ -16,16 +16,13 @@ from typing import Any
 import torch
 from pydantic import Field
 
-from edgefl import limits
 from edgefl.cost.measure import NOWHERE, Operator
 from edgefl.cost.recorder import Recorder
 from edgefl.cpu_quota import limited, period_seconds
-from edgefl.durable_file import output_file
 from edgefl.errors import UserError
+from edgefl.files import read_bytes, read_json, writing_output
 from edgefl.fleet.fitting import Step
-from edgefl.json_file import read_json
 from edgefl.options import Options
-from edgefl.plain_file import read_plain
 from edgefl.profiling.measure_device import main
 from edgefl.profiling.measure_device.steps import STEP
 from edgefl.profiling.measure_device.timing import Case, clock_for
@@ -45,7 +42,7 @@ def write_archive(output: Path) -> None:
         for module in (files(__package__) / PACKAGE).iterdir():
             if module.name.endswith(".py"):
                 (package / module.name).write_bytes(module.read_bytes())
-        with output_file(output) as file:
+        with writing_output(output) as file:
             zipapp.create_archive(folder, file, interpreter="/usr/bin/env python3", main=f"{PACKAGE}.start:run")
             mode = os.fstat(file.fileno()).st_mode
             os.fchmod(file.fileno(), mode | (mode & 0o444) >> 2)  # users who may read it may execute it
@@ -107,13 +104,13 @@ class Measurement(Options):
 
 def is_measurement(file: Path) -> bool:
     """Whether the file is one of the measuring script (JSON) rather than a table."""
-    content = read_plain(file, limits.MEASUREMENT_BYTES, what="a table or a measurement")
+    content = read_bytes(file)
     return file.suffix.lower() == ".json" or content.lstrip().startswith(b"{")
 
 
 def read_measurement(file: Path) -> Measurement:
     """The measurement in a file of the measuring script; raises UserError as :func:`measurement_of`."""
-    return measurement_of(read_json(file, maximum=limits.MEASUREMENT_BYTES), file=str(file))
+    return measurement_of(read_json(file), file=str(file))
 
 
 def measurement_of(data: Any, *, file: str | None = None) -> Measurement:

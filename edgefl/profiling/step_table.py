@@ -10,7 +10,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from edgefl import limits
 from edgefl.cost.measure import Operator, measure
 from edgefl.cost.recorder import DataDependentError
 from edgefl.errors import UserError, nearest
@@ -136,7 +135,7 @@ def family_of(model: str) -> str:
 
 def _rows(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str], tuple[str, ...]]:
     """The rows that are not empty, by column, the columns of times, and those that are ignored."""
-    table = read_csv(file, limits.STEP_TABLE_BYTES, what="a table")
+    table = read_csv(file)
     header = [SAME.get(column, column) for column in table.header]
     times, ignored = _columns(header, str(file))
     rows = []

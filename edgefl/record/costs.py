@@ -8,8 +8,7 @@ from pathlib import Path
 
 from pydantic import RootModel
 
-from edgefl.durable_file import write_durably
-from edgefl.json_file import read_json
+from edgefl.files import read_json, write_file
 from edgefl.options import Options
 from edgefl.record.summary import Number
 from edgefl.validation import validated
@@ -54,4 +53,4 @@ def write_costs(steps: Mapping[str, Iterable[StepRow]], path: Path) -> None:
     data = {
         label: [step.model_dump(mode="json", exclude_defaults=True) for step in each] for label, each in steps.items()
     }
-    write_durably(path, json.dumps(data, indent=1) + "\n")
+    write_file(path, json.dumps(data, indent=1) + "\n")

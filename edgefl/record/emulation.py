@@ -11,8 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from edgefl.durable_file import write_durably
-from edgefl.json_file import read_json
+from edgefl.files import read_json, write_file
 from edgefl.options import Options
 from edgefl.validation import validated
 
@@ -96,4 +95,4 @@ def read_emulation(path: Path) -> Emulation | None:
 
 def write_emulation(emulation: Emulation, path: Path) -> None:
     """Write the file; the same content gives the same bytes."""
-    write_durably(path, json.dumps(emulation.model_dump(mode="json"), indent=2, allow_nan=False) + "\n")
+    write_file(path, json.dumps(emulation.model_dump(mode="json"), indent=2, allow_nan=False) + "\n")

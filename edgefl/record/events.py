@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from edgefl.errors import UserError
-from edgefl.json_file import parse_json
+from edgefl.files import parse_json
 from edgefl.record.kinds import EventKind
 
 ABSENT = -1

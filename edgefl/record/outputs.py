@@ -12,10 +12,9 @@ from os import PathLike
 from pathlib import Path
 from typing import BinaryIO
 
-from edgefl import durable_file
 from edgefl.errors import UserError
+from edgefl.files import user_path, writing_output
 from edgefl.record import names
-from edgefl.user_path import new_user_path
 
 INPUT_ENDINGS = (".yaml", ".yml", ".parquet", ".safetensors", ".arrow")
 """Extensions of files that commands read and that reports never have."""
@@ -28,7 +27,7 @@ def output_path(name: str | PathLike[str]) -> Path:
     Raises:
         UserError: an output cannot be written there; see the module.
     """
-    path = new_user_path(name)
+    path = user_path(name)
     if path.is_dir():
         raise UserError("expected a new or a plain file for the output, found a folder", file=str(path))
     if path.suffix.lower() in INPUT_ENDINGS:
@@ -50,7 +49,7 @@ def new_output_path(name: str | PathLike[str]) -> Path:
     Raises:
         UserError: the path exists, or its folder does not.
     """
-    path = new_user_path(name)
+    path = user_path(name)
     if path.exists():
         raise UserError("the file exists already; choose another name", file=str(path))
     if not path.parent.is_dir():
@@ -65,7 +64,7 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
     Raises:
         UserError: an output cannot be written there; ``path`` is unchanged.
     """
-    with durable_file.output_file(output_path(path)) as file:
+    with writing_output(output_path(path)) as file:
         yield file
 
 

@@ -8,9 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgefl.durable_file import aside
 from edgefl.errors import UserError
-from edgefl.json_file import read_json
+from edgefl.files import aside, read_json
 from edgefl.record import names
 
 if TYPE_CHECKING:

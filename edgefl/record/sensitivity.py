@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from edgefl.errors import UserError
-from edgefl.json_file import parse_json
+from edgefl.files import parse_json
 from edgefl.record import RunPaths
 
 if TYPE_CHECKING:

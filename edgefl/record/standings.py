@@ -8,8 +8,7 @@ from typing import Literal
 
 from pydantic import RootModel
 
-from edgefl.durable_file import write_durably
-from edgefl.json_file import read_json
+from edgefl.files import read_json, write_file
 from edgefl.options import Options
 from edgefl.validation import validated
 
@@ -51,4 +50,4 @@ def read_standings(path: Path) -> dict[str, Standing]:
 def add_standing(name: str, standing: Standing, path: Path) -> None:
     """Write the figures of one more pause."""
     data = {each: row.model_dump(mode="json") for each, row in (read_standings(path) | {name: standing}).items()}
-    write_durably(path, json.dumps(data))
+    write_file(path, json.dumps(data))

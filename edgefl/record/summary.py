@@ -9,9 +9,8 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, model_validator
 
-from edgefl.durable_file import write_durably
 from edgefl.errors import UserError
-from edgefl.json_file import read_json
+from edgefl.files import read_json, write_file
 from edgefl.options import Options
 from edgefl.record.kinds import BudgetKind, Lost, StopReason
 from edgefl.record.metric import ACCURACY, Better, Metric
@@ -260,7 +259,7 @@ def read_summary(path: Path) -> tuple[dict[str, Any], Summary]:
         UserError: the file cannot be read, is not JSON, has another schema, or does not fit this schema.
     """
     name = str(path)
-    data = read_json(path, missing=True)  # a figure that is not finite counts as missing
+    data = read_json(path)
     found = data.get("schema") if isinstance(data, dict) else None
     if found != SCHEMA:
         again = "simulate its scenario.yaml again, or use the edgefl that wrote it"
@@ -301,12 +300,12 @@ def write_summary(
         methods={label: tuple(each) for label, each in results.items()},
     )
     data = summary.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    write_durably(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
+    write_file(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
 
 
 def is_summary(path: Path) -> bool:
     """Whether a file exists and is a complete summary, not an empty or truncated one."""
     try:
-        return isinstance(read_json(path, missing=True)["methods"], dict)
+        return isinstance(read_json(path)["methods"], dict)
     except (UserError, KeyError, TypeError):
         return False

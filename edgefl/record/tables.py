@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from edgefl.durable_file import durable_file, write_durably
 from edgefl.errors import UserError
+from edgefl.files import write_file, writing
 from edgefl.record.events import EVENTS, Event, column
 from edgefl.record.kinds import EventKind
 from edgefl.record.listener import Listener
@@ -55,7 +55,7 @@ class EventFile(Listener):
 
     def __enter__(self) -> EventFile:
         with ExitStack() as opened:
-            file = opened.enter_context(durable_file(self._path))
+            file = opened.enter_context(writing(self._path))
             self._writer = pq.ParquetWriter(file, EVENTS, **AS_WRITTEN)
             self._opened = opened.pop_all()
         return self
@@ -123,7 +123,7 @@ def write_parquet(table: pa.Table, path: Path, **options: Any) -> None:
     """
     content = pa.BufferOutputStream()  # a writer on a full disk would try again when it is garbage-collected
     pq.write_table(table, content, **options)
-    write_durably(path, content.getvalue().to_pybytes())
+    write_file(path, content.getvalue().to_pybytes())
 
 
 _OLDER = {

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edgefl.printable import printable_line
 from edgefl.report.statistics import Estimate, TimeToTarget
+from edgefl.wording import escape
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -118,7 +118,7 @@ def markdown_lines(lines: Sequence[str], title: str = "") -> str:
 
 def _markdown(words: str) -> str:
     """Plain text: every character that could start HTML, an entity, a link, emphasis or a cell is escaped."""
-    return re.sub(r"[\\`*\[\]<>|&~]|\b_|_\b", r"\\\g<0>", printable_line(words))
+    return re.sub(r"[\\`*\[\]<>|&~]|\b_|_\b", r"\\\g<0>", escape(words))
 
 
 def _markdown_line(cells: Sequence[str]) -> str:
@@ -130,7 +130,7 @@ def latex(grid: Grid) -> str:
     shape = "".join("l" if head.text else "r" for head in grid.heads)
     return "\n".join(
         [
-            *(f"% {printable_line(line)}" for line in grid.notes),
+            *(f"% {escape(line)}" for line in grid.notes),
             rf"\begin{{tabular}}{{{shape}}}",
             r"\toprule",
             _latex_line([_latex(head.line) for head in grid.heads]),
@@ -157,7 +157,7 @@ _LATEX = {
 
 
 def _latex(words: str) -> str:
-    return re.sub(r"[&%$#_{}\\~^±–]", lambda sign: _LATEX[sign[0]], printable_line(words))
+    return re.sub(r"[&%$#_{}\\~^±–]", lambda sign: _LATEX[sign[0]], escape(words))
 
 
 def _latex_line(cells: Sequence[str]) -> str:
@@ -178,7 +178,7 @@ def _field(value: object) -> object:
     """A field; a text is on one line, and spreadsheets do not read it as a formula."""
     if not isinstance(value, str):
         return value
-    text = printable_line(value)
+    text = escape(value)
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
@@ -230,7 +230,7 @@ def layout(grid: Grid, width: int) -> Table:
         outer.add_row(_table(grid, columns, stacked=stacked))
         outer.add_row("")
     if grid.notes:
-        outer.add_row(Text("\n".join(map(printable_line, grid.notes)), style="dim"))
+        outer.add_row(Text("\n".join(map(escape, grid.notes)), style="dim"))
     return outer
 
 
@@ -242,16 +242,16 @@ def _table(grid: Grid, columns: Sequence[int], *, stacked: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for column in columns:
         head = grid.heads[column]
-        words = Text("\n".join(printable_line(part) for part in (head.group, head.detail) if part))
+        words = Text("\n".join(escape(part) for part in (head.group, head.detail) if part))
         table.add_column(
             words, justify="left" if head.text else "right", no_wrap=not _wraps(grid, column), vertical="top"
         )
     for row in grid.rows:
         texts = []
         for cell in (row[column] for column in columns):
-            text = Text(printable_line(cell.figure), style="bold" if cell.best else "")
+            text = Text(escape(cell.figure), style="bold" if cell.best else "")
             if cell.detail:
-                text.append(("\n" if stacked else " ") + printable_line(cell.detail), style="dim")
+                text.append(("\n" if stacked else " ") + escape(cell.detail), style="dim")
             texts.append(text)
         table.add_row(*texts)
     return table
@@ -270,7 +270,7 @@ def _width(grid: Grid, columns: Sequence[int], *, stacked: bool) -> int:
         texts = [part for cell in cells for part in (cell[:2] if stacked else (cell.line,))]
         if _wraps(grid, column):
             texts = [word for text in texts for word in text.split()]
-        widths.append(max(len(printable_line(text)) for text in (*grid.heads[column][:2], *texts)))
+        widths.append(max(len(escape(text)) for text in (*grid.heads[column][:2], *texts)))
     return sum(widths) + _GAP * (len(widths) - 1)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError
-from edgefl.printable import printable, printable_data
+from edgefl.wording import escape
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -36,7 +37,7 @@ def _environment() -> Environment:
         loader=PackageLoader("edgefl.report"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=lambda value: value if hasattr(value, "__html__") else printable(str(value)),
+        finalize=lambda value: value if hasattr(value, "__html__") else escape(str(value), keep="\n\t"),
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -61,9 +62,17 @@ def prose(words: str) -> str:
     return re.sub(r"(?<=[\d\]]) (?=(%|[kMGT]?(B|J|s|FLOP|min|h|days)\b))", "\u00a0", held)
 
 
+def _escaped(data: Any) -> Any:
+    if isinstance(data, str):
+        return escape(data, keep="\n\t")
+    if isinstance(data, Mapping):
+        return {_escaped(key): _escaped(value) for key, value in data.items()}
+    return [_escaped(each) for each in data] if isinstance(data, list | tuple) else data
+
+
 def _json(data: Any, **options: Any) -> str:
     """Data for a script element; Jinja's filter ``tojson`` escapes the signs that could end the element."""
     try:
-        return json.dumps(printable_data(data), allow_nan=False, **options)
+        return json.dumps(_escaped(data), allow_nan=False, **options)
     except ValueError:
         raise UserError("cannot be drawn: a figure of this run is not finite") from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgefl.durable_file import durable_file
+from edgefl.files import writing
 from edgefl.record.metric import Metric
 from edgefl.report.curves import Curve, curve_of, mean_curve, metric_of
 from edgefl.report.figure_file import draw, new_figure
@@ -35,7 +35,7 @@ def write_pictures(run: RunRecord) -> list[Path]:
     if not run.trained:
         return []
     path = run.paths.picture
-    with durable_file(path) as file:
+    with writing(path) as file:
         draw(accuracy_figure(run), file, "png")
     return [path]
 

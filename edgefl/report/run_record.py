@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError, nearest
-from edgefl.printable import printable_line
+from edgefl.files import user_path
 from edgefl.record import RunPaths
 from edgefl.record.emulation import Emulation, read_emulation
 from edgefl.record.metric import Metric
 from edgefl.record.names import SWEEP
 from edgefl.record.paths import how_to_continue
 from edgefl.record.summary import SeedResult, Summary, read_summary
-from edgefl.user_path import user_path
-from edgefl.wording import listed
+from edgefl.wording import escape, listed
 from edgefl.yaml_file import read_yaml
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ class RunRecord:
 
     def __repr__(self) -> str:
         name = type(self).__name__
-        return printable_line(f"{name}({str(self.path)!r}: {', '.join(self.labels)}; {len(self.seeds)} seeds)")
+        return escape(f"{name}({str(self.path)!r}: {', '.join(self.labels)}; {len(self.seeds)} seeds)")
 
 
 def measured_sentences(run: RunRecord) -> list[str]:

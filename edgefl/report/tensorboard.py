@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from edgefl.errors import UserError
-from edgefl.printable import printable_line
 from edgefl.record.names import seed_folder
 from edgefl.report.curves import column, spent_by_round
 from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
+from edgefl.wording import escape
 
 STEPS = {"by milliseconds": ("seconds", 1e3), "by bytes": ("bytes", 1.0), "by round": ("rounds", 1.0)}
 """For each group of scalars, the axis of its steps and the number of steps per unit."""
@@ -38,7 +38,7 @@ def scalars_of(run: RunResult, label: str, seed: int) -> Iterator[Scalar]:
     """Each round's metric, smoothed metric and loss, if evaluated, and the joules and FLOPs up to this round."""
     table = run.rounds_of(label, seed)
     spent = spent_by_round(table)
-    name = printable_line(run.metric.name)
+    name = escape(run.metric.name)
     columns = {name: "metric", f"{name}_ema": "metric_ema", "loss": "loss", "participants": "participants"}
     figures = {figure: column(table, name) for figure, name in columns.items() if name in table.column_names}
     figures |= {"joules": spent["joules"], "flops": spent["flops"]}
@@ -88,4 +88,4 @@ def write_tensorboard(runs: Sequence[RunResult], folder: Path) -> list[Path]:
 def _place(folder: Path, run: str, label: str, seed: int) -> Path:
     # A run's name is a path if several runs have the same folder name.
     names = (run.replace("/", "_").replace("\\", "_"), label, seed_folder(seed))
-    return folder.joinpath(*map(printable_line, names))
+    return folder.joinpath(*map(escape, names))

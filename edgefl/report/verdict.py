@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from edgefl.printable import printable_line
 from edgefl.record.kinds import BUDGETS
 from edgefl.record.summary import BudgetResult, SeedResult
 from edgefl.report.contrast import EARLIER, Relation, ahead, rule, tie, tied, unknown
@@ -22,7 +21,7 @@ from edgefl.report.rows import (
 )
 from edgefl.report.run_record import RunRecord, measured_sentences
 from edgefl.report.seed_plan import more_seeds_sentence
-from edgefl.wording import listed, with_article
+from edgefl.wording import escape, listed, with_article
 
 
 def verdict(run: RunRecord) -> str:
@@ -39,7 +38,7 @@ def verdict(run: RunRecord) -> str:
     lines = _sentences(run, rows)
     if _nothing_to_compare(rows):
         lines += [line for found in early_ends(rows).values() for line in found]
-    return "\n".join(map(printable_line, lines))
+    return "\n".join(map(escape, lines))
 
 
 def verdicts(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
@@ -47,7 +46,7 @@ def verdicts(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
 
     The notes below the table say why methods ended early, so these sentences do not.
     """
-    sentences = [list(map(printable_line, _sentences(run, comparison_rows(run)))) for run in runs]
+    sentences = [list(map(escape, _sentences(run, comparison_rows(run)))) for run in runs]
     return by_run(dict(zip(run_names(runs), sentences, strict=True))) if len(runs) > 1 else [("", sentences[0])]
 
 

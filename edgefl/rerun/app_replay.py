@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from edgefl.durable_file import durable_folder, write_durably
 from edgefl.errors import UserError, nearest
 from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.early_end import EarlyEnd
@@ -14,6 +13,7 @@ from edgefl.experiment.inputs import SCENARIO, Input, check_inputs, digest_of_sc
 from edgefl.experiment.recording import DAMAGED
 from edgefl.experiment.step_costs import recorded_cost, row_of
 from edgefl.experiment.summary import summarise
+from edgefl.files import write_file, writing_folder
 from edgefl.flower.replay import DiffersError, replay_app
 from edgefl.flower.scenario import AppScenario, changed_app_scenario
 from edgefl.flower.trace import Trace, trace_of
@@ -146,7 +146,7 @@ class AppReplay:
         if os.path.lexists(out):
             raise UserError("expected a folder that does not exist yet", file=str(out))
         try:
-            with durable_folder(out) as folder:
+            with writing_folder(out) as folder:
                 self._write(scenario, folder)
         except OSError as error:
             raise UserError(f"cannot be written: {error.strerror or error}", file=str(out)) from None
@@ -165,7 +165,7 @@ class AppReplay:
             rows[label] += [row_of(1, cost.batch, cost) for cost in costs.used]
             entries[label].append(summarise(outcome, seed, block_wise=False, why=early_end.why(outcome)))
         data = resolve(scenario)
-        write_durably(paths.scenario, dump_yaml(data))
+        write_file(paths.scenario, dump_yaml(data))
         write_costs(rows, paths.costs)
         inputs = {**self._summary.inputs, SCENARIO: digest_of_scenario(data)}
         write_summary(scenario.name, entries, paths.summary, inputs, self._summary.software)

@@ -24,7 +24,7 @@ from edgefl.experiment.recording import recording_of
 from edgefl.experiment.step_costs import RecordedCosts
 from edgefl.experiment.summary import summarise
 from edgefl.experiment.wiring import SharedWorld, recipe_of, setup_of, shared_world, skeleton
-from edgefl.json_file import parse_json
+from edgefl.files import parse_json
 from edgefl.methods.recipe import METHODS
 from edgefl.models.digest import digest_of_model
 from edgefl.models.layout import Layout

@@ -7,12 +7,12 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from edgefl.durable_file import durable_file, durable_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.inputs import SCENARIO, digest_of_scenario, keep_code
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.recording import Recording
 from edgefl.experiment.step_costs import StepKey
+from edgefl.files import write_file, writing, writing_folder
 from edgefl.flower.scenario import app_scenario_of
 from edgefl.record import RunPaths
 from edgefl.record.costs import write_costs
@@ -66,7 +66,7 @@ class Replay:
         if os.path.lexists(out):
             raise UserError("expected a folder that does not exist yet", file=str(out))
         try:
-            with durable_folder(out) as folder:
+            with writing_folder(out) as folder:
                 self._write(scenario, folder, inputs)
         except OSError as error:
             raise UserError(f"cannot be written: {error.strerror or error}", file=str(out)) from None
@@ -90,7 +90,7 @@ class Replay:
         written = scenario if alike == found.keys() else scenario.model_copy(update={"keep_models": "none"})
         models = () if written.keep_models == "none" else (FINAL_MODEL, CLIENT_MODELS)
         data = resolve(written)
-        write_durably(RunPaths(folder).scenario, dump_yaml(data))
+        write_file(RunPaths(folder).scenario, dump_yaml(data))
         keep_code(written, inputs, folder)
         entries: dict[str, list[SeedResult]] = {label: [] for label in self._run.labels}
         for (label, seed), before in known.items():
@@ -113,7 +113,7 @@ class Replay:
         for name in names:
             path = run.folder / name
             if path.exists():
-                with path.open("rb") as held, durable_file(copies.folder / name) as copy:
+                with path.open("rb") as held, writing(copies.folder / name) as copy:
                     shutil.copyfileobj(held, copy)
 
     def _timeless(self, label: str, seed: int) -> Recording:

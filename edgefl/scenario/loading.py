@@ -11,13 +11,13 @@ from typing import Any
 from edgefl import shipped
 from edgefl.data.location import data_root
 from edgefl.errors import UserError, nearest, one_line
+from edgefl.files import user_path
 from edgefl.input_file import code_files
 from edgefl.options import Options
 from edgefl.scenario.overrides import Override, Overrides, blamed, overridden, parse_overrides
 from edgefl.scenario.paths import anchored, found_below
 from edgefl.scenario.scenario import Scenario
 from edgefl.user_code import allow
-from edgefl.user_path import user_path
 from edgefl.validation import shown, validated
 from edgefl.yaml_file import read_yaml
 
@@ -67,14 +67,10 @@ def read_scenario(path_or_name: str | PathLike[str]) -> tuple[str, Path, Any]:
 def _located(path_or_name: str | PathLike[str]) -> Path:
     """The file of a scenario; a shipped scenario may also be named by its path in a checkout."""
     name = str(path_or_name)
-    try:
-        path = user_path(path_or_name)
-        exists = path.exists()
-    except (OSError, UserError):  # the name is too long, or contains a null character
-        raise UserError("cannot be read: not a valid file name", file=name[:80]) from None
+    path = user_path(path_or_name)
     is_a_path = not isinstance(path_or_name, str) or name.endswith((".yaml", ".yml"))
     shipped_files = shipped.files("scenarios")
-    if exists and (is_a_path or path.is_file() or name not in shipped_files):
+    if path.exists() and (is_a_path or path.is_file() or name not in shipped_files):
         return path
     if name in shipped_files:
         return shipped_files[name]

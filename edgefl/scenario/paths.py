@@ -12,12 +12,12 @@ from typing import Any, Literal
 from edgefl import shipped
 from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError
+from edgefl.files import user_path
 from edgefl.input_file import EXISTS, Named, naming_fields
 from edgefl.models.registry import MODELS
 from edgefl.part_choice import part_of
 from edgefl.registry import Registry
 from edgefl.training.base import ENGINES
-from edgefl.user_path import user_path
 
 Place = Named | Literal["root", "profile"]
 

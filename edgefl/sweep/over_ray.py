@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from edgefl.durable_file import durable_folder, make_folder, write_durably
+from edgefl.files import write_file, writing_folder
 from edgefl.sweep.jobs import Job, run_job
 from edgefl.sweep.processes import Done
 
@@ -47,7 +47,7 @@ def run_all_on_ray(jobs: Sequence[Job], folder: Path, at_once: int | None, done:
 
     ray = joined()
     work = ray.remote(**needs(ray, choose_device(jobs[0].device)))(run_there)
-    make_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     sign = folder.parent / f"shared-{uuid.uuid4().hex}"
     sign.touch()
     waiting = list(jobs)
@@ -96,7 +96,7 @@ def _taken(ray: Any, reference: Any, place: Path) -> str | None:
     except ray.exceptions.RayError as error:
         return f"its worker was lost repeatedly, possibly because memory ran out ({type(error).__name__})"
     if returned.files:
-        with durable_folder(place) as whole:
+        with writing_folder(place) as whole:
             _write(returned.files, whole)
             shutil.rmtree(place, ignore_errors=True)
     return returned.failure
@@ -114,5 +114,5 @@ def _is_file(path: Path) -> bool:
 def _write(files: Files, folder: Path) -> None:
     for name, content in files.items():
         path = folder / name
-        make_folder(path.parent)
-        write_durably(path, content)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, content)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from edgefl import limits
 from edgefl.errors import UserError
 from edgefl.randomness import generator
 from edgefl.validation import first_repeated
@@ -18,6 +17,8 @@ Setting = Mapping[str, Any]
 """Values by their dotted path."""
 
 _FIXED = ("name", "seeds", "sweep")
+MOST_SETTINGS = 100_000
+"""Each setting is a run of every method and seed."""
 """Fields that already distinguish jobs."""
 
 
@@ -63,10 +64,8 @@ def settings_of(grid: Mapping[str, Sequence[Any]], random: int | None = None) ->
             raise UserError(f"expected different values, found {value[0]} twice", field=path)
     shape = [len(values) for values in grid.values()]
     count = math.prod(shape)
-    if (number := min(count, random or count)) > limits.SETTINGS:
-        raise UserError(f"expected at most {limits.SETTINGS:,} settings, found {number:,}; draw some of them (random)")
-    if count > limits.LARGEST_INTEGER:
-        raise UserError(f"expected at most {limits.LARGEST_INTEGER:,} combinations to draw from, found {count:,}")
+    if (number := min(count, random or count)) > MOST_SETTINGS:
+        raise UserError(f"expected at most {MOST_SETTINGS:,} settings, found {number:,}; draw some of them (random)")
     every = random is None or random >= count
     chosen = range(count) if every else sorted(generator(0, "sweep").choice(count, size=random, replace=False).tolist())
     places = (np.unravel_index(number, shape) for number in chosen)

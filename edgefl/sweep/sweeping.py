@@ -12,10 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from edgefl.durable_file import aside, make_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.folder_lock import FolderLock
-from edgefl.json_file import read_json
+from edgefl.files import aside, read_json, write_file
 from edgefl.record.names import SWEEP, SWEEP_LOCK, SWEEP_TABLE
 from edgefl.record.tables import write_parquet
 from edgefl.sweep.jobs import Job, check_folder
@@ -168,8 +167,8 @@ def _taken(out: Path, ids: list[str]) -> Iterator[None]:
         lock = FolderLock(out / SWEEP_LOCK, make=True)
         try:
             if not _holds_sweep(out, ids):
-                make_folder(out / "jobs", parents=False)
-                write_durably(out / SWEEP, json.dumps({"jobs": ids}))
+                (out / "jobs").mkdir(exist_ok=True)
+                write_file(out / SWEEP, json.dumps({"jobs": ids}))
         except BaseException:
             lock.release(made=True)
             raise

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl import limits
 from edgefl.errors import WrongAnswer
+
+MOST_CLASSES = 100_000
+"""Classes or tokens; a larger label is not the number of a class."""
 
 
 def whole_numbers(found: NDArray[Any], what: str, *, least: int = 0) -> NDArray[np.int64]:
@@ -29,7 +31,7 @@ def whole_numbers(found: NDArray[Any], what: str, *, least: int = 0) -> NDArray[
     broken = ~np.isfinite(found) | (found != np.floor(found)) if found.dtype.kind == "f" else np.zeros((), bool)
     for wrong, expected in (
         (broken, f"whole numbers from {least}, the {what}"),
-        ((found < least) | (found >= limits.CLASSES), f"{what} from {least} to {limits.CLASSES - 1}"),
+        ((found < least) | (found >= MOST_CLASSES), f"{what} from {least} to {MOST_CLASSES - 1}"),
     ):
         if wrong.any():
             place = np.unravel_index(int(wrong.argmax()), found.shape)

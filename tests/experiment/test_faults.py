@@ -414,7 +414,7 @@ def test_a_full_disk_ends_a_run_that_can_be_resumed(small, tmp_path, monkeypatch
 
 
 def test_a_disk_that_is_full_before_the_first_file_leaves_no_folder(small, tmp_path, monkeypatch):
-    monkeypatch.setattr("edgefl.durable_file.os.fsync", full_disk)
+    monkeypatch.setattr("edgefl.files.os.fsync", full_disk)
     with pytest.raises(UserError, match="cannot be written: No space left on device"):
         run(small(), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

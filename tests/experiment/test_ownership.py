@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from edgefl.cli import main
-from edgefl.durable_file import aside
 from edgefl.errors import UserError
 from edgefl.experiment import is_interrupted, resume, run
+from edgefl.files import aside
 from edgefl.record.listener import Listener
 from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check

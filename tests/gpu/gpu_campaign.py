@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from edgefl.durable_file import write_durably
+from edgefl.files import write_file
 from edgefl.version import __version__
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -56,7 +56,7 @@ def advance(part: Part, place: Place) -> dict[str, Any]:
         "seconds": known["seconds"] + time.perf_counter() - start,
         "slices": known["slices"] + 1,
     }
-    write_durably(file, json.dumps(record, indent=1) + "\n")
+    write_file(file, json.dumps(record, indent=1) + "\n")
     return record
 
 
@@ -98,8 +98,8 @@ def gathered(place: Place) -> dict[str, Any]:
         },
         "parts": {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()},
     }
-    write_durably(place.folder / "results.json", json.dumps(results, indent=1) + "\n")
-    write_durably(place.folder / "results.md", as_markdown(results))
+    write_file(place.folder / "results.json", json.dumps(results, indent=1) + "\n")
+    write_file(place.folder / "results.md", as_markdown(results))
     return results
 
 

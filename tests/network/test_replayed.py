@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import simpy
 
-from edgefl import limits
 from edgefl.errors import UserError
-from edgefl.network import ClientLinks, FlowNetwork, LinkSpec, NetworkSpec, build_topology, replayed
+from edgefl.network import ClientLinks, FlowNetwork, LinkSpec, NetworkSpec, build_topology
 from edgefl.network.replayed import ReplayedLink, traces_of
 from edgefl.network.specs import TraceCapacity
 
@@ -159,14 +158,6 @@ def test_a_wrong_file_of_a_folder_is_named_with_its_field(tmp_path):
     links = {"5g": link(1e6, capacity(tmp_path))}
     with pytest.raises(UserError, match=r"/b: network\.links\.5g\.up\.file: line 2: bits_per_second: expected"):
         ClientLinks(links, ["5g"], seed=0)
-
-
-def test_a_folder_that_is_too_large_is_refused_before_it_is_read(tmp_path, monkeypatch):
-    write(tmp_path, a=1, b=2, c=3)
-    monkeypatch.setattr(replayed, "read_traces", None)
-    monkeypatch.setattr(limits, "TRACE_FILES", 2)
-    with pytest.raises(UserError, match="at most 2 files, found 3"):
-        names(capacity(tmp_path))
 
 
 def test_shipped_traces_come_by_name_with_their_format(tmp_path, monkeypatch):

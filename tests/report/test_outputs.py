@@ -6,9 +6,9 @@ import pytest
 
 from edgefl.cli.entry import main
 from edgefl.errors import UserError
+from edgefl.files import user_path
 from edgefl.record import names
 from edgefl.record.outputs import INPUT_ENDINGS, output_path
-from edgefl.user_path import user_path
 
 OPTIONS = {
     "a report": ["report", "RUN", "-o"],

@@ -10,13 +10,11 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from pydantic import Field
 
-from edgefl import limits
 from edgefl.data.partitions.base import Partition
 from edgefl.data.sharding import Integers, Shards
 from edgefl.errors import UserError, nearest
+from edgefl.files import read_json, read_text
 from edgefl.input_file import InputFile, find_input
-from edgefl.json_file import read_json
-from edgefl.plain_file import read_plain_text
 from edgefl.validation import shown
 
 
@@ -165,7 +163,7 @@ def _numbered(clients: Mapping[int, Client], samples: int) -> Integers:
 
 def _csv_rows(path: Path) -> Iterator[tuple[Any, Any]]:
     """Index and client of each row; clients are integers if all of them are."""
-    rows = csv.DictReader(read_plain_text(path, limits.PARTITION_BYTES, what="a CSV file").splitlines(), strict=True)
+    rows = csv.DictReader(read_text(path, what="a CSV file").splitlines(), strict=True)
     try:
         names = rows.fieldnames or []
         if "client" not in names:
@@ -184,7 +182,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[Any, Any]]:
 
 
 def _json_rows(path: Path) -> Iterator[tuple[Any, Any]]:
-    content = read_json(path, maximum=limits.PARTITION_BYTES)
+    content = read_json(path)
     if isinstance(content, list):
         yield from enumerate(content)
     elif not isinstance(content, dict):

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from edgefl import limits
 from edgefl.data.sharding import Integers
 from edgefl.data.spec import DATA_SETS, DataSpec, Description, Samples
 from edgefl.randomness import generator
@@ -63,8 +62,8 @@ class Synthetic(DataSpec):
     @field_validator("shape")
     @classmethod
     def _has_pixels(cls, shape: tuple[int, int, int]) -> tuple[int, int, int]:
-        if max(shape) > limits.SIDE:
-            raise ValueError(f"expected at most {limits.SIDE} in each place, found {max(shape)}")
+        if max(shape) > 4096:
+            raise ValueError(f"expected at most {4096} in each place, found {max(shape)}")
         if min(shape) < 1:
             raise ValueError(f"expected three numbers from 1, channels, height and width, found {list(shape)}")
         return shape

@@ -13,8 +13,8 @@ from pydantic import Field, JsonValue
 from torch import Tensor, nn
 
 from edgefl.errors import UserError, nearest
+from edgefl.files import read_json
 from edgefl.input_file import InputFile, find_input
-from edgefl.json_file import read_json
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layered import layered
 from edgefl.models.ordinary import OrdinaryModel
@@ -149,7 +149,7 @@ class TransformersModel(OrdinaryModel):
         if self.config is None:
             return {}
         path = find_input(self.config)
-        found = read_json(path, maximum=2**20)
+        found = read_json(path)
         if not isinstance(found, dict):
             raise UserError("expected a mapping, as transformers writes it", file=str(path))
         if found.get("model_type", self.transformers) != self.transformers:

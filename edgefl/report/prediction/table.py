@@ -9,8 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edgefl.durable_file import durable_file
-from edgefl.printable import printable_line
+from edgefl.files import writing
 from edgefl.report.command_figures import predicted_figure
 from edgefl.report.figure_file import draw
 from edgefl.report.grid import Cell, Grid, Head, Table
@@ -20,7 +19,7 @@ from edgefl.report.prediction.gaps import Gap, MethodPair, Order, gaps_of, large
 from edgefl.report.prediction.jobs import PHASES
 from edgefl.report.quantities import limit, quantity
 from edgefl.report.run_record import measured_sentences
-from edgefl.wording import listed
+from edgefl.wording import escape, listed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -248,7 +247,7 @@ def _sections(found: Against) -> list[tuple[str, list[str]]]:
         "largest gaps": [_listed(gap) for gap in _largest(found)],
     }
     # Paths, options and sentences about trust come from files that others may have written.
-    return [(heading, [*map(printable_line, lines)]) for heading, lines in parts.items() if lines]
+    return [(heading, [*map(escape, lines)]) for heading, lines in parts.items() if lines]
 
 
 def _largest(found: Against) -> list[Gap]:
@@ -373,6 +372,6 @@ def write_against(found: Against) -> Path | None:
     if figure is None:
         return None
     path = found.measured.paths.against
-    with durable_file(path) as file:
+    with writing(path) as file:
         draw(figure, file, "png")
     return path

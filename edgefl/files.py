@@ -1,0 +1,172 @@
+"""Read and write files: every problem is one sentence, and a file is never half written.
+
+A file is written next to its place, under the name returned by :func:`aside`, and then renamed. After a kill its path
+has the old content or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from edgefl.errors import UserError, one_line
+
+
+def user_path(name: str | PathLike[str], *, argument: str | None = None) -> Path:
+    """A path as a user gives it, with ``~`` expanded.
+
+    Args:
+        name: the path.
+        argument: the argument of a function that gave it, for messages.
+
+    Raises:
+        UserError: it is not a path, or there is no such home folder.
+    """
+    if not isinstance(name, str | PathLike):
+        raise UserError(f"expected a path, found {one_line(name)}", field=argument)
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        raise UserError(f"'{name}': no user of this name has a home folder", field=argument) from None
+
+
+def read_bytes(path: str | Path, *, what: str = "a file") -> bytes:
+    """The contents of a file.
+
+    Args:
+        path: the file.
+        what: what is expected, for messages ("a YAML file").
+
+    Raises:
+        UserError: there is no such file, or it cannot be read.
+    """
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise UserError("no such file", file=str(path)) from None
+    except IsADirectoryError:
+        raise UserError(f"expected {what}, found a folder", file=str(path)) from None
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", file=str(path)) from None
+
+
+def read_text(path: str | Path, *, what: str = "a file") -> str:
+    """The same as text; a byte-order mark is removed.
+
+    Raises:
+        UserError: as for :func:`read_bytes`, or it is not UTF-8.
+    """
+    raw = read_bytes(path, what=what)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        message = f"expected text in UTF-8, found the byte 0x{raw[error.start]:02x} in line {line}"
+        raise UserError(message, file=str(path)) from None
+
+
+def read_json(path: str | Path) -> Any:
+    """The contents of a JSON file.
+
+    Raises:
+        UserError: it cannot be read, or is not UTF-8 or not JSON; the message names the file and the line.
+    """
+    return parse_json(read_text(path, what="a JSON file"), file=str(path))
+
+
+def parse_json(text: str | bytes, *, file: str | None = None) -> Any:
+    """The data in a JSON text.
+
+    Args:
+        text: one JSON value; bytes are UTF-8.
+        file: the source of the text, for messages.
+
+    Raises:
+        UserError: it is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"not JSON (line {error.lineno}: {error.msg})", file=file) from None
+
+
+def aside(path: Path) -> Path:
+    """The path of a file or folder while it is written.
+
+    >>> aside(Path("run/summary.json")).as_posix()
+    'run/.summary.json.edgefl-unfinished'
+    """
+    return path.with_name(f".{path.name}.edgefl-unfinished")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A binary file for writing; it replaces ``path`` when the block ends, and is removed if the block fails.
+
+    Raises:
+        OSError: it cannot be written; ``path`` is unchanged.
+    """
+    unfinished = aside(path)
+    try:
+        with unfinished.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())  # a full disk may refuse the content only now
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a whole file; text is encoded as UTF-8.
+
+    Raises:
+        OSError: it cannot be written; ``path`` is unchanged.
+    """
+    with writing(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def writing_output(path: Path) -> Iterator[BinaryIO]:
+    """A binary file for writing that the user named (``--output``); see :func:`writing`.
+
+    A symbolic link is followed. What is not a plain file (``/dev/stdout``) is written directly.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    path = Path(os.path.realpath(path))
+    try:
+        with path.open("wb") if path.exists() and not path.is_file() else writing(path) as file:
+            yield file
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror or error}", file=str(path)) from None
+
+
+@contextmanager
+def writing_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder; it is renamed to ``path`` when the block ends, and removed if the block fails.
+
+    Args:
+        path: the folder, which must not exist; missing parent folders are made.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    unfinished = aside(path)
+    shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed process
+    unfinished.mkdir(parents=True)
+    try:
+        yield unfinished
+        unfinished.rename(path)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
