@@ -13,9 +13,8 @@ from edgefl.flower.client_work import Done
 from edgefl.flower.messages import NODE_SECONDS_WITHOUT_HEARTBEAT, Letter, Outcome
 from edgefl.methods.payload import Downlink, Part
 from edgefl.record.kinds import Lost
-from edgefl.simulation.delivery import Delivery
-from edgefl.simulation.phases import Phases
-from edgefl.simulation.transfer import Direction
+from edgefl.simulation.delivery import Delivery, Direction
+from edgefl.simulation.participation import Phases
 from edgefl.simulation.world import World
 from edgefl.training.job import JobId, TrainingJob
 

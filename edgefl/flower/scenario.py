@@ -22,7 +22,7 @@ from edgefl.scenario.scenario import NAME, Scenario
 from edgefl.scenario.schema import json_schema
 from edgefl.scenario.targets import Target, check_targets, values_of
 from edgefl.simulation.failure_specs import Crash, Failure
-from edgefl.simulation.specs import BudgetSpec
+from edgefl.simulation.limits import BudgetSpec
 from edgefl.units import Seconds
 from edgefl.validation import validated
 

@@ -25,8 +25,8 @@ from edgefl.scenario import Scenario
 from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.cost_specs import SecondsCost
+from edgefl.simulation.delivery import Direction
 from edgefl.simulation.run import Outcome, simulate_run
-from edgefl.simulation.transfer import Direction
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.neutral import NeutralLearner
 

@@ -24,8 +24,8 @@ from edgefl.scenario.training import EvaluationSpec, TrainingSpec
 from edgefl.scheduling.selection.fixed import Fixed
 from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
 from edgefl.simulation.failure_specs import Crash, Failure
+from edgefl.simulation.limits import BudgetSpec
 from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec, ProtocolSpec, SynchronousSpec
-from edgefl.simulation.specs import BudgetSpec
 from edgefl.tasks.classification import Classification
 from edgefl.training.personalisation.calibration import CalibrationSpec
 from edgefl.validation import first_repeated, validated

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from edgefl.errors import UserError
 from edgefl.network.specs import redraw_rule
@@ -16,11 +16,7 @@ from edgefl.randomness import generator
 from edgefl.units import Seconds
 
 
-class _Spec(Options):
-    model_config = ConfigDict(allow_inf_nan=False)
-
-
-class MeasuredCost(_Spec):
+class MeasuredCost(Options):
     """The operators of the method's step, on each device's roofline."""
 
     kind: Literal["measured"] = Field(
@@ -28,7 +24,7 @@ class MeasuredCost(_Spec):
     )
 
 
-class PaperCost(_Spec):
+class PaperCost(Options):
     """FedBR's own model (Tan et al. 2023, Eqs. 3-4): a formula for the cost of hybrid paths, and S/M bytes a block.
 
     A step costs FedAvg's, as executed, times 1 + α(α+1)/(2M); methods without hybrid paths have FedAvg's cost.
@@ -37,7 +33,7 @@ class PaperCost(_Spec):
     kind: Literal["paper"] = Field(description="paper: FedBR's Eqs. 3-4 instead of the executed operators")
 
 
-class SecondsRange(_Spec):
+class SecondsRange(Options, allow_inf_nan=False):
     """The range U(low, high) of a method's seconds of local training in one round."""
 
     low: Annotated[Seconds, Field(ge=0)] = Field(description="minimum seconds of local training in a round")
@@ -66,7 +62,7 @@ def _rounds(value: Any) -> Any:
     return value
 
 
-class SecondsCost(_Spec):
+class SecondsCost(Options, allow_inf_nan=False):
     """Measured seconds of local training, drawn for each client from its method's range.
 
     The position within the range is the same for all methods, so a client that is slow for one is slow for all.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
 from edgefl.options import Options
 from edgefl.units import Seconds
@@ -16,7 +16,7 @@ READS = frozenset({"compute_seconds", "transfer_seconds"})
 """What an adaptive deadline depends on."""
 
 
-class AdaptiveDeadline(Options):
+class AdaptiveDeadline(Options, allow_inf_nan=False):
     """The median of the durations in the last rounds, plus a multiple of their median absolute deviation (MAD).
 
     A duration is the time from a round's start to the arrival of a client's update, or until the client was cut off.
@@ -28,8 +28,6 @@ class AdaptiveDeadline(Options):
     >>> AdaptiveDeadline(kind="adaptive", deviations=2).of([1.0, 2.0, 3.0, 5.0, 9.0])
     7.0
     """
-
-    model_config = ConfigDict(allow_inf_nan=False)
 
     kind: Literal["adaptive"] = Field(description="adaptive: the median of earlier durations and a multiple of the MAD")
     deviations: float = Field(

@@ -1,22 +1,50 @@
-"""A transfer from its request until everything has arrived, in one attempt or in several."""
+"""Transfers from their request until everything has arrived, in one attempt or, after time-outs, in several."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import simpy
 
+from edgefl.methods.payload import Part
 from edgefl.network.allotment import Outlook
-from edgefl.network.flow import Flow
+from edgefl.network.flow import Flow, Network
+from edgefl.network.timeouts import Timeouts
 from edgefl.network.topology import Node
 from edgefl.record.events import ABSENT
-from edgefl.simulation.transfer import Transfer
+from edgefl.simulation.clock import Clock
+
+Direction = Literal["down", "up"]
+"""``down``: from the server to a client; ``up``: from a client to the server."""
+
+
+class Transfer(NamedTuple):
+    """The content of a transfer.
+
+    Attributes:
+        client: the receiving or sending client; -1 between the server and a cell.
+        round: its round.
+        dispatch: the number of the client's job.
+        direction: from the server, or to it.
+        parts: the parts that it carries.
+        item: its name in the log.
+    """
+
+    client: int
+    round: int
+    dispatch: int
+    direction: Direction
+    parts: tuple[Part, ...]
+    item: str
 
 
 class Delivery(simpy.Event):
     """One transfer; an event that triggers when the last byte has arrived, or when the last attempt has broken.
 
-    Each attempt is a flow. Only attempts that break are repeated (see :class:`~edgefl.simulation.attempts.Attempts`).
+    Each attempt is a flow. Only attempts that break are repeated (see :class:`~edgefl.simulation.delivery.Attempts`).
 
     Attributes:
         source: the sending node.
@@ -65,3 +93,208 @@ class Delivery(simpy.Event):
         """Call a function when the last attempt has broken; no effect if the delivery is over."""
         if self.callbacks is not None:
             self.callbacks.append(lambda _: call() if self.failed else None)
+
+
+class _Watch:
+    """A flow, the time since when none of its bytes has moved, and whether all links of its path are up.
+
+    ``moving`` is when its bytes began to move, or will; infinite while a link is down.
+    """
+
+    __slots__ = ("flow", "moving", "since", "up")
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.since = flow.started
+        self.moving = math.inf
+        self.up = False
+
+
+class Stalls:
+    """Finds the flows of which no byte has moved for some time.
+
+    No byte moves before a flow's latency has passed, nor while a link of its path has no capacity; with any capacity,
+    sharing gives each flow a rate above 0. A time-out expires after all other events of its instant, so a byte that
+    moves again at that instant prevents it.
+
+    Where whole periods of looped traces are computed at once (:class:`~edgefl.network.repetition.Repetition`), changes
+    are not reported. This does no harm: it ends at least a period before the next event, so before an alarm of this
+    class.
+
+    Args:
+        env: the run's clock.
+        seconds: the time-out.
+        expired: called with a flow when its time-out has expired.
+    """
+
+    def __init__(self, env: Clock, seconds: float, expired: Callable[[Flow], None]) -> None:
+        self._env = env
+        self._seconds = seconds
+        self._expired = expired
+        self._down: set[int] = set()
+        self._by_link: dict[int, dict[int, _Watch]] = {}
+
+    def watch(self, flow: Flow) -> None:
+        """A flow begins."""
+        watch = _Watch(flow)
+        # Changes of its links are reported only from its first byte on, when it begins to use them. This alarm is set
+        # first, so that a first byte at the very moment at which the time-out expires prevents it.
+        self._env.alarm(flow.latency).callbacks.append(lambda _: self._joined(watch))
+        self._arm(watch)
+
+    def forget(self, flow: Flow) -> None:
+        """A flow has ended."""
+        for link in flow.path:
+            self._by_link.get(link, {}).pop(flow.id, None)
+
+    def capacity_changed(self, link: int, bits_per_second: float) -> None:
+        """A link that is in use has a new capacity."""
+        if bits_per_second > 0.0:
+            self._down.discard(link)
+        else:
+            self._down.add(link)
+        for watch in self._by_link.get(link, {}).values():
+            self._look(watch)
+
+    def _joined(self, watch: _Watch) -> None:
+        flow = watch.flow
+        if flow.ended is None:
+            for link in flow.path:
+                self._by_link.setdefault(link, {})[flow.id] = watch
+            self._look(watch)
+
+    def _look(self, watch: _Watch) -> None:
+        """Whether its bytes move now may have changed."""
+        now, up = self._env.now, self._down.isdisjoint(watch.flow.path)
+        if up and not watch.up:
+            watch.moving = now
+        elif watch.up and not up:
+            if now > watch.moving:
+                watch.since = now
+                self._arm(watch)
+            watch.moving = math.inf
+        watch.up = up
+
+    def _arm(self, watch: _Watch) -> None:
+        since = watch.since
+        after = max(since + self._seconds - self._env.now, 0.0)
+        self._env.alarm(after).callbacks.append(lambda _: self._due(watch, since))
+
+    def _due(self, watch: _Watch, since: float) -> None:
+        if watch.flow.ended is None and not watch.up and watch.since == since:
+            self._expired(watch.flow)
+
+
+Cause = Literal["connection", "transfer"]
+"""The time-out that expired."""
+
+
+class Break(NamedTuple):
+    """An attempt that has broken.
+
+    Attributes:
+        delivery: the transfer; its ``breaks`` and ``kept`` already include this break.
+        flow: the attempt.
+        cause: the time-out that expired.
+        lost: bytes that the attempt delivered, and that will be sent again.
+        wait: seconds until the next attempt; None if this was the last one, so the transfer has failed.
+    """
+
+    delivery: Delivery
+    flow: Flow
+    cause: Cause
+    lost: int
+    wait: float | None
+
+
+class Attempts:
+    """Sends each transfer in as many attempts as it needs and may have.
+
+    Args:
+        env: the run's clock.
+        network: carries the flows, each with its :class:`Delivery` as its tag.
+        timeouts: when attempts break; None: never.
+        seed: of the random waits.
+        broke: called for each attempt that has broken, before its transfer fails.
+    """
+
+    def __init__(
+        self, env: Clock, network: Network, timeouts: Timeouts | None, seed: int, broke: Callable[[Break], None]
+    ) -> None:
+        self._env = env
+        self._network = network
+        self._timeouts = timeouts
+        self._seed = seed
+        self._broke = broke
+        self._breaks: Counter[tuple[str, str, int, str]] = Counter()
+        self._stalls: Stalls | None = None
+        if timeouts is not None and timeouts.connection is not None:
+            self._stalls = Stalls(env, timeouts.connection, lambda flow: self._break(flow, "connection"))
+
+    def begin(self, delivery: Delivery) -> None:
+        """Begin the next attempt of a transfer."""
+        transfer, timeouts = delivery.transfer, self._timeouts
+        # Other clients may receive the same parts; an update is unique.
+        payload = transfer.parts if transfer.direction == "down" else None
+        size, outlook = delivery.bytes - delivery.kept, delivery.outlook
+        flow = self._network.transfer(
+            delivery.source, delivery.target, size, tag=delivery, payload=payload, outlook=outlook
+        )
+        delivery.flow = flow
+        if timeouts is not None and timeouts.transfer is not None:
+            self._env.alarm(timeouts.transfer).callbacks.append(lambda _: self._break(flow, "transfer"))
+        if self._stalls is not None:
+            self._stalls.watch(flow)
+
+    def cancel(self, delivery: Delivery) -> None:
+        """Stop a transfer now; one that has ended does not change."""
+        if delivery.ended is None:
+            delivery.ended, flow = self._env.now, delivery.flow
+            delivery.flow = None
+            if flow is not None:
+                self._network.cancel(flow)
+
+    def flow_over(self, flow: Flow) -> None:
+        """An attempt is complete or was stopped."""
+        if self._stalls is not None:
+            self._stalls.forget(flow)
+
+    def capacity_changed(self, link: int, bits_per_second: float) -> None:
+        """A link that is in use has a new capacity."""
+        if self._stalls is not None:
+            self._stalls.capacity_changed(link, bits_per_second)
+
+    def _break(self, flow: Flow, cause: Cause) -> None:
+        delivery, timeouts = flow.tag, self._timeouts
+        if flow.ended is not None:
+            return
+        assert isinstance(delivery, Delivery)
+        assert timeouts is not None
+        delivery.flow = None
+        self._network.cancel(flow)
+        delivered = delivery.kept + whole_bytes(flow)
+        delivery.kept = timeouts.kept(delivered)
+        delivery.breaks += 1
+        if delivery.breaks == 1:
+            delivery.first = flow.id
+        wait = self._wait(delivery, timeouts) if delivery.breaks <= timeouts.retries else None
+        self._broke(Break(delivery, flow, cause, delivered - delivery.kept, wait))
+        if wait is None:
+            delivery.end(failed=True)
+        else:
+            self._env.timeout(wait).callbacks.append(lambda _: self._repeat(delivery))
+
+    def _wait(self, delivery: Delivery, timeouts: Timeouts) -> float:
+        transfer = delivery.transfer
+        place = (str(delivery.source), str(delivery.target), transfer.round, transfer.item)
+        self._breaks[place] += 1
+        return timeouts.drawn_wait(delivery.breaks, self._seed, *place, self._breaks[place])
+
+    def _repeat(self, delivery: Delivery) -> None:
+        if delivery.ended is None:
+            self.begin(delivery)
+
+
+def whole_bytes(flow: Flow) -> int:
+    """What a flow has delivered; parts are whole bytes, and of an aborted flow only whole bytes count."""
+    return int(flow.delivered + 1e-6)

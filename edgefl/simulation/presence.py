@@ -11,7 +11,7 @@ import simpy
 from numpy.typing import NDArray
 
 from edgefl.fleet import Accidents, Attendance, FleetAssignment
-from edgefl.simulation.batteries import Batteries
+from edgefl.simulation.power import Batteries
 
 
 class Participant(Protocol):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -13,7 +14,6 @@ from edgefl.record.kinds import StopReason
 from edgefl.record.listener import EventLog, Listener
 from edgefl.record.rounds import RoundRow
 from edgefl.simulation.asynchronous import Asynchronous
-from edgefl.simulation.collector import only_new_objects_collected
 from edgefl.simulation.hierarchical import Hierarchical
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Limits
@@ -25,6 +25,35 @@ from edgefl.simulation.world import World
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import PartFault
 from edgefl.training.job import Evaluation
+
+_frozen: list[bool] = []
+"""Not empty within a block. Some versions of Python start with frozen objects, so their number says nothing."""
+
+
+@contextmanager
+def only_new_objects_collected() -> Generator[None]:
+    """Let the cyclic collector examine only objects that are created in this block.
+
+    A world creates thousands of events and flows, and each full collection that they trigger would examine every module
+    and every array that existed before. That costs a fifth of a large round's time, without any benefit.
+
+    >>> before = gc.get_freeze_count()
+    >>> with only_new_objects_collected():
+    ...     gc.get_freeze_count() > before
+    True
+    >>> gc.get_freeze_count()
+    0
+    """
+    if _frozen:
+        yield  # an outer block has done this, and will undo it
+        return
+    _frozen.append(True)
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        _frozen.clear()
 
 
 @dataclass(frozen=True)

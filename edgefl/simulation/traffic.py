@@ -3,31 +3,92 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import networkx as nx
+import numpy as np
 
 from edgefl.methods.payload import Part
-from edgefl.network.allotment import Outlook
+from edgefl.network.allotment import Outlook, Progress, Shares
 from edgefl.network.flow import Alone, Flow, Network
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.tcp import Opening
 from edgefl.network.topology import GraphLinks, Node
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.kinds import EventKind
+from edgefl.scheduling.bandwidth.base import BandwidthSpec, Transfers, checked_order, checked_seconds
 from edgefl.simulation.accounts import Accounts
-from edgefl.simulation.allocation import Allocation, logged
-from edgefl.simulation.attempts import Attempts, Break, whole_bytes
-from edgefl.simulation.batteries import Batteries
 from edgefl.simulation.clock import Clock
-from edgefl.simulation.delivery import Delivery
+from edgefl.simulation.delivery import Attempts, Break, Delivery, Direction, Transfer, whole_bytes
+from edgefl.simulation.power import Batteries, Radios
 from edgefl.simulation.protocol_specs import HierarchicalSpec
-from edgefl.simulation.radio import Radios
 from edgefl.simulation.setup import Setup
-from edgefl.simulation.transfer import Direction, Transfer
+from edgefl.training.faults import blaming
+
+
+class Allocation:
+    """Answers the network's questions (:class:`~edgefl.network.allotment.Allocator`) with a scenario's allocation.
+
+    Args:
+        spec: the allocation.
+        label: the method's label, for errors.
+
+    Attributes:
+        round: the round of the latest transfer, for errors.
+    """
+
+    def __init__(self, spec: BandwidthSpec, label: str) -> None:
+        self._spec = spec
+        self._label = label
+        self.round = 0
+
+    def shares(self, now: float, transfers: Sequence[Progress]) -> Shares:
+        """See :class:`~edgefl.network.allotment.Allocator`.
+
+        Raises:
+            PartFault: the allocation raised an error, or answered with something else than an order.
+        """
+        asked = _arrays(now, transfers)
+        with blaming(self._label, self.round, "bandwidth allocation"):
+            order = checked_order(self._spec.order(asked), len(transfers))
+
+        def lasts(rates: Sequence[float]) -> float:
+            with blaming(self._label, self.round, "bandwidth allocation"):
+                return checked_seconds(self._spec.lasts(asked, order, np.array(rates)))
+
+        return Shares(order.rank.tolist(), order.weight.tolist(), lasts)
+
+
+def _arrays(now: float, transfers: Sequence[Progress]) -> Transfers:
+    outlooks = [each.outlook for each in transfers]
+    return Transfers(
+        now,
+        bytes=np.array([each.bytes for each in transfers], np.float64),
+        left=np.array([each.left for each in transfers], np.float64),
+        alone=np.array([each.alone for each in transfers], np.float64),
+        up=np.array([each.up for each in outlooks], np.bool_),
+        after=np.array([each.after for each in outlooks], np.float64),
+        deadline=np.array([each.deadline for each in outlooks], np.float64),
+    )
+
+
+def logged(outlook: Outlook) -> str:
+    """An outlook as JSON.
+
+    >>> logged(Outlook(up=True)), logged(Outlook(after=2.5, deadline=9.0))
+    ('{"up": true, "after": 0.0}', '{"up": false, "after": 2.5, "deadline": 9.0}')
+    """
+    facts: dict[str, bool | float] = {"up": outlook.up, "after": outlook.after}
+    return json.dumps(facts | ({"deadline": outlook.deadline} if outlook.deadline < math.inf else {}))
+
+
+def read_outlook(facts: Mapping[str, Any]) -> Outlook:
+    """The outlook that :func:`logged` wrote."""
+    return Outlook(bool(facts["up"]), float(facts["after"]), float(facts.get("deadline", math.inf)))
 
 
 class Traffic:

@@ -18,7 +18,7 @@ from edgefl.record.kinds import EventKind, Lost, StopReason
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.failures import Failures
-from edgefl.simulation.front_blocks import FrontBlocks
+from edgefl.simulation.ledger import FrontBlocks
 from edgefl.simulation.presence import Presence
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.traffic import Traffic

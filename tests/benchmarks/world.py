@@ -27,7 +27,7 @@ from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.tree import TreeLinks
 from edgefl.randomness import generator
 from edgefl.scenario.scenario import Scenario
-from edgefl.simulation.collector import only_new_objects_collected
+from edgefl.simulation.run import only_new_objects_collected
 from edgefl.validation import validated
 
 _BYTES = 2_000_000

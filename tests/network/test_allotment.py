@@ -16,7 +16,7 @@ from edgefl.network.filling import Claim as Demand
 from edgefl.network.filling import fill_by_rank
 from edgefl.network.tree import TreeLinks
 from edgefl.scheduling.bandwidth.base import bandwidth
-from edgefl.simulation.allocation import Allocation
+from edgefl.simulation.traffic import Allocation
 
 EXACT = {"rel": 1e-9, "abs": 1e-9}
 

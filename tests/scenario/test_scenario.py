@@ -16,8 +16,8 @@ from edgefl.methods.recipe import METHODS
 from edgefl.scenario import dump_yaml, load_scenario, resolve, with_overrides
 from edgefl.scenario.loading import check
 from edgefl.scenario.methods import read_methods, write_methods
+from edgefl.simulation.limits import BudgetSpec
 from edgefl.simulation.protocol_specs import SynchronousSpec
-from edgefl.simulation.specs import BudgetSpec
 from edgefl.yaml_file import parse_yaml
 
 from ..small_runs import SMALL

@@ -19,8 +19,8 @@ from edgefl.scenario.sweep import SweepSpec
 from edgefl.scenario.training import EvaluationSpec, TrainingSpec
 from edgefl.simulation import protocol_specs as protocols
 from edgefl.simulation.cost_specs import SecondsCost
-from edgefl.simulation.specs import BudgetSpec
-from edgefl.simulation.staleness import HingeStaleness, PolynomialStaleness
+from edgefl.simulation.limits import BudgetSpec
+from edgefl.simulation.protocol_specs import HingeStaleness, PolynomialStaleness
 from edgefl.training.ensemble import EnsembleSpec
 from edgefl.training.personalisation.calibration import CalibrationSpec
 from edgefl.units import UNITS

@@ -12,7 +12,7 @@ from edgefl.network.allotment import Outlook
 from edgefl.network.audit import audit_flows
 from edgefl.network.audit_records import FlowRecord, Repetition, merged
 from edgefl.network.tcp import Opening
-from edgefl.simulation.allocation import Allocation
+from edgefl.simulation.traffic import Allocation
 
 
 def unfair(result):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.scheduling.selection.uniform import UniformSelector
-from edgefl.simulation.front_blocks import FrontBlocks
+from edgefl.simulation.ledger import FrontBlocks
 
 
 def age(result):

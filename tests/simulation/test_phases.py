@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.simulation.delivery import Delivery
-from edgefl.simulation.phases import Phases
+from edgefl.simulation.participation import Phases
 
 
 def passed(env, seconds):

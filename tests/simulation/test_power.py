@@ -10,8 +10,7 @@ import simpy
 
 from edgefl.fleet.battery import Charges
 from edgefl.network import FlowNetwork, TreeLinks
-from edgefl.simulation.batteries import Batteries
-from edgefl.simulation.radio import Radios
+from edgefl.simulation.power import Batteries, Radios
 
 
 def changed(profile, *, battery=None, **radio):
