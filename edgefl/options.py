@@ -1,8 +1,8 @@
-"""The base class of all sections of scenarios, profiles and summaries."""
+"""The base classes of all sections of scenarios, profiles and summaries, and of all parts that a scenario can name."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic_core import PydanticKnownError
@@ -77,3 +77,16 @@ class Options(BaseModel):
         """Pydantic's schema, changed so that booleans are not accepted as numbers."""
         schema: CoreSchema = _without_booleans(handler(source))
         return schema
+
+
+class Component(Options):
+    """A part of a method, model or data set; its fields are the options that a scenario may set.
+
+    Parts are values: frozen, comparable and stateless. State that changes during a run (momentum, control variates) is
+    passed in and returned as tensors.
+
+    Attributes:
+        packages: names of packages, besides edgefl's requirements, on which the results of a built-in part depend.
+    """
+
+    packages: ClassVar[tuple[str, ...]] = ()

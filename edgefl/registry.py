@@ -1,25 +1,115 @@
-"""Registries of parts by name: built-in parts, and parts that plug-ins register by entry point.
+"""Registries of parts by name, and parts chosen by their entry in a scenario.
 
-A family of parts (methods, device profiles, selectors, datasets) is a folder with one module for each part, and an
-entry-point group for parts of other packages. No other list of the parts exists.
+A family of parts (methods, device profiles, selectors, data sets) is a folder with one module for each part, and an
+entry-point group for parts of other packages. No other list of the parts exists. A plug-in is imported when it is
+used; any error while it is imported, even ``sys.exit``, becomes one :class:`~edgefl.errors.UserError` that names the
+plug-in and its package.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
+import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from edgefl.errors import BrokenPlugIn, UserError, WrongAnswer, nearest
-from edgefl.plug_ins import Check, PlugIns, anything
-from edgefl.validation import shown
+from pydantic import BaseModel
+
+from edgefl.errors import BrokenPlugIn, UserError, WrongAnswer, in_words, nearest
+from edgefl.validation import shown, validated
+from edgefl.wording import with_article
 
 Part = TypeVar("Part")
+Model = TypeVar("Model", bound=BaseModel)
 Made = TypeVar("Made")
+
+Check = Callable[[Any], None]
+"""Raises :class:`UserError` if an object is not a part of a family; the message states what was expected."""
+
+
+class PlugIns:
+    """The entry points of one group. Names come from metadata; a part is imported at first use.
+
+    Args:
+        noun: the word for one part (``"method"``), for messages.
+        group: the entry-point group; each entry point loads a part.
+        check: raises an error for an object that is not such a part.
+    """
+
+    def __init__(self, noun: str, group: str, check: Check) -> None:
+        self._noun = noun
+        self._group = group
+        self._check = check
+        self._loaded: dict[str, Any] = {}
+
+    @cached_property
+    def _points(self) -> dict[str, list[EntryPoint]]:
+        points: dict[str, list[EntryPoint]] = {}
+        for point in entry_points(group=self._group):
+            points.setdefault(point.name, []).append(point)
+        return points
+
+    def names(self) -> list[str]:
+        """All names; nothing is imported."""
+        return list(self._points)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._points
+
+    def origin(self, name: str) -> str:
+        """The package that registers a name, and the part's module; if there are several packages, all of them."""
+        return " and ".join(f"{_package(point)} ({point.value})" for point in self._points[name])
+
+    def is_own(self, name: str, part: Any) -> bool:
+        """Whether a part is that of the entry point, which its module may have registered itself."""
+        if self._loaded.get(name) is part:
+            return True
+        modules = [(point, sys.modules.get(point.module)) for point in self._points[name]]
+        return any(getattr(module, point.attr, None) is part for point, module in modules)
+
+    def load(self, name: str) -> Any:
+        """The part called ``name``, imported at the first call; output of its module goes to standard error.
+
+        Raises:
+            UserError: several packages register the name, importing it raised an error, or it is not such a part.
+        """
+        if name in self._loaded:
+            return self._loaded[name]
+        point, *others = self._points[name]
+        if others:
+            raise UserError(f"several {self._noun}s are called '{name}': {self.origin(name)}; uninstall all but one")
+        try:
+            with contextlib.redirect_stdout(sys.stderr):  # not into a command's output
+                part = point.load()
+            self._check(part)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise self.fault(name, error) from error
+        self._loaded[name] = part
+        return part
+
+    def clash(self, name: str) -> UserError:
+        """The error for a plug-in that has the name of a built-in part."""
+        return UserError(
+            f"two {self._noun}s are called '{name}': the built-in one and that of {self.origin(name)}; uninstall or "
+            "rename the latter"
+        )
+
+    def fault(self, name: str, error: BaseException) -> UserError:
+        """The error for a plug-in that cannot be used, with the reason."""
+        return UserError(f"the {self._noun} '{name}' of {self.origin(name)} cannot be used: {in_words(error)}")
+
+
+def _package(point: EntryPoint) -> str:
+    return "an unknown package" if point.dist is None else f"the package {point.dist.name} {point.dist.version}"
 
 
 class Registry(Generic[Part]):
@@ -36,13 +126,12 @@ class Registry(Generic[Part]):
             :func:`object_of`.
     """
 
-    def __init__(self, noun: str, *, package: str, group: str = "", check: Check = anything) -> None:
+    def __init__(self, noun: str, *, package: str, group: str = "", check: Check = lambda _: None) -> None:
         self.noun = noun
         self._package = package
         self._plug_ins = PlugIns(noun, group, check)
         self._parts: dict[str, Part] = {}
         self._loaded = False
-        self._importing = False
         self._loading = threading.RLock()
 
     def register(self, name: str) -> Callable[[Part], Part]:
@@ -57,20 +146,13 @@ class Registry(Generic[Part]):
 
     def _load(self) -> None:
         """Import the built-in parts."""
-        if self._loaded:
-            return
-        # Other threads wait until the whole family is imported; a part that uses its own family during import does not.
-        with self._loading:
-            if self._importing or self._loaded:
+        with self._loading:  # other threads wait until the whole family is imported
+            if self._loaded:
                 return
-            self._importing = True
-            try:
-                package = importlib.import_module(self._package)
-                for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
-                    importlib.import_module(f"{self._package}.{module}")
-            finally:
-                self._importing = False
-            self._loaded = True
+            self._loaded = True  # a part that uses its own family during import does not wait
+            package = importlib.import_module(self._package)
+            for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
+                importlib.import_module(f"{self._package}.{module}")
 
     def names(self) -> list[str]:
         """All names, sorted, including those of broken plug-ins; no plug-in is imported."""
@@ -86,16 +168,12 @@ class Registry(Generic[Part]):
         """
         self._load()
         if name in self._plug_ins:
-            return self._plugged_in(name)
+            if name in self._parts and not self._plug_ins.is_own(name, self._parts[name]):
+                raise self._plug_ins.clash(name)
+            return self._parts.setdefault(name, self._plug_ins.load(name))
         if name not in self._parts:
             raise UserError(f"unknown {self.noun} '{name}'; {nearest(name, self.names())}")
         return self._parts[name]
-
-    def _plugged_in(self, name: str) -> Part:
-        if name in self._parts and not self._plug_ins.is_announced(name, self._parts[name]):
-            raise self._plug_ins.clash(name)
-        part: Part = self._plug_ins.load(name)
-        return self._parts.setdefault(name, part)
 
     def name_of(self, part: Part) -> str | None:
         """The name of a registered part; ``None`` if it is not registered, or is a plug-in's that was not requested."""
@@ -168,3 +246,82 @@ def object_of(kind: type) -> Check:
             raise UserError(f"expected an object of the class {kind.__name__}, found {shown(part)}")
 
     return check
+
+
+def part_of(parts: Registry[type[Model]], options: Mapping[str, Any], tag: str) -> tuple[str, type[Model]]:
+    """The part that a mapping means, and its name.
+
+    The name is the value of ``tag``. If this key is missing, and exactly one key is the name of a part that has a field
+    of the same name, that part is meant: ``{python: data.py:load}`` is ``{name: python, python: data.py:load}``.
+
+    Args:
+        parts: the family.
+        options: the mapping.
+        tag: the key of the name.
+
+    Raises:
+        UserError: unknown name, or the name is missing.
+    """
+    try:
+        name = _name_in(parts, options, tag)
+        return name, parts[name]
+    except UserError as error:
+        raise error.located(field=tag) from None
+
+
+def _name_in(parts: Registry[type[Model]], options: Mapping[str, Any], tag: str) -> str:
+    if tag in options:
+        names = [options[tag]]
+    else:
+        names = [name for name in parts.names() if name in options and names_itself(name, parts[name])]
+    if not names:
+        raise UserError(f"this key is missing; expected one of: {', '.join(parts.names())}")
+    if len(names) > 1:
+        raise UserError(f"expected one {parts.noun}, found {' and '.join(names)}")
+    if not isinstance(names[0], str):
+        raise UserError(f"expected the name of {with_article(parts.noun)}, found {shown(names[0])}")
+    return names[0]
+
+
+def names_itself(name: str, part: type[BaseModel]) -> bool:
+    """Whether a part has a field of its own name, so that a mapping with this key needs no name."""
+    return name in part.model_fields
+
+
+def tagged(schema: Mapping[str, Any], tag: str, name: str, part: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of a part's options, with the part's name under the key ``tag``.
+
+    Args:
+        schema: the schema of the options.
+        tag: the key of the name.
+        name: the part's name.
+        part: the part.
+    """
+    properties = schema.get("properties", {})
+    required = set(schema.get("required", [])) - {tag}
+    result = {**schema, "properties": {**properties, tag: {**properties.get(tag, {}), "const": name}}}
+    if names_itself(name, part):
+        result["anyOf"] = [{"required": [tag]}, {"required": [name]}]
+    else:
+        required.add(tag)
+    return {**result, "required": sorted(required)}
+
+
+def chosen_part(parts: Registry[type[Model]], entry: Any) -> Model:
+    """The part of a family that an entry names, with the options that it sets.
+
+    Args:
+        parts: the family.
+        entry: a name, or a mapping with ``kind`` and options; see :func:`part_of`.
+
+    Raises:
+        UserError: unknown name or option; the message contains the key.
+    """
+    if not isinstance(entry, str | Mapping):
+        raise UserError(
+            f"expected the name of {with_article(parts.noun)} or a mapping with the key kind, found {shown(entry)}"
+        )
+    options = {"kind": entry} if isinstance(entry, str) else dict(entry)
+    _, part = part_of(parts, options, "kind")
+    options.pop("kind", None)
+    return validated(part, options)

@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 import torch
 
-from edgefl import plug_ins
+from edgefl import registry
 from edgefl.scenario import load_scenario
 from edgefl.scenario.loading import check
 from edgefl.scenario.writing import dump_yaml
@@ -29,7 +29,7 @@ torch.set_num_threads(1)
 _installed = {
     (group, point.name, point.value) for group in entry_points().groups for point in entry_points(group=group)
 }
-plug_ins.entry_points = lambda group: [
+registry.entry_points = lambda group: [
     point for point in entry_points(group=group) if (point.group, point.name, point.value) not in _installed
 ]
 

@@ -20,7 +20,7 @@ from edgefl.fleet import library
 from edgefl.methods import build
 from edgefl.methods.recipe import METHODS
 from edgefl.models.registry import MODELS
-from edgefl.plug_ins import PlugIns
+from edgefl.registry import PlugIns
 from edgefl.scenario import load_scenario
 from edgefl.scheduling.selection.base import SELECTORS
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from edgefl.component import Component
 from edgefl.data.augment import AugmentDraws, augmented, turned
 from edgefl.data.samples import Kind
+from edgefl.options import Component
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,15 +10,14 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, PrivateAttr, model_validator
 
-from edgefl.component import Component
 from edgefl.data.augment import Augmentation
 from edgefl.data.choice import class_counts
 from edgefl.data.feature_skews import AnyFeatureSkew
 from edgefl.data.partitions import AnyPartition, Iid
 from edgefl.data.samples import Description, Samples, checked_description, checked_samples, described, in_terms_of
 from edgefl.errors import UserError
-from edgefl.part_choice import part_of, tagged
-from edgefl.registry import Registry, class_of
+from edgefl.options import Component
+from edgefl.registry import Registry, class_of, part_of, tagged
 from edgefl.tasks.base import Task
 from edgefl.tasks.classification import Classification
 from edgefl.validation import shown, validated

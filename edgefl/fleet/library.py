@@ -13,7 +13,7 @@ from edgefl import shipped
 from edgefl.errors import BrokenPlugIn, UserError, nearest
 from edgefl.files import user_path
 from edgefl.fleet.profile import DeviceProfile
-from edgefl.plug_ins import PlugIns
+from edgefl.registry import PlugIns
 from edgefl.validation import shown, validated
 from edgefl.yaml_file import read_yaml
 

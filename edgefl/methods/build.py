@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, PlainValidator, create_model
 
-from edgefl.component import Component
 from edgefl.errors import UserError, WrongAnswer, nearest
 from edgefl.methods.broadcasts import Broadcasts
 from edgefl.methods.client_state import ClientState, StatesTogether
@@ -20,8 +19,8 @@ from edgefl.methods.objectives.base import CLIENT_FACTS
 from edgefl.methods.payload import ModelSizes
 from edgefl.methods.recipe import METHODS, Method, Recipe
 from edgefl.methods.servers.base import SERVER_UPDATES, ServerUpdate, Weighting
-from edgefl.options import Options
-from edgefl.part_choice import chosen_part
+from edgefl.options import Component, Options
+from edgefl.registry import chosen_part
 from edgefl.validation import validated
 from edgefl.wording import escape
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import SerializeAsAny
 from torch import Tensor
 
-from edgefl.component import Component
+from edgefl.options import Component
 
 
 class ClientState(Component):

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from edgefl.component import Component
+from edgefl.options import Component
 
 _ROUNDING = 1e-9
 """Rounding must not remove a step that ends exactly at the common finish."""

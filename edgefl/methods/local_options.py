@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from edgefl.component import Component
 from edgefl.methods.common_finish import CommonFinish
+from edgefl.options import Component
 
 
 class LocalOptions(Component):

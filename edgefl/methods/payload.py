@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from edgefl.component import Component
 from edgefl.errors import WrongAnswer, one_line
+from edgefl.options import Component
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor, nn
 
-from edgefl.component import Component
 from edgefl.errors import UserError, nearest
+from edgefl.options import Component
 
 BASE = "base_layer"
 """The name of an adapted layer's own weights in peft."""

@@ -9,7 +9,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.component import Component
 from edgefl.errors import UserError, WrongAnswer, one_line
 from edgefl.input_file import InputFile
 from edgefl.models.block_model import BlockModel
@@ -17,6 +16,7 @@ from edgefl.models.initialisation import initialise
 from edgefl.models.layout import Layout, variables
 from edgefl.models.names import matching
 from edgefl.models.pretrained import Weights, load
+from edgefl.options import Component
 from edgefl.randomness import integer_seed
 from edgefl.registry import Registry, class_of
 from edgefl.tasks.base import Task

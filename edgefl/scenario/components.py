@@ -12,8 +12,7 @@ from pydantic import BaseModel, PlainSerializer, PlainValidator, SerializeAsAny,
 from edgefl.data.spec import DataSpec, data_set
 from edgefl.errors import EdgeflError, UserError, WrongAnswer, in_words
 from edgefl.models.registry import MODELS, ModelSpec
-from edgefl.part_choice import chosen_part, part_of, tagged
-from edgefl.registry import Registry
+from edgefl.registry import Registry, chosen_part, part_of, tagged
 from edgefl.scheduling.bandwidth.base import ALLOCATIONS, BandwidthSpec
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockSchedulerSpec
 from edgefl.scheduling.selection.base import SELECTORS, SelectorSpec
@@ -53,7 +52,7 @@ class Section(Generic[Part]):
     def read(self, value: Any, field: str) -> Named[Part]:
         """A part from ``{tag: name, option: value…}``, or from its name; a part that was read already is unchanged.
 
-        The name may be left out where another key means it; see :func:`~edgefl.part_choice.part_of`.
+        The name may be left out where another key means it; see :func:`~edgefl.registry.part_of`.
 
         Args:
             value: the section's value in the scenario.

@@ -11,7 +11,7 @@ from edgefl.methods.build import build_method
 from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS, Method
-from edgefl.part_choice import chosen_part
+from edgefl.registry import chosen_part
 from edgefl.scenario.components import MODEL_SECTION
 from edgefl.scenario.methods import read_methods
 from edgefl.scenario.overrides import overridden, parse_overrides

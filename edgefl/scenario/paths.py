@@ -15,8 +15,7 @@ from edgefl.errors import UserError
 from edgefl.files import user_path
 from edgefl.input_file import EXISTS, Named, naming_fields
 from edgefl.models.registry import MODELS
-from edgefl.part_choice import part_of
-from edgefl.registry import Registry
+from edgefl.registry import Registry, part_of
 from edgefl.training.base import ENGINES
 
 Place = Named | Literal["root", "profile"]

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from edgefl.errors import UserError
-from edgefl.part_choice import chosen_part
 from edgefl.record.metric import Metric
+from edgefl.registry import chosen_part
 from edgefl.sweep.jobs import Job
 from edgefl.sweep.settings import Setting
 from edgefl.tasks.base import TASKS

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgefl.component import Component
 from edgefl.errors import UserError, WrongAnswer
+from edgefl.options import Component
 from edgefl.record.metric import Metric
 from edgefl.registry import Registry, class_of
 

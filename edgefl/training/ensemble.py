@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.component import Component
+from edgefl.options import Component
 
 
 class EnsembleSpec(Component):

@@ -3,10 +3,10 @@ from importlib.metadata import EntryPoint
 import pytest
 from ruamel.yaml import YAML
 
-from edgefl import plug_ins
+from edgefl import registry
 from edgefl.errors import UserError
 from edgefl.fleet import library, load_profile, profile_names, value
-from edgefl.plug_ins import PlugIns
+from edgefl.registry import PlugIns
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def plug_in(monkeypatch):
         objects[name] = plug_in
         monkeypatch.setattr(library, "PLUG_INS", PlugIns("device profile", "edgefl.device_profiles", library._check))
 
-    monkeypatch.setattr(plug_ins, "entry_points", declared)
+    monkeypatch.setattr(registry, "entry_points", declared)
     monkeypatch.setattr(EntryPoint, "load", lambda point: objects[point.name])
     library._named.cache_clear()
     yield add

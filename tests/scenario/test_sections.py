@@ -7,11 +7,11 @@ from typing import Literal
 
 import pytest
 
-from edgefl.component import Component
 from edgefl.data import spec
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.data.spec import data_set, data_sets_schema
 from edgefl.errors import UserError
+from edgefl.options import Component
 from edgefl.registry import Registry
 from edgefl.scenario.components import Section
 

@@ -6,9 +6,9 @@ from abc import abstractmethod
 
 import numpy as np
 
-from edgefl.component import Component
 from edgefl.data.sharding import Integers, Shards, deal
 from edgefl.errors import UserError
+from edgefl.options import Component
 
 
 class Partition(Component):

@@ -8,12 +8,12 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from edgefl.component import Component
 from edgefl.data.location import data_root, how_to_set_the_root
 from edgefl.data.pictures import image_shape, read_labels, read_split, split_files
 from edgefl.data.samples import class_number
 from edgefl.data.spec import DATA_SETS, DataSpec, Description, Samples
 from edgefl.errors import UserError
+from edgefl.options import Component
 
 
 class Columns(Component):

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgefl.component import Component
 from edgefl.errors import WrongAnswer, one_line
+from edgefl.options import Component
 from edgefl.registry import Registry, class_of
 
 Encoded = Mapping[str, Tensor]

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainSerializer, PlainValidator, field_validator
 
-from edgefl.component import Component
 from edgefl.errors import UserError
 from edgefl.methods.codecs.base import CODECS, Codec
 from edgefl.methods.codecs.none import NoCodec
-from edgefl.part_choice import chosen_part
+from edgefl.options import Component
+from edgefl.registry import chosen_part
 
 
 def codec(value: Any) -> Codec:

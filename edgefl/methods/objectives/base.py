@@ -10,11 +10,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from edgefl.component import Component
 from edgefl.errors import WrongAnswer, one_line
 from edgefl.methods.objectives.requirements import Need, check_need
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
+from edgefl.options import Component
 
 
 class Batch(NamedTuple):

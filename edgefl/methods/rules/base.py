@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from edgefl.component import Component
 from edgefl.methods.client_state import ClientState
 from edgefl.methods.local_options import LocalOptions
+from edgefl.options import Component
 
 
 class LocalRule(Component):

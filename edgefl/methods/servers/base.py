@@ -9,11 +9,11 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 
 from torch import Tensor
 
-from edgefl.component import Component
 from edgefl.errors import WrongAnswer, one_line
 from edgefl.methods.client_state import ClientState
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Objective
+from edgefl.options import Component
 from edgefl.registry import Registry, class_of
 
 Weighting = Literal["uniform", "samples"]

@@ -11,8 +11,8 @@ from typing import Annotated
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from edgefl.component import Component
 from edgefl.models.block_model import BlockModel
+from edgefl.options import Component
 from edgefl.units import Seconds
 
 Share = Annotated[float, Field(gt=0, le=1)]

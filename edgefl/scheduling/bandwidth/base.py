@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from edgefl.errors import WrongAnswer, one_line
 from edgefl.options import Options
-from edgefl.part_choice import chosen_part
-from edgefl.registry import Registry, class_of
+from edgefl.registry import Registry, chosen_part, class_of
 
 Need = Literal["rounds", "deadline", "star"]
 """What an allocation needs of its scenario: a protocol with rounds, a deadline, a star as the topology."""

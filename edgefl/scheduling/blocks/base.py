@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from edgefl.errors import WrongAnswer, one_line
 from edgefl.options import Options
-from edgefl.part_choice import chosen_part
-from edgefl.registry import Registry, class_of
+from edgefl.registry import Registry, chosen_part, class_of
 from edgefl.scheduling.blocks.makespan import BlockForecast
 
 

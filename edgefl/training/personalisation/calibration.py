@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.component import Component
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
 from edgefl.methods.objectives.cross_entropy import CrossEntropy
@@ -16,6 +15,7 @@ from edgefl.methods.objectives.self_confidence import SelfConfidence
 from edgefl.methods.rules.sgd import Sgd
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using
+from edgefl.options import Component
 
 
 class CalibrationSpec(Component):
