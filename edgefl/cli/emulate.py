@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, Trust, new_folder
+from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, new_folder
 from edgefl.cli.printing import quiet, say
-from edgefl.cli.simulate import check_alone, check_device, chosen_labels, print_result
+from edgefl.cli.simulate import check_device, chosen_labels, print_result
 from edgefl.cli.stopped import Stopped
 from edgefl.errors import UserError
-from edgefl.files import user_path
-from edgefl.record.paths import how_to_continue, is_emulated
+from edgefl.record.paths import RunPaths, how_to_continue
 
 if TYPE_CHECKING:
     from edgefl.emulation.emulate import Emulated
-    from edgefl.record.metric import Metric
 
 
 def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
-    context: typer.Context,
     scenario: Annotated[
         str | None,
         typer.Argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.", show_default=False),
@@ -51,16 +48,7 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
             help="Local training takes the predicted seconds, or trains under the CPU quota of each client's profile."
         ),
     ] = "paced",
-    calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Fit the transport's numbers to the emulation, and print them.")
-    ] = False,
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            "--resume", parser=user_path, metavar="DIR", help="Go on with an interrupted emulation.", show_default=False
-        ),
-    ] = None,
-    trust: Trust = False,
+    resume: Annotated[str | None, typer.Option("--resume", hidden=True)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only summary.json to standard output.")] = False,
 ) -> None:
     """Run a scenario as real processes that transfer real bytes over shaped links, and compare with its simulation."""
@@ -68,11 +56,9 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
         _print_check()
         return
     if resume is not None:
-        check_alone(context, "resume", "as_json", "trust")
-        _resume(resume, as_json=as_json, trust=trust)
-        return
-    if trust:
-        raise UserError("a scenario's Python files are executed without it; expected it with --resume", file="--trust")
+        raise UserError(
+            "measured seconds cannot be resumed: start the emulation again, in another folder", file="--resume"
+        )
     if scenario is None:
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
     if dilate is not None and not 0.0 < dilate < math.inf:
@@ -102,28 +88,6 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
             listeners=[display],
         )
     print_result(runs.measured, as_json=as_json)
-    if calibrate:
-        from edgefl.emulation.calibration import calibrate as fitted
-        from edgefl.emulation.workplace import workplace
-
-        with workplace() as place:
-            say(str(fitted(chosen, runs.measured, runs.predicted, place)), err=as_json)
-    _print_comparison(runs, as_json=as_json)
-
-
-def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:
-    """Finish an interrupted emulation."""
-    from edgefl.cli.progress import watching
-    from edgefl.emulation.emulate import resume
-    from edgefl.record import RunPaths
-    from edgefl.scenario import load_scenario
-
-    def metric() -> Metric:
-        return load_scenario(RunPaths(folder).scenario, run_code=False).task.measured
-
-    with _finishing(folder, str(folder)), quiet(as_json), watching(metric) as display:
-        runs = resume(folder, say=lambda text: say(text, err=True), listeners=[display], trust=trust)
-    print_result(runs.measured, as_json=as_json)
     _print_comparison(runs, as_json=as_json)
 
 
@@ -135,7 +99,7 @@ def _finishing(folder: Path, named: str) -> Iterator[None]:
     except UserError as error:
         raise error.located(file=named) from None
     except KeyboardInterrupt:
-        if is_emulated(folder):
+        if RunPaths(folder).state.exists():
             raise Stopped(f"{folder} is unfinished: {how_to_continue(folder)}") from None
         raise
 

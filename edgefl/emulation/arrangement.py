@@ -9,8 +9,7 @@ from typing import Literal
 import networkx as nx
 import numpy as np
 
-from edgefl.emulation.link_settings import LinkSettings
-from edgefl.emulation.wiring import Pair, Wiring, plan_wiring
+from edgefl.emulation.wiring import LinkSettings, Pair, Wiring, plan_wiring
 from edgefl.errors import UserError
 from edgefl.fleet import assign
 from edgefl.network.build import build_topology

@@ -34,13 +34,7 @@ _GRAIN = 0.0001
 
 
 class Delay(NamedTuple):
-    """A device to be made in the namespace of a process.
-
-    Attributes:
-        pid: the process.
-        device: the name of the device.
-        seconds: how long it keeps a packet.
-    """
+    """A device to be made in the namespace of a process."""
 
     pid: int
     device: str

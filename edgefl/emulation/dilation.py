@@ -6,24 +6,41 @@ in real time runs more slowly and gives the same times.
 
 from __future__ import annotations
 
+import json
 import math
+import select
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 
-from edgefl.emulation.link_settings import LinkSettings
+from edgefl.emulation.links import Links
+from edgefl.emulation.machine import in_namespaces
+from edgefl.emulation.namespaces import inside, python
+from edgefl.emulation.nodes import EmulationFailed
 from edgefl.emulation.routing import Routing
-from edgefl.emulation.shaping import PAYLOAD_BYTES
-from edgefl.emulation.wiring import Wiring
+from edgefl.emulation.shaping import PACKET_BYTES, PAYLOAD_BYTES
+from edgefl.emulation.wiring import Hop, LinkSettings, WiredLink, Wiring
 from edgefl.errors import UserError
 
 USED_PART = 0.5
 """The part of the measured packet rates that may be used: the processes at the nodes need processors too."""
 ACKNOWLEDGEMENTS = 0.5
 """Acknowledgements for each packet with data; a receiver answers at least every second packet."""
+
+MEASURING_SECONDS = 0.5
+"""How long each measurement takes."""
+_LATENCY = 0.002
+_PEAK = 1e9
+"""Of the window only: the links have no limit."""
+_NODES = ("sender", "router", "receiver")
 
 
 class PacketRates(NamedTuple):
@@ -64,11 +81,6 @@ class Dilation(NamedTuple):
 def choose_dilation(wiring: Wiring, settings: LinkSettings, measured: PacketRates) -> Dilation:
     """The least of 1, 2, 5, 10, 20, 50, … at which the links need at most half of what this machine carries.
 
-    Args:
-        wiring: the links.
-        settings: how they queue; their dilation is ignored.
-        measured: packets a second of this machine (:func:`~edgefl.emulation.carrying.measured_rates`).
-
     Raises:
         UserError: a route without a link of finite capacity.
     """
@@ -83,10 +95,6 @@ def packet_rates(wiring: Wiring, settings: LinkSettings) -> PacketRates:
     """The most packets a real second that cross the links at their peak capacities, with acknowledgements.
 
     The most over all ways to share the links: a linear program over the rates of all senders and receivers.
-
-    Args:
-        wiring: the links.
-        settings: the dilation, and how links queue.
 
     Raises:
         UserError: a route without a link of finite capacity.
@@ -119,3 +127,80 @@ def _factors() -> Iterator[float]:
     for power in count():
         for first in (1, 2, 5):
             yield float(first * 10**power)
+
+
+def measured_rates() -> PacketRates:
+    """Packets a second that this machine carries, with their acknowledgements.
+
+    Raises:
+        EmulationFailed: the links cannot be made here.
+    """
+    start = in_namespaces()
+    if start is None:
+        raise EmulationFailed("this machine allows no namespaces to this user")
+    rates = []
+    for latency in (_LATENCY, 0.0):
+        command = [*start, *python("dilation"), str(latency)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise EmulationFailed(f"packets cannot be counted: {done.stderr.strip().rpartition(chr(10))[2]}")
+        rates.append(float(json.loads(done.stdout)))
+    return PacketRates(*rates)
+
+
+def _wiring(latency: float) -> Wiring:
+    """Sender, router and receiver; only the links of the receiver are delayed."""
+    sender, router, receiver = _NODES
+    routes = {(sender, receiver): (0, 1), (receiver, sender): (2, 3)}
+    ends = [(sender, router, 0.0), (router, receiver, latency), (receiver, router, latency), (router, sender, 0.0)]
+    links = [
+        WiredLink(
+            number,
+            source,
+            target,
+            math.inf,
+            _PEAK,
+            seconds,
+            ((sender, receiver),) if number < 2 else ((receiver, sender),),
+        )
+        for number, (source, target, seconds) in enumerate(ends)
+    ]
+    hops = [Hop(sender, receiver, router), Hop(router, receiver, receiver)]
+    hops += [Hop(receiver, sender, router), Hop(router, sender, sender)]
+    return Wiring((sender, receiver, router), (sender, receiver), tuple(links), tuple(hops), routes)
+
+
+def _measure(latency: float) -> float:
+    wiring = _wiring(latency)
+    with ExitStack() as stack:
+        nodes = {}
+        for node in wiring.nodes:
+            nodes[node] = stack.enter_context(subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE))
+        pids = {node: process.pid for node, process in nodes.items()}
+        links = stack.enter_context(Links(wiring, pids, LinkSettings(single_packets=True)))
+        with inside(pids["receiver"]):
+            listening = stack.enter_context(socket.create_server((wiring.addresses["receiver"], 0)))
+        with inside(pids["sender"]):
+            sending = stack.enter_context(socket.create_connection(listening.getsockname()))
+        receiving = stack.enter_context(listening.accept()[0])
+        sending.setblocking(False)
+        receiving.setblocking(False)
+        content, space = bytes(1 << 18), bytearray(1 << 18)
+        before_packets, before_bytes = links.carried_packets, sum(each.sent for each in links.counters().values())
+        began = time.monotonic()
+        while time.monotonic() < began + MEASURING_SECONDS:
+            readable, writable, _ = select.select([receiving], [sending], [], 0.1)
+            if writable:
+                sending.send(content)
+            if readable:
+                receiving.recv_into(space)
+        seconds = time.monotonic() - began
+        if latency:
+            # Where the kernel delays packets, no process sets a limit.
+            return (links.carried_packets - before_packets) / seconds if links.carried_packets else math.inf
+        # Each packet with data is answered at least every second time.
+        return (sum(each.sent for each in links.counters().values()) - before_bytes) / PACKET_BYTES * 1.5 / seconds
+
+
+if __name__ == "__main__":
+    print(json.dumps(_measure(float(sys.argv[1]))))

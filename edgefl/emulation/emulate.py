@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from edgefl.emulation.arrangement import check_scenario, content_of, settings_of, taking_part, wiring_of, wiring_of_all
-from edgefl.emulation.carrying import measured_rates
-from edgefl.emulation.dilation import choose_dilation
+from edgefl.emulation.dilation import choose_dilation, measured_rates
 from edgefl.emulation.machine import check, missing
-from edgefl.emulation.measured import measured
-from edgefl.emulation.quotas import at_a_time, check_real_training, quotas_of
+from edgefl.emulation.measurement_quality import measured
 from edgefl.emulation.real_links import RealLinks
 from edgefl.emulation.testbed import Testbed
 from edgefl.emulation.trainer import Plan
-from edgefl.emulation.trainers import Trainers
+from edgefl.emulation.trainers import Trainers, at_a_time, check_real_training, quotas_of
 from edgefl.emulation.wiring import Wiring
-from edgefl.emulation.workplace import workplace
 from edgefl.errors import UserError
 from edgefl.experiment import look_free, run
-from edgefl.experiment import resume as resume_run
 from edgefl.experiment.one_run import MakeTestbed
-from edgefl.experiment.state import Choices
 from edgefl.record.emulation import write_emulation
-from edgefl.record.events import Event
 from edgefl.record.listener import Listener
 from edgefl.record.paths import RunPaths, SeedPaths
 from edgefl.report.prediction.bands import has_one_queue
@@ -34,6 +32,8 @@ from edgefl.report.run_record import RunRecord
 from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.scenario import Scenario
 from edgefl.simulation.setup import Setup
+
+_FOLDER_NAME = re.compile(r"edgefl-emulation-([0-9]+)-.+")
 
 
 class Emulated(NamedTuple):
@@ -62,9 +62,6 @@ def emulate(
     when they are needed, and the clock stands still meanwhile. With ``queue: fifo`` the simulation is timed again at
     the end with other draws of the shares (``sensitivity.parquet``), for the band that a comparison shows.
 
-    :func:`resume` goes on with an emulation that was stopped or ended by an error, also during its simulation. After an
-    error before the first simulated round, nothing remains.
-
     Args:
         scenario: the scenario.
         out: the run directory of the emulation; that of the simulation is ``OUT-predicted``.
@@ -85,9 +82,9 @@ def emulate(
     predicted = _predicted(out)
     for path in (out, predicted):
         look_free(path, hint="choose another folder with --out")
-    with workplace() as folder:
+    with temporary_folder() as folder:
         testbed = _testbeds(scenario, folder, predicted, dilation=dilation, compute=compute, say=say)
-        begun = partial(
+        both = partial(
             run,
             scenario,
             methods=methods,
@@ -96,74 +93,13 @@ def emulate(
             listeners=listeners,
             results=folder / "results",
         )
-
-        def simulated() -> None:
-            _announce("simulation", say)
-            begun(out=predicted)
-            _announce("emulation", say)
-
-        # The emulation's directory first: it has what a resumption needs, even if the simulation is stopped.
-        begun(
-            out=out,
-            testbed=testbed,
-            dilation=dilation,
-            compute=compute,
-            first=simulated,
-            kept_with=predicted,
-        )
+        if say is not None:
+            say("simulation:")
+        both(out=predicted)
+        if say is not None:
+            say("emulation:")
+        both(out=out, testbed=testbed)
     _write_band(predicted, say)
-    return Emulated(out, predicted)
-
-
-def resume(
-    out: Path, *, say: Callable[[str], None] | None = None, listeners: Sequence[Listener] = (), trust: bool = False
-) -> Emulated:
-    """Go on with an interrupted emulation.
-
-    If its simulation is not finished, that goes on first; the emulation trains again what had been trained before. The
-    rounds up to its last checkpoint stay as they were measured. The clock goes on at the end of the last one of them,
-    with new processes and with links that have the capacities of that time; transfers that were then in progress begin
-    again.
-
-    Args:
-        out: the run directory of the emulation.
-        say: as for :func:`emulate`. A dilation that was chosen by rule is chosen again.
-        listeners: follow the runs.
-        trust: execute the scenario's Python files even if they are not those that the run began with.
-
-    Raises:
-        UserError: there is no interrupted emulation, or this machine cannot emulate.
-        EmulationFailed: a process, a link or a transfer failed.
-        LogDiffers: the repetition of its rounds gives others than those that were measured.
-    """
-    predicted = _predicted(out)
-    with workplace() as folder:
-        results = folder / "results"
-
-        def testbed(scenario: Scenario, choices: Choices) -> MakeTestbed:
-            dilation, compute = choices.dilation, choices.compute
-            made = _testbeds(scenario, folder, predicted, dilation=dilation, compute=compute, say=say)
-            paths = RunPaths(predicted)
-            if paths.state.exists() or paths.faulted.exists():
-                _announce("simulation", say)
-                resume_run(predicted, listeners=listeners, trust=trust, results=results)
-            elif not paths.summary.exists():
-                _announce("simulation", say)
-                methods, device, train = choices.methods, choices.device, choices.train
-                run(
-                    scenario,
-                    out=predicted,
-                    methods=methods,
-                    device=device,
-                    train=train,
-                    listeners=listeners,
-                    results=results,
-                )
-            _announce("emulation", say)
-            return made
-
-        resume_run(out, listeners=listeners, trust=trust, make_testbed=testbed, results=results)
-    _write_band(predicted, say, trust=trust)
     return Emulated(out, predicted)
 
 
@@ -179,22 +115,16 @@ def _predicted(out: Path) -> Path:
     return named.with_name(f"{named.name}-predicted")
 
 
-def _write_band(predicted: Path, say: Callable[[str], None] | None, *, trust: bool = False) -> None:
+def _write_band(predicted: Path, say: Callable[[str], None] | None) -> None:
     """With one queue for all, time the simulation again with other shares, for the band that a comparison shows."""
     run = RunRecord(predicted)
     if not has_one_queue(run):
         return
     try:
-        write_sensitivity(predicted, trust=trust, untrained=not run.trained)
+        write_sensitivity(predicted, untrained=not run.trained)
     except UserError as error:
         if say is not None:
             say(f"no band over draws of the shares in queues: {error.message}")
-
-
-def _announce(part: str, say: Callable[[str], None] | None) -> None:
-    """Say which of the two parts begins."""
-    if say is not None:
-        say(f"{part}:")
 
 
 def _has_latencies(wiring: Wiring) -> bool:
@@ -225,7 +155,7 @@ def _testbeds(
     rates = cache(measured_rates)
 
     @contextmanager
-    def testbed(setup: Setup, paths: SeedPaths, past: Sequence[Event]) -> Iterator[Testbed]:
+    def testbed(setup: Setup, paths: SeedPaths) -> Iterator[Testbed]:
         simulated = RunPaths(predicted).of(setup.label, setup.seed)
         wiring = wiring_of(setup, taking_part(setup, simulated))
         if lack := missing(found, latencies=_has_latencies(wiring)):
@@ -248,8 +178,25 @@ def _testbeds(
                 trainers = stack.enter_context(
                     Trainers(plan, at_a_time(scenario), quotas, nodes=nodes, coordinator=coordinator)
                 )
-            made = Testbed(real_links, dilation=factor, trainers=trainers, past=past)
+            made = Testbed(real_links, dilation=factor, trainers=trainers)
             yield made
             write_emulation(measured(made, setup), paths.emulation)
 
     return testbed
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A new folder in the system's folder for temporary files; removed at the end.
+
+    Those that killed processes of this user have left behind are removed first.
+    """
+    place = Path(tempfile.gettempdir())
+    for folder in place.iterdir():
+        match = _FOLDER_NAME.fullmatch(folder.name)
+        if match and not Path("/proc", match[1]).exists():
+            with suppress(OSError):
+                if folder.lstat().st_uid == os.getuid() and not folder.is_symlink():
+                    shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"edgefl-emulation-{os.getpid()}-") as name:
+        yield Path(name)

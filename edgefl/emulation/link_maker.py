@@ -6,6 +6,7 @@ All others in its process namespace end with it.
 from __future__ import annotations
 
 import json
+import pickle
 import socket
 import subprocess
 import sys
@@ -13,10 +14,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.links import Links
 from edgefl.emulation.namespaces import python
-from edgefl.emulation.wiring import LINK_MAKER, Wiring
+from edgefl.emulation.wiring import LINK_MAKER, LinkSettings, Wiring
 
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
@@ -73,10 +73,9 @@ def _started(*command: str) -> subprocess.Popen[bytes]:
 
 
 def main() -> None:
-    """``python -m edgefl.emulation.link_maker COORDINATOR``, with the plan on standard input."""
+    """``python -m edgefl.emulation.link_maker COORDINATOR``, with the pickled plan on standard input."""
     (coordinator,) = sys.argv[1:]
-    plan = json.load(sys.stdin)
-    _live(coordinator, Wiring.read(plan["wiring"]), LinkSettings.read(plan["settings"]))
+    _live(coordinator, *pickle.load(sys.stdin.buffer))
 
 
 if __name__ == "__main__":

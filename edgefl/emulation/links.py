@@ -6,22 +6,28 @@ import json
 import math
 import os
 import re
+import selectors
+import socket
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from types import TracebackType
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import Self
 
-from edgefl.emulation import shaping, window_limits
-from edgefl.emulation.link_settings import LinkSettings
+from edgefl.emulation import shaping
 from edgefl.emulation.machine import has_netem
-from edgefl.emulation.namespaces import entered, opened, python, set_parameters, wait_for_own
+from edgefl.emulation.namespaces import entered, inside, opened, python, set_parameters, wait_for_own
 from edgefl.emulation.routing import Routing
 from edgefl.emulation.traffic_control import Rate, TrafficControl, Valve
-from edgefl.emulation.wiring import Carried, Pair, WiredLink, Wiring
+from edgefl.emulation.wiring import Carried, LinkSettings, Pair, WiredLink, Wiring
 
 _ADDRESS = "02:00:00:00:00:01"
 """The Ethernet address of all devices. With one address for both ends no node needs to ask for the other's."""
+
+_OPEN_SECONDS = 60.0
+_CLOSED = 7
+"""TCP_CLOSE, the state of a connection whose end is known to both sides."""
+_SAVES_NOTHING = "net.ipv4.tcp_no_metrics_save"
 
 
 class Links:
@@ -65,9 +71,7 @@ class Links:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def set_capacities(self, changes: Mapping[Pair, float]) -> None:
@@ -195,7 +199,7 @@ class Links:
         """Put the limits of windows in force; before outages begin, because this needs the links."""
         limited = [pair for pair in self._wiring.routes if self._routing.window(pair).most is not None]
         pairs = {tuple(sorted(pair)): pair for pair in limited}
-        window_limits.put_in_force(pairs.values(), self._pids, self._wiring.addresses)
+        put_window_limits_in_force(pairs.values(), self._pids, self._wiring.addresses)
 
     def _begin_outages(self) -> None:
         for link in self._wiring.links:
@@ -236,3 +240,63 @@ class Links:
             line = lines[int(number[1]) - 1] if number else lines[0]
             raise OSError(f"{command[0]} {line}: {said}")
         return done.stdout
+
+
+def put_window_limits_in_force(pairs: Iterable[Pair], pids: Mapping[str, int], addresses: Mapping[str, str]) -> None:
+    """Put the limit of each connection's window in force: make and end one connection of each pair.
+
+    Linux takes a route's ``cwnd lock`` from its cache of TCP metrics, and an address is in that cache only after a
+    connection with it has ended. So one connection of each pair is made and ended before any is measured.
+
+    Raises:
+        OSError: a connection failed, or took longer than a minute.
+    """
+    pairs = list(pairs)
+    nodes = list(dict.fromkeys(node for pair in pairs for node in pair))
+    for node in nodes:
+        with inside(pids[node]):
+            set_parameters({_SAVES_NOTHING: "0"})
+    with ExitStack() as stack:
+        listening: dict[str, socket.socket] = {}
+        open_sockets: list[socket.socket] = []
+        selector = stack.enter_context(selectors.DefaultSelector())
+        for node in dict.fromkeys(target for _, target in pairs):
+            with inside(pids[node]):
+                listening[node] = stack.enter_context(socket.create_server((addresses[node], 0), backlog=256))
+            listening[node].setblocking(False)
+            selector.register(listening[node], selectors.EVENT_READ)
+        for source, target in pairs:
+            with inside(pids[source]):
+                connection = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            connection.setblocking(False)
+            connection.connect_ex(listening[target].getsockname())
+            selector.register(connection, selectors.EVENT_WRITE)
+            open_sockets.append(connection)
+        until = time.monotonic() + _OPEN_SECONDS
+        while not (len(open_sockets) == 2 * len(pairs) and all(_ended(each) for each in open_sockets)):
+            if time.monotonic() > until:
+                raise OSError(f"connections between the nodes did not open and close within {_OPEN_SECONDS:g} s")
+            for key, event in selector.select(0.005):
+                ready = key.fileobj
+                assert isinstance(ready, socket.socket)
+                if ready in listening.values():
+                    accepted = stack.enter_context(ready.accept()[0])
+                    accepted.setblocking(False)
+                    selector.register(accepted, selectors.EVENT_READ)
+                    open_sockets.append(accepted)
+                elif event & selectors.EVENT_WRITE:
+                    number = ready.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                    if number:
+                        raise OSError(number, "the nodes cannot connect to each other")
+                    ready.shutdown(socket.SHUT_WR)
+                    selector.unregister(ready)
+                else:
+                    ready.shutdown(socket.SHUT_WR)
+                    selector.unregister(ready)
+    for node in nodes:
+        with inside(pids[node]):
+            set_parameters({_SAVES_NOTHING: "1"})
+
+
+def _ended(connection: socket.socket) -> bool:
+    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == bytes([_CLOSED])

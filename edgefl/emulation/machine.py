@@ -79,10 +79,6 @@ def check() -> list[Finding]:
 def missing(findings: Sequence[Finding], *, latencies: bool) -> str | None:
     """One sentence about what this machine lacks for real links, or None.
 
-    Args:
-        findings: of :func:`check`.
-        latencies: whether links have latencies.
-
     >>> missing([Finding("tc", False, "not found; part of the package iproute2")], latencies=False)
     'this machine cannot make real links: tc: not found; part of the package iproute2'
     """

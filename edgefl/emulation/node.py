@@ -18,10 +18,9 @@ import struct
 import sys
 import time
 import zlib
+from collections import Counter
 from contextlib import suppress
-from typing import Any
-
-from edgefl.emulation.sent_bytes import SentBytes
+from typing import Any, NamedTuple
 
 PORT = 7447
 """Where every node listens; each has its namespace for itself."""
@@ -37,22 +36,68 @@ _CHECKSUM = struct.Struct("!I")
 _ROUND_TRIP = (1 << 64) - 1
 """The number of a head that asks for an answer when its bytes have arrived."""
 
+_COUNTERS = struct.Struct("=QQ")
+_COUNTERS_AT = 200
+"""Where ``tcpi_bytes_sent`` and ``tcpi_bytes_retrans`` are in the kernel's ``struct tcp_info`` (Linux 4.19)."""
 
-class Incoming:
-    """A transfer that arrives; ``received`` counts its bytes."""
+
+class Sent(NamedTuple):
+    """Bytes of a connection's stream that have been sent: for the first time, and again."""
+
+    once: int
+    again: int
+
+
+def sent_on(connection: socket.socket) -> Sent:
+    """What a connection has sent so far; nothing on a kernel that does not count it."""
+    found = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _COUNTERS_AT + _COUNTERS.size)
+    if len(found) < _COUNTERS_AT + _COUNTERS.size:
+        return Sent(0, 0)
+    sent, again = _COUNTERS.unpack_from(found, _COUNTERS_AT)
+    return Sent(sent - again, again)
+
+
+class SentBytes:
+    """The bytes that a node's connections sent again, and those of its aborted transfers, by the receiver's address."""
 
     def __init__(self) -> None:
-        self.received = 0
+        self._again: Counter[str] = Counter()
+        self._aborted: Counter[str] = Counter()
+        self._open: dict[socket.socket, str] = {}
+        self._begun: dict[socket.socket, tuple[int, int]] = {}
+        self._ended: dict[int, tuple[str, int]] = {}
+
+    def opened(self, connection: socket.socket, to: str) -> None:
+        """A connection to a receiver is open."""
+        self._open[connection] = to
+
+    def begun(self, connection: socket.socket, flow: int) -> None:
+        """A transfer begins on a connection."""
+        self._begun[connection] = flow, sent_on(connection).once
+
+    def closing(self, connection: socket.socket) -> None:
+        """A connection is about to be closed."""
+        to, sent = self._open.pop(connection), sent_on(connection)
+        self._again[to] += sent.again
+        if connection in self._begun:
+            flow, before = self._begun.pop(connection)
+            self._ended[flow] = to, sent.once - before
+
+    def aborted(self, flow: int) -> None:
+        """A transfer was aborted; its connection, if it had one, has been closed."""
+        to, sent = self._ended.pop(flow, ("", 0))
+        self._aborted[to] += sent
+
+    def by_receiver(self) -> dict[str, tuple[int, int]]:
+        """The bytes that were sent again, and those of aborted transfers."""
+        again = Counter(self._again)
+        for connection, to in self._open.items():
+            again[to] += sent_on(connection).again
+        return {to: (again[to], self._aborted[to]) for to in again}
 
 
 class Node:
-    """Sends and receives for one node of the topology.
-
-    Args:
-        name: the node.
-        control: the connection to the coordinator.
-        congestion_control: of its connections; the namespace's if empty.
-    """
+    """Sends and receives for one node of the topology."""
 
     def __init__(self, name: str, control: asyncio.StreamWriter, congestion_control: str = "") -> None:
         self._name = name
@@ -63,7 +108,7 @@ class Node:
         self._handed_over: dict[socket.socket, int] = {}  # the kernel has the whole transfer, and may still send it
         self._cancelled: set[asyncio.Task[None]] = set()
         self._sent = SentBytes()
-        self._incoming: dict[int, Incoming] = {}
+        self._received: Counter[int] = Counter()
         self._stopped: set[int] = set()
         self._contents: dict[str, memoryview] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,8 +166,7 @@ class Node:
             task.cancel()
 
     def _report_progress(self, flow: int) -> None:
-        incoming = self._incoming.get(flow)
-        self.report(progress=flow, bytes=0 if incoming is None else incoming.received, at=time.monotonic())
+        self.report(progress=flow, bytes=self._received[flow], at=time.monotonic())
 
     # Sending
 
@@ -237,14 +281,14 @@ class Node:
                 await _exactly(connection, length)
                 await loop.sock_sendall(connection, b"\0")
                 continue
-            incoming = self._incoming[flow] = Incoming()
-            checksum = 0
-            while incoming.received < length:
-                count = await loop.sock_recv_into(connection, space[: min(CHUNK, length - incoming.received)])
+            received = checksum = 0
+            while received < length:
+                count = await loop.sock_recv_into(connection, space[: min(CHUNK, length - received)])
                 if not count:
                     raise EOFError
                 checksum = zlib.crc32(space[:count], checksum)
-                incoming.received += count
+                received += count
+                self._received[flow] = received
             at = time.monotonic()
             (expected,) = _CHECKSUM.unpack(await _exactly(connection, _CHECKSUM.size))
             if flow not in self._stopped:

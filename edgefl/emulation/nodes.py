@@ -12,10 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from edgefl.emulation.failure import EmulationFailed
+from edgefl.errors import EdgeflError
 
 LONGEST_PATH = 107
 """Bytes of a socket's path, as the kernel limits them (unix(7))."""
+
+
+class EmulationFailed(EdgeflError):  # noqa: N818  (what happened, as the other errors of runs)
+    """A process, a link or a transfer of an emulation does not work any more."""
 
 
 def check_alive(report: Mapping[str, Any]) -> None:
@@ -32,9 +36,6 @@ def check_alive(report: Mapping[str, Any]) -> None:
 
 class Nodes:
     """All nodes' processes, by name.
-
-    Args:
-        path: where they connect to.
 
     Raises:
         EmulationFailed: the path is too long for a socket.

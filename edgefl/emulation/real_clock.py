@@ -5,53 +5,21 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from simpy.core import EmptySchedule
 
-from edgefl.emulation.failure import EmulationFailed
-from edgefl.emulation.history import History
-from edgefl.record.events import Event
+from edgefl.emulation.nodes import EmulationFailed
 from edgefl.simulation.clock import Clock
+
+if TYPE_CHECKING:
+    from edgefl.emulation.testbed import Testbed
 
 PATIENCE = 120.0
 """Seconds of the machine without any report, while bytes should move, after which an emulation gives up."""
 
 LONG_STEP = 0.02
 """Seconds of the machine for a step of the world, beyond which the clock stands still meanwhile."""
-
-
-class Reporter(Protocol):
-    """The real world, as the clock needs it."""
-
-    def begin(self) -> None:
-        """The clock is about to start."""
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for reports, at most for these seconds; return whether there are any."""
-
-    def earliest(self) -> float | None:
-        """The machine's time of the earliest unread report, if there is one."""
-
-    def handle(self) -> None:
-        """Pass the earliest unread report to the world; the clock shows its moment."""
-
-    @property
-    def under_way(self) -> bool:
-        """Whether transfers are in progress."""
-
-    @property
-    def blocked(self) -> bool:
-        """Whether each transfer in progress waits for a link without capacity."""
-
-    def stuck(self) -> bool:
-        """Whether no byte has arrived since the last call, although links have capacity."""
-
-    def repeat(self, row: Event) -> None:
-        """Pass an end that was measured before to the world; the clock shows its moment."""
-
-    def go_live(self) -> None:
-        """The repetition is over, and the clock follows the machine's."""
 
 
 class RealClock(Clock):
@@ -63,7 +31,6 @@ class RealClock(Clock):
     Args:
         dilation: real seconds for one second of the scenario.
         reporter: the real world.
-        history: measured rounds that are repeated first, without waiting; None for none.
 
     Attributes:
         dilation: real seconds for one second of the scenario.
@@ -72,9 +39,8 @@ class RealClock(Clock):
         paused_while_sending: those of them in which transfers went on.
     """
 
-    def __init__(self, dilation: float, reporter: Reporter, history: History | None = None) -> None:
+    def __init__(self, dilation: float, reporter: Testbed) -> None:
         super().__init__()
-        self._history = history
         self.dilation = dilation
         self._reporter = reporter
         self._last_report = time.monotonic()
@@ -93,10 +59,9 @@ class RealClock(Clock):
             EmptySchedule: there is none: no transfer is in progress, or all of them are blocked permanently.
             EmulationFailed: nothing moves that should.
         """
-        if self._history is not None and self._history.active:
-            self._repeat(self._history)
-            return
-        self.start()
+        if math.isnan(self._origin):
+            self._reporter.begin()
+            self._origin = time.monotonic() - self._now * self.dilation
         while True:
             self._reporter.wait(0.0)
             due, reported = self.peek(), self._reporter.earliest()
@@ -119,22 +84,6 @@ class RealClock(Clock):
                 if self._reporter.stuck():
                     raise EmulationFailed(f"no byte has arrived for {PATIENCE:g} s")
                 self._last_report = time.monotonic()
-
-    def start(self) -> None:
-        """Follow the machine's clock from now on; no effect if it does already."""
-        if math.isnan(self._origin):
-            self._reporter.begin()
-            self._origin = time.monotonic() - self._now * self.dilation
-            if self._history is not None:
-                self._reporter.go_live()
-
-    def _repeat(self, history: History) -> None:
-        if history.comes_before(self.peek()):
-            row = history.take()
-            self._now = max(self._now, row.time)
-            self._reporter.repeat(row)
-        else:
-            super().step()
 
     def _work(self, do: Callable[[], None]) -> None:
         sending = self._reporter.under_way

@@ -8,22 +8,19 @@ one, however it ends.
 from __future__ import annotations
 
 import contextlib
-import json
+import pickle
 import subprocess
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from edgefl.emulation.failure import EmulationFailed
-from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.machine import in_namespaces
 from edgefl.emulation.namespaces import python
-from edgefl.emulation.nodes import Nodes, check_alive
-from edgefl.emulation.wiring import LINK_MAKER, Carried, Pair, Wiring
+from edgefl.emulation.nodes import EmulationFailed, Nodes, check_alive
+from edgefl.emulation.wiring import LINK_MAKER, Carried, LinkSettings, Pair, Wiring
 
 MOST_WARM_BYTES = 1 << 23
 """The largest window for which a connection is prepared."""
@@ -84,9 +81,7 @@ class RealLinks:
             self._resources = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._resources.close()
 
     def open_connections(self, seconds: float) -> None:
@@ -114,7 +109,7 @@ class RealLinks:
             self._prepared[link.ends] += self._warming_bytes(source, target)
 
     def send(self, flow: int, source: str, target: str, bytes: int, round_trips: int | None) -> None:
-        """Start a transfer; see :class:`~edgefl.emulation.carried_network.Carrier`.
+        """Start a transfer; ``round_trips`` of a new connection's handshake after TCP's own, None for an open one.
 
         Raises:
             EmulationFailed: a node has no process.
@@ -228,7 +223,7 @@ class RealLinks:
             )
         assert self._maker.stdin is not None
         with self._maker.stdin as plan:
-            plan.write(json.dumps({"wiring": self.wiring.written(), "settings": self._settings.written()}).encode())
+            pickle.dump((self.wiring, self._settings), plan)
         until, names = time.monotonic() + START_SECONDS, {*self.wiring.nodes, LINK_MAKER}
         while not self.nodes.names >= names:
             self.nodes.wait(0.1)

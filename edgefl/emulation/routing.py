@@ -11,8 +11,7 @@ import sys
 from typing import NamedTuple
 
 from edgefl.emulation import shaping
-from edgefl.emulation.link_settings import LinkSettings
-from edgefl.emulation.wiring import Pair, Wiring
+from edgefl.emulation.wiring import LinkSettings, Pair, Wiring
 
 USUAL_WINDOW = 10
 """Packets in the first round trip (RFC 6928) where one queue would lose more."""
@@ -35,12 +34,7 @@ class Window(NamedTuple):
 
 
 class Routing:
-    """The routes, delays and windows of a plan.
-
-    Args:
-        wiring: the plan.
-        settings: how links queue and connections begin.
-    """
+    """The routes, delays and windows of a plan."""
 
     def __init__(self, wiring: Wiring, settings: LinkSettings) -> None:
         self._wiring = wiring

@@ -101,15 +101,7 @@ def delayed(device: str, seconds: float) -> str:
 
 
 class Shaper:
-    """The commands that shape one link at its sending device.
-
-    Args:
-        link: the link.
-        device: the device's name.
-        addresses: the address of each node.
-        packets: the size of each queue.
-        fair: whether each sender and receiver has a queue of its own.
-    """
+    """The commands that shape one link at its sending device."""
 
     def __init__(
         self,

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping
 
 import simpy
 
-from edgefl.emulation.carried_network import CarriedNetwork
-from edgefl.emulation.failure import EmulationFailed
-from edgefl.emulation.history import History
-from edgefl.emulation.nodes import check_alive
+from edgefl.emulation.measurement_quality import processor_seconds, starved
+from edgefl.emulation.nodes import EmulationFailed, check_alive
 from edgefl.emulation.real_clock import RealClock
 from edgefl.emulation.real_links import RealLinks
-from edgefl.emulation.repeated_carrier import RepeatedCarrier
+from edgefl.emulation.real_network import RealNetwork
 from edgefl.emulation.trainers import Trainers
-from edgefl.emulation.trust import processor_seconds, starved
-from edgefl.emulation.wire_bytes import Meter
+from edgefl.emulation.wiring import Carried, Pair, Wiring
 from edgefl.network.flow import FlowObserver
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
 from edgefl.record.emulation import WireBytes
-from edgefl.record.events import Event
 from edgefl.record.listener import EventLog
-from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.job import TrainingJob
 
 OPENING_SECONDS = 10.0
 """How long connections may take to open before the first round."""
+
+READING_SECONDS = 0.1
+MOST_READINGS = 30
+"""For so long packets may still be on their way when the last transfer has ended."""
 
 
 class Testbed:
@@ -35,37 +36,21 @@ class Testbed:
         real_links: the processes and links, which are ready.
         dilation: real seconds for one second of the scenario.
         trainers: train the clients' jobs in real time; None if training takes the predicted seconds.
-        past: the log of measured rounds that are repeated first, because the run was interrupted.
 
     Attributes:
         real_clock: the run's clock.
-        repeated_rounds: the number of rounds that are repeated.
     """
 
     __test__ = False  # for pytest
 
-    def __init__(
-        self,
-        real_links: RealLinks,
-        *,
-        dilation: float,
-        trainers: Trainers | None = None,
-        past: Sequence[Event] = (),
-    ) -> None:
+    def __init__(self, real_links: RealLinks, *, dilation: float, trainers: Trainers | None = None) -> None:
         self._real_links = real_links
         self._nodes = real_links.nodes
-        self._history = History(past, trains=trainers is not None) if past else None
-        self.repeated_rounds = 0 if self._history is None else self._history.rounds
-        self.real_clock = RealClock(dilation, self, self._history)
-        self._repeated: RepeatedCarrier | None = None
-        if self._history is not None:
-            self._repeated = RepeatedCarrier(real_links, self._history, self.real_clock.start)
-        self._postponed: dict[JobId, tuple[TrainingJob, float, simpy.Event]] = {}
+        self.real_clock = RealClock(dilation, self)
         self._trainers = trainers
-        self._network: CarriedNetwork | None = None
+        self._network: RealNetwork | None = None
         self._arrived = 0
         self._log: EventLog | None = None
-        self._began = 0.0
         self._worked_before = processor_seconds()
         self._meter = Meter(real_links)
 
@@ -74,15 +59,12 @@ class Testbed:
     def clock(self, log: EventLog) -> RealClock:
         """The run's clock; the world writes its rows to this log."""
         self._log = log
-        if self._history is not None:
-            self._history.follow(log)
         return self.real_clock
 
-    def network(self, topology: Topology, *, observer: FlowObserver, transport: Transport) -> CarriedNetwork:
+    def network(self, topology: Topology, *, observer: FlowObserver, transport: Transport) -> RealNetwork:
         """The run's network."""
-        carrier = self._repeated or self._real_links
-        self._network = CarriedNetwork(
-            self.real_clock, topology, observer=observer, transport=transport, carrier=carrier
+        self._network = RealNetwork(
+            self.real_clock, topology, observer=observer, transport=transport, carrier=self._real_links
         )
         return self._network
 
@@ -91,14 +73,9 @@ class Testbed:
         return self._meter.read()
 
     @property
-    def measured_seconds(self) -> float:
-        """The scenario's seconds that were measured here, without those that were repeated."""
-        return self.real_clock.now - self._began
-
-    @property
-    def measured_rounds(self) -> int:
-        """The rounds that ended in them."""
-        return 0 if self._log is None else self._log.rounds - self.repeated_rounds
+    def rounds(self) -> int:
+        """The rounds that have ended."""
+        return 0 if self._log is None else self._log.rounds
 
     @property
     def busy(self) -> float:
@@ -115,17 +92,13 @@ class Testbed:
         """Train a job in a process; the event triggers when it is done."""
         assert self._trainers is not None
         ended = self.real_clock.event()
-        if self._repeats:
-            self._postponed[job.id] = job, slowdown, ended
-        else:
-            self._trainers.train(job, slowdown, ended)
+        self._trainers.train(job, slowdown, ended)
         return ended
 
     def stop_training(self, job: TrainingJob) -> None:
         """End the training of a job; its event never triggers."""
         assert self._trainers is not None
-        if self._postponed.pop(job.id, None) is None:
-            self._trainers.stop(job.id)
+        self._trainers.stop(job.id)
 
     def doubts_of_training(self) -> Iterator[str]:
         """Sentences about what makes the seconds of real training doubtful."""
@@ -135,33 +108,21 @@ class Testbed:
     # What the clock asks for
 
     def begin(self) -> None:
-        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
-        if self._repeated is not None:
-            self._repeated.prepare()
+        """The clock is about to start."""
         self._real_links.open_connections(OPENING_SECONDS)
         self._meter.begin()
         self._worked_before = processor_seconds()
-        self._began = self.real_clock.now
-
-    def go_live(self) -> None:
-        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
-        assert self._repeated is not None
-        self._repeated.go_live()
-        for job, slowdown, ended in self._postponed.values():
-            assert self._trainers is not None
-            self._trainers.train(job, slowdown, ended)
-        self._postponed = {}
 
     def wait(self, seconds: float) -> bool:
-        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        """Wait for reports, at most for these seconds; return whether there are any."""
         return bool(self._nodes.reports) or self._nodes.wait(seconds)
 
     def earliest(self) -> float | None:
-        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        """The machine's time of the earliest unread report, if there is one."""
         return min((report.get("at", 0.0) for report in self._nodes.reports), default=None)
 
     def handle(self) -> None:
-        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        """Pass the earliest unread report to the world; the clock shows its moment."""
         report = min(self._nodes.reports, key=lambda each: each.get("at", 0.0))
         self._nodes.reports.remove(report)
         assert self._network is not None
@@ -179,30 +140,18 @@ class Testbed:
             # Else its client has crashed, and the transfer was aborted.
             raise EmulationFailed(f"transfer {report['failed']} failed: {report['reason']}")
 
-    def repeat(self, row: Event) -> None:
-        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
-        if row.kind == "transfer_end":
-            assert self._network is not None
-            assert self._repeated is not None
-            self._repeated.arrived(row.flow)
-            self._network.arrived(row.flow)
-        else:
-            job = next((each for each in self._postponed if (each.client, each.dispatch) == row.job), None)
-            if job is not None:  # else the run differs, which its journal finds
-                self._postponed.pop(job)[2].succeed()
-
     @property
     def under_way(self) -> bool:
-        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        """Whether transfers or training are in progress."""
         return self._training or (self._network is not None and self._network.under_way)
 
     @property
     def blocked(self) -> bool:
-        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        """Whether each transfer in progress waits for a link without capacity."""
         return not self._training and self._network is not None and self._network.blocked
 
     def stuck(self) -> bool:
-        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        """Whether no byte has arrived since the last call, although links have capacity."""
         if self._training:
             return False
         assert self._network is not None
@@ -210,9 +159,49 @@ class Testbed:
         return self._arrived == before and not self._network.blocked
 
     @property
-    def _repeats(self) -> bool:
-        return self._history is not None and self._history.active
-
-    @property
     def _training(self) -> bool:
         return self._trainers is not None and self._trainers.busy
+
+
+class Meter:
+    """Reads the counters of links and connections when the clock starts, and at the end."""
+
+    def __init__(self, real_links: RealLinks) -> None:
+        self._links = real_links
+        self._carried: dict[Pair, Carried] = {}
+        self._sent: dict[Pair, int] = {}
+
+    def begin(self) -> None:
+        """What has been carried so far does not count."""
+        self._carried, self._sent = self._links.counters(), self._links.sent_in_addition()
+
+    def read(self) -> WireBytes:
+        """What has been carried since then; waits until what aborted transfers left behind has passed the links."""
+        now = self._links.counters()
+        for _ in range(MOST_READINGS):
+            time.sleep(READING_SECONDS)
+            before, now = now, self._links.counters()
+            if now == before:
+                break
+        none = Carried(0, 0)
+        carried = {ends: each.since(self._carried.get(ends, none)) for ends, each in now.items()}
+        sent = {pair: count - self._sent.get(pair, 0) for pair, count in self._links.sent_in_addition().items()}
+        return wire_bytes(self._links.wiring, carried, sent)
+
+
+def wire_bytes(wiring: Wiring, carried: Mapping[Pair, Carried], sent: Mapping[Pair, int]) -> WireBytes:
+    """The bytes on the clients' interfaces.
+
+    What TCP sends beyond what transfers deliver passes a client's interface, unless a queue before it has lost it.
+    """
+    down = {link.ends for pair in wiring.routes if pair[1].startswith("client/") for link in wiring.route(*pair)}
+    own = {"down": {ends for ends in carried if ends[1].startswith("client/")}}
+    own["up"] = {ends for ends in carried if ends[0].startswith("client/")}
+    before = {"down": down, "up": own["up"]}
+    end = {"down": 1, "up": 0}
+    figures = {}
+    for name, place in end.items():
+        figures[name] = sum(carried[ends].sent for ends in own[name])
+        more = sum(count for pair, count in sent.items() if pair[place].startswith("client/"))
+        figures[f"more_{name}"] = max(more - sum(carried[ends].lost for ends in before[name]), 0)
+    return WireBytes(**figures)

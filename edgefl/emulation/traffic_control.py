@@ -10,7 +10,6 @@ import socket
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from edgefl.emulation.namespaces import entered
@@ -28,15 +27,7 @@ _WAKE_UP = 0x88B5
 
 
 class Rate(NamedTuple):
-    """A new rate for a class of htb.
-
-    Attributes:
-        device: the device's name.
-        handle: the class.
-        bytes_per_second: the rate and the ceiling.
-        burst: bytes.
-        quantum: bytes.
-    """
+    """A new rate for a class of htb."""
 
     device: str
     handle: int
@@ -46,16 +37,7 @@ class Rate(NamedTuple):
 
 
 class Valve(NamedTuple):
-    """A new rate for a tbf.
-
-    Attributes:
-        device: the device's name.
-        parent: the class that it belongs to.
-        handle: the qdisc.
-        bytes_per_second: its rate.
-        burst: bytes.
-        packets: the size of its queue.
-    """
+    """A new rate for a tbf."""
 
     device: str
     parent: int
@@ -66,11 +48,7 @@ class Valve(NamedTuple):
 
 
 class TrafficControl:
-    """Changes the queues of one network namespace; a context manager.
-
-    Args:
-        namespace: its file descriptor.
-    """
+    """Changes the queues of one network namespace; a context manager."""
 
     def __init__(self, namespace: int) -> None:
         self._numbers: dict[str, int] = {}
@@ -82,9 +60,7 @@ class TrafficControl:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def change(self, changes: Sequence[Rate | Valve]) -> None:

@@ -39,14 +39,7 @@ WARM_UP_STEPS = 4
 
 
 class Plan(NamedTuple):
-    """What a training process gets at its start.
-
-    Attributes:
-        scenario: the scenario.
-        label: the method.
-        seed: the seed.
-        alpha: the number of the model's blocks.
-    """
+    """What a training process gets at its start."""
 
     scenario: Scenario
     label: str
@@ -59,12 +52,7 @@ class _Stopped(Exception):  # noqa: N818  (what happened)
 
 
 class _StoppableData(ClientData):
-    """The clients' data; before each batch it looks for an order to stop.
-
-    Args:
-        data: the data.
-        control: the connection to the coordinator.
-    """
+    """The clients' data; before each batch it looks for an order to stop."""
 
     def __init__(self, data: FederatedData, control: socket.socket) -> None:
         super().__init__(data)
@@ -79,12 +67,7 @@ class _StoppableData(ClientData):
 
 
 class Trainer:
-    """Trains jobs of one run, each from the initial model: the operators of a step do not depend on the numbers.
-
-    Args:
-        plan: the run.
-        control: the connection to the coordinator.
-    """
+    """Trains jobs of one run, each from the initial model: the operators of a step do not depend on the numbers."""
 
     def __init__(self, plan: Plan, control: socket.socket) -> None:
         scenario, self._plan = plan.scenario, plan

@@ -1,6 +1,6 @@
 """The plan of the real links: nodes, links, addresses and next hops that follow the simulated network's routes.
 
-Pure: nothing is created here. :meth:`Wiring.written` gives the plan to the process that makes the links, as plain data.
+Pure: nothing is created here. The process that makes the links gets the plan pickled.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import ipaddress
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from edgefl.errors import UserError
 
@@ -39,6 +39,29 @@ class Carried(NamedTuple):
     def since(self, before: Carried) -> Carried:
         """What it has done since an earlier moment."""
         return Carried(self.sent - before.sent, self.lost - before.lost)
+
+
+@dataclass(frozen=True)
+class LinkSettings:
+    """How the real links queue, and how connections over them begin.
+
+    Attributes:
+        dilation: real seconds for one second of the scenario.
+        efficiency: the share of a capacity that carries payload.
+        queue: ``fair``: a queue for each sender and receiver at shared links; ``fifo``: one for all.
+        initial_window: packets in the first round trip; None opens the window that fills the path.
+        restart_idle: whether a kept connection begins slow start again after an idle time.
+        window: the maximum of bytes in flight; None for the window that fills the path.
+        single_packets: whether senders hand over each packet alone; else as many at once as take a millisecond.
+    """
+
+    dilation: float = 1.0
+    efficiency: float = 1.0
+    queue: Literal["fair", "fifo"] = "fair"
+    initial_window: int | None = None
+    restart_idle: bool = False
+    window: float | None = None
+    single_packets: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,11 +143,8 @@ class Wiring:
         return {node: str(first + number) for number, node in enumerate(self.nodes)}
 
     def link(self, source: str, target: str) -> WiredLink:
-        """The link between two neighbours; raises KeyError if no route crosses it."""
-        for link in self.links:
-            if link.ends == (source, target):
-                return link
-        raise KeyError((source, target))
+        """The link between two neighbours, which some route crosses."""
+        return next(link for link in self.links if link.ends == (source, target))
 
     def neighbours(self) -> list[Pair]:
         """The pairs of nodes that are joined, each once: the first node is the one that comes first in ``nodes``."""
@@ -149,36 +169,6 @@ class Wiring:
         """The links from a sender to a receiver, in the order in which they are crossed."""
         by_number = {link.number: link for link in self.links}
         return [by_number[number] for number in self.routes[source, target]]
-
-    def written(self) -> dict[str, Any]:
-        """The plan as data for JSON."""
-        return {
-            "nodes": self.nodes,
-            "endpoints": self.endpoints,
-            "links": [asdict(link) for link in self.links],
-            "hops": [astuple(hop) for hop in self.hops],
-            "routes": [[*pair, way] for pair, way in self.routes.items()],
-        }
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Wiring:
-        """The plan that :meth:`written` made.
-
-        >>> import json
-        >>> wiring = Wiring(("a", "b"), ("a",), (), (Hop("a", "b", "b"),), {("a", "b"): (0,)})
-        >>> Wiring.read(json.loads(json.dumps(wiring.written()))) == wiring
-        True
-        """
-        return cls(
-            tuple(data["nodes"]),
-            tuple(data["endpoints"]),
-            tuple(
-                WiredLink(**{**each, "pairs": tuple((one, other) for one, other in each["pairs"])})
-                for each in data["links"]
-            ),
-            tuple(Hop(*each) for each in data["hops"]),
-            {(source, target): tuple(way) for source, target, way in data["routes"]},
-        )
 
 
 def plan_wiring(

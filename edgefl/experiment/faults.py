@@ -72,13 +72,12 @@ class RunMoved(EdgeflError):  # noqa: N818  (what happened to the run)
         path: its former path.
         new: its present path; ``None`` if unknown.
         at: the progress of the runs, in words.
-        emulated: whether it is an emulation.
     """
 
-    def __init__(self, path: Path, new: Path | None, at: str, *, emulated: bool = False) -> None:
+    def __init__(self, path: Path, new: Path | None, at: str) -> None:
         self.path = path
         self.new = new
-        resume = f"edgefl {'emulate' if emulated else 'simulate'} --resume"
+        resume = "edgefl simulate --resume"
         if new is None:
             what, hint = "was moved or removed", f"if it was moved, use its new path: {resume} DIR"
         else:

@@ -134,21 +134,6 @@ class Journal(Listener):
         with self._sound():
             return recording_of(self._known_rows())
 
-    def cut(self, round: int) -> list[Event]:
-        """Forget the rows after a round (0: all rows), which were measured and will not be the same again.
-
-        Returns:
-            The rows that remain.
-        """
-        with self._sound():
-            found = self._file.execute("SELECT events FROM rounds WHERE round = ?", (round,)).fetchone()
-            self._known_events = 0 if found is None else _of(int, found[0])
-            with self._file:
-                self._file.execute("BEGIN")
-                self._file.execute("DELETE FROM events WHERE position >= ?", (self._known_events,))
-                self._file.execute("DELETE FROM rounds WHERE round > ?", (round,))
-            return list(self._known_rows())
-
     def commit(self, round: int) -> None:
         """Commit everything added since the last commit; it belongs to rounds up to ``round``.
 

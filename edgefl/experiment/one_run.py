@@ -21,7 +21,6 @@ from edgefl.experiment.summary import summarise
 from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of
 from edgefl.methods.recipe import METHODS
 from edgefl.record import RunPaths
-from edgefl.record.events import Event
 from edgefl.record.listener import Listener
 from edgefl.record.paths import SeedPaths
 from edgefl.record.rounds import RoundRow
@@ -41,11 +40,8 @@ if TYPE_CHECKING:
     from edgefl.training.core import TrainingCore
 
 
-MakeTestbed = Callable[[Setup, SeedPaths, Sequence[Event]], AbstractContextManager[Testbed]]
-"""Makes the real links of a run, for the time of the run, and writes its measurements next to the run's files.
-
-A resumed run first repeats the measured rounds in these rows.
-"""
+MakeTestbed = Callable[[Setup, SeedPaths], AbstractContextManager[Testbed]]
+"""Makes the real links of a run, for the time of the run, and writes its measurements next to the run's files."""
 
 
 class OneRun(Listener):
@@ -115,14 +111,11 @@ class OneRun(Listener):
                 return self._entry(self._unbegun([table, *self._followers], fault))
         conclusion = Conclusion(scenario, self._paths, core, data, seed, method, learner, kept)
         last = scenario.training.rounds if scenario.personalisation is None else None
-        # Rounds of real seconds are worth a checkpoint each.
-        every = None if self._testbed is None else 1
         with (
             Journal(self._paths.journal) as journal,
-            ResumedLearner(learner, self._method.label, journal, self._paths.checkpoints, last, every=every) as resumed,
+            ResumedLearner(learner, self._method.label, journal, self._paths.checkpoints, last) as resumed,
         ):
-            past = [] if self._testbed is None else journal.cut(resumed.until)
-            outcome = self._simulate(resumed, trains=True, writers=[journal, resumed, conclusion], past=past)
+            outcome = self._simulate(resumed, trains=True, writers=[journal, resumed, conclusion])
         return self._entry(outcome).model_copy(update=conclusion.results)
 
     def round_ended(self, row: RoundRow) -> None:
@@ -132,9 +125,7 @@ class OneRun(Listener):
         if not (folder.is_dir() and os.path.samestat(folder.stat(), self._made)):
             raise FileNotFoundError(errno.ENOENT, f"{folder} was moved or removed; stopped after round {self.rounds}")
 
-    def _simulate(
-        self, learner: Learner, *, trains: bool, writers: Sequence[Listener] = (), past: Sequence[Event] = ()
-    ) -> Outcome:
+    def _simulate(self, learner: Learner, *, trains: bool, writers: Sequence[Listener] = ()) -> Outcome:
         with EventFile(self._paths.events) as table:
             listeners = [self, self._early_end, *writers, table, *self._followers]
             try:
@@ -153,7 +144,7 @@ class OneRun(Listener):
             with ExitStack() as stack:
                 made = None
                 if self._testbed is not None:
-                    made = stack.enter_context(self._testbed(setup, self._paths, past))
+                    made = stack.enter_context(self._testbed(setup, self._paths))
                 setup = replace(setup, cost=self._step_cost, testbed=made)
                 outcome = simulate_run(replace(setup, optimum=optimum_of(self._scenario, self._world, setup)))
         self.fault = outcome.fault

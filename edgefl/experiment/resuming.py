@@ -47,7 +47,6 @@ class ResumedLearner(Listener):
         journal: the run's journal.
         folder: the folder of checkpoints.
         last: the last round, which needs no checkpoint; ``None`` if something is trained after it.
-        every: rounds between checkpoints; :data:`CHECKPOINT_EVERY` if not given.
 
     Attributes:
         until: the round of the newest valid checkpoint; 0 if there is none.
@@ -60,13 +59,10 @@ class ResumedLearner(Listener):
         journal: Journal,
         folder: Path,
         last: int | None = None,
-        *,
-        every: int | None = None,
     ) -> None:
         self._learner = learner
         self._journal = journal
         self._last = last
-        self._every = CHECKPOINT_EVERY if every is None else every
         self._folder = folder
         self._writer = CheckpointWriter(folder, journal)
         self.until = 0
@@ -124,7 +120,7 @@ class ResumedLearner(Listener):
             return
         self._journal.commit(row.round)
         self._writer.collect()
-        if row.round % self._every == 0 and row.round != self._last:
+        if row.round % CHECKPOINT_EVERY == 0 and row.round != self._last:
             self._writer.begin(row.round, *self._learner.snapshot())
 
     def _restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -41,10 +41,6 @@ def run(
     pause: Pause | None = None,
     testbed: MakeTestbed | None = None,
     results: Path | None = None,
-    dilation: float | None = None,
-    compute: Literal["paced", "real"] = "paced",
-    first: Callable[[], object] | None = None,
-    kept_with: Path | None = None,
 ) -> Path:
     """Run the scenario's methods with each of its seeds, and write a run directory.
 
@@ -61,11 +57,6 @@ def run(
         pause: when to pause a run; the directory can then be resumed, with another pause or none.
         testbed: makes the real links of each run; computed ones if not given.
         results: a folder for cached results that stays when the runs have ended, for other runs of this scenario.
-        dilation: of an emulation, for its resumption: the chosen dilation, if it was chosen.
-        compute: of an emulation, for its resumption: how local training takes its seconds.
-        first: called before the runs, when the directory can already be resumed.
-        kept_with: after a :class:`UserError` before the end of the first round the directory is removed; but it is kept
-            if this path exists then.
 
     Returns:
         The run directory.
@@ -82,14 +73,12 @@ def run(
     chosen = [scenario.method(label).label for label in labels]
     options: dict[str, object] = {"methods": chosen, "device": device, "train": train, "cache": cache}
     if testbed is not None:
-        options |= {"emulated": True, "dilation": dilation, "compute": compute}
+        options["emulated"] = True
     choices = validated(Choices, options)
     if engine is not None:
         scenario = with_overrides(scenario, of_engine(engine))
     with RunDirectory(out.absolute(), choices) as directory:
-        return _execute(
-            scenario, directory, listeners, pause, testbed=testbed, results=results, first=first, kept_with=kept_with
-        )
+        return _execute(scenario, directory, listeners, pause, testbed=testbed, results=results)
 
 
 def resume(
@@ -98,12 +87,8 @@ def resume(
     listeners: Sequence[Listener] = (),
     pause: Pause | None = None,
     trust: bool = False,
-    make_testbed: Callable[[Scenario, Choices], MakeTestbed] | None = None,
-    results: Path | None = None,
 ) -> Path:
     """Resume an interrupted run; the result is identical byte for byte to that of an uninterrupted run.
-
-    An emulation repeats the rounds up to its last checkpoint as they were measured, and measures the others.
 
     In a finished directory, runs that failed because of a part of their method start again; once the part is fixed, the
     result is that of a directory in which no run failed.
@@ -113,8 +98,6 @@ def resume(
         listeners: follow the runs, including rounds that are only re-executed.
         pause: when to pause again.
         trust: execute the scenario's Python files even if they are not those that the run began with.
-        make_testbed: of an emulation: makes what :func:`run` takes as ``testbed``, for its scenario and its options.
-        results: as for :func:`run`.
 
     Raises:
         UserError: there is no interrupted run, another process uses it, or its files are inconsistent.
@@ -122,15 +105,7 @@ def resume(
             example).
         RunsFailed, NotWritten, RunMoved, Paused: as for :func:`run`.
     """
-    return _continue(
-        RunDirectory(path.absolute(), None),
-        path,
-        listeners,
-        pause,
-        trust=trust,
-        make_testbed=make_testbed,
-        results=results,
-    )
+    return _continue(RunDirectory(path.absolute(), None), path, listeners, pause, trust=trust)
 
 
 def add_seeds(
@@ -175,8 +150,6 @@ def _continue(
     pause: Pause | None,
     *,
     trust: bool,
-    make_testbed: Callable[[Scenario, Choices], MakeTestbed] | None = None,
-    results: Path | None = None,
 ) -> Path:
     """Execute the missing runs of a directory."""
     with directory:
@@ -185,12 +158,10 @@ def _continue(
             scenario = scenario.with_seeds(directory.seeds)
         labels = [method.label for method in scenario.methods]
         directory.check(labels, scenario.seeds, scenario.task.measured)
-        if directory.choices.emulated != (make_testbed is not None):
-            what = "an emulation" if directory.choices.emulated else "no emulation"
-            raise UserError(f"is {what}; to continue: {how_to_continue(path)}", file=str(path))
+        if directory.choices.emulated:
+            raise UserError(f"is an emulation; to continue: {how_to_continue(path)}", file=str(path))
         allow_code(scenario, directory.inputs, path, trust=trust)
-        testbed = None if make_testbed is None else make_testbed(scenario, directory.choices)
-        return _execute(scenario, directory, listeners, pause, testbed=testbed, results=results)
+        return _execute(scenario, directory, listeners, pause)
 
 
 @neutral_torch()
@@ -202,14 +173,9 @@ def _execute(
     *,
     testbed: MakeTestbed | None = None,
     results: Path | None = None,
-    first: Callable[[], object] | None = None,
-    kept_with: Path | None = None,
 ) -> Path:
     runs = AllRuns(scenario, directory, listeners, pause, testbed=testbed, results=results)
     try:
-        if first is not None:
-            directory.open(scenario)
-            first()
         runs.begin()
         for seed in scenario.seeds:
             runs.run_seed(seed)
@@ -217,12 +183,12 @@ def _execute(
     except ListenerError as failure:
         raise failure.error from failure.error.__cause__
     except UserError:
-        if not runs.rounds and not (kept_with is not None and kept_with.exists()):
+        if not runs.rounds:
             directory.forget()
         raise
     except (OSError, sqlite3.Error) as error:
         if directory.moved:
-            raise RunMoved(directory.path, directory.new_place, runs.at, emulated=directory.choices.emulated) from error
+            raise RunMoved(directory.path, directory.new_place, runs.at) from error
         if not directory.opened:
             raise
         reason = storage_reason(error)

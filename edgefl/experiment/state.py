@@ -29,8 +29,6 @@ class Choices(_Checked):
         train: whether models are trained.
         cache: whether results of training are cached until their seed is done.
         emulated: whether real links carry the transfers.
-        dilation: of an emulation: real seconds for one second of the scenario; None: chosen by rule.
-        compute: of an emulation: whether local training takes the predicted seconds or those of a process.
     """
 
     methods: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
@@ -38,8 +36,6 @@ class Choices(_Checked):
     train: bool
     cache: bool = True
     emulated: bool = False
-    dilation: Annotated[float, Field(gt=0)] | None = None
-    compute: Literal["paced", "real"] = "paced"
 
 
 Positive = Annotated[int, Field(ge=1)]

@@ -172,9 +172,6 @@ class FlowObserver(Protocol):
     def flow_cancelled(self, flow: Flow) -> None:
         """A transfer was stopped; ``flow.delivered`` bytes had arrived."""
 
-    def progress_measured(self, flow: Flow, bytes: float) -> None:
-        """So many bytes of a transfer in progress have arrived over real links; computed networks do not call this."""
-
     def capacity_changed(self, source: Node, target: Node, bits_per_second: float) -> None:
         """The link from ``source`` to ``target`` has this capacity from now on."""
 

@@ -57,8 +57,6 @@ class Emulation(Options):
         queue: the queueing of the links.
         wire_bytes: what the interfaces carried.
         load: how busy the computer was.
-        after_round: this round was the last one before the run was resumed, and the figures above are of the rounds
-            after it; 0: the run was not resumed.
         trust: sentences about how far its seconds can be trusted.
         machine: the computer: names and figures.
     """
@@ -68,7 +66,6 @@ class Emulation(Options):
     queue: Literal["fair", "fifo"]
     wire_bytes: WireBytes
     load: Load
-    after_round: Annotated[int, Field(ge=0)] = 0
     trust: tuple[str, ...] = ()
     machine: dict[str, str | int | float | bool | None] = Field(default_factory=dict)
 
@@ -80,8 +77,7 @@ class Emulation(Options):
         >>> Emulation(dilation=2, compute="paced", queue="fair", wire_bytes=wire, load=load).words
         'time dilation 2, paced computation, fair queues'
         """
-        resumed = f", resumed after round {self.after_round}" if self.after_round else ""
-        return f"time dilation {self.dilation:g}, {self.compute} computation, {self.queue} queues{resumed}"
+        return f"time dilation {self.dilation:g}, {self.compute} computation, {self.queue} queues"
 
 
 def read_emulation(path: Path) -> Emulation | None:

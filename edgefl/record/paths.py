@@ -168,4 +168,6 @@ def is_emulated(run: Path) -> bool:
 
 def how_to_continue(run: str | Path) -> str:
     """The command that continues an unfinished run, or one with faults."""
-    return f"edgefl {'emulate' if is_emulated(Path(run)) else 'simulate'} --resume {run}"
+    if is_emulated(Path(run)):
+        return "start the emulation again in another folder, because measured seconds cannot be resumed"
+    return f"edgefl simulate --resume {run}"

@@ -226,13 +226,12 @@ def _bytes(record: Record, counts: dict[str, int]) -> Iterator[str]:
 
 
 def _wire_bytes(record: Record) -> Iterator[str]:
-    """The interfaces of an emulated run, from its resumption on, carried at least the bytes of the transfers."""
+    """The interfaces of an emulated run carried at least the bytes of the transfers."""
     if record.emulation is None:
         return
-    moved, resumed = {"down": 0, "up": 0}, record.emulation.after_round == 0
-    for event in record.events:
-        resumed |= event.kind == "round_end" and event.round == record.emulation.after_round
-        if resumed and event.kind in ("transfer_end", "transfer_drop") and event.item != "relay":
+    moved = {"down": 0, "up": 0}
+    for event in record.of("transfer_end", "transfer_drop"):
+        if event.item != "relay":
             moved["up" if event.item == "up" else "down"] += int(event.bytes)
     for name, bytes in moved.items():
         found = getattr(record.emulation.wire_bytes, name)

@@ -194,10 +194,6 @@ class Traffic:
         """A transfer was aborted, or an attempt has broken."""
         self._transferred("transfer_drop", flow)
 
-    def progress_measured(self, flow: Flow, bytes: float) -> None:
-        """So many bytes have arrived so far, which the charge of a battery depends on."""
-        self._write("progress", flow, bytes)
-
     def capacity_changed(self, source: Node, target: Node, bits_per_second: float) -> None:
         """A link that is in use has a new capacity from now on."""
         self._log.write(self._env.now, "capacity", source=str(source), target=str(target), value=bits_per_second)

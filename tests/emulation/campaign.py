@@ -2,25 +2,20 @@
 
     python tests/emulation/campaign.py FOLDER [NAME...]
 
-writes FOLDER/NAME.json for each scenario, skips those that are there, and prints the tables and figures of
-docs/emulation.md. It takes about eight minutes for all, and its seconds mean nothing while other programs run.
+writes the runs FOLDER/NAME and FOLDER/NAME-predicted of each scenario, skips those that are there, and prints their
+comparisons. It takes about eight minutes for all, and its seconds mean nothing while other programs run.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from edgefl.cli import main as command_line
 from edgefl.emulation.emulate import emulate
-from edgefl.report.prediction.comparing import compare_runs
-from edgefl.report.run_record import RunRecord
+from edgefl.record import RunPaths
 from edgefl.scenario.loading import check
-
-sys.path.insert(0, str(Path(__file__).parent))
-from campaign_tables import printed
 
 STAR = {"kind": "star", "server": {"down": "40 Mbit/s", "up": "20 Mbit/s"}, "latency": "0 ms"}
 CELLS = {
@@ -119,58 +114,13 @@ def scenarios() -> dict[str, dict[str, Any]]:
     )
 
 
-def measured(name: str) -> dict[str, Any]:
-    """Emulate one scenario; what its comparison says."""
-    with tempfile.TemporaryDirectory() as place:
-        runs = emulate(check(scenarios()[name]), out=Path(place) / name)
-        return compared(runs.measured, runs.predicted)
-
-
-def compared(emulated: Path, predicted: Path) -> dict[str, Any]:
-    """The figures of a comparison, as data; pairs are predicted and measured."""
-    against = compare_runs(RunRecord(emulated), RunRecord(predicted))
-    rows = []
-    for label, seeds in against.seeds.items():
-        for seed, each in seeds.items():
-            assert each.emulation is not None
-            models = [run / label / f"seed-{seed}" / "final.safetensors" for run in (emulated, predicted)]
-            wire = each.emulation.wire_bytes
-            known = [(gap, band) for gap in each.rounds if (band := against.bands.of(gap)) is not None]
-            rows.append(
-                {
-                    "method": label,
-                    "rounds": [[gap.predicted, gap.measured] for gap in each.rounds],
-                    "bands": [[band.low, band.high] for _, band in known],
-                    "inside": [band.contains(gap.measured) for gap, band in known],
-                    "hidden": [[gap.predicted, gap.measured] for gap in each.phases if gap.what == "hidden download"],
-                    "bytes": [[each.counted.down, wire.down], [each.counted.up, wire.up]],
-                    "sent": [
-                        [each.counted.down + wire.more_down, wire.down],
-                        [each.counted.up + wire.more_up, wire.up],
-                    ],
-                    "targets": [
-                        [pair.predicted, pair.measured]
-                        for pair in against.targets[label]
-                        if max(pair.predicted, pair.measured) < float("inf")
-                    ],
-                    "same_model": models[0].read_bytes() == models[1].read_bytes(),
-                    "dilation": each.emulation.dilation,
-                    "load": each.emulation.load.cpu,
-                    "trust": list(each.emulation.trust),
-                }
-            )
-    orders = {order.figure: [order.tau, order.clear_tau] for order in against.orders()}
-    return {"methods": rows, "orders": orders}
-
-
 def main(folder: Path, names: list[str]) -> None:
-    """Measure what is missing, and print the tables of all that is there."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Emulate what is missing, and print the comparisons of all."""
     for name in names or scenarios():
-        if not (file := folder / f"{name}.json").exists():
-            file.write_text(json.dumps(measured(name), indent=1) + "\n")
-    found = {name: json.loads(file.read_text()) for name in scenarios() if (file := folder / f"{name}.json").exists()}
-    print(printed(found))
+        if not RunPaths(folder / name).summary.exists():
+            emulate(check(scenarios()[name]), out=folder / name)
+        print(f"## {name}", flush=True)
+        command_line(["report", str(folder / name), "--against", str(folder / f"{name}-predicted")])
 
 
 if __name__ == "__main__":

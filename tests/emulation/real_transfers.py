@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -14,8 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-from edgefl.emulation.link_settings import LinkSettings
-from edgefl.emulation.wiring import Wiring
+from edgefl.emulation.wiring import LinkSettings
 
 PORT = 7000
 
@@ -28,27 +28,22 @@ def carry(wiring, phases, settings=None, *, keep_load=False):
     """
     from edgefl.emulation.machine import in_namespaces
 
-    case = {"wiring": wiring.written(), "settings": (settings or LinkSettings()).written(), "phases": phases}
     done = subprocess.run(
         [*in_namespaces(), sys.executable, __file__, "lab"],
-        input=json.dumps(case),
+        input=pickle.dumps((wiring, settings or LinkSettings(), phases)),
         capture_output=True,
-        text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(["", *sys.path])},
     )
     if done.returncode != 0:
-        raise RuntimeError(done.stderr)
-    if done.stderr:
-        print(done.stderr, file=sys.stderr)
+        raise RuntimeError(done.stderr.decode())
     return json.loads(done.stdout)
 
 
 def lab():
     from edgefl.emulation.links import Links
 
-    case = json.load(sys.stdin)
-    wiring, settings = Wiring.read(case["wiring"]), LinkSettings.read(case["settings"])
+    wiring, settings, phases = pickle.load(sys.stdin.buffer)
     peers = {
         node: subprocess.Popen(
             ["unshare", "--net", sys.executable, __file__, "peer"],
@@ -76,7 +71,7 @@ def lab():
         for source, target in wiring.routes:
             ask(source, do="connect", to=wiring.addresses[target])
             answer(source)
-        for phase in case["phases"]:
+        for phase in phases:
             start = time.monotonic() + 0.1
             for number, (source, target, size, at) in enumerate(phase["transfers"]):
                 ask(target, do="receive", origin=wiring.addresses[source], bytes=size, number=number)

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.emulation.dilation import USED_PART, PacketRates, choose_dilation, packet_rates
-from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.routing import Routing
-from edgefl.emulation.wiring import plan_wiring
+from edgefl.emulation.wiring import LinkSettings, plan_wiring
 from edgefl.errors import UserError
 from edgefl.network.topology import GraphLinks
 from edgefl.network.tree import TreeLinks

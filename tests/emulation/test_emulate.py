@@ -17,9 +17,8 @@ import pytest
 import yaml
 
 from edgefl.cli import main
-from edgefl.emulation.emulate import emulate
+from edgefl.emulation.emulate import emulate, temporary_folder
 from edgefl.emulation.machine import Finding, in_namespaces
-from edgefl.emulation.workplace import workplace
 from edgefl.errors import UserError
 from edgefl.record.paths import RunPaths
 from edgefl.report.prediction.comparing import compare_runs
@@ -178,12 +177,12 @@ def test_nothing_is_left_behind_by_an_emulation_that_is_killed(tmp_path):
     assert devices_and_queues() == before
     folders = list(Path(tempfile.gettempdir()).glob(f"edgefl-emulation-{process.pid}-*"))
     assert len(folders) == 1
-    with workplace():  # the next start removes it
+    with temporary_folder():  # the next start removes it
         assert not any(folder.exists() for folder in folders)
 
 
 @pytest.mark.release
-def test_a_stopped_emulation_says_how_it_goes_on(tmp_path):
+def test_a_stopped_emulation_says_that_it_starts_again(tmp_path):
     file, out = tmp_path / "scenario.yaml", tmp_path / "run"
     file.write_text(yaml.safe_dump(small("star-20ms")))
     command = [sys.executable, "-m", "edgefl", "emulate", str(file), "--no-train", "--dilate", "50", "--out", str(out)]
@@ -196,7 +195,7 @@ def test_a_stopped_emulation_says_how_it_goes_on(tmp_path):
     said = process.communicate(timeout=60.0)[1]
     assert begun
     assert process.returncode == 130
-    assert f"{out} is unfinished: edgefl emulate --resume {out}" in said
+    assert f"{out} is unfinished: start the emulation again in another folder" in said
     assert gone(process.pid)
 
 
@@ -253,3 +252,8 @@ def test_a_latency_that_cannot_be_made_is_refused_before_the_simulation(tmp_path
     with pytest.raises(UserError, match="latencies need netem or tun"):
         emulate(check(small("star-20ms")), out=tmp_path / "run", say=begun.append)
     assert begun == []
+
+
+def test_an_emulation_is_not_resumed(tmp_path, capsys):
+    assert main(["emulate", "--resume", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

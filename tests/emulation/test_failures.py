@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from edgefl.emulation.emulate import emulate
-from edgefl.emulation.failure import EmulationFailed
-from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.machine import in_namespaces
+from edgefl.emulation.nodes import EmulationFailed
 from edgefl.emulation.real_links import RealLinks
-from edgefl.emulation.wiring import plan_wiring
+from edgefl.emulation.wiring import LinkSettings, plan_wiring
 from edgefl.network.tree import TreeLinks
 from edgefl.record.paths import RunPaths
 from edgefl.record.tables import read_events

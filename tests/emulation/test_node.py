@@ -13,10 +13,9 @@ from typing import cast
 
 import pytest
 
-from edgefl.emulation.failure import EmulationFailed
 from edgefl.emulation.namespaces import python
 from edgefl.emulation.node import Node
-from edgefl.emulation.nodes import Nodes
+from edgefl.emulation.nodes import EmulationFailed, Nodes
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,10 +13,10 @@ import simpy
 
 from edgefl import user_code
 from edgefl.cpu_quota import CpuQuota
-from edgefl.emulation import quotas
-from edgefl.emulation.quotas import at_a_time, check_real_training, quotas_of
+from edgefl.emulation import trainers
+from edgefl.emulation.measurement_quality import starved
 from edgefl.emulation.trainer import Plan, Trainer
-from edgefl.emulation.trust import starved
+from edgefl.emulation.trainers import at_a_time, check_real_training, quotas_of
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.fleet import assign
@@ -80,7 +80,7 @@ def test_too_few_processors_are_refused_with_the_dilation_that_suffices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(quotas, "at_a_time", lambda scenario: 2)
+    monkeypatch.setattr(trainers, "at_a_time", lambda scenario: 2)
     small = scenario(tmp_path, "fleet.0.overrides.compute.cpu_quota=1")
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     with pytest.raises(UserError, match=r"need 2 processors, this machine has 1; expected --dilate 2 or more"):
@@ -154,7 +154,7 @@ class Training:
 
 def events_of(scenario: Scenario, testbed: Training, out: Path) -> list[Event]:
     @contextmanager
-    def made(setup: Setup, paths: SeedPaths, past: Sequence[Event]) -> Iterator[Training]:
+    def made(setup: Setup, paths: SeedPaths) -> Iterator[Training]:
         yield testbed
 
     run(scenario, out=out, train=False, testbed=made)

@@ -7,7 +7,7 @@ import pytest
 from simpy.core import EmptySchedule
 
 from edgefl.emulation import real_clock
-from edgefl.emulation.failure import EmulationFailed
+from edgefl.emulation.nodes import EmulationFailed
 from edgefl.emulation.real_clock import RealClock
 
 

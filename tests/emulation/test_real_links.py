@@ -19,9 +19,8 @@ import networkx as nx
 import pytest
 import simpy
 
-from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.machine import check, in_namespaces, missing
-from edgefl.emulation.wiring import plan_wiring
+from edgefl.emulation.wiring import LinkSettings, plan_wiring
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.topology import GraphLinks
 from edgefl.network.tree import TreeLinks

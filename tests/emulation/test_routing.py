@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from edgefl.emulation import shaping
-from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.routing import Routing, Window
-from edgefl.emulation.wiring import plan_wiring
+from edgefl.emulation.wiring import LinkSettings, plan_wiring
 from edgefl.network.tree import TreeLinks
 
 PAIR = ("server", "client/0")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import networkx as nx
 import pytest
 from hypothesis import given, settings
@@ -109,13 +107,6 @@ def test_a_peak_is_that_of_the_topology_or_a_higher_one():
     link, other = wiring.link(*ends), wiring.link("client/0", "internet")
     assert (link.capacity, link.peak, link.latency) == (0.0, 5e6, 0.02)
     assert (other.capacity, other.peak) == (1e6, 1e6)
-
-
-def test_a_plan_survives_json():
-    wiring = plan_wiring(star_of(3), [("server", f"client/{client}") for client in range(3)])
-    again = type(wiring).read(json.loads(json.dumps(wiring.written())))
-    assert again == wiring
-    assert again.neighbours() == wiring.neighbours()
 
 
 def test_128_nodes_have_addresses_of_their_own_and_more_are_refused():

@@ -36,7 +36,6 @@ MEASURED = {
         "paused_seconds": 3.0,
         "paused_while_sending": 0.0,
     },
-    "after_round": 0,
     "trust": ["the processors were busy all the time"],
     "machine": {"kernel": "6.8", "cores": 4},
 }
@@ -65,12 +64,9 @@ def test_a_wrong_step_cost_is_refused_with_its_place(tmp_path, change, place):
 def test_an_emulation_is_read_as_it_was_written(tmp_path):
     path = RunPaths(tmp_path).make("fedavg", 3).emulation
     assert read_emulation(path) is None
-    resumed = MEASURED | {"after_round": 2}
-    write_emulation(Emulation.model_validate(resumed), path)
-    assert json.loads(path.read_text()) == resumed
-    assert read_emulation(path) == Emulation.model_validate(resumed)
-    path.write_text(json.dumps({key: value for key, value in MEASURED.items() if key != "after_round"}))
-    assert read_emulation(path).after_round == 0
+    write_emulation(Emulation.model_validate(MEASURED), path)
+    assert json.loads(path.read_text()) == MEASURED
+    assert read_emulation(path) == Emulation.model_validate(MEASURED)
 
 
 @pytest.mark.parametrize(
@@ -95,13 +91,13 @@ def test_the_settings_of_a_sweeps_jobs_are_read_from_its_table(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("state", "command"),
+    ("state", "hint"),
     [
-        ('{"choices": {"emulated": true}}', "emulate"),
-        ('{"choices": {}}', "simulate"),
-        ("", "simulate"),
+        ('{"choices": {"emulated": true}}', "start the emulation again in another folder"),
+        ('{"choices": {}}', "edgefl simulate --resume"),
+        ("", "edgefl simulate --resume"),
     ],
 )
-def test_the_command_that_continues_a_run_follows_from_its_state(tmp_path, state, command):
+def test_the_command_that_continues_a_run_follows_from_its_state(tmp_path, state, hint):
     RunPaths(tmp_path).state.write_text(state)
-    assert how_to_continue(tmp_path) == f"edgefl {command} --resume {tmp_path}"
+    assert how_to_continue(tmp_path).startswith(hint)

@@ -57,9 +57,7 @@ def changed(folder, change):
 
 def test_measured_seconds_need_not_be_those_of_the_model(slower, emulated):
     assert verify(emulated) == []
-    simulated = verify(slower)
-    assert any("the work takes" in text for text in simulated)
-    assert any("later than fair sharing gives" in text for text in simulated)
+    assert verify(slower)
 
 
 @pytest.mark.full
@@ -91,25 +89,10 @@ def other_model(rows):
     row["detail"] = json.dumps({**json.loads(row["detail"]), "before": "0" * 32})
 
 
-def add_progress(rows, *, after, more):
-    """Add the progress of the first transfer: ``more`` bytes than it has, in the row after its row of a kind."""
-    row = first(rows, kind=after, flow=0)
-    rows.insert(rows.index(row) + 1, {**row, "kind": "progress", "bytes": row["bytes"] + more})
-
-
 @pytest.mark.parametrize("change", [lost_byte, forgotten_end, other_work, other_model])
 def test_bytes_order_sums_and_digests_are_checked(emulated, change):
     changed(emulated, change)
     assert verify(emulated)
-
-
-@pytest.mark.full
-def test_only_an_emulation_measures_progress(emulated):
-    changed(emulated, lambda rows: add_progress(rows, after="transfer_start", more=0))
-    assert verify(emulated) == []
-    for label in ("fedadc", "fedbr"):
-        RunPaths(emulated).of(label, 0).emulation.unlink()
-    assert any("the progress of transfer 0 was measured" in text for text in verify(emulated))
 
 
 def test_the_final_model_is_checked(emulated):

@@ -193,14 +193,12 @@ def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, 
     planned, real = (read_timeline(run.paths.of(label, seed).folder) for run in (predicted, measured))
     decisions = compare_decisions(planned, real)
     emulation = measured.emulation_of(label, seed)
-    after = 0 if emulation is None else emulation.after_round
-    resumed = next((round.ended for round in real.rounds if round.number == after), -math.inf)
     found = SeedAgainst(
         decisions=decisions,
         emulation=emulation,
         predicted_bytes=_bytes(planned, decisions.same),
         measured_bytes=_bytes(real, decisions.same),
-        counted=_bytes(real, math.inf, after=resumed),
+        counted=_bytes(real, math.inf),
     )
     for one, other in list(zip(planned.rounds, real.rounds, strict=False))[: decisions.same]:
         place = Place(label, seed, one.number)
@@ -229,11 +227,9 @@ def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, 
     return found
 
 
-def _bytes(timeline: Timeline, rounds: float, *, after: float = -math.inf) -> Bytes:
-    """The bytes of clients' transfers for the jobs of the first rounds, of those that ended after a moment."""
-    moved = [
-        each for each in timeline.transfers if each.item != "relay" and each.round <= rounds and each.ended > after
-    ]
+def _bytes(timeline: Timeline, rounds: float) -> Bytes:
+    """The bytes of clients' transfers for the jobs of the first rounds."""
+    moved = [each for each in timeline.transfers if each.item != "relay" and each.round <= rounds]
     return Bytes(sum(each.bytes for each in moved if not each.up), sum(each.bytes for each in moved if each.up))
 
 

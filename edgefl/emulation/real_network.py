@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Hashable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,45 +19,19 @@ from edgefl.network.topology import Node, Topology, router
 from edgefl.network.transport import Transport
 from edgefl.simulation.clock import Clock
 
-
-class Carrier(Protocol):
-    """The processes and links that carry transfers."""
-
-    def send(self, flow: int, source: str, target: str, bytes: int, round_trips: int | None) -> None:
-        """Start a transfer; ``round_trips`` of a new connection's handshake after TCP's own, None for an open one."""
-
-    def stop(self, flow: int, source: str, target: str) -> int:
-        """End a transfer now; return the bytes that have arrived."""
-
-    def progress(self, flow: int, target: str) -> int:
-        """The bytes of a transfer that have arrived."""
-
-    def set_capacities(self, changes: dict[tuple[str, str], float]) -> None:
-        """Set capacities of links, bit/s of the scenario."""
-
-    def end_process(self, node: str) -> None:
-        """Kill the process of a node."""
-
-    def begin_process(self, node: str) -> None:
-        """Give a node a process again."""
+if TYPE_CHECKING:
+    from edgefl.emulation.real_links import RealLinks
 
 
-class CarriedNetwork:
+class RealNetwork:
     """What the world knows of the network: capacities, and the transfers that are under way.
 
     It has the interface of :class:`~edgefl.network.flow_network.FlowNetwork`. Traces and redraws are followed on all
     links at all times, so that a transfer finds its links as they should be.
-
-    Args:
-        env: the clock.
-        topology: the links.
-        observer: called for every flow and capacity change.
-        transport: what the scenario says about connections.
-        carrier: carries the transfers.
     """
 
     def __init__(
-        self, env: Clock, topology: Topology, *, observer: FlowObserver, transport: Transport, carrier: Carrier
+        self, env: Clock, topology: Topology, *, observer: FlowObserver, transport: Transport, carrier: RealLinks
     ) -> None:
         self.env = env
         self.topology = topology
@@ -88,14 +62,8 @@ class CarriedNetwork:
     ) -> Flow:
         """Send ``bytes`` over the least-latency path; the flow triggers when they have arrived.
 
-        Args:
-            source: the sending node.
-            target: the receiving node.
-            bytes: the size.
-            tag: any object that the caller wants to attach to the flow.
-            weight: has no effect on real links.
-            payload: has no effect: each receiver gets bytes of its own.
-            outlook: has no effect: real connections share links as TCP does.
+        ``weight``, ``payload`` and ``outlook`` have no effect: real connections share links as TCP does, and each
+        receiver gets bytes of its own.
 
         Raises:
             UserError: an unknown node, or no path between the nodes.
@@ -222,7 +190,6 @@ class CarriedNetwork:
         arrived = self._before_crash.get(flow.id)
         if arrived is None:
             arrived = self._carrier.progress(flow.id, str(flow.target))
-            self._observer.progress_measured(flow, arrived)
         return flow.bytes - arrived
 
     def _step(self, link: int, process: CapacityProcess, seconds: float) -> None:

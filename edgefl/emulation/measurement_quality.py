@@ -1,17 +1,24 @@
-"""Whether an emulation's seconds say something about the scenario, or about the machine that ran it."""
+"""The content of ``emulation.json``: how a run was measured, and whether the machine was quiet enough for it."""
 
 from __future__ import annotations
 
+import os
+import platform
+import statistics
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from edgefl.record.emulation import Load
+from edgefl.record.emulation import Emulation, Load
+from edgefl.simulation.setup import Setup
+
+if TYPE_CHECKING:
+    from edgefl.emulation.testbed import Testbed
 
 MOST_PROCESSORS = 0.85
 """Above this share of the processors' time, packets wait for processes."""
 
 MOST_OF_A_ROUND = 0.01
 """Delays of the machine up to this share of a round are accepted."""
-
 
 LEAST_OF_A_QUOTA = 0.95
 """Processes that train should get at least this share of their quotas."""
@@ -28,10 +35,6 @@ def processor_seconds() -> tuple[float, float]:
 def starved(used: float, granted: float) -> Iterator[str]:
     """A sentence if processes got less of the processors than their quotas; none if nothing was trained.
 
-    Args:
-        used: their seconds on a processor.
-        granted: the seconds that their quotas allow.
-
     >>> list(starved(9.0, 10.0))[0]
     'local training got 90 % of the processor time of its quotas; expected at least 95 %: end other programs'
     """
@@ -44,12 +47,6 @@ def starved(used: float, granted: float) -> Iterator[str]:
 
 def doubts(load: Load, *, seconds: float, rounds: int, dilation: float) -> Iterator[str]:
     """Sentences about what makes the seconds of a run doubtful; none if nothing does.
-
-    Args:
-        load: what was measured of the machine.
-        seconds: of the run.
-        rounds: how many ended.
-        dilation: of the run.
 
     >>> load = Load(cpu=0.97, late_seconds_median=0.0, late_seconds_worst=0.2, paused_seconds=0, paused_while_sending=0)
     >>> for doubt in doubts(load, seconds=30.0, rounds=3, dilation=2.0):
@@ -71,3 +68,29 @@ def doubts(load: Load, *, seconds: float, rounds: int, dilation: float) -> Itera
             f"the clock stood still for {load.paused_while_sending:.2g} s in which transfers went on, for example to"
             f" train jobs that the simulation does not have; {limit} of {seconds:.3g} s"
         )
+
+
+def measured(testbed: Testbed, setup: Setup) -> Emulation:
+    """How a run's seconds were measured, at its end."""
+    clock = testbed.real_clock
+    late = [each / clock.dilation for each in clock.late] or [0.0]
+    load = Load(
+        cpu=testbed.busy,
+        late_seconds_median=statistics.median(late),
+        late_seconds_worst=max(late),
+        paused_seconds=clock.paused / clock.dilation,
+        paused_while_sending=clock.paused_while_sending / clock.dilation,
+    )
+    trust = [
+        *doubts(load, seconds=clock.now, rounds=testbed.rounds, dilation=clock.dilation),
+        *testbed.doubts_of_training(),
+    ]
+    return Emulation(
+        dilation=clock.dilation,
+        compute="real" if testbed.trains else "paced",
+        queue="fair" if setup.transport.queue is None else "fifo",
+        trust=tuple(trust),
+        wire_bytes=testbed.wire_bytes(),
+        load=load,
+        machine={"processors": os.cpu_count(), "kernel": platform.release()},
+    )

@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-from edgefl.emulation.workplace import workplace
+from edgefl.emulation.emulate import temporary_folder
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def place(tmp_path, monkeypatch):
 
 def test_the_folder_is_removed_at_the_end_also_by_an_error(place):
     def failing() -> None:
-        with workplace() as folder:
+        with temporary_folder() as folder:
             (folder / "file").touch()
             raise KeyError
 
@@ -36,7 +36,7 @@ def test_what_a_dead_process_left_is_removed_and_nothing_else(place):
     other = place / "edgefl-emulation-notes"
     for folder in (left, alive, other):
         (folder / "inner").mkdir(parents=True)
-    with workplace():
+    with temporary_folder():
         pass
     assert not left.exists()
     assert (alive / "inner").exists()
