@@ -58,13 +58,13 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
 
     from edgefl.cli.console import standard_output
     from edgefl.report import RunResult, comparison_table
-    from edgefl.rerun.replay import replay_of
+    from edgefl.rerun.replay import Replay
 
     out = out if out is not None else run.with_name(f"{run.name}-replayed")
     axes = [_axis(text) for text in grid or ()]
     if os.path.exists(out):  # unlike Path.exists, no error for a name that is too long
         raise UserError("expected a folder that does not exist yet", file=f"--out {out}")
-    replayed = replay_of(run, method, trust=trust)
+    replayed = Replay(run, method, trust=trust)
     console = standard_output()
     results = []
     for number, values in enumerate(itertools.product(*axes), 1):

@@ -1,29 +1,34 @@
-"""What a ``ClientApp`` does with a message: its reply, and the work that this is on the client's device."""
+"""What a ``ClientApp`` does with a message: its reply, and the work that this is on the client's device.
+
+Operators of PyTorch are counted as the app executes them; they, optimizer steps and waits become seconds.
+"""
 
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import dataloader
 
-from edgefl.cost.measure import StepCost
+from edgefl.cost.measure import Operator, StepCost
+from edgefl.cost.recorder import Record, Recorder
 from edgefl.errors import UserError
+from edgefl.fleet import FleetAssignment, compute_joules, fits, step_seconds
 from edgefl.flower.app import App
-from edgefl.flower.baton import watched
-from edgefl.flower.counting import OperatorCount
 from edgefl.flower.messages import copied, copied_message, error_reply, node_id_of
-from edgefl.flower.randomness import seeded
-from edgefl.flower.replies import Answer, Replies
+from edgefl.flower.replies import Replies
 from edgefl.flower.scenario import DeclaredSeconds
-from edgefl.flower.virtual_time import AppTime, replaced
-from edgefl.flower.works import Works
+from edgefl.flower.thread_scheduler import watched
+from edgefl.flower.virtual_time import AppTime, replaced, seeded
+from edgefl.record.events import ABSENT
 from edgefl.simulation.work import Work
 
 NOTHING = StepCost(0, (), 0, 0, 0.0, 0.0, 0)
@@ -31,35 +36,135 @@ NOTHING = StepCost(0, (), 0, 0, 0.0, 0.0, 0)
 
 
 @dataclass(frozen=True)
-class Done:
-    """The result of a ``ClientApp``.
+class Answer:
+    """What a ``ClientApp`` answered to a message.
 
     Attributes:
         reply: its reply, or the error that it ended with.
-        work: what it took.
         context: the node's context after it.
-        raised: whether it ended with an error.
+        cost: the operators that it executed.
+        steps: its optimizer steps.
+        waits: the seconds that no operator takes.
     """
 
     reply: Any
-    work: Work
     context: Any
-    raised: bool
+    cost: StepCost
+    steps: int
+    waits: float
+
+
+class OperatorCount(Recorder):  # type: ignore[no-untyped-call]
+    """Counts equal operators together: an app may execute millions.
+
+    Operators count if the thread that enters the context executes them. Other threads and processes, such as the
+    workers of a data loader, are not counted.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(with_data=True)
+        self._counts: Counter[tuple[str, int, int, str]] = Counter()
+        self._forward_macs = self._layer_macs = self._peak = 0
+
+    def add(self, record: Record) -> None:
+        """Add an operator to the counts."""
+        self._counts[record.name, record.flops, record.bytes, record.kind] += 1
+        self._forward_macs += record.macs
+        self._layer_macs += record.macs if record.layer else 0
+        self._peak = max(self._peak, record.live)
+
+    def _bring(self, tensor: Tensor) -> int:
+        # An app may bring a new batch in every step, so what it brings is live only as long as it exists.
+        key: int = tensor.untyped_storage()._cdata
+        if key not in self._made:
+            self._make(tensor)
+        return key
+
+    def cost(self) -> StepCost:
+        """The cost of everything that was executed.
+
+        All products count as forward ones, because an app does not say where its backward pass begins.
+        """
+        return StepCost(
+            batch=0,
+            operators=tuple(
+                Operator(name, flops, bytes, count, kind)
+                for (name, flops, bytes, kind), count in sorted(self._counts.items())
+            ),
+            layer_macs=self._layer_macs,
+            forward_macs=self._forward_macs,
+            training_flops=float(sum(flops * count for (_, flops, _, _), count in self._counts.items())),
+            bytes_touched=float(sum(bytes * count for (_, _, bytes, _), count in self._counts.items())),
+            peak_memory_bytes=self._peak,
+        )
+
+
+class Costs:
+    """The costs of all distinct work of a run, numbered in the order of their first occurrence.
+
+    Args:
+        before: the number of pieces of work of the method's earlier runs, which have the numbers from 1.
+    """
+
+    def __init__(self, before: int = 0) -> None:
+        self._before = before
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self.used: list[StepCost] = []
+
+    def number(self, cost: StepCost, steps: int, waits: float) -> int:
+        """The number of this work, with its optimizer steps and the seconds that no operator takes."""
+        key = (cost.operators, cost.peak_memory_bytes, steps, waits)
+        if key not in self._numbers:
+            self._numbers[key] = self._before + len(self.used) + 1
+            self.used.append(replace(cost, batch=self._numbers[key]))
+        return self._numbers[key]
+
+
+class Works:
+    """The work of all clients; each distinct work of a kind of device is computed once."""
+
+    def __init__(self, fleet: FleetAssignment, costs: Costs, on_new: Callable[..., None]) -> None:
+        self._fleet, self._costs, self._on_new = fleet, costs, on_new
+        self._known: dict[tuple[int, int], Work] = {}
+
+    def of(self, client: int, cost: StepCost, steps: int, waits: float) -> Work:
+        """The work of a client with these operators, optimizer steps and seconds that no operator takes."""
+        group, number = int(self._fleet.group[client]), self._costs.number(cost, steps, waits)
+        work = self._known.get((group, number))
+        if work is None:
+            profile = self._fleet.profiles[group]
+            # The roofline of all operators together contains the overhead of one step.
+            other = waits + (steps - 1) * profile.rates()[3]
+            work = self._known[group, number] = self._measured(group, number, cost, steps, other)
+            self._on_new(work, other_seconds=other)
+        return work
+
+    def _measured(self, group: int, number: int, cost: StepCost, steps: int, other: float) -> Work:
+        profile = self._fleet.profiles[group]
+        seconds = max(0.0, step_seconds(profile, cost.operators) + other)
+        hot = max(0.0, step_seconds(profile, cost.operators, hot=True) + other)
+        thermal = profile.compute.thermal
+        return Work(
+            device=profile.name,
+            group=group,
+            alpha=1,
+            samples=ABSENT,
+            steps=steps,
+            batches={number: 1},
+            seconds=seconds,
+            flops=cost.training_flops,
+            joules=compute_joules(profile, seconds),
+            peak_memory_bytes=cost.peak_memory_bytes,
+            fits=fits(profile, cost.peak_memory_bytes),
+            watts=compute_joules(profile, 1.0),
+            hot_seconds=hot,
+            cool_for=math.inf if thermal is None else thermal.after,
+            number=number,
+        )
 
 
 class Clients:
-    """The nodes of an app: each one has its context, in which the app keeps its state.
-
-    Args:
-        app: the app.
-        run_id: the app's run.
-        seed: the run's seed.
-        number: how many nodes there are.
-        declared: the declared seconds of work.
-        clock: counts the seconds that it sleeps.
-        works: knows what work takes on each device.
-        replies: records replies, and returns recorded ones.
-    """
+    """The nodes of an app: each one has its context, in which the app keeps its state."""
 
     def __init__(
         self,
@@ -88,14 +193,8 @@ class Clients:
             for client in range(number)
         ]
 
-    def execute(self, client: int, message: Any, dispatch: int, digest: str) -> Done:
-        """Call the ``ClientApp`` with a message, which it may change, or return its recorded answer.
-
-        Args:
-            client: the client.
-            message: the message.
-            dispatch: the number of the client's earlier messages.
-            digest: the digest of the message.
+    def execute(self, client: int, message: Any, dispatch: int, digest: str) -> tuple[Answer, Work]:
+        """Call the ``ClientApp`` with a message, which it may change, or return its recorded answer; and its work.
 
         Raises:
             UserError: it trained without executing any operator of PyTorch, and no seconds are declared.
@@ -104,8 +203,7 @@ class Clients:
         if answer is None:
             answer = self._call(client, message, dispatch)
             self._replies.record(client, dispatch, digest, answer)
-        work = self._works.of(client, answer.cost, answer.steps, answer.waits)
-        return Done(answer.reply, work, answer.context, raised=answer.reply.has_error())
+        return answer, self._works.of(client, answer.cost, answer.steps, answer.waits)
 
     def _call(self, client: int, message: Any, dispatch: int) -> Answer:
         kind = message.metadata.message_type
@@ -130,7 +228,7 @@ class Clients:
                 if reply.has_content():
                     reply = copied_message(reply)  # the app may keep records of its reply in the node's state
             except (Exception, SystemExit) as error:  # noqa: BLE001  (Flower's nodes return every error of an app)
-                reason, failed = f"{type(error)}:<'{_text(error)}'>", True
+                reason, failed = f"{type(error)}:<'{error}'>", True
                 reply = error_reply(message, "CLIENT_APP_RAISED_EXCEPTION", reason)
                 warnings.warn(f"client {client}: the ClientApp raised {self._app.error_in_words(error)}", stacklevel=2)
         reply.metadata.__dict__["_message_id"] = f"reply to {message.metadata.message_id}"
@@ -147,13 +245,6 @@ class Clients:
     def keep(self, client: int, context: Any) -> None:
         """The client's work is complete: its state is that of this context."""
         self._contexts[client] = context
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001  (the app's own class of errors)
-        return ""
 
 
 @contextmanager
@@ -177,5 +268,5 @@ def loader_workers_reported() -> Iterator[None]:
         )
         return original(loader)
 
-    with replaced(dataloader, "_MultiProcessingDataLoaderIter", made):
+    with replaced((dataloader, "_MultiProcessingDataLoaderIter", made)):
         yield

@@ -1,34 +1,240 @@
-"""The ``Grid`` that an app's ``ServerApp`` gets: it sends messages through the simulated world."""
+"""An app's run in the simulated world: its messages, the rounds into which they fall, and the ``Grid`` that it gets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
-from edgefl.errors import UserError
-from edgefl.flower.baton import Baton
-from edgefl.flower.calls import Calls, finite
-from edgefl.flower.course import AppCourse
+import numpy as np
+import simpy
+
+from edgefl.errors import EdgeflError, UserError, in_words
+from edgefl.flower.client_work import Clients
 from edgefl.flower.exchange import Exchange
-from edgefl.flower.messages import Letter, Wire, copied_message, node_id_of
-from edgefl.flower.virtual_time import date_at
+from edgefl.flower.messages import Sent, Wire, copied_message, node_id_of
+from edgefl.flower.metrics import Metrics
+from edgefl.flower.thread_scheduler import AppRaised, ThreadScheduler
+from edgefl.simulation.rounds import UNKNOWN, Life, RoundBook
 from edgefl.simulation.world import World
+from edgefl.training.faults import PartFault
+from edgefl.training.job import Evaluation
+
+MOST_IDLE_SLEEPS = 100_000
+"""Sleeps of a ServerApp in a row while no message is in progress; a day in steps of a second has 86,400."""
+
+READS = frozenset({"app"})
+"""What an app's decisions depend on."""
+
+
+class AppBook(RoundBook):
+    """Ends the rounds of an app, which has its own metrics."""
+
+    def __init__(self, world: World, metrics: Metrics) -> None:
+        super().__init__(world)
+        self._metrics = metrics
+
+    def evaluate(self, version: int) -> Evaluation:
+        """Log the app's accuracy, if it has computed one in this round."""
+        return UNKNOWN if self._metrics.evaluation() is None else super().evaluate(version)
+
+    def evaluate_last(self) -> Evaluation:
+        """The last evaluation; an app cannot be asked for another one."""
+        return self.latest
+
+    def pass_feedback(self, round: int, arrived: Sequence[Life]) -> None:
+        """An app has no scheduler that could learn."""
+
+
+class AppRun:
+    """What happens in an app's run.
+
+    A round begins with a push of training messages, if none of the last round's is without a reply, or if the app calls
+    it a new one: by the group of its messages, or by ``server-round`` in their content.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        book: AppBook,
+        *,
+        threads: ThreadScheduler,
+        clients: Clients,
+        metrics: Metrics,
+        main: Callable[[], object],
+        error_in_words: Callable[[BaseException], str] = in_words,
+    ) -> None:
+        self.env, self.threads, self.wire = world.env, threads, Wire()
+        self._world, self._book, self._clients = world, book, clients
+        self._metrics, self._main, self._error_in_words = metrics, main, error_in_words
+        self._round = self._sleeps = 0
+        self._label: str | None = None
+        self._trained = False
+        self._lives: list[Exchange] = []
+        self._all: list[Exchange] = []
+        self._pulled: list[Exchange] = []
+        self._active: list[Exchange] = []
+        self._queues: defaultdict[int, deque[Exchange]] = defaultdict(deque)
+        self._busy: set[int] = set()
+        self._dispatches: Counter[int] = Counter()
+
+    def run(self) -> Generator[simpy.Event, object, None]:
+        """Run the app to its end."""
+        world = self._world
+        world.round_begins(0, ())
+        self.threads.start("ServerApp", self._main)
+        try:
+            yield from self.threads.play()
+        except AppRaised as raised:
+            error = raised.error
+            if isinstance(error, EdgeflError | KeyboardInterrupt):
+                raise error from error.__cause__
+            raise PartFault(world.setup.label, self._round, "the ServerApp", self._error_in_words(error)) from error
+        if self._lives and not world.stopped.triggered:
+            self._close()
+        world.stop("rounds")
+
+    def break_off(self) -> None:
+        """The run ends: stop the app's threads, and abort the messages in progress."""
+        self.threads.stop()
+        for exchange in list(self._active):
+            exchange.drop("unfinished")
+
+    # Called in the world's thread
+
+    def push(self, messages: Sequence[tuple[int, Any, Sent]]) -> list[Exchange]:
+        """Send messages together; training messages may begin a round. Idle nodes begin when all are sent.
+
+        Args:
+            messages: client, message and what it is on the wire; nothing else refers to the message.
+        """
+        training = [message for _, message, _ in messages if _trains(message)]
+        if training:
+            label = _label(training[0])
+            outstanding = any(not (each.pulled or each.given_up) and _trains(each.message) for each in self._lives)
+            begins = not outstanding if label is None else label != self._label
+            self._label = label or self._label
+            if begins:
+                self._begin_round()
+        if self._world.stopped.triggered:
+            self.threads.end()
+            return []
+        exchanges = [self._queued(*each) for each in messages]
+        if exchanges:
+            clients = [each.client for each in exchanges]
+            self._world.decided(self._round, "selection", READS, clients=sorted(set(clients)))
+            for client in clients:
+                self._next(client)
+        return exchanges
+
+    def pulled(self, exchanges: Sequence[Exchange]) -> None:
+        """The app gets the replies of exchanges."""
+        for exchange in exchanges:
+            exchange.pulled = True
+            if exchange.useful:
+                if exchange.round == self._round:
+                    self._pulled.append(exchange)
+                else:
+                    exchange.lose("late")
+
+    # Called in the app's thread
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass.
+
+        Raises:
+            UserError: the app has only slept for too often.
+        """
+        self._sleeps = 0 if self._active else self._sleeps + 1
+        if self._sleeps > MOST_IDLE_SLEEPS:
+            self.threads.fail(
+                UserError(
+                    f"the ServerApp has slept {MOST_IDLE_SLEEPS} times, until "
+                    f"{self._world.now:.6g} s of virtual time, while no message was in progress, and seems to "
+                    "wait for something that does not happen; budgets.seconds ends such a run without an error",
+                    field="flower.app",
+                )
+            )
+        self.threads.wait(self.env.timeout(seconds))
+
+    def wait_for_nodes(self, seconds: float) -> None:
+        """Let time pass because the app wants more nodes.
+
+        Raises:
+            UserError: there will never be more.
+        """
+        presence = self._world.presence
+        if not self._active and presence.next_arrival() == np.inf:
+            there = np.count_nonzero(presence.available())
+            self.threads.fail(
+                UserError(
+                    f"the app waits for more nodes than will ever be available: {there} of {self._world.setup.clients} "
+                    "are there; change its number of nodes, or data.clients",
+                    field="flower.app",
+                )
+            )
+        self.threads.wait(self.env.timeout(seconds))
+
+    # Nodes
+
+    def _queued(self, client: int, message: Any, sent: Sent) -> Exchange:
+        dispatch = self._dispatches[client]
+        self._dispatches[client] += 1
+        exchange = Exchange(
+            self._world,
+            self._clients,
+            self.wire,
+            client=client,
+            round=self._round,
+            dispatch=dispatch,
+            message=message,
+            sent=sent,
+            on_left=self._left,
+        )
+        self._lives.append(exchange)
+        self._all.append(exchange)
+        self._active.append(exchange)
+        self._queues[client].append(exchange)
+        return exchange
+
+    def _next(self, client: int) -> None:
+        if client not in self._busy and self._queues[client]:
+            self._busy.add(client)
+            self.env.process(self._queues[client].popleft().live())
+
+    def _left(self, exchange: Exchange) -> None:
+        self._active.remove(exchange)
+        self._busy.discard(exchange.client)
+        self._next(exchange.client)
+
+    # Rounds
+
+    def _begin_round(self) -> None:
+        if self._trained:
+            self._close()
+            if self._world.stopped.triggered:
+                return
+            self._round += 1
+            self._world.round_begins(self._round, ())
+        self._trained = True
+        self._metrics.clear()
+
+    def _close(self) -> None:
+        arrived = sorted(self._pulled, key=lambda each: (each.client, each.job.id.dispatch))
+        # A refusal belongs to the round in which it happens, which may be a later one than that of its message.
+        refused = [each for each in self._all if each.phase == "refused"]
+        self._all = [each for each in self._all if each in self._active and each.phase != "refused"]
+        lives = [each for each in self._lives if each.phase != "refused"]
+        self._lives, self._pulled = [], []
+        self._book.close(self._round, [*lives, *refused], arrived)
 
 
 class VirtualGrid:
-    """Implements ``flwr.serverapp.Grid``; :func:`virtual_grid` makes it a subclass of it.
+    """Implements ``flwr.serverapp.Grid``; :func:`virtual_grid` makes it a subclass of it."""
 
-    Args:
-        world: the world of the run.
-        baton: says which of the app's threads runs.
-        course: the course of the run.
-        calls: makes the calls.
-        run: Flower's description of the run.
-    """
-
-    def __init__(self, world: World, baton: Baton, course: AppCourse, calls: Calls, run: Any) -> None:
-        self._world, self._baton, self._course, self._run = world, baton, course, run
-        self._calls, self._wire = calls, Wire()
+    def __init__(self, world: World, app_run: AppRun, run: Any) -> None:
+        self._world, self._app_run, self._threads, self._run = world, app_run, app_run.threads, run
         self._clients = {node_id_of(client): client for client in range(world.setup.clients)}
         self._nodes = list(self._clients)
         self._exchanges: dict[str, Exchange] = {}
@@ -54,8 +260,8 @@ class VirtualGrid:
 
     def get_node_ids(self) -> list[int]:
         """The nodes whose devices are available now."""
-        if self._baton.holds():
-            there = self._calls.nodes()
+        if self._threads.holds():
+            there = self._world.presence.available()
             self._nodes = [node for node, client in self._clients.items() if there[client]]
         return list(self._nodes)
 
@@ -73,19 +279,14 @@ class VirtualGrid:
             if message.metadata.dst_node_id not in self._clients:
                 raise ValueError(f"no node has the id {message.metadata.dst_node_id}")
         ids = [f"{len(self._exchanges) + index:064x}" for index in range(len(batch))]
-        letters = []
+        sent, wire = [], self._app_run.wire
         for number, message in zip(ids, batch, strict=True):
             message.metadata.__dict__["_message_id"] = number
             # A node gets a copy, as over a network: neither side sees what the other one changes later.
             own = copied_message(message)
-            wired = self._wire.sent(own, message.content)
-            age = date_at(self._world.now).timestamp() - own.metadata.created_at
-            left = max(0.0, own.metadata.ttl - age)
-            letters.append(Letter(self._clients[message.metadata.dst_node_id], own, wired, left))
-        self._wire.forget()
-        if self._course.starts_round([each.message for each in letters]):
-            self._calls.begin_round()
-        exchanges = self._calls.push(letters)
+            sent.append((self._clients[message.metadata.dst_node_id], own, wire.sent(own, message.content)))
+        wire.forget()
+        exchanges = self._threads.in_world(lambda: self._app_run.push(sent))
         self._exchanges |= zip(ids, exchanges, strict=True)
         self._unanswered += exchanges
         return ids
@@ -98,22 +299,37 @@ class VirtualGrid:
         """
         self._check_thread("pull_messages")
         exchanges = [self._of(each) for each in message_ids]
-        found = self._calls.pull(exchanges)
-        self._unanswered = [each for each in self._unanswered if each.outcome is None]
+        found = self._pull(exchanges)
+        self._unanswered = [each for each in self._unanswered if each.reply is None]
         expected = self._unanswered and not all(each.pulled for each in exchanges)
         if not found and expected and self._looked_at == self._world.now:
-            self._calls.wait(self._unanswered, until="any")
-            found = self._calls.pull(exchanges)
+            self._threads.wait(self._world.env.any_of([each.replied for each in self._unanswered]))
+            found = self._pull(exchanges)
         self._looked_at = self._world.now
-        return [each.reply for each in found]
+        return found
 
     def send_and_receive(self, messages: Iterable[Any], *, timeout: float | None = None) -> list[Any]:
         """Send messages, and return when all replies are there or at the time-out."""
-        timeout = finite(timeout)
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError("expected a number of seconds as timeout, found nan")
         exchanges = [self._exchanges[each] for each in self.push_messages(messages)]
         if exchanges:
-            self._calls.wait(exchanges, until="all", timeout=timeout)
-        return [each.reply for each in self._calls.pull(exchanges, gives_up=True)]
+            complete: simpy.Event = self._world.env.all_of([each.replied for each in exchanges])
+            if timeout is not None and timeout < math.inf:
+                complete = complete | self._world.alarm(max(0.0, timeout))
+            self._threads.wait(complete)
+        found = self._pull(exchanges)
+        for exchange in exchanges:
+            if not exchange.pulled:
+                exchange.given_up = True
+        return found
+
+    def _pull(self, exchanges: Iterable[Exchange]) -> list[Any]:
+        """The replies that are there and were not pulled before, in the order of their arrival."""
+        there = [each for each in exchanges if each.reply is not None and not each.pulled]
+        found = sorted(there, key=lambda each: (each.replied_at, each.job.id.client, each.job.id.dispatch))
+        self._threads.in_world(lambda: self._app_run.pulled(found))
+        return [each.reply for each in found]
 
     def _of(self, message_id: str) -> Exchange:
         if message_id not in self._exchanges:
@@ -121,9 +337,9 @@ class VirtualGrid:
         return self._exchanges[message_id]
 
     def _check_thread(self, call: str) -> None:
-        self._baton.check()
-        if not self._baton.holds():
-            self._baton.fail(
+        self._threads.check()
+        if not self._threads.holds():
+            self._threads.fail(
                 UserError(
                     f"the ServerApp calls grid.{call} in a thread that it started itself; edgefl runs the threads of "
                     "Flower's own legacy server, and no others: call it in the main thread",
@@ -132,9 +348,23 @@ class VirtualGrid:
             )
 
 
-def virtual_grid(world: World, baton: Baton, course: AppCourse, calls: Calls, run: Any) -> VirtualGrid:
+def virtual_grid(world: World, app_run: AppRun, run: Any) -> VirtualGrid:
     """The grid, which ``isinstance(grid, flwr.serverapp.Grid)`` accepts."""
     from flwr.serverapp import Grid
 
     Grid.register(VirtualGrid)
-    return VirtualGrid(world, baton, course, calls, run)
+    return VirtualGrid(world, app_run, run)
+
+
+def _trains(message: Any) -> bool:
+    return message.metadata.message_type.partition(".")[0] == "train"  # type: ignore[no-any-return]
+
+
+def _label(message: Any) -> str | None:
+    """What the app calls the round of a message."""
+    if message.metadata.group_id:
+        return f"group {message.metadata.group_id}"
+    for record in message.content.config_records.values():
+        if "server-round" in record:
+            return f"round {record['server-round']}"
+    return None

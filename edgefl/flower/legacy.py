@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import simpy
+
 from edgefl.errors import UserError
-from edgefl.flower.calls import AppThread, Calls
-from edgefl.flower.virtual_time import AppTime, all_replaced
+from edgefl.flower.thread_scheduler import ThreadScheduler
+from edgefl.flower.virtual_time import AppTime, replaced
 
 REGISTRATION_SECONDS = 5.0
 """The interval at which Flower's legacy server looks for new nodes (``flwr.server.compat.app_utils``)."""
@@ -29,14 +31,14 @@ class _Future(concurrent.futures.Future[Any]):
     def __init__(self) -> None:
         super().__init__()
         self.number = next(self._numbers)
-        self.thread: AppThread | None = None
+        self.done_event: simpy.Event | None = None
 
 
 class _Executor:
     """A ``ThreadPoolExecutor`` whose threads take turns with the world; it has as many threads as calls."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
+    def __init__(self, threads: ThreadScheduler) -> None:
+        self._threads = threads
 
     def __enter__(self) -> _Executor:
         return self
@@ -55,7 +57,7 @@ class _Executor:
             else:
                 future.set_result(result)
 
-        future.thread = self._calls.start(f"call {future.number}", execute)
+        future.done_event = self._threads.start(f"call {future.number}", execute)
         return future
 
 
@@ -68,23 +70,23 @@ def legacy_server(clock: AppTime) -> Iterator[None]:
 
     def wait(fs: Iterable[_Future], **_: object) -> tuple[list[_Future], list[_Future]]:
         futures = sorted(fs, key=lambda each: each.number)
-        threads = [each.thread for each in futures if each.thread is not None]
-        if threads:
-            clock.calls.join(threads)
+        events = [each.done_event for each in futures if each.done_event is not None]
+        if events:
+            clock.running.threads.wait(clock.running.env.all_of(events))
         return futures, []
 
     def executor(max_workers: int | None = None) -> _Executor:
         if max_workers is not None:
             sentence = "edgefl does not support max_workers of Flower's legacy server; remove it"
-            clock.baton.fail(UserError(sentence, field="flower.app"))
-        return _Executor(clock.calls)
+            clock.running.threads.fail(UserError(sentence, field="flower.app"))
+        return _Executor(clock.running.threads)
 
     def registering(grid: Any, client_manager: Any) -> Any:
         return _registering(grid, client_manager, clock)
 
     futures = SimpleNamespace(**vars(concurrent.futures))
     futures.ThreadPoolExecutor, futures.wait = executor, wait
-    with all_replaced(
+    with replaced(
         (server, "concurrent", SimpleNamespace(futures=futures)),
         (legacy, "start_update_client_manager_thread", registering),
         (workflows, "start_update_client_manager_thread", registering),
@@ -118,10 +120,11 @@ def _registering(grid: Any, manager: Any, clock: AppTime) -> tuple[threading.Thr
     def wait_for(num_clients: int, timeout: float = PATIENCE_SECONDS) -> bool:
         # A time-out of the app's own is a decision; the default one only limits a wait for ever.
         sleep = clock.sleep if timeout < PATIENCE_SECONDS else clock.sleep_for_nodes
-        end = clock.env.now + timeout
+        env = clock.running.env
+        end = env.now + timeout
         update()
-        while len(registered) < num_clients and clock.env.now < end:
-            sleep(min(REGISTRATION_SECONDS, end - clock.env.now))
+        while len(registered) < num_clients and env.now < end:
+            sleep(min(REGISTRATION_SECONDS, end - env.now))
             update()
         return len(registered) >= num_clients
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from edgefl.methods.payload import Part
 from edgefl.randomness import integer_seed
@@ -49,36 +49,12 @@ class Sent(NamedTuple):
     digest: str
 
 
-Outcome = Literal["reply", "raised", "crashed", "unavailable", "expired"]
-"""What the app gets for a message: a reply, the client's own error, or one of the world's."""
-
-
-class Letter(NamedTuple):
-    """A message to a client.
-
-    Attributes:
-        client: the client.
-        message: Flower's message, to which nothing else refers; None in a replay.
-        sent: what it is on the wire.
-        seconds_to_live: seconds after which it expires.
-    """
-
-    client: int
-    message: Any
-    sent: Sent
-    seconds_to_live: float
-
-
 class Wire:
     """The parts of messages on the wire; contents that several messages share are serialised once."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, int, int, int, str]] = {}
         self._contents = 0
-
-    def parts(self, message: Any, content: Any = None) -> tuple[Part, ...]:
-        """The content and the framing of a message; see :meth:`sent`."""
-        return self.sent(message, content).parts
 
     def sent(self, message: Any, content: Any = None) -> Sent:
         """What a message is on the wire: its content and its framing.
@@ -141,13 +117,7 @@ def copied_message(message: Any) -> Any:
 
 
 def error_reply(message: Any, code: str, reason: str) -> Any:
-    """The reply to a message with an error.
-
-    Args:
-        message: the message.
-        code: the name of one of Flower's error codes.
-        reason: the reason.
-    """
+    """The reply to a message with an error."""
     from flwr.app import Message
     from flwr.app.error import Error
     from flwr.common.constant import ErrorCode

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from edgefl.errors import UserError
-from edgefl.flower.virtual_time import all_replaced
+from edgefl.flower.virtual_time import replaced
 from edgefl.training.job import Evaluation
 
 Source = Literal["server", "clients"]
@@ -39,11 +39,8 @@ class Metrics:
         """A round begins."""
         self._found.clear()
 
-    def evaluation(self, version: int) -> Evaluation | None:
+    def evaluation(self) -> Evaluation | None:
         """The accuracy and the loss of the present round; the server's evaluation comes before the clients'.
-
-        Args:
-            version: the rounds that ended, with this one.
 
         Raises:
             UserError: the accuracy is not in [0, 1].
@@ -106,7 +103,7 @@ def observed(metrics: Metrics) -> Iterator[None]:
 
         return add
 
-    with all_replaced(
+    with replaced(
         (Result, "__init__", make),
         (History, "add_loss_centralized", adding(server_loss, "server", "loss")),
         (History, "add_metrics_centralized", adding(server_values, "server", None)),

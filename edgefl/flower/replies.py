@@ -1,131 +1,87 @@
-"""The replies of an app's clients in the run's journal: a resumed run returns them without calling the ``ClientApp``.
+"""The replies of an app's clients on disk: a resumed run returns them without calling the ``ClientApp``.
 
-Records are protocol buffers of Flower's own serialisation and JSON. Reading them executes nothing.
+Each is one file while its run is in progress: a line of JSON, then the reply and the node's context in Flower's own
+serialisation (protocol buffers). Reading them executes nothing.
 """
 
 from __future__ import annotations
 
 import json
-import warnings
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from edgefl.cost.measure import StepCost
-from edgefl.experiment.journal import Journal, LogDiffers, Reply
+from edgefl.errors import EdgeflError
 from edgefl.experiment.step_costs import recorded_cost, row_of
+from edgefl.files import write_file
 from edgefl.record.costs import StepRow
 from edgefl.validation import validated
 
-REPLY_BYTES = 2**29
-"""A recorded reply with its context; SQLite stores at most 10^9 bytes in a value."""
-REPLIES_BYTES = 2**34
-"""All of them in one run."""
+if TYPE_CHECKING:
+    from edgefl.flower.client_work import Answer
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a ``ClientApp`` answered to a message.
-
-    Attributes:
-        reply: its reply, or the error that it ended with.
-        context: the node's context after it.
-        cost: the operators that it executed.
-        steps: its optimizer steps.
-        waits: the seconds that no operator takes.
-    """
-
-    reply: Any
-    context: Any
-    cost: StepCost
-    steps: int
-    waits: float
+class DecidedDifferently(EdgeflError):  # noqa: N818  (what happened)
+    """A ``ServerApp`` that is executed again for a resumption sends other messages than before."""
 
 
 class Replies:
-    """Records answers, and returns those that an earlier process recorded.
-
-    An answer that is too large is not recorded, and a resumed run calls the ``ClientApp`` again.
+    """Keeps answers, and returns those that an earlier process kept.
 
     Args:
-        journal: the run's journal.
+        folder: the folder of their files; created with the first one.
     """
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._bytes = journal.recorded_bytes()
-        self._warned = False
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def recorded(self, client: int, dispatch: int, digest: str) -> Answer | None:
-        """The recorded answer of a client to a message.
-
-        Args:
-            client: the client.
-            dispatch: the number of its earlier messages.
-            digest: the digest of the message.
+        """The kept answer of a client to a message.
 
         Raises:
-            LogDiffers: the recorded answer is one to another message.
-            UserError: the record is damaged.
+            DecidedDifferently: the kept answer is one to another message.
         """
-        found = self._journal.reply(client, dispatch)
-        if found is None:
+        from flwr.common.serde import context_from_proto, message_from_proto
+        from flwr.proto.message_pb2 import Context, Message
+
+        from edgefl.flower.client_work import Answer
+
+        file = self._file(client, dispatch)
+        if not file.exists():
             return None
-        if found.message != digest:
-            raise LogDiffers(
+        head, _, content = file.read_bytes().partition(b"\n")
+        known = json.loads(head)
+        if known["message"] != digest:
+            raise DecidedDifferently(
                 f"message {dispatch + 1} to client {client} is not the one that it was before the interruption: the "
                 "ServerApp decided differently when it is executed again (it may read a clock, or draw from a "
                 "generator that edgefl does not seed), so the run cannot be resumed"
             )
-        try:
-            return _answer(found)
-        except Exception as error:  # noqa: BLE001  (protocol buffers, Flower and JSON have errors of many classes)
-            raise self._journal.damaged_reply(error) from None
+        return Answer(
+            reply=message_from_proto(Message.FromString(content[: known["reply"]])),
+            context=context_from_proto(Context.FromString(content[known["reply"] :])),
+            cost=recorded_cost(validated(StepRow, known["cost"])),
+            steps=known["steps"],
+            waits=known["waits"],
+        )
 
     def record(self, client: int, dispatch: int, digest: str, answer: Answer) -> None:
-        """Record an answer, unless the limits on recorded bytes forbid it."""
+        """Keep an answer at once, so that a kill in the middle of a round does not lose it."""
+        from flwr.common.serde import context_to_proto, message_to_proto
+
         try:
-            record = _record(digest, answer)
+            reply = message_to_proto(answer.reply).SerializeToString()
+            context = context_to_proto(answer.context).SerializeToString()
         except (ValueError, TypeError):  # the app keeps something in its configuration that Flower cannot serialise
             return
-        size = len(record.reply) + len(record.context)
-        if size <= REPLY_BYTES and self._bytes + size <= REPLIES_BYTES:
-            self._bytes += size
-            self._journal.record(client, dispatch, record)
-        elif not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"a reply of client {client} has {size} bytes, and {self._bytes} are recorded; more than "
-                f"{REPLY_BYTES} of a reply or {REPLIES_BYTES} of a run are not recorded, so a resumed "
-                "run executes these clients again",
-                stacklevel=2,
-            )
+        head = {
+            "message": digest,
+            "reply": len(reply),
+            "cost": row_of(1, 1, answer.cost).model_dump(mode="json"),
+            "steps": answer.steps,
+            "waits": answer.waits,
+        }
+        self._folder.mkdir(exist_ok=True)
+        write_file(self._file(client, dispatch), json.dumps(head).encode() + b"\n" + reply + context)
 
-
-def _record(digest: str, answer: Answer) -> Reply:
-    from flwr.common.serde import context_to_proto, message_to_proto
-
-    work = {
-        "cost": row_of(1, 1, answer.cost).model_dump(mode="json"),
-        "steps": answer.steps,
-        "waits": answer.waits,
-    }
-    return Reply(
-        digest,
-        json.dumps(work),
-        message_to_proto(answer.reply).SerializeToString(),
-        context_to_proto(answer.context).SerializeToString(),
-    )
-
-
-def _answer(record: Reply) -> Answer:
-    from flwr.common.serde import context_from_proto, message_from_proto
-    from flwr.proto.message_pb2 import Context, Message
-
-    work = json.loads(record.work)
-    return Answer(
-        reply=message_from_proto(Message.FromString(record.reply)),
-        context=context_from_proto(Context.FromString(record.context)),
-        cost=recorded_cost(validated(StepRow, work["cost"])),
-        steps=int(work["steps"]),
-        waits=float(work["waits"]),
-    )
+    def _file(self, client: int, dispatch: int) -> Path:
+        return self._folder / f"{client}-{dispatch}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,22 +11,20 @@ from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.faults import NotWritten, RunsFailed, storage_reason
 from edgefl.experiment.guarded import Guarded, ListenerError
 from edgefl.experiment.inputs import SCENARIO, Input, digest_of_scenario
-from edgefl.experiment.journal import Journal, LogDiffers
 from edgefl.experiment.software import versions_of
 from edgefl.experiment.state import Choices
 from edgefl.experiment.step_costs import row_of
 from edgefl.experiment.summary import summarise
 from edgefl.flower.app import digest_of_app, read_app, require_flwr
+from edgefl.flower.client_work import Costs
 from edgefl.flower.replies import Replies
 from edgefl.flower.scenario import AppMethod, AppScenario, app_scenario_of
 from edgefl.flower.setup import run_app
-from edgefl.flower.works import Costs
 from edgefl.record import RunPaths, names
 from edgefl.record.costs import StepRow, read_costs, write_costs
 from edgefl.record.listener import Listener
 from edgefl.record.metric import ACCURACY
 from edgefl.record.paths import is_interrupted
-from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult, write_summary
 from edgefl.record.tables import EventFile, write_rounds
 from edgefl.scenario import resolve
@@ -78,8 +75,8 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = Fals
         trust: execute apps whose folder is in the run directory, which may be somebody else's.
 
     Raises:
-        UserError: there is no interrupted run, an app has changed, or the run directory is damaged.
-        LogDiffers: the ``ServerApp`` decides differently than before the interruption.
+        UserError: there is no interrupted run, an app has changed, or a file is missing.
+        DecidedDifferently: the ``ServerApp`` decides differently than before the interruption.
         RunsFailed, NotWritten: as for :func:`run`.
     """
     require_flwr()
@@ -112,7 +109,7 @@ def _execute(scenario: AppScenario, directory: RunDirectory, listeners: Sequence
     except UserError:
         directory.forget()
         raise
-    except (OSError, sqlite3.Error) as error:
+    except OSError as error:
         if not directory.opened:
             raise
         resumable = is_interrupted(directory.path)
@@ -127,16 +124,6 @@ def inputs_of(scenario: AppScenario, folder: Path) -> dict[str, Input]:
     """
     found = {SCENARIO: Input(str(folder / names.SCENARIO), digest_of_scenario(resolve(scenario)))}
     return found | {field: Input(app, digest_of_app(app)) for field, app in scenario.apps().items()}
-
-
-class _Commits(Listener):
-    """Commits the journal after every round; the journal comes before it in the list of listeners."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    def round_ended(self, row: RoundRow) -> None:
-        self._journal.commit(row.round)
 
 
 class _Runs:
@@ -200,14 +187,9 @@ class _Runs:
         """The result of a run, and (1, number) of each piece of work that it added to the costs."""
         paths = RunPaths(self._directory.path).make(method.label, seed)
         early_end, costs = EarlyEnd(), Costs(before=len(self._costs[method.label]))
-        with Journal(paths.journal) as journal, EventFile(paths.events) as table:
-            listeners = [early_end, journal, _Commits(journal), table, *self._listeners]
-            outcome = run_app(self._scenario, method, seed, costs=costs, replies=Replies(journal), listeners=listeners)
-            if not journal.repeated:
-                raise LogDiffers(
-                    f"{method.label}, seed {seed}: the app ends earlier than before the interruption, since it decided "
-                    "differently when it was executed again: the run cannot be resumed"
-                )
+        with EventFile(paths.events) as table:
+            replies, listeners = Replies(paths.replies), [early_end, table, *self._listeners]
+            outcome = run_app(self._scenario, method, seed, costs=costs, replies=replies, listeners=listeners)
         self._fault = self._fault or outcome.fault
         write_rounds(outcome.rows, paths.rounds)
         self._costs[method.label] += [row_of(1, step.batch, step) for step in costs.used]

@@ -16,7 +16,7 @@ from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
 from edgefl.record.metric import ACCURACY
 from edgefl.record.names import label_fault
-from edgefl.scenario.loading import FLOWER, changed_data, check, read_scenario, resolve
+from edgefl.scenario.loading import FLOWER, changed_data, check, read_scenario
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import NAME, Scenario
 from edgefl.scenario.schema import json_schema
@@ -216,19 +216,6 @@ def app_scenario_of(run: Path) -> AppScenario | None:
         return None
     found = load_any_scenario(file)
     return found if isinstance(found, AppScenario) else None
-
-
-def changed_app_scenario(scenario: AppScenario, overrides: Overrides) -> AppScenario:
-    """The same scenario with changes.
-
-    Raises:
-        UserError: a change does not fit.
-    """
-    changes = parse_overrides(overrides)
-    try:
-        return validated(AppScenario, changed_data(resolve(scenario), changes, None))
-    except UserError as error:
-        raise blamed(error, changes, scenario.name) from None
 
 
 def json_schema_of_any() -> dict[str, Any]:

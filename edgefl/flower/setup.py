@@ -11,19 +11,14 @@ import numpy as np
 
 from edgefl.fleet import assign
 from edgefl.flower.app import App, code_of, loaded
-from edgefl.flower.baton import Baton
-from edgefl.flower.calls import Calls
-from edgefl.flower.client_work import Clients
-from edgefl.flower.course import AppBook, AppCourse
-from edgefl.flower.grid import virtual_grid
+from edgefl.flower.client_work import Clients, Costs, Works
+from edgefl.flower.grid import AppBook, AppRun, virtual_grid
 from edgefl.flower.legacy import legacy_server
 from edgefl.flower.metrics import Metrics, observed
-from edgefl.flower.post import AppPost
-from edgefl.flower.randomness import seeded
 from edgefl.flower.replies import Replies
 from edgefl.flower.scenario import AppMethod, AppScenario
-from edgefl.flower.virtual_time import AppTime, all_replaced, virtual_time
-from edgefl.flower.works import Costs, Works
+from edgefl.flower.thread_scheduler import ThreadScheduler
+from edgefl.flower.virtual_time import AppTime, replaced, seeded, virtual_time
 from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.payload import ModelSizes
@@ -58,7 +53,7 @@ class AppLearner(NeutralLearner):
 
     def evaluate(self, version: int) -> Evaluation:
         """The accuracy and the loss that the app has computed in this round."""
-        return self._metrics.evaluation(version) or super().evaluate(version)
+        return self._metrics.evaluation() or super().evaluate(version)
 
 
 def limits_of(scenario: AppScenario) -> Limits:
@@ -78,17 +73,11 @@ def run_app(
 ) -> Outcome:
     """Import an app and run it once in a simulated world.
 
-    Args:
-        scenario: the world.
-        method: the method, which is a run of the app.
-        seed: the run's seed.
-        costs: collects the costs of its clients' work.
-        replies: records replies, and returns recorded ones.
-        listeners: follow the run.
-
     Raises:
         UserError: the app cannot be imported, or uses something that is not supported.
     """
+    from flwr.supercore.run import Run
+
     spec, metrics = scenario.app_of(method), Metrics(scenario.flower.metric)
     clock = AppTime(code_of(spec))
     with (
@@ -101,7 +90,6 @@ def run_app(
     ):
 
         def course(world: World) -> tuple[RoundBook, Course]:
-            baton = Baton(world.env, lambda sentence: warnings.warn(sentence, stacklevel=2))
             clients = Clients(
                 app,
                 run_id=RUN_ID,
@@ -112,31 +100,25 @@ def run_app(
                 works=Works(world.setup.fleet, costs, world.new_work),
                 replies=replies,
             )
-            book = AppBook(world, metrics)
-            context = _server_context(app)
-
-            def main() -> None:
-                app.server(virtual_grid(world, baton, running, calls, _run()), context)
-
-            running = AppCourse(
+            book, context = AppBook(world, metrics), _server_context(app)
+            clock.run = running = AppRun(
                 world,
                 book,
-                baton=baton,
-                post=AppPost(clients),
+                threads=ThreadScheduler(world.env, lambda sentence: warnings.warn(sentence, stacklevel=2)),
+                clients=clients,
                 metrics=metrics,
-                main=lambda: calls.start("ServerApp", main),
+                main=lambda: app.server(virtual_grid(world, running, Run.create_empty(RUN_ID)), context),
                 error_in_words=app.error_in_words,
             )
-            calls = Calls(world, baton, running)
-            clock.begins(world.env, baton, calls)
             return book, running
 
         try:
             outcome = simulate_run(
-                app_setup(scenario, method.label, seed, metrics=metrics, listeners=listeners, course=course)
+                _setup(scenario, method.label, seed, metrics=metrics, listeners=listeners, course=course)
             )
         finally:
-            clock.stop()
+            if clock.run is not None:
+                clock.run.threads.stop()
     if metrics.names and not any(math.isfinite(row.metric) for row in outcome.rows):
         names, chosen = ", ".join(sorted(metrics.names)), scenario.flower.metric
         message = f"none of the app's metrics is an accuracy ({names}); choose one with flower.metric"
@@ -148,7 +130,7 @@ def run_app(
     return outcome
 
 
-def app_setup(
+def _setup(
     scenario: AppScenario,
     label: str,
     seed: int,
@@ -157,16 +139,6 @@ def app_setup(
     listeners: Sequence[Listener],
     course: Callable[[World], tuple[RoundBook, Course]],
 ) -> Setup:
-    """The setup of one run of an app, or of its replay.
-
-    Args:
-        scenario: the world.
-        label: the method.
-        seed: the run's seed.
-        metrics: the app's.
-        listeners: follow the run.
-        course: makes what happens in the run.
-    """
     fleet = assign(scenario.fleet, scenario.data.clients, seed)
     links = [str(name) for name in fleet.link_names()]
     network = scenario.network
@@ -211,17 +183,11 @@ def _server_context(app: App) -> Any:
     )
 
 
-def _run() -> Any:
-    from flwr.supercore.run import Run
-
-    return Run.create_empty(RUN_ID)
-
-
 def _identity() -> Any:
     """Who Flower's messages are from, which its processes set when they start."""
     from flwr.common.constant import SUPERLINK_NODE_ID
     from flwr.supercore.task_identity import TaskIdentity
 
-    return all_replaced(
+    return replaced(
         (TaskIdentity, "_task_id", 1), (TaskIdentity, "_run_id", RUN_ID), (TaskIdentity, "_node_id", SUPERLINK_NODE_ID)
     )

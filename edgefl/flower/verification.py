@@ -5,7 +5,7 @@ The app is not executed. If its folder exists, its digest is compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from edgefl.errors import UserError
@@ -24,15 +24,8 @@ from edgefl.simulation.laws import Record, violations
 from edgefl.yaml_file import read_yaml
 
 
-def verify_app(run: Path, scenario: AppScenario, summary: Summary, again: Again | None = None) -> list[str]:
-    """The differences between a run directory and what its scenario allows, as sentences; none if it is correct.
-
-    Args:
-        run: the directory.
-        scenario: its scenario.
-        summary: its summary.
-        again: simulates its runs again, if that is possible.
-    """
+def verify_app(run: Path, scenario: AppScenario, summary: Summary) -> list[str]:
+    """The differences between a run directory and what its scenario allows, as sentences; none if it is correct."""
     found = list(_changed(run, scenario, summary))
     if found:
         return found
@@ -42,7 +35,7 @@ def verify_app(run: Path, scenario: AppScenario, summary: Summary, again: Again 
         return [f"costs.json cannot be read: {error.message}"]
     for label, entries in summary.methods.items():
         for entry in entries:
-            differences = _run(run, scenario, label=label, entry=entry, again=again)
+            differences = _run(run, scenario, label=label, entry=entry)
             found += [f"{label}, seed {entry.seed}: {text}" for text in differences]
     return found
 
@@ -70,17 +63,12 @@ def _changed(run: Path, scenario: AppScenario, summary: Summary) -> Iterator[str
             yield f"{app}: {field}: is not the app that the run executed"
 
 
-Again = Callable[[Record, str], Iterator[str]]
-"""Simulates a run of a method again, and returns the differences."""
-
-
 def _run(
     run: Path,
     scenario: AppScenario,
     *,
     label: str,
     entry: SeedResult,
-    again: Again | None,
 ) -> Iterator[str]:
     paths = RunPaths(run).of(label, entry.seed)
     events, rounds = paths.events, paths.rounds  # a link or a pipe is an error of the whole directory
@@ -100,9 +88,6 @@ def _run(
         yield f"metric: summary.json has {entry.metric.name}, and the metric of an app is the accuracy"
         return
     try:
-        broken = list(violations(record))
-        if again is not None and not broken:
-            yield from again(record, label)
-        yield from broken
+        yield from violations(record)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         yield f"the files are damaged ({type(error).__name__}: {error})"

@@ -1,11 +1,13 @@
-"""While an app runs, ``time.sleep`` and the timestamps of messages are virtual; other clocks are not.
+"""While an app runs, ``time.sleep`` and the timestamps of messages are virtual, and global generators are seeded.
 
-An app that reads one of :data:`REAL_CLOCKS` gets a warning. ``datetime.now`` belongs to a type that cannot be changed.
+Other clocks are real; an app that reads one of :data:`REAL_CLOCKS` gets a warning. ``datetime.now`` belongs to a type
+that cannot be changed.
 """
 
 from __future__ import annotations
 
 import math
+import random
 import sys
 import threading
 import time
@@ -16,15 +18,16 @@ from datetime import UTC, datetime, timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from edgefl.flower.baton import Baton
-from edgefl.simulation.clock import Clock
+import numpy as np
+import torch
+
+from edgefl.randomness import integer_seed
 
 if TYPE_CHECKING:
-    from edgefl.flower.calls import Calls
+    from edgefl.flower.grid import AppRun
 
 BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
 """Messages carry times of the calendar; a time of 0 would need fewer bytes than a real one."""
-
 
 LAST_SECOND = (datetime.max.replace(tzinfo=UTC) - BEGINNING).total_seconds() - 1
 """The calendar has no later times; the world's clock has."""
@@ -71,19 +74,23 @@ class AppTime:
 
     Args:
         is_app: whether a file contains code of the app.
+
+    Attributes:
+        run: the run of the app; None before its world exists.
     """
 
     def __init__(self, is_app: Callable[[str], bool] = lambda _: False) -> None:
         self._is_app = is_app
         self._warned = False
-        self._world: tuple[Clock, Baton] | None = None
-        self._calls: Calls | None = None
+        self.run: AppRun | None = None
         self._in_client: int | None = None
         self._slept = 0.0
 
-    def begins(self, env: Clock, baton: Baton, calls: Calls) -> None:
-        """The world and the app's threads exist now, and their calls."""
-        self._world, self._calls = (env, baton), calls
+    @property
+    def running(self) -> AppRun:
+        """The run, which has begun."""
+        assert self.run is not None, "the app runs before its world exists"
+        return self.run
 
     def was_read(self, name: str, frame: FrameType) -> None:
         """A real clock was read there: warn once, if it is the app that did it."""
@@ -95,32 +102,6 @@ class AppTime:
                 stacklevel=3,
             )
 
-    def stop(self) -> None:
-        """The run has ended, maybe by an error: end the app's threads."""
-        if self._world is not None:
-            self.baton.stop()
-
-    @property
-    def env(self) -> Clock:
-        """The world's clock."""
-        return self._both[0]
-
-    @property
-    def baton(self) -> Baton:
-        """Runs the app's threads."""
-        return self._both[1]
-
-    @property
-    def calls(self) -> Calls:
-        """The calls of the app's threads."""
-        assert self._calls is not None, "the app runs before its world exists"
-        return self._calls
-
-    @property
-    def _both(self) -> tuple[Clock, Baton]:
-        assert self._world is not None, "the app runs before its world exists"
-        return self._world
-
     def sleep(self, seconds: float) -> None:
         """Sleep as ``time.sleep`` does.
 
@@ -129,14 +110,14 @@ class AppTime:
             UserError: the app does nothing else.
         """
         in_client = self._in_client == threading.get_ident()
-        if not in_client and not self.holds():
+        if not in_client and not self._is_servers_turn():
             _really(seconds)
         elif not 0.0 <= seconds < math.inf:
             raise ValueError(f"expected seconds of sleep that are not negative, found {seconds}")
         elif in_client:
             self._slept += seconds
         else:
-            self.calls.sleep(float(seconds))
+            self.running.sleep(float(seconds))
 
     def sleep_for_nodes(self, seconds: float) -> None:
         """Sleep because too few nodes are available.
@@ -144,18 +125,17 @@ class AppTime:
         Raises:
             UserError: there will never be more.
         """
-        if self.holds():
-            self.calls.wait_for_nodes(seconds)
+        if self._is_servers_turn():
+            self.running.wait_for_nodes(seconds)
         else:
             self.sleep(seconds)
 
-    def holds(self) -> bool:
-        """Whether the calling thread is the ``ServerApp``'s that runs now."""
-        return self._world is not None and self.baton.holds()
+    def _is_servers_turn(self) -> bool:
+        return self.run is not None and self.run.threads.holds()
 
     def now(self) -> datetime:
         """The timestamp of a message; a run begins at :data:`BEGINNING`."""
-        return date_at(0.0 if self._world is None else self.env.now)
+        return date_at(0.0 if self.run is None else self.run.env.now)
 
     @contextmanager
     def in_client(self) -> Iterator[list[float]]:
@@ -175,7 +155,7 @@ def virtual_time(clock: AppTime) -> Iterator[None]:
     import flwr.app.message.message as messages
     import flwr.serverapp.strategy.strategy_utils as sampling
 
-    with all_replaced(
+    with replaced(
         (sys.modules[__name__], "_present", clock),
         (time, "sleep", sleep),
         (messages, "now", clock.now),
@@ -186,20 +166,37 @@ def virtual_time(clock: AppTime) -> Iterator[None]:
 
 
 @contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute of a module or class has another value within the block."""
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
+def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
+    """Attributes of modules or classes (owner, name, value) have other values within the block."""
+    with ExitStack() as stack:
+        for owner, name, value in changes:
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, value)
         yield
-    finally:
-        setattr(owner, name, before)
 
 
 @contextmanager
-def all_replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
-    """Several attributes; see :func:`replaced`."""
-    with ExitStack() as stack:
-        for owner, name, value in changes:
-            stack.enter_context(replaced(owner, name, value))
+def seeded(seed: int, purpose: str, *ids: int | str) -> Iterator[None]:
+    """Within the block the global generators begin with a seed of their own; afterwards they continue as before.
+
+    >>> with seeded(0, "demo"):
+    ...     one = random.random()
+    >>> with seeded(0, "demo"):
+    ...     one == random.random()
+    True
+    """
+    before = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002  (apps use it)
+    # PyTorch seeds its GPU generators, too; without a GPU in use there are no states to keep.
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    number = integer_seed(seed, purpose, *ids)
+    random.seed(number)
+    np.random.seed(number % 2**32)  # noqa: NPY002
+    torch.manual_seed(number)
+    try:
         yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
+        torch.set_rng_state(before[2])
+        if gpus:
+            torch.cuda.set_rng_state_all(gpus)

@@ -67,8 +67,8 @@ class FinishedRun:
         summary = read_run_summary(path)
         if app_scenario_of(path) is not None:
             raise UserError(
-                "a run of a Flower app cannot answer this, because its app decides; only edgefl replay simulates it "
-                "elsewhere",
+                "a run of a Flower app cannot be replayed, because its clients' replies are not kept: simulate it "
+                f"again, with edgefl simulate {self.paths.scenario} --set PATH=VALUE --out FOLDER",
                 file=str(path),
             )
         self.entries = summary.methods

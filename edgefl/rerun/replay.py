@@ -13,12 +13,10 @@ from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.recording import Recording
 from edgefl.experiment.step_costs import StepKey
 from edgefl.files import write_file, writing, writing_folder
-from edgefl.flower.scenario import app_scenario_of
 from edgefl.record import RunPaths
 from edgefl.record.costs import write_costs
 from edgefl.record.names import CLIENT_MODELS, CLIENTS, FINAL_MODEL
 from edgefl.record.summary import SeedResult, write_summary
-from edgefl.rerun.app_replay import AppReplay
 from edgefl.rerun.changeable import check_changeable
 from edgefl.rerun.finished_run import FinishedRun
 from edgefl.rerun.replayed_learner import ReplayedLearner
@@ -129,19 +127,9 @@ class Replay:
         return recording
 
 
-def replay_of(run: Path, methods: Sequence[str] | None = None, *, trust: bool = False) -> Replay | AppReplay:
-    """A finished run, of edgefl's own methods or of a Flower app, ready to be replayed.
-
-    Raises:
-        UserError: as for :class:`Replay`.
-    """
-    app = app_scenario_of(run)
-    return Replay(run, methods, trust=trust) if app is None else AppReplay(run, app, methods)
-
-
 def replay(run: Path, changes: Overrides, out: Path, *, methods: Sequence[str] | None = None) -> Path:
     """Replay a finished run once; see :class:`Replay`."""
-    return replay_of(run, methods).on(changes, out)
+    return Replay(run, methods).on(changes, out)
 
 
 def _check_budgets(scenario: Scenario) -> None:

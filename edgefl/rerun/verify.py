@@ -21,7 +21,6 @@ from edgefl.record.events import EVENTS
 from edgefl.record.rounds import ROUNDS
 from edgefl.record.summary import SeedResult, Summary
 from edgefl.record.tables import check_schema, read_events, read_parquet
-from edgefl.rerun.app_replay import AppAgain, can_replay_app
 from edgefl.rerun.execution_again import ExecutionAgain, is_trained
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.laws import Record, violations
@@ -37,8 +36,7 @@ def verify(run: Path) -> list[str]:
     """
     summary = read_run_summary(run)
     if (app := app_scenario_of(run)) is not None:
-        again = AppAgain(run, app, summary).differences if can_replay_app(run, summary) else None
-        return verify_app(run, app, summary, again)
+        return verify_app(run, app, summary)
     scenario = load_scenario(RunPaths(run).scenario, run_code=False)
     return list(_changed_inputs(run, scenario, summary)) or differences(run, summary, scenario)
 

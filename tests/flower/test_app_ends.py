@@ -156,9 +156,9 @@ def test_an_app_that_reads_a_real_clock_is_warned_once(tmp_path):
 
 
 def test_an_app_that_sleeps_for_ever_is_refused(tmp_path, monkeypatch):
-    from edgefl.flower import calls
+    from edgefl.flower import grid
 
-    monkeypatch.setattr(calls, "MOST_IDLE_SLEEPS", 50)
+    monkeypatch.setattr(grid, "MOST_IDLE_SLEEPS", 50)
     server = """
     grid.send_and_receive(messages(grid))
     while len(grid.get_node_ids()) < 100:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from edgefl.errors import UserError
-from edgefl.experiment.journal import LogDiffers
+from edgefl.flower.replies import DecidedDifferently
 from edgefl.flower.scenario import AppScenario
 from edgefl.record import RunPaths
 from edgefl.record.listener import Listener
@@ -152,7 +152,7 @@ def test_a_server_that_decides_differently_is_told_so_in_one_sentence(tmp_path):
         grid.send_and_receive(messages(grid, content=content))
     """
     out = interrupted(tmp_path / "run", 40, flower=made_app(tmp_path / "app", server))
-    with pytest.raises(LogDiffers) as error:
+    with pytest.raises(DecidedDifferently) as error:
         resumed(out)
     assert "message 1 to client" in str(error.value)
     assert "ServerApp decided differently" in str(error.value)

@@ -425,16 +425,20 @@ def test_workers_of_a_data_loader_are_reported(tmp_path):
         app_run(tmp_path / "run", flower=flower, data={"clients": 1})
 
 
-def test_the_command_replays_a_run_of_an_app_as_a_run_there(current, tmp_path):
+def test_a_run_of_an_app_is_simulated_again_in_place_of_a_replay(current, tmp_path, capsys):
+    run = current.scenario.parent
     changes = ["--set", "network.links.wifi.up=1 Mbit/s"]
-    assert main(["replay", str(current.scenario.parent), *changes, "--out", str(tmp_path / "replayed")]) == 0
+    assert main(["replay", str(run), *changes, "--out", str(tmp_path / "replayed")]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert f"simulate it again, with edgefl simulate {run / 'scenario.yaml'} --set" in message
+    # What the message says to do.
     assert main(["simulate", str(current.scenario), *changes, "--out", str(tmp_path / "again")]) == 0
-    for folder in ("replayed", "again"):
-        found = RunPaths(tmp_path / folder)
-        check(found)
-        (up,) = {row.bytes for row in transferred(found, "up")}
-        assert [row.seconds for row in transferred(found, "up")] == pytest.approx([LATENCY + 8 * up / 1e6] * 12)
-        assert summary_of(found)["accuracy"] == summary_of(current)["accuracy"]
+    again = RunPaths(tmp_path / "again")
+    check(again)
+    (up,) = {row.bytes for row in transferred(again, "up")}
+    assert [row.seconds for row in transferred(again, "up")] == pytest.approx([LATENCY + 8 * up / 1e6] * 12)
+    assert summary_of(again)["accuracy"] == summary_of(current)["accuracy"]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ A thread of the app runs until it calls something that takes virtual time. It th
 the next thread runs. When every thread waits, the world runs until one of their events happens. So the order of all
 actions is the same in each run.
 
-What an app's thread asks of the world (:meth:`Baton.in_world`) happens in the world's thread. So an error of a listener
-or of a file ends the run, and the app cannot catch it.
+What an app's thread asks of the world (:meth:`ThreadScheduler.in_world`) happens in the world's thread. So an error of
+a listener or of a file ends the run, and the app cannot catch it.
 """
 
 from __future__ import annotations
@@ -47,18 +47,9 @@ class AppRaised(Exception):  # noqa: N818  (an envelope)
 
 @dataclass(eq=False)
 class _Turn:
-    """One thread of the app.
-
-    Attributes:
-        name: for the watchdog.
-        number: counts the threads from 0.
-        go: released when it may run.
-        done: triggers when it has ended.
-        error: what it raised.
-    """
+    """One thread of the app."""
 
     name: str
-    number: int
     done: simpy.Event
     go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     thread: threading.Thread | None = None
@@ -66,8 +57,8 @@ class _Turn:
     error: BaseException | None = None
 
 
-class Baton:
-    """Passes the right to run between the world and the threads of an app.
+class ThreadScheduler:
+    """Lets the world and the threads of an app take turns.
 
     Args:
         env: the world's clock.
@@ -79,10 +70,8 @@ class Baton:
         self._warn = warn
         self._ready: deque[_Turn] = deque()
         self._turns: list[_Turn] = []
-        self._started = 0
         self._back = threading.Semaphore(0)
         self._current: _Turn | None = None
-        self._turn: _Turn | None = None
         self._stopping = False
         self._failure: Exception | None = None
         self._asked: Callable[[], object] | None = None
@@ -90,8 +79,7 @@ class Baton:
 
     def start(self, name: str, act: Callable[[], object]) -> simpy.Event:
         """Add a thread that executes ``act``; it runs when it is its turn. The event triggers when it has ended."""
-        turn = _Turn(name, self._started, self._env.event())
-        self._started += 1
+        turn = _Turn(name, self._env.event())
 
         def live() -> None:
             turn.go.acquire()
@@ -114,17 +102,6 @@ class Baton:
     def holds(self) -> bool:
         """Whether the calling thread is the app's thread that runs now."""
         return self._current is not None and threading.current_thread() is self._current.thread
-
-    @property
-    def current(self) -> int:
-        """The number of the app's thread that runs, or that asked the world; threads count from 0."""
-        assert self._turn is not None
-        return self._turn.number
-
-    @property
-    def started(self) -> int:
-        """How many threads have been started, which is the next one's number."""
-        return self._started
 
     def check(self) -> None:
         """Check that the run goes on.
@@ -231,7 +208,7 @@ class Baton:
             turn.thread.join()
 
     def _let_run(self, turn: _Turn) -> None:
-        self._current = self._turn = turn
+        self._current = turn
         turn.go.release()
         while not self._back.acquire(timeout=PATIENCE_SECONDS):
             self._warn(

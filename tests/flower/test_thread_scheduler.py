@@ -6,30 +6,32 @@ import threading
 
 import pytest
 
-from edgefl.flower import baton as module
-from edgefl.flower.baton import Baton
+from edgefl.flower import thread_scheduler as module
+from edgefl.flower.thread_scheduler import ThreadScheduler
 from edgefl.simulation.clock import Clock
 
 
 def played(*lives):
     """The moments at which threads were at certain places, and the clock at the end."""
     env, seen, sentences = Clock(), [], []
-    baton = Baton(env, sentences.append)
+    scheduler = ThreadScheduler(env, sentences.append)
     for number, life in enumerate(lives):
-        baton.start(
+        scheduler.start(
             f"thread {number}",
-            lambda life=life, number=number: life(env, baton, lambda what, n=number: seen.append((env.now, n, what))),
+            lambda life=life, number=number: life(
+                env, scheduler, lambda what, n=number: seen.append((env.now, n, what))
+            ),
         )
-    env.process(baton.play())
+    env.process(scheduler.play())
     assert env.run_until(env.event()) is None
-    return env, baton, seen, sentences
+    return env, scheduler, seen, sentences
 
 
 def waiting(*seconds):
-    def life(env, baton, see):
+    def life(env, scheduler, see):
         for each in seconds:
             see("waits")
-            baton.wait(env.timeout(each))
+            scheduler.wait(env.timeout(each))
         see("ends")
 
     return life
@@ -43,9 +45,11 @@ def test_threads_run_one_after_another_in_the_order_of_their_events():
 
 
 def test_a_thread_can_wait_for_others_that_it_starts():
-    def main(env, baton, see):
-        ends = [baton.start(f"call {seconds}", lambda s=seconds: baton.wait(env.timeout(s))) for seconds in (5, 3)]
-        baton.wait(env.all_of(ends))
+    def main(env, scheduler, see):
+        ends = [
+            scheduler.start(f"call {seconds}", lambda s=seconds: scheduler.wait(env.timeout(s))) for seconds in (5, 3)
+        ]
+        scheduler.wait(env.all_of(ends))
         see("all ended")
 
     _, _, seen, _ = played(main)
@@ -53,8 +57,8 @@ def test_a_thread_can_wait_for_others_that_it_starts():
 
 
 def test_an_error_of_a_thread_is_raised_in_the_world():
-    def life(env, baton, see):
-        baton.wait(env.timeout(3))
+    def life(env, scheduler, see):
+        scheduler.wait(env.timeout(3))
         raise ValueError("broken")
 
     with pytest.raises(module.AppRaised) as raised:
@@ -63,49 +67,49 @@ def test_an_error_of_a_thread_is_raised_in_the_world():
 
 
 def test_what_a_thread_asks_of_the_world_happens_in_the_worlds_thread():
-    def life(env, baton, see):
-        baton.wait(env.timeout(2))
-        see(baton.in_world(threading.current_thread) is not threading.current_thread())
-        see(baton.in_world(baton.holds))
+    def life(env, scheduler, see):
+        scheduler.wait(env.timeout(2))
+        see(scheduler.in_world(threading.current_thread) is not threading.current_thread())
+        see(scheduler.in_world(scheduler.holds))
 
     assert [what for _, _, what in played(life)[2]] == [True, False]
 
 
 def test_an_error_of_the_world_cannot_be_caught_by_the_thread_that_causes_it():
     env, seen = Clock(), []
-    baton = Baton(env, lambda sentence: None)
+    scheduler = ThreadScheduler(env, lambda sentence: None)
 
     def life():
         try:
-            baton.in_world(lambda: int("none"))
+            scheduler.in_world(lambda: int("none"))
         except Exception:  # noqa: BLE001
             seen.append("caught")
 
-    baton.start("one", life)
-    env.process(baton.play())
+    scheduler.start("one", life)
+    env.process(scheduler.play())
     with pytest.raises(ValueError, match="none"):
         env.run_until(env.event())
-    baton.stop()
-    baton.stop()
+    scheduler.stop()
+    scheduler.stop()
     assert seen == []
 
 
 def test_stopping_ends_waiting_threads_and_refuses_further_waits():
     env, ended = Clock(), []
-    baton = Baton(env, lambda sentence: None)
+    scheduler = ThreadScheduler(env, lambda sentence: None)
 
     def life():
         try:
-            baton.wait(env.event())
+            scheduler.wait(env.event())
         finally:
             with pytest.raises(module.AppStopped):
-                baton.wait(env.timeout(1))
+                scheduler.wait(env.timeout(1))
             ended.append(threading.current_thread())
 
-    baton.start("one", life)
-    env.process(baton.play())
+    scheduler.start("one", life)
+    env.process(scheduler.play())
     env.run_until(env.timeout(1))
-    baton.stop()
+    scheduler.stop()
     assert len(ended) == 1
     ended[0].join(10)
     assert not ended[0].is_alive()
@@ -115,12 +119,12 @@ def test_the_watchdog_says_where_a_thread_is(monkeypatch):
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
     goes_on, said = threading.Event(), []
 
-    def life(env, baton, see):
+    def life(env, scheduler, see):
         goes_on.wait(20)
 
     env = Clock()
-    baton = Baton(env, lambda sentence: (said.append(sentence), goes_on.set()))
-    baton.start("stuck", lambda: life(env, baton, None))
-    env.process(baton.play())
+    scheduler = ThreadScheduler(env, lambda sentence: (said.append(sentence), goes_on.set()))
+    scheduler.start("stuck", lambda: life(env, scheduler, None))
+    env.process(scheduler.play())
     env.run_until(env.event())
     assert "the app's thread 'stuck' has not returned for 0.05 s; it is in " in said[0]
