@@ -1,8 +1,7 @@
 """Simulate a finished run again with the recorded results of training: the result must be the same log.
 
-The laws in :mod:`edgefl.simulation.laws` check whether a log is consistent. This module checks whether it is the log of
-this scenario: everything that the scenario and the seed determine (capacities, cohorts, choices of blocks, sizes,
-steps, draws, every second and joule) is derived again and compared.
+Everything that the scenario and the seed determine (capacities, cohorts, choices of blocks, sizes, steps, draws, every
+second and joule) is derived again and compared.
 """
 
 from __future__ import annotations
@@ -24,10 +23,8 @@ from edgefl.experiment.recording import recording_of
 from edgefl.experiment.step_costs import RecordedCosts
 from edgefl.experiment.summary import summarise
 from edgefl.experiment.wiring import SharedWorld, recipe_of, setup_of, shared_world, skeleton
-from edgefl.files import parse_json
 from edgefl.methods.recipe import METHODS
 from edgefl.models.digest import digest_of_model
-from edgefl.models.layout import Layout
 from edgefl.record.costs import StepRow
 from edgefl.record.events import Event
 from edgefl.record.kinds import EventKind
@@ -39,11 +36,16 @@ from edgefl.simulation.laws import Record, at, close
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import StepCost
-from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import PartFault, blaming
 from edgefl.training.neutral import NeutralLearner
 
 _TRAINED: tuple[EventKind, ...] = ("evaluation", "feedback", "diverged")
+
+
+def is_trained(record: Record) -> bool:
+    """Whether a run was a run with training."""
+    # A part may have failed before any training; then the log has the first model's digest.
+    return any("model" in event.facts for event in record.of("run")) or any(record.by_kind.get(k) for k in _TRAINED)
 
 
 class EndsHereError(EdgeflError):
@@ -85,17 +87,11 @@ class Comparison(Listener):
         return self.position == len(self._events) or self._events[self.position].kind == "fault"
 
 
-def is_trained(record: Record) -> bool:
-    """Whether a run was a run with training."""
-    # A part may have failed before any training; then the log has the first model's digest.
-    return any("model" in event.facts for event in record.of("run")) or any(record.by_kind.get(k) for k in _TRAINED)
-
-
 class ExecutionAgain:
     """Executes the runs of a directory again, one by one.
 
     Args:
-        scenario: the claimed scenario of the runs.
+        scenario: the scenario of the runs.
         costs: the steps in ``costs.json``, by label.
     """
 
@@ -106,12 +102,7 @@ class ExecutionAgain:
         self._model = lru_cache(maxsize=1)(lambda: CostModel(skeleton(scenario)))
 
     def differences(self, record: Record, label: str) -> Iterator[str]:
-        """The differences between a run and its scenario's result, as sentences; of the rows only the first one.
-
-        Args:
-            record: the data of its files.
-            label: the method.
-        """
+        """The differences between a run and its scenario's result, as sentences; of the rows only the first one."""
         early_end, comparison = EarlyEnd(), Comparison(record.events)
         outcome: Outcome | None = None
         try:
@@ -142,19 +133,14 @@ class ExecutionAgain:
             return
         from edgefl.experiment.models import read_model
 
-        layout = self._layout(label)
+        method = recipe_of(self._scenario, self._scenario.method(label))
         try:
-            model = read_model(file, layout)
+            model = read_model(file, method.objective.adapt(self._model().model).layout)
         except UserError as error:
             yield f"{file.name} cannot be read: {error.message}"
             return
         if digest_of_model(model) != digests[max(digests)].model:
             yield f"{file.name} is not the model from the last aggregation"
-
-    @neutral_torch()
-    def _layout(self, label: str) -> Layout:
-        method = recipe_of(self._scenario, self._scenario.method(label))
-        return method.objective.adapt(self._model().model).layout
 
     def _setup(self, record: Record, label: str, listeners: Sequence[Listener]) -> Setup:
         trains = is_trained(record)
@@ -189,16 +175,13 @@ class ExecutionAgain:
 def summed_up(record: Record, outcome: Outcome, entry: SeedResult) -> Iterator[str]:
     """Compare the rounds and the summary's entry with those of the second execution."""
     for name in ROUNDS.names:
-        derived = [getattr(row, name) for row in outcome.rows]
-        found = list(record.rounds[name])
-        if len(found) != len(derived) or not all(
-            _same(_null(a), _null(b)) for a, b in zip(found, derived, strict=True)
-        ):
+        derived = [_null(getattr(row, name)) for row in outcome.rows]
+        if not _same(list(map(_null, record.rounds[name])), derived):
             yield f"rounds.parquet: the column {name} does not follow from the scenario"
-    recorded_entry = record.summary.written()
+    recorded = record.summary.written()
     for name, value in entry.written().items():
-        if name not in recorded_entry or not _same(recorded_entry[name], value):
-            yield f"{name}: summary.json has {recorded_entry.get(name)}, but {value} follows from the scenario"
+        if name not in recorded or not _same(recorded[name], value):
+            yield f"{name}: summary.json has {recorded.get(name)}, but {value} follows from the scenario"
 
 
 def _null(value: Any) -> Any:
@@ -207,17 +190,10 @@ def _null(value: Any) -> Any:
 
 def _differing(logged: Event, derived: Event) -> str | None:
     """The first column in which two rows differ beyond rounding."""
-    if not _same_details(logged.detail, derived.detail):
+    if logged.detail != derived.detail and not (derived.facts and _same(logged.facts, derived.facts)):
         return "detail"
     pairs = zip(Event._fields[:-1], logged[:-1], derived[:-1], strict=True)
     return next((name for name, a, b in pairs if not _same(a, b, clock=derived.time)), None)
-
-
-def _same_details(a: str, b: str) -> bool:
-    try:
-        return a == b or _same(parse_json(a), parse_json(b))
-    except UserError:
-        return False
 
 
 def _same(a: Any, b: Any, *, clock: float = 0.0) -> bool:

@@ -12,14 +12,13 @@ from edgefl.experiment.inputs import SCENARIO, digest_of_scenario, keep_code
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.recording import Recording
 from edgefl.experiment.step_costs import StepKey
-from edgefl.files import write_file, writing, writing_folder
+from edgefl.files import write_file, writing_folder
 from edgefl.record import RunPaths
 from edgefl.record.costs import write_costs
 from edgefl.record.names import CLIENT_MODELS, CLIENTS, FINAL_MODEL
 from edgefl.record.summary import SeedResult, write_summary
 from edgefl.rerun.changeable import check_changeable
 from edgefl.rerun.finished_run import FinishedRun
-from edgefl.rerun.replayed_learner import ReplayedLearner
 from edgefl.scenario import Scenario, dump_yaml, resolve, with_overrides
 from edgefl.scenario.overrides import Overrides
 from edgefl.torch_settings import neutral_torch
@@ -71,15 +70,14 @@ class Replay:
         return out
 
     def _write(self, scenario: Scenario, folder: Path, inputs: dict[str, str]) -> None:
-        worlds = {seed: self._run.world(scenario, seed) for seed in dict.fromkeys(seed for _, seed in self._recordings)}
+        worlds = {seed: self._run.world(scenario, seed) for seed in self._run.seeds}
 
         def replayed(place: tuple[str, int]) -> tuple[SeedResult, list[StepKey]]:
             label, seed = place
             costs = self._run.costs[label]
             one = OneRun(scenario, scenario.method(label), worlds[seed], costs, RunPaths(folder))
             recording = self._recordings[place]
-            learner = ReplayedLearner(recording, label, stateful=costs.method.state is not None)
-            return one.replayed(learner), sorted(costs.used)
+            return one.replayed(self._run.learner(label, recording)), sorted(costs.used)
 
         found = {place: replayed(place) for place in self._recordings}
         known = {(label, each.seed): each for label in self._run.labels for each in self._run.entries[label]}
@@ -109,10 +107,8 @@ class Replay:
         """Copy those of these files that the finished run has."""
         run, copies = self._run.paths.of(label, seed), RunPaths(folder).of(label, seed)
         for name in names:
-            path = run.folder / name
-            if path.exists():
-                with path.open("rb") as held, writing(copies.folder / name) as copy:
-                    shutil.copyfileobj(held, copy)
+            if (run.folder / name).exists():
+                shutil.copyfile(run.folder / name, copies.folder / name)
 
     def _timeless(self, label: str, seed: int) -> Recording:
         recording = self._run.recording(label, seed)

@@ -113,13 +113,3 @@ def test_interfaces_carry_at_least_the_bytes_of_the_transfers(emulated):
     write_emulation(Emulation.model_validate(MEASURED | exact), paths.emulation)
     found = f"emulation.json has {moved['up'] - 1}, the log's transfers delivered {moved['up']}"
     assert verify(emulated) == [f"fedadc, seed 0: wire_bytes.up: {found}"]
-
-
-@pytest.mark.full
-def test_a_damaged_or_missing_file_is_named(emulated):
-    paths = RunPaths(emulated).of("fedbr", 0)
-    paths.emulation.write_text("{")
-    assert any("emulation.json" in text and "fedbr" in text for text in verify(emulated))
-    paths.emulation.unlink()
-    expected = "emulation.json is missing, but other runs of the directory were emulated"
-    assert verify(emulated) == [f"fedbr, seed 0: {expected}"]
