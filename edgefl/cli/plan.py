@@ -17,7 +17,7 @@ from edgefl.cli.printing import quiet, say, say_json
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
-    from edgefl.planning import BudgetPlan, DevicePlan, Plan, Range
+    from edgefl.planning.figures import BudgetPlan, DevicePlan, Plan, Range
     from edgefl.report.grid import Cell
 
 
@@ -110,7 +110,7 @@ def _garbage_collection_off() -> Iterator[None]:
 def _made(
     scenario: str, changes: Sequence[str], methods: list[str] | None, rounds: int | None, seed: int | None
 ) -> Plan:
-    from edgefl.planning import plan as make
+    from edgefl.planning.planning import plan as make
     from edgefl.scenario import load_scenario
 
     chosen = load_scenario(scenario, changes)

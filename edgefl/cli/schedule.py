@@ -12,7 +12,7 @@ from edgefl.cli.printing import say, say_json
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
-    from edgefl.planning.arena import Arena, SchedulerFigures
+    from edgefl.planning.compare_schedulers import SchedulerComparison, SchedulerFigures
 
 
 def schedule(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -45,12 +45,12 @@ def schedule(  # noqa: PLR0917  (Typer reads options from the signature)
     Every selector, and every bandwidth allocation under the scenario's selector: seconds and joules of a round, how
     evenly clients take part, and how soon all have.
     """
-    from edgefl.planning.arena import schedule as compare
+    from edgefl.planning.compare_schedulers import compare_schedulers
     from edgefl.scenario import load_scenario
 
     chosen = load_scenario(scenario, changes or ())
     try:
-        made = compare(chosen, rounds=rounds, seed=seed, method=method, selections=selection)
+        made = compare_schedulers(chosen, rounds=rounds, seed=seed, method=method, selections=selection)
     except UserError as error:
         raise error.located(file=scenario) from None
     if output is not None:
@@ -61,7 +61,7 @@ def schedule(  # noqa: PLR0917  (Typer reads options from the signature)
         _print(made)
 
 
-def _draw(made: Arena, path: Path) -> None:
+def _draw(made: SchedulerComparison, path: Path) -> None:
     from edgefl.report.command_figures import SchedulerPoint, write_schedulers
 
     points = [
@@ -72,7 +72,7 @@ def _draw(made: Arena, path: Path) -> None:
     write_schedulers(points, path)
 
 
-def _print(made: Arena) -> None:
+def _print(made: SchedulerComparison) -> None:
     from edgefl.cli.console import print_table
 
     heads = ["scheduler", "makespan", "energy", "Jain", "clients", "samples", "covers all in", "× optimum"]
@@ -100,7 +100,7 @@ def _row(name: str, figures: SchedulerFigures) -> list[str]:
     ]
 
 
-def _notes(made: Arena) -> list[str]:
+def _notes(made: SchedulerComparison) -> list[str]:
     rounds = "1 round" if made.rounds == 1 else f"{made.rounds} rounds"
     notes = [f"Means over {rounds} of {made.method}, seed {made.seed}; nothing was trained."]
     blind = [name for name, each in made.schedulers.items() if each.reads_losses]

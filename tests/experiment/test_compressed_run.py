@@ -9,7 +9,7 @@ import pytest
 
 from edgefl.experiment import resume, run
 from edgefl.experiment.wiring import skeleton
-from edgefl.planning import plan
+from edgefl.planning.planning import plan
 from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
 

@@ -12,7 +12,7 @@ from edgefl.experiment.precision_advice import MEASURED_GAIN, estimated_gain, pr
 from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
-from edgefl.planning import plan
+from edgefl.planning.planning import plan
 from edgefl.record.listener import Listener
 from edgefl.scenario import load_scenario
 from edgefl.training import matrix_units

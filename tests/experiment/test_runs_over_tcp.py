@@ -4,7 +4,7 @@ import pytest
 
 from edgefl.experiment import resume, run
 from edgefl.experiment.directory import read_run_summary
-from edgefl.planning import plan
+from edgefl.planning.planning import plan
 from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 

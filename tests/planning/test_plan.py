@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from edgefl.cli.app import app
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.planning import plan, planned_rounds
+from edgefl.planning.planning import plan, planned_rounds
 from edgefl.report.timeline.data import read_timeline
 from edgefl.report.timeline.usage import bottleneck_counts, bottlenecks_of
 from edgefl.scenario import load_scenario

@@ -8,7 +8,7 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.planning import plan
+from edgefl.planning.planning import plan
 from edgefl.rerun.verify import verify
 from edgefl.scenario import rehearse
 from edgefl.scenario.loading import check

@@ -11,7 +11,7 @@ import pytest
 
 from edgefl import shipped
 from edgefl.experiment import run
-from edgefl.planning import plan
+from edgefl.planning.planning import plan
 from edgefl.report import RunResult
 from edgefl.report.statistics import mean_interval
 from edgefl.report.verdict import verdict

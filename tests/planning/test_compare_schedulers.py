@@ -1,4 +1,4 @@
-"""An arena's figures are those of the runs that it stands for, and no round is shorter than its bound."""
+"""The figures of a comparison are those of the runs that it stands for, and no round is shorter than its bound."""
 
 import json
 from collections import Counter
@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from edgefl.cli.app import app
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.planning.arena import schedule
+from edgefl.planning.compare_schedulers import compare_schedulers
 from edgefl.scenario import with_overrides
 from edgefl.scheduling.selection.base import SELECTORS
 
@@ -22,7 +22,7 @@ CONSTANT = {
 
 def test_its_figures_are_those_of_the_run_without_training(small, tmp_path):
     scenario = small()
-    made = schedule(scenario, rounds=12, selections=["uniform", "tifl"])
+    made = compare_schedulers(scenario, rounds=12, selections=["uniform", "tifl"])
     for name, figures in made.schedulers.items():
         other = with_overrides(scenario, {"training.rounds": 12, "training.selection": name})
         out = run(other, out=tmp_path / name, train=False) / "fedavg" / "seed-0"
@@ -40,7 +40,7 @@ def test_its_figures_are_those_of_the_run_without_training(small, tmp_path):
 
 @pytest.mark.full
 def test_every_selector_is_compared_or_left_out_with_a_reason(small):
-    made = schedule(small(), rounds=2)
+    made = compare_schedulers(small(), rounds=2)
     assert set(SELECTORS.names()) <= made.schedulers.keys() | made.left_out.keys()
     assert "training.selection.deadline" in made.left_out["deadline"]
     assert "protocol.deadline" in made.left_out["uniform, deadline_first"]
@@ -50,14 +50,16 @@ def test_every_selector_is_compared_or_left_out_with_a_reason(small):
 
 @pytest.mark.full
 def test_the_scenarios_own_options_are_kept(small):
-    own = schedule(small(training__selection={"kind": "fixed", "clients": [2, 5, 7]}), rounds=3).schedulers["fixed"]
+    own = compare_schedulers(small(training__selection={"kind": "fixed", "clients": [2, 5, 7]}), rounds=3).schedulers[
+        "fixed"
+    ]
     assert (own.jain, own.clients_seen, own.rounds_to_cover) == (pytest.approx(3 / 8), 3 / 8, None)
 
 
 def test_of_single_clients_the_optimum_is_the_quickest(small):
     scenario = small(training__cohort=1, **CONSTANT)
     texts = [f"{{kind: fixed, clients: [{client}]}}" for client in range(8)]
-    made = schedule(scenario, rounds=2, selections=texts).schedulers
+    made = compare_schedulers(scenario, rounds=2, selections=texts).schedulers
     # Nothing changes between rounds, so each round of a client is equally long, unless its device is slowed down.
     least = min(each.makespan for each in made.values())
     for each in made.values():
@@ -70,9 +72,9 @@ def test_if_all_clients_take_part_over_wide_servers_every_round_is_optimal(small
     slow = {"compute": {"jitter": 0.5}}
     fleet = [{"profile": "raspberry-pi-4", "share": 1, "link": "5g", "overrides": slow}]
     scenario = small(training__cohort=8, network__topology=wide, fleet=fleet)
-    assert schedule(scenario, rounds=6, selections=["uniform"]).schedulers["uniform"].ratio_to_optimum == pytest.approx(
-        1
-    )
+    assert compare_schedulers(scenario, rounds=6, selections=["uniform"]).schedulers[
+        "uniform"
+    ].ratio_to_optimum == pytest.approx(1)
 
 
 @pytest.mark.parametrize("server", ["10 Mbit/s", pytest.param("100 Mbit/s", marks=pytest.mark.full)])
@@ -81,7 +83,7 @@ def test_no_round_is_shorter_than_its_bound(small, server):
     fleet = [{"profile": "raspberry-pi-4", "share": 1, "link": "5g", "overrides": slow}]
     star = {"kind": "star", "server": {"down": server, "up": server}, "latency": "5 ms"}
     scenario = small(fleet=fleet, network__topology=star)
-    for name, each in schedule(scenario, rounds=1).schedulers.items():
+    for name, each in compare_schedulers(scenario, rounds=1).schedulers.items():
         assert each.ratio_to_optimum >= 1 - 1e-9, name
 
 
@@ -98,20 +100,20 @@ def test_no_round_is_shorter_than_its_bound(small, server):
     ],
 )
 def test_without_known_costs_there_is_no_ratio(small, changes, why):
-    found = schedule(small(**changes), rounds=2, selections=["uniform"]).schedulers["uniform"]
+    found = compare_schedulers(small(**changes), rounds=2, selections=["uniform"]).schedulers["uniform"]
     assert found.ratio_to_optimum is None
     assert why in found.no_bound
 
 
 def test_what_cannot_be_compared_is_refused(small):
     with pytest.raises(UserError, match="protocol with rounds"):
-        schedule(small(protocol={"kind": "asynchronous"}), rounds=2)
+        compare_schedulers(small(protocol={"kind": "asynchronous"}), rounds=2)
     with pytest.raises(UserError, match=r"--selection tift: .*unknown selection 'tift'"):
-        schedule(small(), rounds=2, selections=["tift"])
+        compare_schedulers(small(), rounds=2, selections=["tift"])
     with pytest.raises(UserError, match=r"--selection .*not YAML"):
-        schedule(small(), rounds=2, selections=["{kind: ["])
+        compare_schedulers(small(), rounds=2, selections=["{kind: ["])
     with pytest.raises(UserError, match=r"training\.rounds: expected 10000000 or less"):
-        schedule(small(), rounds=10**20)
+        compare_schedulers(small(), rounds=10**20)
 
 
 @pytest.mark.full

@@ -1,22 +1,23 @@
-"""Simulate the same rounds under each scheduler."""
+"""``edgefl schedule``: compare schedulers over the same rounds of a world, without training."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgefl.errors import UserError
 from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.known_costs import KnownCosts
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs
-from edgefl.planning.arena.figures import Arena, SchedulerFigures, jain_index, mean
-from edgefl.planning.arena.updates import Updates
 from edgefl.planning.planning import planned_world
+from edgefl.record.events import Event
+from edgefl.record.listener import Listener
 from edgefl.scenario import Scenario, with_overrides
 from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scheduling.bandwidth.base import ALLOCATIONS
@@ -32,6 +33,83 @@ LOSSES = frozenset({"loss", "local_losses"})
 """Names of the losses that a selector may read."""
 
 
+@dataclass(frozen=True)
+class SchedulerFigures:
+    """What one scheduler's rounds cost, and whom they reached.
+
+    Attributes:
+        rounds: rounds that ended.
+        makespan: mean seconds of a round, with what precedes it, such as asking clients for losses.
+        joules: mean joules of a round.
+        aggregated: mean number of updates of a round.
+        jain: Jain's index of the clients' numbers of aggregated updates, 1 if all took part equally often.
+        clients_seen: part of the clients of which an update was aggregated at least once.
+        samples_seen: part of the training samples that these clients have.
+        rounds_to_cover: the round after which every client had taken part; None if that did not happen.
+        ratio_to_optimum: mean over the rounds of their seconds, from the selection on, relative to a certified lower
+            bound on those of any cohort with as many updates; None if there is no bound.
+        no_bound: why there is none.
+        reads_losses: whether the scheduler reads losses, which are all equal without training.
+        ended: why the rounds ended early; None if they did not.
+    """
+
+    rounds: int
+    makespan: float | None
+    joules: float | None
+    aggregated: float | None
+    jain: float | None
+    clients_seen: float
+    samples_seen: float
+    rounds_to_cover: int | None
+    ratio_to_optimum: float | None
+    no_bound: str | None = None
+    reads_losses: bool = False
+    ended: str | None = None
+
+
+@dataclass(frozen=True)
+class SchedulerComparison:
+    """The comparison of schedulers.
+
+    Attributes:
+        scenario: its name.
+        method: the label of the method whose work and bytes the rounds have.
+        seed: of fleet, links and draws.
+        rounds: simulated rounds of each scheduler.
+        schedulers: the figures by scheduler.
+        left_out: why other schedulers cannot be compared, by scheduler.
+    """
+
+    scenario: str
+    method: str
+    seed: int
+    rounds: int
+    schedulers: dict[str, SchedulerFigures]
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, in base units."""
+        return asdict(self)
+
+    def sentence(self) -> str:
+        """The result in one sentence; empty if no scheduler had an update."""
+        timed = {name: each.makespan for name, each in self.schedulers.items() if each.makespan is not None}
+        even = {name: each.jain for name, each in self.schedulers.items() if each.jain is not None}
+        if not timed or not even:
+            return ""
+        quick, fair = min(timed, key=timed.__getitem__), max(even, key=even.__getitem__)
+        ratio = self.schedulers[quick].ratio_to_optimum
+        far = "" if ratio is None else f", which is at most {ratio:.3g} times the shortest possible round"
+        first = f"{quick} has the shortest rounds ({timed[quick]:.3g} s on average{far})"
+        if quick == fair:
+            return f"{first} and the most even participation (Jain's index {even[fair]:.2f})."
+        return (
+            f"{first}; {fair} has the most even participation (Jain's index {even[fair]:.2f}, {timed[fair]:.3g} s)."
+            if fair in timed
+            else f"{first}."
+        )
+
+
 class _Contender(NamedTuple):
     """A scheduler, as changes of the scenario."""
 
@@ -40,14 +118,14 @@ class _Contender(NamedTuple):
 
 
 @neutral_torch()
-def schedule(
+def compare_schedulers(
     scenario: Scenario,
     *,
     rounds: int = 1000,
     seed: int | None = None,
     method: str | None = None,
     selections: Sequence[str] | None = None,
-) -> Arena:
+) -> SchedulerComparison:
     """Simulate the same rounds under each scheduler, without training.
 
     Fleet, links, slowdowns and availability are those of the scenario, drawn by the same keys for all schedulers. What
@@ -83,7 +161,7 @@ def schedule(
             if selections is not None:
                 raise _located(error, each.name) from None
             left_out[each.name] = _why(error)
-    return Arena(scenario.name, chosen.label, first, rounds, found, left_out)
+    return SchedulerComparison(scenario.name, chosen.label, first, rounds, found, left_out)
 
 
 def _why(error: UserError | PartFault) -> str:
@@ -131,7 +209,7 @@ class _Comparison:
         """Simulate one scheduler."""
         world = self._world(scenario)
         check_last_batches(self._costs.model, [self._costs.method.local], world.samples)
-        seen, early = Updates(), EarlyEnd(self._rounds)
+        seen, early = _Updates(), EarlyEnd(self._rounds)
         setup = setup_of(
             scenario,
             scenario.method(self._label),
@@ -172,7 +250,22 @@ class _Comparison:
         return self._worlds[labels]
 
 
-def _covered(seen: Updates, clients: int) -> int | None:
+class _Updates(Listener):
+    """Keeps of each round (from 0) the clients whose updates were aggregated.
+
+    Attributes:
+        aggregated: the clients.
+    """
+
+    def __init__(self) -> None:
+        self.aggregated: list[list[int]] = []
+
+    def events(self, rows: list[Event]) -> None:
+        """Process the next rows of the log."""
+        self.aggregated += [event.facts["clients"] for event in rows if event.kind == "aggregation"]
+
+
+def _covered(seen: _Updates, clients: int) -> int | None:
     """The first round, counted from 1, after which every client has taken part."""
     left = set(range(clients))
     for number, arrived in enumerate(seen.aggregated, start=1):
@@ -194,3 +287,20 @@ def _ratio(known: KnownCosts, outcome: Outcome) -> tuple[float | None, str | Non
 
 def _ended(outcome: Outcome, early: EarlyEnd, rounds: int) -> str | None:
     return None if outcome.rounds >= rounds else early.why(outcome) or outcome.reason
+
+
+def jain_index(times: NDArray[np.int64]) -> float | None:
+    """Jain's index (Σx)² / (N Σx²) of the clients' numbers of updates (Jain, Chiu and Hawe, DEC-TR-301, 1984).
+
+    It is 1 if all are equal, and k/N if k of N clients have equal numbers and the others none; None if all are 0.
+
+    >>> jain_index(np.array([2, 2, 2])), jain_index(np.array([5, 0, 0, 0]))
+    (1.0, 0.25)
+    """
+    squares = float((times.astype(np.float64) ** 2).sum())
+    return None if squares == 0 else float(times.sum()) ** 2 / (len(times) * squares)
+
+
+def mean(values: list[float]) -> float | None:
+    """The mean; None without values."""
+    return math.fsum(values) / len(values) if values else None
