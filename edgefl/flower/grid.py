@@ -16,7 +16,8 @@ from edgefl.flower.exchange import Exchange
 from edgefl.flower.messages import Sent, Wire, copied_message, node_id_of
 from edgefl.flower.metrics import Metrics
 from edgefl.flower.thread_scheduler import AppRaised, ThreadScheduler
-from edgefl.simulation.rounds import UNKNOWN, Life, RoundBook
+from edgefl.simulation.presence import Participant
+from edgefl.simulation.rounds import UNKNOWN, RoundBook
 from edgefl.simulation.world import World
 from edgefl.training.faults import PartFault
 from edgefl.training.job import Evaluation
@@ -43,7 +44,7 @@ class AppBook(RoundBook):
         """The last evaluation; an app cannot be asked for another one."""
         return self.latest
 
-    def pass_feedback(self, round: int, arrived: Sequence[Life]) -> None:
+    def pass_feedback(self, round: int, arrived: Sequence[Participant]) -> None:
         """An app has no scheduler that could learn."""
 
 

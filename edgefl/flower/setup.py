@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,8 @@ from edgefl.scheduling.selection.base import Facts, selection
 from edgefl.simulation.limits import Limits
 from edgefl.simulation.protocol_specs import SynchronousSpec
 from edgefl.simulation.rounds import RoundBook
-from edgefl.simulation.run import Outcome, simulate_run
-from edgefl.simulation.setup import Course, Setup
+from edgefl.simulation.run import Course, Outcome, simulate_run
+from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import StepCost
 from edgefl.simulation.world import World
 from edgefl.training.job import Evaluation
@@ -113,9 +113,7 @@ def run_app(
             return book, running
 
         try:
-            outcome = simulate_run(
-                _setup(scenario, method.label, seed, metrics=metrics, listeners=listeners, course=course)
-            )
+            outcome = simulate_run(_setup(scenario, method.label, seed, metrics=metrics, listeners=listeners), course)
         finally:
             if clock.run is not None:
                 clock.run.threads.stop()
@@ -137,7 +135,6 @@ def _setup(
     *,
     metrics: Metrics,
     listeners: Sequence[Listener],
-    course: Callable[[World], tuple[RoundBook, Course]],
 ) -> Setup:
     fleet = assign(scenario.fleet, scenario.data.clients, seed)
     links = [str(name) for name in fleet.link_names()]
@@ -166,7 +163,6 @@ def _setup(
         timeouts=network.transport.timeouts,
         failures=scenario.failures,
         listeners=listeners,
-        course=course,
     )
 
 

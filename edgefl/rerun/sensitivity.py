@@ -31,8 +31,7 @@ from edgefl.record.rounds import RoundRow
 from edgefl.record.sensitivity import DEVICES, DRAWS, OWN, Condition, Retimed, write_retimed
 from edgefl.record.tables import SENSITIVITY
 from edgefl.rerun.finished_run import FinishedRun
-from edgefl.scheduling.blocks.base import BlockScheduler
-from edgefl.scheduling.blocks.makespan import BlockForecast
+from edgefl.scheduling.blocks.base import BlockForecast, BlockScheduler
 from edgefl.scheduling.selection.base import Facts, Selector
 from edgefl.simulation.run import simulate_run
 from edgefl.torch_settings import neutral_torch

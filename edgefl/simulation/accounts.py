@@ -47,7 +47,6 @@ class Accounts:
     """Updates the ledger and the charges of the batteries, and ends the run when a budget is exhausted.
 
     Args:
-        env: the run's clock.
         setup: contains the budgets and the log.
 
     Attributes:

@@ -29,11 +29,10 @@ class Waiter:
     prefetch: Prefetch | None = None
 
 
-class Line:
+class PrefetchQueue:
     """The clients that are dispatched next, first come first served; each prefetches the parts that are ready.
 
     Args:
-        world: the world of the run.
         length: the maximum number of waiting clients; 0 for methods without overlap.
         foresee: the predicted model version at the dispatch of the client at a place in the queue (from 0), if the
             active clients return one after another.
@@ -102,11 +101,6 @@ class Asynchronous:
 
     With overlap the next ``ahead`` clients are picked before a place is free for them, and receive the parts that are
     ready in advance. A client trains from the model that is the latest at its dispatch, whatever was prefetched.
-
-    Args:
-        world: the world of the run.
-        book: turns arrived updates into models, rows, budgets and targets.
-        spec: the protocol's options.
     """
 
     def __init__(self, world: World, book: RoundBook, spec: AsynchronousSpec) -> None:
@@ -119,9 +113,9 @@ class Asynchronous:
         self._under_way: dict[int, Participation] = {}
         self._begun: list[Participation] = []
         self._buffer: list[Participation] = []
-        self._in_vain = 0
+        self._wasted = 0
         self._change = world.env.event()
-        self._line = Line(world, spec.ahead if world.setup.method.overlap else 0, self._foresee)
+        self._queue = PrefetchQueue(world, spec.ahead if world.setup.method.overlap else 0, self._foresee)
 
     def run(self) -> Generator[simpy.Event, object, None]:
         """Repeat: dispatch, wait, aggregate."""
@@ -138,8 +132,8 @@ class Asynchronous:
             self._change = world.env.event()
             yield self._wake()
             yield world.alarm(0.0)
-            if self._in_vain >= STALL_ROUNDS * self._spec.under_way(setup.cohort):
-                reason = f"the last {self._in_vain} clients returned no update"
+            if self._wasted >= STALL_ROUNDS * self._spec.under_way(setup.cohort):
+                reason = f"the last {self._wasted} clients returned no update"
                 world.wrote("stalled", self.book.rounds_done, note=detail(reason=reason))
                 world.stop("stalled")
                 return
@@ -162,25 +156,25 @@ class Asynchronous:
 
     def break_off(self) -> None:
         """The run ends: abort everything in progress."""
-        for life in list(self._under_way.values()):
-            life.drop("unfinished")
-        self._line.break_off()
+        for participant in list(self._under_way.values()):
+            participant.drop("unfinished")
+        self._queue.break_off()
 
     def _dispatch(self) -> None:
         """Send the latest model to as many free clients as may begin; one without the memory is not picked again."""
         world, version = self.world, self.book.rounds_done
         while (wanted := self._spec.under_way(world.setup.cohort) - len(self._under_way)) > 0:
-            waiters = self._line.take(wanted) or [Waiter(client) for client in self._pick(wanted)]
+            waiters = self._queue.take(wanted) or [Waiter(client) for client in self._pick(wanted)]
             if not waiters:
                 break
             alphas = self._decisions.blocks(version, [waiter.client for waiter in waiters])
             for waiter in waiters:
                 self._begin(waiter, version, alphas.get(waiter.client))
-        if self._line.room:
-            for client in self._pick(self._line.room):
+        if self._queue.room:
+            for client in self._pick(self._queue.room):
                 self._free[client] = False
-                self._line.join(client)
-            self._line.send_ahead(version)
+                self._queue.join(client)
+            self._queue.send_ahead(version)
 
     def _pick(self, wanted: int) -> list[int]:
         """``wanted`` of the free clients, or all if there are fewer."""
@@ -198,7 +192,7 @@ class Asynchronous:
 
     def _begin(self, waiter: Waiter, version: int, chosen: int | None) -> None:
         world, client = self.world, waiter.client
-        life = Participation(
+        participant = Participation(
             world,
             client,
             version,
@@ -209,32 +203,32 @@ class Asynchronous:
             prefetch=waiter.prefetch,
         )
         if waiter.prefetch is not None:
-            world.wrote("dispatch", version, client, life.job.id.dispatch)
-        self._begun.append(life)
+            world.wrote("dispatch", version, client, participant.job.id.dispatch)
+        self._begun.append(participant)
         self._free[client] = False
-        if life.work.fits:
-            self._under_way[client] = life
-            world.env.process(life.live(submit_first=True))
+        if participant.work.fits:
+            self._under_way[client] = participant
+            world.env.process(participant.live(submit_first=True))
         else:
-            life.refuse()
+            participant.refuse()
 
-    def _left(self, life: Participation) -> None:
-        if self._under_way.pop(life.client, None) is None:
+    def _left(self, participant: Participation) -> None:
+        if self._under_way.pop(participant.client, None) is None:
             return
-        self._free[life.client] = True
-        if life.phase == "arrived":
-            self._buffer.append(life)
-            self._in_vain = 0
+        self._free[participant.client] = True
+        if participant.phase == "arrived":
+            self._buffer.append(participant)
+            self._wasted = 0
         else:
-            self._in_vain += 1
+            self._wasted += 1
         if not self._change.triggered:
             self._change.succeed()
 
     def _aggregate(self, gathered: int) -> None:
         """Aggregate the first ``gathered`` updates that arrived into the next model."""
         version = self.book.rounds_done
-        arrived = sorted(self._buffer[:gathered], key=lambda life: (life.client, life.job.id.dispatch))
+        arrived = sorted(self._buffer[:gathered], key=lambda each: (each.client, each.job.id.dispatch))
         del self._buffer[:gathered]
-        factors = {life.job.id: self._spec.factor(version - life.round) for life in arrived}
+        factors = {each.job.id: self._spec.factor(version - each.round) for each in arrived}
         begun, self._begun = self._begun, []
         self.book.close(version, begun, arrived, Mixing(factors, self._spec.mix))

@@ -15,8 +15,7 @@ from edgefl.errors import WrongAnswer
 from edgefl.fleet import compute_joules
 from edgefl.methods.common_finish import CommonFinish
 from edgefl.record.events import detail
-from edgefl.scheduling.blocks.base import checked_alphas
-from edgefl.scheduling.blocks.makespan import BlockForecast, least_makespan
+from edgefl.scheduling.blocks.base import BlockForecast, checked_alphas, least_makespan
 from edgefl.scheduling.selection.base import Charge, Foreseen, checked_cohort
 from edgefl.simulation.work import Plan
 from edgefl.simulation.world import World
@@ -24,11 +23,7 @@ from edgefl.training.faults import blaming
 
 
 class Forecasts:
-    """Predictions for selectors and block schedulers.
-
-    Args:
-        world: the world of the run.
-    """
+    """Predictions for selectors and block schedulers."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -56,7 +51,7 @@ class Forecasts:
         """The clients' batteries now, and what a round with the whole model is predicted to use of them."""
         world = self._world
         level, used = np.ones(len(clients)), np.zeros(len(clients))
-        charges = world.batteries.charges
+        charges = world.traffic.batteries.charges
         foreseen = self.of_round(round, clients)
         draws = world.accounts.draws
         for place, client in enumerate(clients.tolist()):
@@ -70,7 +65,7 @@ class Forecasts:
                 + draws.transfer(client, "down", down, down_bytes)
                 + draws.transfer(client, "up", up, up_bytes)
             )
-            level[place] = world.batteries.left(client) / charges.capacity[client]
+            level[place] = world.traffic.batteries.left(client) / charges.capacity[client]
             # Over a link that is down a transfer never ends, even with a radio without watts.
             used[place] = joules / charges.capacity[client] if math.isfinite(joules) else math.inf
         return Charge(level, used)
@@ -242,8 +237,8 @@ class Decisions:
             round, "blocks", scheduler.reads, alphas=chosen, foreseen_seconds=foreseen, least_seconds=least
         )
         if math.isfinite(foreseen):
-            self._world.ledger.foreseen_seconds += foreseen
-            self._world.ledger.least_seconds += least
+            self._world.accounts.ledger.foreseen_seconds += foreseen
+            self._world.accounts.ledger.least_seconds += least
         return alphas
 
     def local_work(self, round: int, cohort: Sequence[int], finish: CommonFinish) -> tuple[float, dict[int, Plan]]:

@@ -122,7 +122,6 @@ class Stalls:
     class.
 
     Args:
-        env: the run's clock.
         seconds: the time-out.
         expired: called with a flow when its time-out has expired.
     """
@@ -189,38 +188,23 @@ Cause = Literal["connection", "transfer"]
 """The time-out that expired."""
 
 
-class Break(NamedTuple):
-    """An attempt that has broken.
-
-    Attributes:
-        delivery: the transfer; its ``breaks`` and ``kept`` already include this break.
-        flow: the attempt.
-        cause: the time-out that expired.
-        lost: bytes that the attempt delivered, and that will be sent again.
-        wait: seconds until the next attempt; None if this was the last one, so the transfer has failed.
-    """
-
-    delivery: Delivery
-    flow: Flow
-    cause: Cause
-    lost: int
-    wait: float | None
+Broke = Callable[[Delivery, Flow, Cause, int, float | None], None]
+"""Called with a transfer, whose ``breaks`` and ``kept`` include this break, the attempt, the time-out that expired, the
+bytes that the attempt delivered and that will be sent again, and the seconds until the next attempt; None if there is
+none, so the transfer has failed."""
 
 
 class Attempts:
     """Sends each transfer in as many attempts as it needs and may have.
 
     Args:
-        env: the run's clock.
         network: carries the flows, each with its :class:`Delivery` as its tag.
         timeouts: when attempts break; None: never.
         seed: of the random waits.
         broke: called for each attempt that has broken, before its transfer fails.
     """
 
-    def __init__(
-        self, env: Clock, network: Network, timeouts: Timeouts | None, seed: int, broke: Callable[[Break], None]
-    ) -> None:
+    def __init__(self, env: Clock, network: Network, timeouts: Timeouts | None, seed: int, broke: Broke) -> None:
         self._env = env
         self._network = network
         self._timeouts = timeouts
@@ -278,7 +262,7 @@ class Attempts:
         if delivery.breaks == 1:
             delivery.first = flow.id
         wait = self._wait(delivery, timeouts) if delivery.breaks <= timeouts.retries else None
-        self._broke(Break(delivery, flow, cause, delivered - delivery.kept, wait))
+        self._broke(delivery, flow, cause, delivered - delivery.kept, wait)
         if wait is None:
             delivery.end(failed=True)
         else:

@@ -10,86 +10,54 @@ import simpy
 
 from edgefl.network.flow import Network
 from edgefl.record.listener import EventLog
-from edgefl.simulation.failure_specs import Crash, Outage, Span, check_outages, crashes_of, outages_of
+from edgefl.simulation.failure_specs import Crash, Outage, check_outages, crashes_of, outages_of
 from edgefl.simulation.presence import Presence
 
 
-class Failures:
-    """Lets the failures of a scenario happen, and logs each beginning and end.
+def schedule_failures(
+    env: simpy.Environment,
+    failures: Sequence[Crash | Outage],
+    network: Network,
+    presence: Presence,
+    log: EventLog,
+) -> None:
+    """Let the failures of a scenario happen, and log each beginning and end.
 
     A client that crashes loses what it has in progress: its transfers, its prefetched parts, its computation. What it
     holds from earlier rounds stays on its storage.
-
-    Args:
-        env: the run's clock.
-        failures: those of the scenario.
-        network: ends processes and links.
-        presence: lets clients that crash drop out.
-        log: receives the rows.
     """
+    check_outages(failures, network.topology)
 
-    def __init__(
-        self,
-        env: simpy.Environment,
-        failures: Sequence[Crash | Outage],
-        network: Network,
-        presence: Presence,
-        log: EventLog,
-    ) -> None:
-        self._env = env
-        self._network = network
-        self._presence = presence
-        self._log = log
-        check_outages(failures, network.topology)
+    def at(seconds: float, act: Callable[[], None]) -> None:
         # Failures are scheduled before everything else, so they come first at their instant; those at 0 come now.
-        for client, spans in crashes_of(failures).items():
-            self._schedule(spans, self._crash_of(client), self._restart_of(client))
-        for (source, target), spans in outages_of(failures).items():
-            link = network.topology.link(source, target)
-            self._schedule(spans, self._outage_of(link), self._repair_of(link))
-
-    def _schedule(self, spans: Sequence[Span], begin: Callable[[float], None], end: Callable[[], None]) -> None:
-        for began, ended in spans:
-            self._at(began, partial(begin, ended))
-            if ended < math.inf:
-                self._at(ended, end)
-
-    def _at(self, seconds: float, act: Callable[[], None]) -> None:
         if seconds > 0:
-            self._env.timeout(seconds).callbacks.append(lambda _: act())
+            env.timeout(seconds).callbacks.append(lambda _: act())
         else:
             act()
 
-    def _crash_of(self, client: int) -> Callable[[float], None]:
-        def crash(until: float) -> None:
-            self._log.write(self._env.now, "failure", client=client, item="crash")
-            self._network.end_process(f"client/{client}")
-            self._presence.crash(client, until)
+    def crash(client: int, until: float) -> None:
+        log.write(env.now, "failure", client=client, item="crash")
+        network.end_process(f"client/{client}")
+        presence.crash(client, until)
 
-        return crash
+    def restart(client: int) -> None:
+        log.write(env.now, "failure", client=client, item="restart")
+        network.begin_process(f"client/{client}")
+        presence.restart(client)
 
-    def _restart_of(self, client: int) -> Callable[[], None]:
-        def restart() -> None:
-            self._log.write(self._env.now, "failure", client=client, item="restart")
-            self._network.begin_process(f"client/{client}")
-            self._presence.restart(client)
+    def change(link: int, item: str, act: Callable[[int], None]) -> None:
+        source, target = map(str, network.topology.ends(link))
+        log.write(env.now, "failure", item=item, source=source, target=target)
+        act(link)
 
-        return restart
-
-    def _outage_of(self, link: int) -> Callable[[float], None]:
-        def outage(_: float) -> None:
-            self._write_link(link, "outage")
-            self._network.begin_outage(link)
-
-        return outage
-
-    def _repair_of(self, link: int) -> Callable[[], None]:
-        def repair() -> None:
-            self._write_link(link, "repair")
-            self._network.end_outage(link)
-
-        return repair
-
-    def _write_link(self, link: int, item: str) -> None:
-        source, target = self._network.topology.ends(link)
-        self._log.write(self._env.now, "failure", item=item, source=str(source), target=str(target))
+    for client, spans in crashes_of(failures).items():
+        for began, ended in spans:
+            at(began, partial(crash, client, ended))
+            if ended < math.inf:
+                at(ended, partial(restart, client))
+    for ends, spans in outages_of(failures).items():
+        link = network.topology.link(*ends)
+        for began, ended in spans:
+            at(began, partial(change, link, "outage", network.begin_outage))
+            if ended < math.inf:
+                at(ended, partial(change, link, "repair", network.end_outage))

@@ -22,7 +22,6 @@ class Cell:
     """An edge aggregator's part in one round: download, forward, collect, upload.
 
     Args:
-        world: the world of the run.
         node: its node in the topology.
         round: the round.
         spec: its options decide when it closes.
@@ -43,7 +42,7 @@ class Cell:
         self.world = world
         self.node = node
         self.round = round
-        self.lives: list[Participation] = []
+        self.participants: list[Participation] = []
         self._spec = spec
         self._prefetch = prefetch
         self._deadline = deadline
@@ -52,20 +51,20 @@ class Cell:
         self._closed = world.env.event()
         self._deliveries: list[Delivery] = []
 
-    def left(self, life: Participation) -> None:
+    def left(self, participant: Participation) -> None:
         """One of its clients has returned or dropped out."""
-        if life.phase == "refused":
+        if participant.phase == "refused":
             return
-        self._present.discard(life.client)
-        self._arrivals += life.phase == "arrived"
-        enough = self._arrivals >= self._spec.enough(len(self.lives))
+        self._present.discard(participant.client)
+        self._arrivals += participant.phase == "arrived"
+        enough = self._arrivals >= self._spec.enough(len(self.participants))
         if not self._present or enough:
             self._time_is_up()
 
     def live(self) -> Generator[simpy.Event, object, None]:
         """The cell's round as a SimPy process."""
         world, env = self.world, self.world.env
-        self._present = {life.client for life in self.lives}
+        self._present = {each.client for each in self.participants}
         if self._deadline is not None:
             world.alarm(self._deadline).callbacks.append(lambda _: self._time_is_up())
         began = env.now
@@ -75,27 +74,27 @@ class Cell:
                 yield delivery | self._closed
         fetching = env.now - began
         if not self._closed.triggered:
-            for life in self.lives:
-                life.hidden_seconds = hidden
-                life.prefetch = None if self._prefetch is None else self._prefetch.take(life.client)
-                env.process(life.live())
+            for participant in self.participants:
+                participant.hidden_seconds = hidden
+                participant.prefetch = None if self._prefetch is None else self._prefetch.take(participant.client)
+                env.process(participant.live())
             yield self._closed
         self._close("late")
-        for life in self.lives:
-            life.announce()
-        arrived = [life for life in self.lives if life.phase == "arrived"]
+        for participant in self.participants:
+            participant.announce()
+        arrived = [each for each in self.participants if each.phase == "arrived"]
         if arrived:
             began = env.now
             uplink = world.setup.cell_uplink
             self._deliveries = [world.traffic.relay(self.node, "server", uplink, self.round)]
             yield self._deliveries[0]
             if self._deliveries[0].failed:
-                for life in arrived:
-                    life.strand()
+                for participant in arrived:
+                    participant.strand()
                 return
-        for life in arrived:
-            life.reached_at = world.now
-            life.relay_seconds = fetching + env.now - began
+        for participant in arrived:
+            participant.reached_at = world.now
+            participant.relay_seconds = fetching + env.now - began
 
     def break_off(self) -> None:
         """The run ends: abort everything in progress."""
@@ -108,7 +107,7 @@ class Cell:
     def _fetch(self) -> float:
         """Request the parts that the cell does not have; return the seconds of its prefetching before the round."""
         # A part that several clients need is sent once.
-        parts = list(dict.fromkeys(part for life in self.lives for part in life.downlink.parts))
+        parts = list(dict.fromkeys(part for each in self.participants for part in each.downlink.parts))
         self._deliveries, hidden = [], 0.0
         if self._prefetch is not None and not self._prefetch.delivery.failed:
             early = self._prefetch.delivery
@@ -126,8 +125,8 @@ class Cell:
         """A transfer to the cell has ended; if it has failed, no client can begin."""
         assert isinstance(event, Delivery)
         if event.failed:
-            for life in self.lives:
-                life.quit("backhaul")
+            for participant in self.participants:
+                participant.quit("backhaul")
 
     def _close(self, fate: Lost) -> None:
         """Exclude the clients that have not returned."""
@@ -135,18 +134,12 @@ class Cell:
             self.world.traffic.cancel(delivery)
         if self._prefetch is not None:
             self._prefetch.drop()
-        for life in self.lives:
-            life.drop(fate)
+        for participant in self.participants:
+            participant.drop(fate)
 
 
 class Hierarchical(RoundByRound):
-    """Hierarchical rounds; a round closes when every cell with clients in the cohort has returned their mean.
-
-    Args:
-        world: the world of the run.
-        book: turns arrived updates into models, rows, budgets and targets.
-        spec: the protocol's options.
-    """
+    """Hierarchical rounds; a round closes when every cell with clients in the cohort has returned their mean."""
 
     def __init__(self, world: World, book: RoundBook, spec: HierarchicalSpec) -> None:
         super().__init__(world, book, spec)
@@ -162,9 +155,9 @@ class Hierarchical(RoundByRound):
 
     def prefetch(self, round: int) -> None:
         """See :class:`RoundByRound`."""
-        present = {life.client for life in self.lives}
+        present = {each.client for each in self.participants}
         cells: dict[Node, dict[int, tuple[Part, ...]]] = {}
-        for client, parts in self._ahead.commit(round).items():
+        for client, parts in self.commit(round).items():
             cells.setdefault(self.world.traffic.gate(client), {})[client] = parts
         for node, early in cells.items():
             self._prefetches[node] = CellPrefetch(self.world, node, early, round, present)
@@ -180,7 +173,7 @@ class Hierarchical(RoundByRound):
         world = self.world
         deadline = self.deadline()
         cells: dict[Node, Cell] = {}
-        self.lives = []
+        self.participants = []
         for client in cohort:
             node = world.traffic.gate(client)
             cell = cells.get(node)
@@ -188,7 +181,7 @@ class Hierarchical(RoundByRound):
                 prefetch = self._prefetches.pop(node, None)
                 cell = cells[node] = Cell(world, node, round, self._spec, prefetch, deadline=self.seconds)
             chosen = alphas.get(client)
-            life = Participation(
+            participant = Participation(
                 world,
                 client,
                 round,
@@ -198,10 +191,10 @@ class Hierarchical(RoundByRound):
                 on_left=cell.left,
                 deadline=deadline,
             )
-            self.lives.append(life)
-            if life.work.fits:
-                cell.lives.append(life)
-        self._cells = [cell for cell in cells.values() if cell.lives]
-        for life in self.lives:
-            if not life.work.fits:
-                life.refuse()
+            self.participants.append(participant)
+            if participant.work.fits:
+                cell.participants.append(participant)
+        self._cells = [cell for cell in cells.values() if cell.participants]
+        for participant in self.participants:
+            if not participant.work.fits:
+                participant.refuse()

@@ -75,7 +75,6 @@ class Participation:
     """A client of the cohort, from the start of the round until its update has arrived or the round has closed.
 
     Args:
-        world: the world of the run.
         client: its number.
         round: the round, which is also the model version that it trains from.
         downlink: the parts that it needs for the round.

@@ -24,7 +24,6 @@ class Radios:
     it and needs no promotion; one that begins later needs one. Parallel transfers share both.
 
     Args:
-        env: the run's clock.
         device: the device of a client.
         note: called for each promotion and tail.
 
@@ -127,7 +126,6 @@ class Batteries:
     below. A change of capacity also sets the timer again.
 
     Args:
-        env: the run's clock.
         charges: the batteries.
         network: carries the transfers.
         radios: the radios' tails.

@@ -8,7 +8,6 @@ import simpy
 
 from edgefl.methods.payload import Downlink, Part
 from edgefl.network.topology import Node
-from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.world import World
 
@@ -17,7 +16,6 @@ class Prefetch:
     """Parts that a client receives before the round that needs them.
 
     Args:
-        world: the world of the run.
         client: the client that will need them.
         parts: the parts that are ready early.
         round: the round that will need them.
@@ -88,7 +86,6 @@ class CellPrefetch:
     """Parts that a cell downloads before a round, and forwards to its clients as soon as it has them.
 
     Args:
-        world: the world of the run.
         node: the cell's node in the topology.
         early: the parts for each of its clients.
         round: the round that will need them.
@@ -137,40 +134,3 @@ class CellPrefetch:
         for prefetch in self.passed.values():
             prefetch.drop()
         self.passed = {}
-
-
-class Ahead:
-    """The cohort of each round, picked before the round if some parts can be sent early.
-
-    Args:
-        world: the world of the run.
-        decisions: picks the clients.
-        size: the number of clients to pick.
-    """
-
-    def __init__(self, world: World, decisions: Decisions, size: int) -> None:
-        self._world = world
-        self._decisions = decisions
-        self._size = size
-        self._committed: list[int] = []
-
-    def cohort(self, round: int) -> list[int]:
-        """The clients of a round: those picked in advance, or else those picked now."""
-        committed, self._committed = self._committed, []
-        return committed or self._decisions.pick(round, self._decisions.everyone, self._size, round)
-
-    def commit(self, round: int) -> dict[int, tuple[Part, ...]]:
-        """Pick the clients of the next round; return the parts that each can receive already, if any.
-
-        Selection is final before the present round's aggregation.
-        """
-        world, setup = self._world, self._world.setup
-        if not setup.method.overlap or round >= setup.rounds:
-            return {}
-        self._committed = self.cohort(round)
-        early = {}
-        for client in self._committed:
-            parts = tuple(part for part in world.downlink(client, round, None).parts if part.early)
-            if parts and world.work.of(client, setup.sizes.blocks).fits:
-                early[client] = parts
-        return early

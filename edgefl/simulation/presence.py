@@ -11,18 +11,50 @@ import simpy
 from numpy.typing import NDArray
 
 from edgefl.fleet import Accidents, Attendance, FleetAssignment
+from edgefl.methods.payload import Downlink
 from edgefl.simulation.power import Batteries
+from edgefl.training.job import TrainingJob
 
 
 class Participant(Protocol):
-    """The interface of a client's participation that presence uses."""
+    """A client in one round: a :class:`~edgefl.simulation.participation.Participation`, or a Flower app's message.
+
+    Attributes:
+        client: its number.
+        round: the model version that it began from.
+        job: its training job.
+        compute_seconds: its seconds of computing.
+        arrived_at, reached_at: when its update was complete, and when it was complete at the server.
+    """
 
     client: int
     round: int
+    job: TrainingJob
+    compute_seconds: float
+    arrived_at: float
+    reached_at: float
+
+    @property
+    def phase(self) -> str:
+        """Where it is; ``refused`` if its device has too little memory."""
+
+    @property
+    def downlink(self) -> Downlink:
+        """What it was sent."""
 
     @property
     def computing(self) -> bool:
         """Whether it computes now."""
+
+    @property
+    def exposed_seconds(self) -> float:
+        """Its transfer seconds within the round."""
+
+    def played(self, blocks: int) -> int:
+        """The number of blocks that a scheduler chose."""
+
+    def transfers_since(self, moment: float) -> tuple[float, float]:
+        """Its transfer seconds after and before a given time."""
 
     def quit(self, reason: str) -> None:
         """The device leaves the round now; no effect if its participation has ended."""
@@ -41,7 +73,6 @@ class Presence:
     A timer is set only for participating clients that will leave, so a fleet that is always available costs nothing.
 
     Args:
-        env: the run's clock.
         fleet: the clients' devices.
         seed: the run's seed.
         batteries: decide which clients have enough charge, and when one runs empty.
@@ -54,7 +85,7 @@ class Presence:
         self._attendance = Attendance(fleet, seed)
         self._accidents = Accidents(fleet, seed)
         self._down: dict[int, float] = {}
-        self._lives: dict[int, Participant] = {}
+        self._participants: dict[int, Participant] = {}
         self._prefetches: dict[int, list[Prefetching]] = {}
 
     def available(self) -> NDArray[np.bool_]:
@@ -80,9 +111,9 @@ class Presence:
         first = min(first, *returns, math.inf)
         return min(first, charges.next_enough(now, among) if charges.any else math.inf) - now
 
-    def enters(self, life: Participant) -> str | None:
+    def enters(self, participant: Participant) -> str | None:
         """Begin the client's participation; return the reason if something since its selection prevents this."""
-        client, now = life.client, self._env.now
+        client, now = participant.client, self._env.now
         if client in self._down:
             return "crash"
         if not self._attendance.is_there(client, now):
@@ -90,20 +121,20 @@ class Presence:
         charges = self._batteries.charges
         if not charges.has_enough(client, now):
             return "uncharged"
-        self._lives[client] = life
+        self._participants[client] = participant
         until = self._attendance.until(client, now)
         if until < math.inf:
-            self._later(until - now, lambda: life.quit("unavailable"))
+            self._later(until - now, lambda: participant.quit("unavailable"))
         if charges.any:
-            self._batteries.enter(client, self._fleet.profile_of(client), lambda: life.quit("battery"))
+            self._batteries.enter(client, self._fleet.profile_of(client), lambda: participant.quit("battery"))
         return None
 
-    def leaves(self, life: Participant) -> None:
+    def leaves(self, participant: Participant) -> None:
         """The client's participation has ended."""
-        if self._lives.get(life.client) is life:
-            del self._lives[life.client]
+        if self._participants.get(participant.client) is participant:
+            del self._participants[participant.client]
         if self._batteries.charges.any:
-            self._batteries.leave(life.client)
+            self._batteries.leave(participant.client)
 
     def prefetches(self, client: int, prefetch: Prefetching) -> None:
         """The client receives parts for a later participation."""
@@ -122,25 +153,25 @@ class Presence:
         self._down[client] = until
         for prefetch in list(self._prefetches.get(client, ())):
             prefetch.drop()
-        life = self._lives.get(client)
-        if life is not None:
-            life.quit("crash")
+        participant = self._participants.get(client)
+        if participant is not None:
+            participant.quit("crash")
 
     def restart(self, client: int) -> None:
         """The client is back."""
         del self._down[client]
 
-    def computes(self, life: Participant, seconds: float, again: int) -> None:
+    def computes(self, participant: Participant, seconds: float, again: int) -> None:
         """The client begins to compute for ``seconds``; it may have an accident during that time.
 
         Args:
-            life: the client's participation.
+            participant: the client's participation.
             seconds: the planned duration of the computation.
             again: how many times it already began to compute in this round.
         """
-        after = self._accidents.after(life.client, life.round, again)
+        after = self._accidents.after(participant.client, participant.round, again)
         if after < 1:
-            self._later(after * seconds, lambda: life.quit("accident") if life.computing else None)
+            self._later(after * seconds, lambda: participant.quit("accident") if participant.computing else None)
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:
         self._env.timeout(seconds).callbacks.append(lambda _: act())

@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import simpy
 
+from edgefl.methods.payload import Part
 from edgefl.simulation.deadlines import READS, Deadlines
 from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.participation import Deadline, Participation
-from edgefl.simulation.prefetching import Ahead
 from edgefl.simulation.protocol_specs import RoundsSpec
 from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.work import Plan
@@ -23,8 +23,6 @@ class RoundByRound(ABC):
     """One round after another; a subclass defines how the cohort's clients communicate with the server.
 
     Args:
-        world: the world of the run.
-        book: turns arrived updates into models, rows, budgets and targets.
         spec: when a round closes.
 
     Attributes:
@@ -39,9 +37,10 @@ class RoundByRound(ABC):
         self.world = world
         self.book = book
         self.spec = spec
-        self.lives: list[Participation] = []
+        self.participants: list[Participation] = []
         self._decisions = Decisions(world, may_ask=self.may_ask)
-        self._ahead = Ahead(world, self._decisions, min(spec.picked(world.setup.cohort), world.setup.clients))
+        self._size = min(spec.picked(world.setup.cohort), world.setup.clients)
+        self._committed: list[int] = []
         self._downloading: set[int] = set()
         self._deadlines = Deadlines(spec.deadline)
         self.seconds: float | None = None
@@ -51,13 +50,13 @@ class RoundByRound(ABC):
         """All rounds, one after another."""
         world, setup = self.world, self.world.setup
         for round in range(setup.rounds):
-            cohort = self._ahead.cohort(round)
+            cohort = self._cohort(round)
             world.round_begins(round, cohort)
             while not cohort:
                 if not (yield from self._decisions.arrival(round)):
                     world.stop("stalled")
                     return
-                cohort = self._ahead.cohort(round)
+                cohort = self._cohort(round)
             yield from self.picked(round, cohort)
             self.book.pick = self._decisions.last_pick
             alphas = self._decisions.blocks(round, cohort)
@@ -65,17 +64,38 @@ class RoundByRound(ABC):
             began, self.seconds = world.now, self._next_deadline(round)
             self._plan(round, cohort)
             yield from self.hold(round, cohort, alphas)
-            ended = [life.arrived_at if math.isnan(life.cut_off_at) else life.cut_off_at for life in self.lives]
+            ended = [each.arrived_at if math.isnan(each.cut_off_at) else each.cut_off_at for each in self.participants]
             self._deadlines.round_closed([moment - began for moment in ended if not math.isnan(moment)])
-            arrived = [life for life in self.lives if life.phase == "arrived"]
-            self.book.close(round, self.lives, sorted(arrived, key=lambda life: life.client))
+            arrived = [each for each in self.participants if each.phase == "arrived"]
+            self.book.close(round, self.participants, sorted(arrived, key=lambda each: each.client))
             if world.stopped.triggered:
                 return
         world.stop("rounds")
 
+    def _cohort(self, round: int) -> list[int]:
+        """The clients of a round: those picked in advance, or else those picked now."""
+        committed, self._committed = self._committed, []
+        return committed or self._decisions.pick(round, self._decisions.everyone, self._size, round)
+
+    def commit(self, round: int) -> dict[int, tuple[Part, ...]]:
+        """Pick the clients of the next round; return the parts that each can receive already, if any.
+
+        Selection is final before the present round's aggregation.
+        """
+        world, setup = self.world, self.world.setup
+        if not setup.method.overlap or round >= setup.rounds:
+            return {}
+        self._committed = self._cohort(round)
+        early = {}
+        for client in self._committed:
+            parts = tuple(part for part in world.downlink(client, round, None).parts if part.early)
+            if parts and world.work.of(client, setup.sizes.blocks).fits:
+                early[client] = parts
+        return early
+
     @abstractmethod
     def hold(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> Generator[simpy.Event, object, None]:
-        """Run the cohort's participations, in ``self.lives``, until the round closes.
+        """Run the cohort's participations, in ``self.participants``, until the round closes.
 
         Args:
             round: from 0.
@@ -121,9 +141,9 @@ class RoundByRound(ABC):
         # Where all durations are equal, rounding must not make a client late.
         return seconds + 8 * math.ulp(self.world.now + seconds)
 
-    def downloaded(self, life: Participation) -> None:
+    def downloaded(self, participant: Participation) -> None:
         """A client holds everything, or never will; once this holds for all, their links are free for the next."""
         if self._downloading:
-            self._downloading.discard(life.client)
+            self._downloading.discard(participant.client)
             if not self._downloading:
-                self.prefetch(life.round + 1)
+                self.prefetch(participant.round + 1)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
-from edgefl.methods.payload import Downlink
 from edgefl.methods.payloads.blocks import bytes_of_last_blocks
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.rounds import RoundRow
@@ -18,9 +16,10 @@ from edgefl.scheduling.selection.base import SelectionFeedback
 from edgefl.simulation.decisions import Pick
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Standing
+from edgefl.simulation.presence import Participant
 from edgefl.simulation.world import World
 from edgefl.training.faults import Diverged, blaming
-from edgefl.training.job import Evaluation, Mixing, TrainingJob
+from edgefl.training.job import Evaluation, Mixing
 
 EMA_DECAY = 0.9
 """FedMLB reports ema_t = 0.9 ema_{t-1} + 0.1 a_t of the accuracy a_t; here it is of the task's metric."""
@@ -32,57 +31,8 @@ UNKNOWN = Evaluation(math.nan, math.nan)
 """Of a model that was not evaluated."""
 
 
-class Life(Protocol):
-    """What the end of a round reads of a :class:`~edgefl.simulation.participation.Participation`."""
-
-    @property
-    def client(self) -> int:
-        """Its number."""
-
-    @property
-    def round(self) -> int:
-        """The model version that it began from."""
-
-    @property
-    def phase(self) -> str:
-        """Where it is; ``refused`` if its device has too little memory."""
-
-    @property
-    def job(self) -> TrainingJob:
-        """Its training job."""
-
-    @property
-    def downlink(self) -> Downlink:
-        """What it was sent."""
-
-    @property
-    def compute_seconds(self) -> float:
-        """Its seconds of computing."""
-
-    @property
-    def exposed_seconds(self) -> float:
-        """Its transfer seconds within the round."""
-
-    @property
-    def arrived_at(self) -> float:
-        """When its update was complete."""
-
-    @property
-    def reached_at(self) -> float:
-        """When its update was complete at the server."""
-
-    def played(self, blocks: int) -> int:
-        """The number of blocks that a scheduler chose."""
-
-    def transfers_since(self, moment: float) -> tuple[float, float]:
-        """Its transfer seconds after and before a given time."""
-
-
 class RoundBook:
     """Ends the rounds of a run: aggregates, evaluates, writes rows, and stops the run.
-
-    Args:
-        world: the run's world.
 
     Attributes:
         rows: one row for every round that ended.
@@ -110,32 +60,32 @@ class RoundBook:
     def close(
         self,
         round: int,
-        lives: Sequence[Life],
-        arrived: Sequence[Life],
+        participants: Sequence[Participant],
+        arrived: Sequence[Participant],
         mixing: Mixing | None = None,
     ) -> None:
         """A round has closed.
 
         Args:
             round: from 0; also the model version that the updates are applied to.
-            lives: the participations that began in the round.
+            participants: the participations that began in the round.
             arrived: those whose updates are aggregated, ascending by client.
             mixing: the weight of each update; ``None``: full weight.
         """
         world, setup = self.world, self.world.setup
         try:
             with blaming(setup.label, round, "aggregation"):
-                setup.learner.aggregate(round, [life.job.id for life in arrived], round, mixing)
+                setup.learner.aggregate(round, [each.job.id for each in arrived], round, mixing)
         except Diverged as fault:
             # The other methods continue; this one keeps its last valid model.
             world.wrote("diverged", round, note=detail(reason=str(fault)))
             world.stop("diverged")
             return
-        world.aggregated(round, [life.job for life in arrived], mixing)
+        world.aggregated(round, [each.job for each in arrived], mixing)
         self.pass_feedback(round, arrived)
         due = (round + 1) % setup.evaluate_every == 0 or round + 1 == setup.rounds
         evaluation = self.evaluate(round + 1) if due else UNKNOWN
-        self._account(round, lives, arrived, evaluation)
+        self._account(round, participants, arrived, evaluation)
         self._standing(round, evaluation)
         self._empty_rounds = 0 if arrived else self._empty_rounds + 1
         if self._empty_rounds >= STALL_ROUNDS:
@@ -167,52 +117,56 @@ class RoundBook:
             self.world.wrote("evaluation", version - 1, value=value, note=detail(**facts))
         return self.latest
 
-    def pass_feedback(self, round: int, arrived: Sequence[Life]) -> None:
+    def pass_feedback(self, round: int, arrived: Sequence[Participant]) -> None:
         """Pass the numbers of the aggregated jobs to the log, the selector and the block scheduler."""
         setup, scheduler = self.world.setup, self.world.setup.scheduler
         selector = setup.selector if setup.selector.learns() else None
         if not arrived or not (setup.trains or scheduler or selector):
             return
-        feedback = [setup.learner.feedback(life.job.id) for life in arrived]
+        feedback = [setup.learner.feedback(each.job.id) for each in arrived]
         if setup.trains:
-            for life, numbers in zip(arrived, feedback, strict=True):
+            for participant, numbers in zip(arrived, feedback, strict=True):
                 note = detail(**numbers._asdict())
-                self.world.wrote("feedback", round, life.client, life.job.id.dispatch, value=numbers.loss, note=note)
+                self.world.wrote(
+                    "feedback", round, participant.client, participant.job.id.dispatch, value=numbers.loss, note=note
+                )
         if selector is not None:
-            clients = np.array([life.client for life in arrived], np.int64)
+            clients = np.array([each.client for each in arrived], np.int64)
             selection_feedback = SelectionFeedback(
                 client=clients,
                 loss=np.array([numbers.loss for numbers in feedback], np.float64),
                 samples=setup.samples[clients],
-                seconds=np.array([life.compute_seconds + life.exposed_seconds for life in arrived], np.float64),
+                seconds=np.array([each.compute_seconds + each.exposed_seconds for each in arrived], np.float64),
             )
             with blaming(setup.label, round, "selection"):
                 selector.observe(selection_feedback)
         if scheduler is not None:
             block_feedback = BlockFeedback(
-                client=np.array([life.client for life in arrived], np.int64),
-                alpha=np.array([life.played(setup.sizes.blocks) for life in arrived], np.int64),
+                client=np.array([each.client for each in arrived], np.int64),
+                alpha=np.array([each.played(setup.sizes.blocks) for each in arrived], np.int64),
                 distance=np.array([numbers.distance for numbers in feedback], np.float64),
                 loss=np.array([numbers.loss for numbers in feedback], np.float64),
-                compute_seconds=np.array([life.compute_seconds for life in arrived], np.float64),
-                transfer_seconds=np.array([life.exposed_seconds for life in arrived], np.float64),
+                compute_seconds=np.array([each.compute_seconds for each in arrived], np.float64),
+                transfer_seconds=np.array([each.exposed_seconds for each in arrived], np.float64),
             )
             with blaming(setup.label, round, "block scheduler"):
                 scheduler.observe(block_feedback)
 
-    def _account(self, round: int, lives: Sequence[Life], arrived: Sequence[Life], evaluation: Evaluation) -> None:
+    def _account(
+        self, round: int, participants: Sequence[Participant], arrived: Sequence[Participant], evaluation: Evaluation
+    ) -> None:
         world = self.world
         # The critical path is that of the client whose arrival closed the round; there is none if the deadline closed
         # the round.
-        closing = [life for life in arrived if life.reached_at == world.now]
-        critical = max(closing, key=lambda life: (life.arrived_at, life.client), default=None)
+        closing = [each for each in arrived if each.reached_at == world.now]
+        critical = max(closing, key=lambda each: (each.arrived_at, each.client), default=None)
         if critical is not None:
             exposed, hidden = critical.transfers_since(self._began)
-            world.ledger.exposed_seconds += exposed
-            world.ledger.hidden_seconds += hidden
-        total = world.ledger.copy()
+            world.accounts.ledger.exposed_seconds += exposed
+            world.accounts.ledger.hidden_seconds += hidden
+        total = world.accounts.ledger.copy()
         spent = total.since(self._before)
-        sent = Counter((life.job.level, life.downlink.alpha) for life in lives if life.phase != "refused")
+        sent = Counter((each.job.level, each.downlink.alpha) for each in participants if each.phase != "refused")
         bytes = {key: bytes_of_last_blocks(world.setup.sizes_of(key[0]), key[1]) for key in sent}
         ema = self.ema if evaluation is not UNKNOWN else math.nan
         is_accuracy = world.setup.limits.metric.is_accuracy
@@ -232,13 +186,13 @@ class RoundBook:
             joules=spent.joules,
             participants=sent.total(),
             aggregated=len(arrived),
-            refused=len(lives) - sent.total(),
+            refused=len(participants) - sent.total(),
             exposed_seconds=spent.exposed_seconds,
             hidden_seconds=spent.hidden_seconds,
             critical_client=ABSENT if critical is None else critical.client,
             blocks_actual=sum(times * bytes[key].actual for key, times in sent.items()),
             blocks_uniform=sum(times * bytes[key].uniform for key, times in sent.items()),
-            staleness=sum(round - life.round for life in arrived) / len(arrived) if arrived else 0.0,
+            staleness=sum(round - each.round for each in arrived) / len(arrived) if arrived else 0.0,
             ratio_to_optimum=self._ratio_to_optimum(round, arrived),
         )
         world.wrote(
@@ -252,12 +206,12 @@ class RoundBook:
         self._before, self._began = total, world.now
         self.rows.append(row)
 
-    def _ratio_to_optimum(self, round: int, arrived: Sequence[Life]) -> float:
+    def _ratio_to_optimum(self, round: int, arrived: Sequence[Participant]) -> float:
         """The seconds since the selection, relative to the least ones for as many updates; NaN if not comparable."""
         optimum, pick = self.world.setup.optimum, self.pick
         if optimum is None or pick is None or not arrived:
             return math.nan
-        if any(sum(part.bytes for part in life.downlink.parts) < optimum.bytes_down for life in arrived):
+        if any(sum(part.bytes for part in each.downlink.parts) < optimum.bytes_down for each in arrived):
             return math.nan
         least = optimum.least_seconds(round, pick.available, len(arrived))
         return (self.world.now - pick.seconds) / least if 0 < least < math.inf else math.nan

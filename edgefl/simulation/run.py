@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
+
+import simpy
 
 from edgefl.errors import EdgeflError
 from edgefl.record.events import detail
@@ -19,7 +22,7 @@ from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Limits
 from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec
 from edgefl.simulation.rounds import RoundBook
-from edgefl.simulation.setup import Course, Setup
+from edgefl.simulation.setup import Setup
 from edgefl.simulation.synchronous import Synchronous
 from edgefl.simulation.world import World
 from edgefl.torch_settings import neutral_torch
@@ -56,6 +59,19 @@ def only_new_objects_collected() -> Generator[None]:
         _frozen.clear()
 
 
+class Course(Protocol):
+    """What happens in a run: one of edgefl's protocols, or a Flower app."""
+
+    def run(self) -> Generator[simpy.Event, object, None]:
+        """The whole run, as a SimPy process."""
+
+    def break_off(self) -> None:
+        """The run ends: abort everything in progress."""
+
+
+MakeCourse = Callable[[World], tuple[RoundBook, Course]]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The result of a run.
@@ -86,14 +102,18 @@ class Outcome:
 
 
 @neutral_torch()
-def simulate_run(setup: Setup) -> Outcome:
+def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
     """Run one method with one seed to its end.
+
+    Args:
+        setup: everything that the run depends on.
+        course: makes what happens in the run, and the book of its rounds; None: the protocol decides.
 
     Raises:
         Exception: an error of the world or a listener, not of a part of the method; a note says where it was raised.
     """
     world = World(setup)
-    book, protocol = _course(world) if setup.course is None else setup.course(world)
+    book, protocol = (course or _course)(world)
     world.env.process(protocol.run())
     fault = None
     with _noting_where(world, book):
@@ -104,7 +124,7 @@ def simulate_run(setup: Setup) -> Outcome:
         except PartFault as raised:
             fault = raised
         protocol.break_off()
-        world.radios.settle()
+        world.traffic.radios.settle()
         if fault is None:
             try:
                 book.evaluate_last()
@@ -121,7 +141,7 @@ def simulate_run(setup: Setup) -> Outcome:
         reason=reason,
         rounds=book.rounds_done,
         seconds=world.now,
-        spent=world.ledger,
+        spent=world.accounts.ledger,
         final=book.latest,
         best=book.best,
         ema=book.ema,

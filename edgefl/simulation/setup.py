@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import networkx as nx
 import numpy as np
@@ -31,10 +31,6 @@ from edgefl.simulation.protocol_specs import ProtocolSpec
 from edgefl.simulation.work import CostOf
 from edgefl.training.faults import blaming
 from edgefl.training.job import Learner, TrainingJob
-
-if TYPE_CHECKING:
-    from edgefl.simulation.rounds import RoundBook
-    from edgefl.simulation.world import World
 
 
 class CapacityChanges(Protocol):
@@ -90,16 +86,6 @@ class RoundOptimum(Protocol):
         """
 
 
-class Course(Protocol):
-    """What happens in a run: one of edgefl's protocols, or a Flower app."""
-
-    def run(self) -> Generator[simpy.Event, object, None]:
-        """The whole run, as a SimPy process."""
-
-    def break_off(self) -> None:
-        """The run ends: abort everything in progress."""
-
-
 @dataclass(frozen=True)
 class Setup:
     """One run: a method and a seed on a fleet and a network.
@@ -136,7 +122,6 @@ class Setup:
         testbed: real time and real links; None for computed ones.
         bandwidth: how the server divides its bandwidth; None for equal shares.
         optimum: the least possible seconds of each round; None if they are not known or not asked for.
-        course: makes what happens in the run, and the book of its rounds; None: the protocol decides.
     """
 
     label: str
@@ -169,7 +154,6 @@ class Setup:
     listeners: Sequence[Listener] = ()
     testbed: Testbed | None = None
     bandwidth: BandwidthSpec | None = None
-    course: Callable[[World], tuple[RoundBook, Course]] | None = None
     optimum: RoundOptimum | None = None
 
     @property

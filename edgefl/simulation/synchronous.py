@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Sequence
 
 import simpy
 
@@ -24,7 +24,6 @@ class Broadcast:
     Its bytes belong to the client's next job. The client is awake during the transfer.
 
     Args:
-        world: the world of the run.
         client: the receiving client.
         round: the round, which is also the version of the model.
 
@@ -79,9 +78,6 @@ class Broadcasting:
 
     A client's next job that receives only the last blocks continues from the blocks of its newest broadcast, if no
     other job was computed since. If it receives the whole model, or another broadcast, the broadcast was in vain.
-
-    Args:
-        world: the world of the run.
     """
 
     def __init__(self, world: World) -> None:
@@ -120,71 +116,14 @@ class Broadcasting:
             broadcast.lose()
 
 
-class Asking:
-    """The cost of the losses that a selector asked for: each client's download, and its forward pass.
-
-    Only the cost takes time: the losses do not depend on it, so the cohort is already chosen. A client that is in the
-    cohort has the model for its job. A download is logged as a prefetch, because the client may not take part. A client
-    whose memory cannot hold its training is not charged; it is refused if it is picked. A deadline counts from the end
-    of the asking.
-
-    Not modelled: the four bytes of the answer, the waiting of candidates for each other, and random slowdowns. A client
-    that leaves before it has answered counts as if it had answered.
-
-    Args:
-        world: the world of the run.
-        prefetches: the transfers that the next round will use, or that are dropped if the run ends, by client.
-    """
-
-    def __init__(self, world: World, prefetches: dict[int, Prefetch]) -> None:
-        self._world = world
-        self._prefetches = prefetches
-
-    def wait(self, round: int, asked: Mapping[int, int], cohort: list[int]) -> Generator[simpy.Event, object, None]:
-        """Until every asked client has evaluated the model.
-
-        Args:
-            round: the round that will begin.
-            asked: the number of images of each asked client.
-            cohort: the clients that will take part; the others' transfers were not useful.
-        """
-        world, blocks = self._world, self._world.setup.sizes.blocks
-        answers = []
-        for client, images in asked.items():
-            if world.work.of(client, blocks).fits:
-                parts = world.downlink(client, round, None).parts
-                self._prefetches[client] = Prefetch(world, client, parts, round, awake=False, within_round=True)
-                answers.append(world.env.process(self._answer(client, round, images)))
-        yield simpy.AllOf(world.env, answers)
-        for client in sorted(asked.keys() - set(cohort)):
-            if client in self._prefetches:
-                self._prefetches.pop(client).drop()
-
-    def _answer(self, client: int, round: int, images: int) -> Generator[simpy.Event, object, None]:
-        prefetch = self._prefetches[client]
-        yield prefetch.delivery | prefetch.over
-        if not prefetch.usable:
-            return
-        seconds = self._world.forward_seconds(client, round, images)
-        yield self._world.env.timeout(seconds)
-        self._world.evaluated(client, round, images, seconds)
-
-
 class Synchronous(RoundByRound):
-    """One round after another; a round closes when all or enough updates have arrived, or at its deadline.
-
-    Args:
-        world: the world of the run.
-        book: turns arrived updates into models, rows, budgets and targets.
-        spec: the protocol's options.
-    """
+    """One round after another; a round closes when all or enough updates have arrived, or at its deadline."""
 
     may_ask = True
 
     def __init__(self, world: World, book: RoundBook, spec: SynchronousSpec) -> None:
         super().__init__(world, book, spec)
         self._prefetches: dict[int, Prefetch] = {}
-        self._asking = Asking(world, self._prefetches)
         self._broadcasting = Broadcasting(world)
 
     def hold(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> Generator[simpy.Event, object, None]:
@@ -193,26 +132,56 @@ class Synchronous(RoundByRound):
         closed = world.env.event()
         self._begin(round, cohort, alphas, closed)
         yield closed if self.seconds is None else closed | world.alarm(self.seconds)
-        for life in self.lives:
-            life.drop("late")
+        for participant in self.participants:
+            participant.drop("late")
         self._broadcasting.round_closes()
 
     def picked(self, round: int, cohort: list[int]) -> Generator[simpy.Event, object, None]:
-        """Wait until the clients that a selector asked for losses have evaluated the model."""
-        if self._decisions.asked:
-            yield from self._asking.wait(round, self._decisions.asked, cohort)
-            self._decisions.chose(round, cohort)
+        """Wait until the clients that a selector asked for losses have evaluated the model.
+
+        Only the cost takes time: each client's download, and its forward pass. The losses do not depend on it, so the
+        cohort is already chosen. A client that is in the cohort has the model for its job. A download is logged as a
+        prefetch, because the client may not take part. A client whose memory cannot hold its training is not charged;
+        it is refused if it is picked. A deadline counts from the end of the evaluations.
+
+        Not modelled: the four bytes of the answer, the waiting of candidates for each other, and random slowdowns. A
+        client that leaves before it has answered counts as if it had answered.
+        """
+        world, asked = self.world, self._decisions.asked
+        if not asked:
+            return
+        answers = []
+        for client, images in asked.items():
+            if world.work.of(client, world.setup.sizes.blocks).fits:
+                parts = world.downlink(client, round, None).parts
+                prefetch = Prefetch(world, client, parts, round, awake=False, within_round=True)
+                self._prefetches[client] = prefetch
+                answers.append(world.env.process(self._evaluate(prefetch, client, round, images)))
+        yield simpy.AllOf(world.env, answers)
+        for client in sorted(asked.keys() - set(cohort)):
+            if client in self._prefetches:
+                self._prefetches.pop(client).drop()
+        self._decisions.chose(round, cohort)
+
+    def _evaluate(
+        self, prefetch: Prefetch, client: int, round: int, images: int
+    ) -> Generator[simpy.Event, object, None]:
+        yield prefetch.delivery | prefetch.over
+        if prefetch.usable:
+            seconds = self.world.forward_seconds(client, round, images)
+            yield self.world.env.timeout(seconds)
+            self.world.evaluated(client, round, images, seconds)
 
     def prefetch(self, round: int) -> None:
         """See :class:`RoundByRound`."""
-        present = {life.client for life in self.lives}
-        for client, parts in self._ahead.commit(round).items():
+        present = {each.client for each in self.participants}
+        for client, parts in self.commit(round).items():
             self._prefetches[client] = Prefetch(self.world, client, parts, round, awake=client in present)
 
     def break_off(self) -> None:
         """See :class:`RoundByRound`."""
-        for life in self.lives:
-            life.drop("unfinished")
+        for participant in self.participants:
+            participant.drop("unfinished")
         for prefetch in self._prefetches.values():
             prefetch.drop()
         self._broadcasting.round_closes()
@@ -222,21 +191,21 @@ class Synchronous(RoundByRound):
         present = set(cohort)
         arrivals = 0
 
-        def left(life: Participation) -> None:
+        def left(participant: Participation) -> None:
             nonlocal arrivals
-            arrivals += life.phase == "arrived"
-            present.discard(life.client)
+            arrivals += participant.phase == "arrived"
+            present.discard(participant.client)
             if (not present or arrivals >= world.setup.cohort) and not closed.triggered:
                 closed.succeed()
 
         deadline = self.deadline()
         closes = math.inf if self.seconds is None else world.now + self.seconds
-        self.lives = []
+        self.participants = []
         for client in cohort:
             chosen = alphas.get(client)
             downlink = world.downlink(client, round, chosen)
             self._broadcasting.begins(client, downlink.alpha)
-            life = Participation(
+            participant = Participation(
                 world,
                 client,
                 round,
@@ -249,10 +218,10 @@ class Synchronous(RoundByRound):
                 closes=closes,
                 plan=self.plans.get(client),
             )
-            self.lives.append(life)
-        for life in self.lives:
-            if life.work.fits:
-                world.env.process(life.live())
+            self.participants.append(participant)
+        for participant in self.participants:
+            if participant.work.fits:
+                world.env.process(participant.live())
             else:
-                life.refuse()
+                participant.refuse()
         self._broadcasting.begin(round, cohort)

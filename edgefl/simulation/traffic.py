@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import networkx as nx
 import numpy as np
@@ -23,7 +23,7 @@ from edgefl.record.kinds import EventKind
 from edgefl.scheduling.bandwidth.base import BandwidthSpec, Transfers, checked_order, checked_seconds
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
-from edgefl.simulation.delivery import Attempts, Break, Delivery, Direction, Transfer, whole_bytes
+from edgefl.simulation.delivery import Attempts, Cause, Delivery, Direction, Transfer, whole_bytes
 from edgefl.simulation.power import Batteries, Radios
 from edgefl.simulation.protocol_specs import HierarchicalSpec
 from edgefl.simulation.setup import Setup
@@ -86,16 +86,10 @@ def logged(outlook: Outlook) -> str:
     return json.dumps(facts | ({"deadline": outlook.deadline} if outlook.deadline < math.inf else {}))
 
 
-def read_outlook(facts: Mapping[str, Any]) -> Outlook:
-    """The outlook that :func:`logged` wrote."""
-    return Outlook(bool(facts["up"]), float(facts["after"]), float(facts.get("deadline", math.inf)))
-
-
 class Traffic:
     """Records every transfer in the log, the ledger and the batteries; the network's observer.
 
     Args:
-        env: the run's clock.
         setup: everything that the run depends on.
         accounts: counts bytes and joules.
 
@@ -234,18 +228,15 @@ class Traffic:
         self._carried[client, dispatch] += delivered
         accounts.check()
 
-    def _broke(self, broken: Break) -> None:
-        delivery, flow = broken.delivery, broken.flow
+    def _broke(self, delivery: Delivery, flow: Flow, cause: Cause, lost: int, wait: float | None) -> None:
         client, dispatch, ledger = delivery.transfer.client, delivery.transfer.dispatch, self._accounts.ledger
-        facts = detail(cause=broken.cause, kept=delivery.kept, again=broken.wait is not None)
-        self._write(
-            "transfer_break", flow, broken.lost, seconds=broken.wait or 0.0, value=delivery.breaks, detail=facts
-        )
+        facts = detail(cause=cause, kept=delivery.kept, again=wait is not None)
+        self._write("transfer_break", flow, lost, seconds=wait or 0.0, value=delivery.breaks, detail=facts)
         ledger.breaks += 1
-        ledger.failures += broken.wait is None
+        ledger.failures += wait is None
         if client >= 0:
-            ledger.lost("broken", broken.lost)
-            self._carried[client, dispatch] -= broken.lost
+            ledger.lost("broken", lost)
+            self._carried[client, dispatch] -= lost
 
     def _write(
         self,

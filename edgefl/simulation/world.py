@@ -17,7 +17,7 @@ from edgefl.record.events import ABSENT, detail
 from edgefl.record.kinds import EventKind, Lost, StopReason
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
-from edgefl.simulation.failures import Failures
+from edgefl.simulation.failures import schedule_failures
 from edgefl.simulation.ledger import FrontBlocks
 from edgefl.simulation.presence import Presence
 from edgefl.simulation.setup import Setup
@@ -30,15 +30,10 @@ from edgefl.training.job import JobId, Mixing, TrainingJob
 class World:
     """One run's world. Protocols act through it; each action writes a row to the log.
 
-    Args:
-        setup: everything that the run depends on.
-
     Attributes:
-        accounts: the amounts spent, and the end of the run.
-        ledger, stopped: from the accounts.
-        traffic: the transfers, with their ``network``, ``radios`` and ``batteries``.
+        accounts: the amounts spent, and the end of the run (``stopped``).
+        traffic: the transfers, with the network, the radios and the batteries.
         presence: the devices' availability.
-        failures: lets the scenario's crashes and outages happen.
         work: the cost of local training.
         held: the last model version that each client held completely.
         last_job: each client's last job that was computed to its end.
@@ -50,7 +45,6 @@ class World:
         self._log = setup.log
         self.env = Clock() if setup.testbed is None else setup.testbed.clock(self._log)
         self.accounts = Accounts(self.env, setup)
-        self.ledger = self.accounts.ledger
         self.stopped = self.accounts.stopped
         self._broadcasts = Broadcasts(setup.method, setup.sizes)
         self.held: dict[int, int] = {}
@@ -59,17 +53,15 @@ class World:
         self._dispatched: defaultdict[int, int] = defaultdict(int)
         self._begun: dict[int, tuple[int, int]] = {}
         self.traffic = Traffic(self.env, setup, self.accounts)
-        self.network = self.traffic.network
-        self.radios = self.traffic.radios
-        self.batteries = self.traffic.batteries
-        self.presence = Presence(self.env, setup.fleet, setup.seed, self.batteries)
-        setup.capacity_changes.attach(self.network)
+        self._batteries = self.traffic.batteries
+        self.presence = Presence(self.env, setup.fleet, setup.seed, self._batteries)
+        setup.capacity_changes.attach(self.traffic.network)
         method = setup.method
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, method.local, self.new_work, method.submodels)
         self._front_blocks = FrontBlocks(setup.sizes.blocks)
         self.slowdown = Slowdown(setup.fleet, setup.seed)
         self._log.write(self.env.now, "run", item=setup.label, value=setup.seed, detail=self._initial_model())
-        self.failures = Failures(self.env, setup.failures, self.network, self.presence, self._log)
+        schedule_failures(self.env, setup.failures, self.traffic.network, self.presence, self._log)
         budget = setup.limits.seconds
         if budget is not None:
             limit = budget.limit
@@ -150,7 +142,7 @@ class World:
         self._wrote_work("compute_start", work, job, value=job.steps, facts=facts)
         self._begun[client] = (job.round, self.begun(client, job.round) + 1)
         if self.accounts.charges.any:
-            self.batteries.phase(client, computing=True)
+            self._batteries.phase(client, computing=True)
 
     def pace(self, client: int, round: int, work: Work, again: int) -> Pace:
         """The pace of a computation of the client in this round, after ``again`` earlier ones.
@@ -203,8 +195,8 @@ class World:
         self.fronts.pop(job.id.client, None)
         received = self.setup.sizes.blocks if self.setup.method.objective.trains_last else work.alpha
         ages = self._front_blocks.trained(job.id.client, job.round, received)
-        self.ledger.front_blocks += ages.blocks
-        self.ledger.front_block_rounds += ages.rounds
+        self.accounts.ledger.front_blocks += ages.blocks
+        self.accounts.ledger.front_block_rounds += ages.rounds
 
     def compute_broken_off(self, job: TrainingJob, work: Work, pace: Pace, seconds: float) -> None:
         """The computation is aborted after ``seconds``; FLOPs count for the completed part, joules for its duration."""
@@ -216,10 +208,10 @@ class World:
     def _computed(self, kind: EventKind, job: TrainingJob, work: Work, *, spent: float, share: float) -> None:
         client, joules, flops = job.id.client, work.watts * spent, work.flops * share
         self._wrote_work(kind, work, job, seconds=spent, flops=flops, joules=joules, value=work.steps * share)
-        self.ledger.computed(flops, spent)
+        self.accounts.ledger.computed(flops, spent)
         self.accounts.drew(client, joules)
         if self.accounts.charges.any:
-            self.batteries.phase(client, computing=False)
+            self._batteries.phase(client, computing=False)
         self.accounts.check()
 
     def forward_seconds(self, client: int, round: int, images: int) -> float:
@@ -231,7 +223,7 @@ class World:
         """The client has evaluated the model that round ``round`` begins with, for the last ``seconds``."""
         work = self.work.of(client, self.setup.sizes.blocks)
         flops, joules = work.flops * work.forward_share(images), work.watts * seconds
-        joules = self.batteries.given(client, joules)
+        joules = self._batteries.given(client, joules)
         self._log.write(
             self.env.now,
             "forward",
@@ -246,7 +238,7 @@ class World:
             joules=joules,
             value=images,
         )
-        self.ledger.computed(flops, seconds)
+        self.accounts.ledger.computed(flops, seconds)
         self.accounts.drew(client, joules)
         self.accounts.check()
 
@@ -257,11 +249,11 @@ class World:
         """
         joules = self.accounts.draws.idle(client, seconds)
         if prefetching:
-            joules = self.batteries.given(client, joules)
+            joules = self._batteries.given(client, joules)
         self._log.write(self.env.now, "idle", round, client, dispatch, seconds=seconds, joules=joules)
         self.accounts.drew(client, joules)
         if self.accounts.charges.any:
-            self.batteries.phase(client, computing=False)
+            self._batteries.phase(client, computing=False)
         self.accounts.check()
 
     def refused(self, job: TrainingJob, work: Work) -> None:
@@ -282,7 +274,7 @@ class World:
     def round_begins(self, round: int, cohort: Sequence[int]) -> None:
         """A round begins; capacities that are redrawn by rounds are redrawn."""
         self._log.write(self.env.now, "round_start", round, value=len(cohort))
-        self.setup.capacity_changes.round_begins(self.network, round)
+        self.setup.capacity_changes.round_begins(self.traffic.network, round)
 
     def decided(self, round: int, what: str, reads: frozenset[str], **facts: object) -> None:
         """A decision was made; ``reads`` are the names of its inputs."""
@@ -299,13 +291,13 @@ class World:
             facts |= digests._asdict()
         self._log.write(self.env.now, "aggregation", round, value=len(jobs), detail=detail(**facts))
         for job in jobs:
-            self.ledger.bytes_useful += self.traffic.carried(job.id.client, job.id.dispatch)
+            self.accounts.ledger.bytes_useful += self.traffic.carried(job.id.client, job.id.dispatch)
 
     def lost(self, client: int, round: int, dispatch: int, fate: Lost) -> None:
         """The client's job will not be aggregated: its bytes were lost."""
         bytes = self.traffic.carried(client, dispatch)
         self._log.write(self.env.now, "lost", round, client, dispatch, item=fate, bytes=bytes)
-        self.ledger.lost(fate, bytes)
+        self.accounts.ledger.lost(fate, bytes)
 
     def wrote(
         self,

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.errors import UserError
-from edgefl.scheduling.blocks.base import BlockFeedback, block_scheduler
-from edgefl.scheduling.blocks.makespan import BlockForecast, least_makespan
+from edgefl.scheduling.blocks.base import BlockFeedback, BlockForecast, block_scheduler, least_makespan
 from edgefl.scheduling.blocks.optimal import best_blocks
 
 ARMS = 3

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from edgefl.errors import UserError
-from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockScheduler, BlockSchedulerSpec
-from edgefl.scheduling.blocks.makespan import BlockForecast
+from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockForecast, BlockScheduler, BlockSchedulerSpec
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from edgefl.randomness import generator
-from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockFeedback, BlockScheduler, BlockSchedulerSpec
-from edgefl.scheduling.blocks.makespan import BlockForecast
+from edgefl.scheduling.blocks.base import (
+    BLOCK_SCHEDULERS,
+    BlockFeedback,
+    BlockForecast,
+    BlockScheduler,
+    BlockSchedulerSpec,
+)
 
 
 class GmbsScheduler(BlockScheduler):

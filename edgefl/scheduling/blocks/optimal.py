@@ -10,8 +10,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from edgefl.errors import UserError
-from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockFeedback, BlockScheduler, BlockSchedulerSpec
-from edgefl.scheduling.blocks.makespan import BlockForecast
+from edgefl.scheduling.blocks.base import (
+    BLOCK_SCHEDULERS,
+    BlockFeedback,
+    BlockForecast,
+    BlockScheduler,
+    BlockSchedulerSpec,
+)
 from edgefl.units import Bytes, Seconds
 
 
@@ -37,11 +42,7 @@ class OptimalScheduler(BlockScheduler):
         self._distance: dict[int, float] = {}
 
     def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
-        """See :class:`BlockScheduler`.
-
-        Raises:
-            UserError: there is no forecast of costs.
-        """
+        """See :class:`BlockScheduler`."""
         if forecast is None:
             raise UserError(
                 "block scheduler 'optimal' needs predicted seconds and bytes, which this simulation cannot compute"

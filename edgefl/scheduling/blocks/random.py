@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgefl.randomness import generator
-from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockScheduler, BlockSchedulerSpec
-from edgefl.scheduling.blocks.makespan import BlockForecast
+from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockForecast, BlockScheduler, BlockSchedulerSpec
 
 
 @dataclass(frozen=True)

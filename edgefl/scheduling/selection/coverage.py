@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from edgefl.errors import UserError
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
+from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec, needed
 from edgefl.scheduling.selection.uniform import sample
 
 
@@ -30,14 +29,8 @@ class CoverageSelector(Selector):
     tries: int
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """See :class:`Selector`.
-
-        Raises:
-            UserError: the clients' classes are not known.
-        """
-        if facts.label_support is None:
-            raise UserError("selection 'coverage' needs the classes of each client; this simulation has no data")
-        support = facts.label_support[available]
+        """See :class:`Selector`."""
+        support = needed(facts.label_support, "coverage", "classes of each client")[available]
         draws = generator(self.seed, "selection", round)
         reachable = int(support.any(axis=0).sum())
         places = np.arange(len(available))

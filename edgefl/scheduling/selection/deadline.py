@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from edgefl.errors import UserError
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
+from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec, needed
 from edgefl.scheduling.selection.uniform import sample
 from edgefl.units import Seconds
 
@@ -32,18 +31,10 @@ class DeadlineSelector(Selector):
     uploads: Literal["parallel", "sequential"]
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """See :class:`Selector`.
-
-        Raises:
-            UserError: there is no forecast of the clients' times.
-        """
-        if facts.foreseen is None:
-            raise UserError(
-                "selection 'deadline' needs the predicted seconds of clients, which this simulation cannot compute"
-            )
-        number = max(cohort, round_half_up(self.asked * cohort))
+        """See :class:`Selector`."""
+        number = max(cohort, int(self.asked * cohort + 0.5))
         asked = sample(generator(self.seed, "selection", round), available, number)
-        seconds = facts.foreseen(asked)
+        seconds = needed(facts.foreseen, "deadline", "predicted seconds of clients")(asked)
         ready, upload = seconds.download + seconds.compute, seconds.upload
         chosen: list[int] = []
         left = np.ones(len(asked), dtype=bool)
@@ -65,15 +56,6 @@ class DeadlineSelector(Selector):
         if self.uploads == "sequential":
             return np.asarray(np.maximum(elapsed, ready) + upload)
         return np.asarray(np.maximum(elapsed, ready + upload))
-
-
-def round_half_up(value: float) -> int:
-    """The nearest whole number.
-
-    >>> round_half_up(2.5)
-    3
-    """
-    return int(value + 0.5)
 
 
 @SELECTORS.register("deadline")

@@ -27,10 +27,6 @@ class OortSelector(Selector):
     Interpretations: the loss is a client's mean over its last epoch, where the paper uses the root of the mean squared
         losses of single images; untried clients are explored uniformly; no client is excluded because it took part
         often.
-
-    Args:
-        seed: the run's seed.
-        spec: the options.
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"loss", "samples", "seconds"})

@@ -31,10 +31,6 @@ class AskedLosses(Selector):
     ties are broken at random.
 
     Interpretation: clients that are not available are not drawn, and p_k is the share of the available clients' data.
-
-    Args:
-        seed: the run's seed.
-        spec: the options.
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"data_sizes", "local_losses"})
@@ -44,11 +40,7 @@ class AskedLosses(Selector):
         self._spec = spec
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """See :class:`Selector`.
-
-        Raises:
-            UserError: the world does not evaluate models on clients.
-        """
+        """See :class:`Selector`."""
         sizes = needed(facts.data_sizes, "power_of_choice", "numbers of samples")[available]
         wanted = min(len(available), max(cohort, round_up(self._spec.candidates * cohort)))
         draws = generator(self._seed, "selection", round)
@@ -72,10 +64,6 @@ class ReportedLosses(AskedLosses):
 
     Interpretation: the reported loss is the mean over the last local epoch; with one epoch it is the mean over all
         local steps, as in the paper.
-
-    Args:
-        seed: the run's seed.
-        spec: the options.
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"data_sizes", "loss"})

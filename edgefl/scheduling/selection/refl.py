@@ -29,10 +29,6 @@ class ReflSelector(Selector):
     Not part of this selector: REFL's smaller cohorts when late updates are expected (it needs late updates, which
     synchronous rounds discard), and its weights of stale updates. In an asynchronous protocol the staleness
     ``{kind: polynomial, exponent: 1}`` is the damping part 1 / (τ + 1) of those weights.
-
-    Args:
-        seed: the run's seed.
-        spec: the options.
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"now", "availability"})
@@ -45,11 +41,7 @@ class ReflSelector(Selector):
         self._rested: dict[int, int] = {}
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """See :class:`Selector`.
-
-        Raises:
-            UserError: availability cannot be predicted.
-        """
+        """See :class:`Selector`."""
         now = needed(facts.now, "refl", "time")
         if self._before is not None:
             alpha = self._spec.smoothing

@@ -26,10 +26,6 @@ class StaticTiers(Selector):
     Interpretations: the latency is the predicted seconds of a round at the first pick, and profiling has no cost; tiers
         have equal numbers of clients, as in the paper's experiments; a tier without available clients is not drawn; a
         tier with fewer available clients than the cohort gives all of them.
-
-    Args:
-        seed: the run's seed.
-        spec: the options.
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"foreseen", "data_sizes"})
@@ -41,11 +37,7 @@ class StaticTiers(Selector):
         self.probabilities: Numbers = np.array(spec.probabilities or [1 / spec.tiers] * spec.tiers)
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """See :class:`Selector`.
-
-        Raises:
-            UserError: there is no forecast of the clients' times.
-        """
+        """See :class:`Selector`."""
         if self._tiers is None:
             self._tiers = self._profiled(facts)
         members = [np.intersect1d(tier, available) for tier in self._tiers]
