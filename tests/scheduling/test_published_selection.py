@@ -138,19 +138,6 @@ def test_adaptive_tifl_picks_the_cohorts_of_algorithm_2(number):
     assert len(world.asked) == math.ceil(25 / interval)
 
 
-def test_tifl_raises_the_probability_of_bad_tiers_only_if_the_present_one_stops_improving():
-    world = World(3)
-    for improving, expected in ((True, [1 / 3] * 3), (False, [1 / 6, 3 / 6, 2 / 6])):
-        selector = selection({"kind": "tifl", "tiers": 3, "interval": 1}).start(0)
-        groups, everyone = tiers_of(world, 3), np.arange(world.clients)
-        for r, scale in ((0, 1.0), (1, 0.9 if improving else 1.0)):
-            world.losses = np.empty(world.clients)
-            for group, loss in zip(groups, (0.1, 0.9, 0.5), strict=True):
-                world.losses[group] = loss * scale
-            selector.pick(r, everyone, 2, world.facts())
-        assert selector.probabilities.tolist() == pytest.approx(expected)
-
-
 @pytest.mark.parametrize("number", WORLDS)
 def test_static_tifl_draws_a_tier_by_its_probability_without_slow_clients(number):
     world = World(number)
@@ -314,62 +301,6 @@ def run_both(one, other, number, rounds=25):
 @pytest.mark.parametrize("number", WORLDS)
 def test_eafl_without_weight_of_the_battery_is_oort(number):
     run_both(selection({"kind": "eafl", "f": 1}).start(number), selection("oort").start(number), number)
-
-
-class EaflByHand:
-    """Oort's Alg. 1 with the rewards of EAFL's Eq. 1, on dictionaries."""
-
-    def __init__(self, seed, f):
-        self.seed, self.f, self.picks, self.percentile = seed, f, 0, 30.0
-        self.known: dict[int, tuple[float, float, int]] = {}
-        self.gathered: list[float] = []
-
-    def pick(self, r, available, cohort, facts):
-        self.picks += 1
-        draws = generator(self.seed, "selection", r)
-        cohort = min(cohort, len(available))
-        known = [c for c in available.tolist() if c in self.known]
-        unknown = np.array([c for c in available.tolist() if c not in self.known], np.int64)
-        share = max(0.2, 0.9 * 0.98 ** (self.picks - 1))
-        explore = min(len(unknown), max(math.ceil(round(share * cohort, 9)), cohort - len(known)))
-        wanted, exploited = cohort - explore, []
-        if wanted > 0:
-            rewards = self.rewards(known, facts)
-            least = 0.95 * sorted(rewards.values())[-wanted]
-            able = [c for c in known if rewards[c] >= least]
-            weights = np.array([rewards[c] for c in able])
-            exploited = draws.choice(able, size=wanted, replace=False, p=weights / weights.sum()).tolist()
-        places = draws.choice(len(unknown), size=explore, replace=False, shuffle=False)
-        return np.array(sorted([*exploited, *unknown[places].tolist()]), np.int64)
-
-    def rewards(self, clients, facts):
-        charge = facts.charge(np.array(clients))
-        statistics = [each[0] for each in self.known.values()]
-        low, high = min(statistics), max(statistics)
-        preferred = float(np.percentile([each[1] for each in self.known.values()], self.percentile))
-        found = {}
-        for client, level, used in zip(clients, charge.level.tolist(), charge.used.tolist(), strict=True):
-            statistical, seconds, last = self.known[client]
-            utility = (statistical - low) / (high - low) if high > low else 1.0
-            utility += math.sqrt(0.1 * math.log(self.picks) / last)
-            if seconds > preferred:
-                utility *= (preferred / seconds) ** 2
-            found[client] = self.f * utility + (1 - self.f) * max(0.0, level - used)
-        return found
-
-    def observe(self, feedback):
-        for client, loss, samples, seconds in zip(*(each.tolist() for each in feedback), strict=True):
-            self.known[client] = (samples * loss, seconds, self.picks)
-        self.gathered.append(float((feedback.samples * feedback.loss).sum()))
-        window_ends = len(self.gathered) >= 40 and len(self.gathered) % 20 == 0
-        if window_ends and sum(self.gathered[-40:-20]) > sum(self.gathered[-20:]):
-            self.percentile = min(100.0, self.percentile + 5)
-
-
-@pytest.mark.parametrize("number", WORLDS)
-def test_eafl_picks_by_oorts_utility_and_the_charge_that_is_left(number):
-    f = float(np.random.default_rng(4000 + number).random())
-    run_both(selection({"kind": "eafl", "f": f}).start(number), EaflByHand(number, f), number, rounds=45)
 
 
 def test_eafl_that_only_looks_at_batteries_prefers_full_ones():

@@ -59,15 +59,6 @@ def test_the_audit_follows_each_allocation(run, kind, protocol):
         assert unfair(finished), "equal shares would have given other rates"
 
 
-@pytest.mark.parametrize("kind", ["proportional", "shortest_first"])
-def test_clients_that_come_and_go_share_by_the_allocation(run, kind):
-    finished = run(
-        rates=(8e6, 4e6, 3e6, 9e6), server=6e6, rounds=6, cohort=2, bandwidth=kind,
-        protocol={"kind": "asynchronous", "concurrency": 4, "buffer": 2},
-    )  # fmt: skip
-    assert unfair(finished) == []
-
-
 def test_parts_sent_early_and_repeated_attempts_are_allotted_too(run):
     for kind in KINDS:
         early = run(

@@ -42,14 +42,6 @@ def test_decisions_name_the_inputs_that_they_read(run):
     assert all('"reads": []' in event.detail for event in result.of("decision", item="selection"))
 
 
-def test_sending_less_takes_less_time(run):
-    full = run("fedavg", rates=[8e6], rounds=4).outcome.seconds
-    entry = {"method": "fedbr", "full_every": 2}
-    assert run(entry, rates=[8e6], rounds=4, scheduler={"kind": "fixed", "alpha": 1}).outcome.seconds == pytest.approx(
-        full - 2 * 0.75, rel=1e-12
-    )
-
-
 ENTRY = {"method": "fedbr", "first_send": "none", "full_every": 1000}
 
 

@@ -42,21 +42,6 @@ def test_an_over_selected_cell_closes_when_its_part_has_returned(run):
     assert {event.client for event in result.of("lost", item="late")} == {4, 5}
 
 
-def test_work_is_shortened_so_that_the_cell_has_it_in_time(run):
-    # The client has the model at 2 s; a step of 1 s and the upload of 1 s make 4 s.
-    result = hierarchical(run, [FAST], count=1, protocol={"deadline": 4.0, "late": "partial"})
-    assert (result.outcome.rows[0].seconds, result.outcome.rows[0].aggregated) == (pytest.approx(5), 1)
-    assert [job.steps for job in result.learner.submitted] == [1]
-
-
-def test_a_deadline_that_nobody_meets_late_changes_nothing(run):
-    access = [FAST, SLOW, FAST, FAST]
-    settings = {"rounds": 3, "cohort": 3}
-    bound = hierarchical(run, access, **settings, protocol={"deadline": 1000.0})
-    free = hierarchical(run, access, **settings, protocol={})
-    assert bound.outcome.rows == free.outcome.rows
-
-
 def test_the_next_round_is_prefetched_though_a_cell_closed_before_all_had_downloaded(run):
     entry = {"method": "fedadc", "overlap": True}
     access = [FAST, FAST, SLOW, SLOW, FAST, FAST]

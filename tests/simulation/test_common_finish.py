@@ -49,12 +49,6 @@ def test_late_updates_are_discarded_at_the_common_finish_if_asked_for(run):
     assert [event.client for event in result.of("lost", item="late")] == [0, 0]
 
 
-def test_each_number_of_steps_is_work_of_its_own(run):
-    result = run(finishing(), devices=pair(), rounds=2)
-    works = {(event.group, event.value, event.flops) for event in result.of("work")}
-    assert works == {(0, 2.0, 2e9), (1, 2.0, 2e9), (1, 8.0, 8e9)}
-
-
 def test_with_equal_clients_nothing_changes(run):
     settings = {"rates": [8e6, 8e6, 8e6], "rounds": 3}
     assert run(finishing(), **settings).outcome.rows == run("fedavg", **settings).outcome.rows

@@ -165,27 +165,6 @@ def test_an_evaluation_that_fails_at_the_end_is_the_fault_of_that_run(world, mon
     assert len(asked) == 1
 
 
-def test_an_error_that_a_waiting_process_handled_does_not_replace_a_later_one():
-    clock, handled, later = Clock(), UnnamedError(name="first"), UnnamedError(name="second")
-
-    def failing():
-        yield clock.timeout(1)
-        raise handled
-
-    def waiting():
-        with pytest.raises(UnnamedError) as told:
-            yield clock.process(failing())
-        assert told.value is handled
-        yield clock.timeout(1)
-        raise later
-
-    clock.process(waiting())
-    with pytest.raises(UnnamedError) as told:
-        clock.run_until(clock.event())
-    assert told.value is later
-    assert clock.now == 2
-
-
 def test_an_error_passes_unchanged_through_the_processes_that_wait_and_may_be_replaced_by_them():
     error, other = UnnamedError(name="first"), RuntimeError("what a process makes of it")
 

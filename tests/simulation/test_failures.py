@@ -59,11 +59,6 @@ def test_a_round_waits_for_a_client_that_comes_back_and_not_for_one_that_does_no
     assert (result.outcome.reason, result.outcome.rounds) == ("stalled", 1)
 
 
-def test_a_crash_is_no_accident_after_which_a_client_restarts_its_job(run):
-    result = run(rounds=1, failures=[crash(0, 2.0, 0.1)], protocol={"kind": "synchronous", "retries": 3})
-    assert [row.aggregated for row in result.outcome.rows] == [1]
-
-
 def test_asynchronous_runs_replace_a_crashed_client_and_choose_it_again(run):
     protocol = {"kind": "asynchronous", "buffer": 1, "concurrency": 1}
     result = run(rounds=2, rates=[8e6], failures=[crash(0, 3.5, 2.5)], protocol=protocol)
@@ -125,11 +120,6 @@ def test_an_outage_of_one_direction_leaves_the_other(run):
     assert run(rounds=1, failures=[up]).outcome.rows[0].seconds == pytest.approx(4.0)
     assert run(rounds=1, failures=[{**up, "one_way": False}]).outcome.rows[0].seconds == pytest.approx(4.4)
     assert run(rounds=1, failures=[{**up, "at": 3.5}]).outcome.rows[0].seconds == pytest.approx(4.4)
-
-
-def test_an_outage_of_the_servers_link_stops_everybody(run):
-    result = run(rounds=1, failures=[outage("server", "internet", 0.5, 1.0)])
-    assert [row.seconds for row in result.outcome.rows] == pytest.approx([5.0])
 
 
 def test_a_trace_and_a_redraw_take_effect_after_the_outage(run):

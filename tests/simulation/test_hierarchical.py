@@ -26,14 +26,6 @@ def test_cells_fetch_once_and_return_one_mean(run):
     assert flat.learner.aggregated == result.learner.aggregated
 
 
-def test_more_clients_a_cell_do_not_load_its_backhaul(run):
-    rates = [8e6] * 8
-    hierarchical = run(rates=rates, topology=cells(rates), protocol=HIERARCHICAL, rounds=1)
-    flat = run(rates=rates, topology=cells(rates), rounds=1)
-    assert hierarchical.outcome.seconds == pytest.approx(6, rel=1e-12)
-    assert flat.outcome.seconds == pytest.approx(4 + 2 + 4, rel=1e-12)
-
-
 def test_a_cell_waits_for_its_own_clients_only(run):
     rates = [8e6, 2e6, 8e6, 8e6]
     result = run(rates=rates, topology=cells(rates), protocol=HIERARCHICAL, rounds=1)

@@ -58,12 +58,6 @@ def test_a_job_that_began_anew_is_the_same_job(run):
     assert tried.outcome.spent.bytes_useful == spared.outcome.spent.bytes
 
 
-@pytest.mark.parametrize("protocol", [{"kind": "asynchronous", "buffer": 2}, {"deadline": 6.0, "late": "partial"}])
-def test_attempts_follow_the_draws_under_other_protocols_too(run, protocol):
-    result = run(fleet={"dropout": (0.6,)}, rates=[8e6, 4e6, 8e6], rounds=5, protocol={**protocol, "retries": 2})
-    assert result.of("lost", item="retried")
-
-
 def test_an_accident_under_shortened_work_comes_after_its_part_of_the_work_that_is_done(run):
     # 1 s down, one step of 1 s instead of two, 1 s up.
     chance = 0.9

@@ -49,12 +49,6 @@ def test_what_is_left_of_a_prefetch_when_the_round_begins_is_exposed(run):
         assert row.exposed_seconds == pytest.approx(16 - row.hidden_seconds + 8, rel=1e-9)
 
 
-def test_a_member_of_both_cohorts_is_sent_the_mean_delta_alone(run):
-    result = run(adc(True), rates=[8e6], rounds=3)
-    assert [event.bytes for event in result.of("transfer_start", item="down")] == [1_000_000] * 3
-    assert result.of("transfer_start", item="prefetch") == []
-
-
 def test_a_prefetch_for_a_round_that_never_comes_is_wasted(run):
     result = run(adc(True), rates=[8e6] * 6, cohort=1, rounds=6, budgets={"seconds": 3.5})
     # Seconds 1 to 3: computing, while the next client's prefetch (1 MB) runs; it ends at 2 s, the round at 4 s.

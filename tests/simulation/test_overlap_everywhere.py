@@ -33,18 +33,6 @@ def test_a_cell_fetches_and_passes_on_the_next_rounds_model_while_clients_comput
     assert plain.outcome.spent.hidden_seconds == 0
 
 
-def test_overlap_changes_no_hierarchical_job_and_no_byte(run):
-    settings = {"clients": 6, "cohort": 2, "rounds": 6, "topology": cells([8e6] * 6)}
-    plain, hidden = hierarchical(run, PLAIN, **settings), hierarchical(run, ADC, **settings)
-    assert sorted(hidden.learner.submitted, key=lambda job: job.id) == sorted(
-        plain.learner.submitted, key=lambda job: job.id
-    )
-    assert hidden.learner.aggregated == plain.learner.aggregated
-    for total in ("bytes", "bytes_useful", "bytes_backhaul", "flops"):
-        assert getattr(hidden.outcome.spent, total) == getattr(plain.outcome.spent, total)
-    assert hidden.outcome.seconds < plain.outcome.seconds
-
-
 def test_what_a_cell_has_not_yet_fetched_when_the_round_begins_is_exposed(run):
     # Down the backhaul a model takes 8 s; training, upload and return hide 2 + 1 + 1 of them.
     slow = {"topology": cells([8e6] * 3, count=1, backhaul=(1e6, 8e6))}
@@ -69,15 +57,6 @@ def test_what_is_passed_on_after_the_round_began_belongs_to_that_rounds_job(run)
     assert result.outcome.spent.bytes_useful == result.outcome.spent.bytes
 
 
-def test_what_cells_prefetched_for_a_round_that_never_comes_is_in_vain(run):
-    result = hierarchical(run, ADC, clients=6, rounds=6, budgets={"seconds": 4.5})
-    spent = result.outcome.spent
-    # 1 s to the cell, 1 s to the client; from 2 s on the next model goes to the cell, from 3 s on to the next client.
-    assert spent.bytes_prefetched_in_vain == 1_000_000
-    assert spent.bytes_backhaul == 2_000_000
-    assert [event.bytes for event in result.of("lost", item="prefetched_in_vain")] == [1_000_000]
-
-
 def asynchronous(run, entry="fedavg", **options):
     protocol = {"kind": "asynchronous", **options.pop("protocol", {})}
     overlapping = {"method": entry, "overlap": True} if isinstance(entry, str) else entry
@@ -100,15 +79,6 @@ def test_who_waits_in_line_has_the_latest_model_and_begins_at_once(run):
         run, {"method": "fedavg"}, rates=[8e6] * 3, cohort=1, rounds=1, protocol={"buffer": 4, "concurrency": 1}
     )
     assert plain.outcome.seconds == pytest.approx(16, rel=1e-12)
-
-
-def test_a_model_that_the_next_dispatch_will_not_train_from_is_not_sent_ahead(run):
-    # With a buffer of one every arrival makes a model, so nothing of the next one is ready before it.
-    settings = {"rates": [8e6] * 3, "cohort": 1, "rounds": 4, "protocol": {"buffer": 1, "concurrency": 1}}
-    ahead = asynchronous(run, **settings)
-    plain = asynchronous(run, {"method": "fedavg"}, **settings)
-    assert ahead.of("transfer_start", item="prefetch") == []
-    assert ahead.outcome.seconds == plain.outcome.seconds
 
 
 def test_fedadcs_early_model_travels_while_a_client_waits_in_line(run):

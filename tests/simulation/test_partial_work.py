@@ -40,21 +40,3 @@ def test_the_reserve_is_a_multiple_of_the_upload_alone(run):
     wary = run(**settings, protocol=partial(5.0, reserve=2.0))
     assert wary.outcome.rows[0].aggregated == 2
     assert [job.steps for job in wary.learner.submitted] == [1, 1]
-
-
-def test_every_byte_has_one_fate(run):
-    # Client 0 is aggregated twice; client 1 is cut off in each round.
-    result = run(rates=[8e6, 1e6], rounds=2, protocol={"deadline": 6.0})
-    spent = result.outcome.spent
-    assert spent.bytes_useful == 4_000_000
-    assert spent.bytes_late == 2 * 750_000
-    assert spent.bytes_useful + spent.bytes_late == spent.bytes
-    assert [(event.item, event.client, event.bytes) for event in result.of("lost")] == [("late", 1, 750_000)] * 2
-
-
-def test_a_prefetch_that_no_round_uses_is_in_vain(run):
-    entry = {"method": "fedadc", "overlap": True}
-    result = run(entry, rates=[8e6] * 2, rounds=5, budgets={"seconds": 4.5})
-    spent = result.outcome.spent
-    vain = result.of("lost", item="prefetched_in_vain")
-    assert sum(event.bytes for event in vain) == spent.bytes_prefetched_in_vain

@@ -52,12 +52,6 @@ def test_a_tail_is_cut_by_the_next_transfer_and_only_a_sleeping_radio_is_promote
     assert result.outcome.spent.joules == pytest.approx(2 * (2 * (10 + 2 * 3 + 2) + 2 * 6 + 3 * 3), rel=1e-9)
 
 
-def test_a_tail_that_outlasts_the_computation_is_counted_as_far_as_it_lasts(run, device):
-    result = run(devices=[changed(device(), promotion=3.0, tail={"seconds": 10, "watts": 4.0})] * 2, rounds=1)
-    assert [row[1] for row in charged(result, "tail")] == pytest.approx([2.0, 0.0])
-    assert len(charged(result, "promotion")) == 1
-
-
 @pytest.mark.parametrize("changes", [[], [k / 97 for k in range(1, 380)]])
 def test_joules_do_not_depend_on_how_often_rates_are_solved(run, device, changes):
     radio = changed(device(), promotion=3.0, tail={"seconds": 1.5, "watts": 4.0})
@@ -84,18 +78,6 @@ def test_a_battery_runs_empty_at_the_exact_moment(run, device, joules, seconds):
     drawn = [e.joules for e in result.events if e.client == 0 and e.kind != "work"]
     assert sum(drawn) == pytest.approx(joules, rel=1e-5)  # delivered bytes are whole
     assert result.outcome.rows[0].aggregated == 1
-
-
-def test_a_rate_that_rises_in_mid_flight_empties_the_battery_sooner(run, device):
-    def double(network):
-        network.env.timeout(0.25).callbacks.append(lambda _: network.set_capacity("internet", "client/0", 16e6))
-
-    capacity_changes = SimpleNamespace(attach=double, round_begins=lambda network, round: None)
-    result = run(
-        devices=[changed(device(), battery={"capacity": 2.0})], rates=[8e6], rounds=1, capacity_changes=capacity_changes
-    )
-    # 4 W for 0.25 s, then 5 W for the other joule.
-    assert result.of("dropout")[0].time == pytest.approx(0.25 + 1 / 5, rel=1e-9)
 
 
 @pytest.mark.parametrize(("joules", "seconds"), [(4 + 9 * 0.3, 1.3), (4 + 9 * 0.5 + 5 * 0.5, 2.0)])

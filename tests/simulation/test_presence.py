@@ -68,11 +68,6 @@ def test_the_others_go_on_when_one_has_an_accident(run):
     ]
 
 
-def test_an_accident_frees_the_overlapped_downlink_of_the_next_round(run):
-    result = run(fleet={"dropout": (0.6,)}, rounds=4, entry={"method": "fedadc", "overlap": True})
-    assert result.outcome.rounds == 4
-
-
 def test_an_asynchronous_run_of_which_nothing_comes_is_given_up_as_ten_rounds_are(run):
     endless = {"kind": "asynchronous", "concurrency": 2, "buffer": 1}
     result = run(fleet={"dropout": (1.0,)}, rounds=3, rates=[8e6] * 4, protocol=endless)

@@ -60,37 +60,6 @@ def test_a_first_byte_at_the_very_moment_at_which_the_time_out_expires_prevents_
     assert result.outcome.spent.breaks == breaks
 
 
-def test_an_upload_breaks_and_is_repeated_in_the_same_way(run):
-    result = one(run, (3.25, 5.0), link=TO_THE_SERVER, timeouts={"connection": 1.0, "resume": "ranges"})
-    assert [(event.item, event.time) for event in result.of("transfer_break")] == [("up", near(4.25))]
-    assert result.outcome.rows[0].seconds == near(4.25 + 1 + 0.75)
-
-
-def test_no_outage_up_to_the_time_out_breaks_a_transfer_however_many_there_are(run):
-    spans = [(0.1 + number, 1.05 + number) for number in range(12)]
-    result = one(run, *spans, timeouts={"connection": 1.0})
-    assert result.of("transfer_break") == []
-    assert result.outcome.rows[0].seconds > 9
-    assert one(run, *spans, timeouts={"connection": 0.9}).of("transfer_break")
-
-
-def test_a_connection_whose_first_byte_takes_too_long_breaks(run):
-    result = one(run, latency=0.5, timeouts={"connection": 0.4, "retries": 2, "factor": 2.0})
-    times = [0.4, 0.4 + 1 + 0.4, 0.8 + 1 + 2 + 0.4]
-    assert [event.time for event in result.of("transfer_break")] == [near(time) for time in times]
-    assert result.of("dropout", item="timeout")[0].time == near(times[-1])
-    assert one(run, latency=0.5, timeouts={"connection": 0.6}).of("transfer_break") == []
-
-
-def test_an_attempt_that_lasts_for_too_long_breaks_although_its_bytes_move(run):
-    # 0.5 MB/s: 1.25 s carry 625 kB, and the rest takes 0.75 s.
-    result = one(run, rates=[4e6], timeouts={"transfer": 1.25, "resume": "ranges"})
-    ends = [event.time for event in result.of("transfer_end")]
-    assert ends == [near(3.0), near(3.0 + 2 + 3.0)]
-    assert result.outcome.spent.breaks == 2
-    assert one(run, rates=[4e6], timeouts={"transfer": 2.0}).of("transfer_break") == []
-
-
 def test_after_its_last_attempt_a_transfer_fails_and_its_client_drops_out(run):
     result = one(run, rates=[4e6, 8e6], timeouts={"transfer": 1.25})
     failed = 5 * 1.25 + 1 + 1.6 + 1.6**2 + 1.6**3
@@ -132,14 +101,6 @@ def test_budgets_of_bytes_count_what_was_lost(run):
     options = {"timeouts": {"connection": 1.0}, "rounds": 3, "budgets": {"bytes": 2_400_000}}
     assert one(run, (0.5, 1.9), **options).outcome.rounds == 0
     assert one(run, **options).outcome.rounds == 1
-
-
-def test_back_off_holds_no_link(run):
-    # Both share 8 Mbit/s of the server. The first breaks at 1.25 s, so the second has the server for itself until 2.25.
-    result = one(run, (0.25, 2.0), rates=[8e6, 8e6], server=8e6, timeouts={"connection": 1.0, "resume": "ranges"})
-    ends = {event.client: event.time for event in result.of("transfer_end", item="down")}
-    assert ends[1] == near(0.25 + (1_000_000 - 125_000) / 1e6)
-    assert ends[0] == near(2.25 + 0.875)
 
 
 def test_a_round_that_closes_during_a_wait_ends_the_transfer(run):
