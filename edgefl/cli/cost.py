@@ -14,7 +14,7 @@ from edgefl.errors import UserError
 if TYPE_CHECKING:
     from edgefl.cost import CostModel
     from edgefl.cost.method_cost import MethodCost
-    from edgefl.methods.local_options import LocalOptions
+    from edgefl.methods.parts.local_options import LocalOptions
     from edgefl.methods.recipe import Method
 
 

@@ -19,10 +19,10 @@ from torch import Tensor
 from edgefl.cost.data_dependence import DataDependence
 from edgefl.cost.recorder import DataDependentError, Record, Recorder, whose
 from edgefl.errors import UserError
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.local_step import Trained, local_step
-from edgefl.methods.objectives.base import Batch, Context, Objective
-from edgefl.methods.rules.base import LocalRule
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_rule import LocalRule
+from edgefl.methods.parts.local_step import Trained, local_step
+from edgefl.methods.parts.objective import Batch, Context, Objective
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Frozen, Layout, Weights
 from edgefl.models.one_sample import is_refusal

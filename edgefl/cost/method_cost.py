@@ -10,10 +10,10 @@ from edgefl.cost.measure import StepCost
 from edgefl.cost.storage import StoredParameters, stored_parameters
 from edgefl.errors import UserError
 from edgefl.methods.codecs.by_tensor import encoded_sizes
-from edgefl.methods.local_part import keeping_local
-from edgefl.methods.objectives.fedbr import FedBR
-from edgefl.methods.objectives.fedmlb import FedMLB
-from edgefl.methods.payload import Part
+from edgefl.methods.fedbr import FedBR
+from edgefl.methods.fedmlb import FedMLB
+from edgefl.methods.parts.local_part import keeping_local
+from edgefl.methods.parts.payload import Part
 from edgefl.methods.recipe import Method
 
 STEADY_ROUND = 2

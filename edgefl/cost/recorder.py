@@ -19,7 +19,7 @@ from edgefl.cost.kinds import kind_of
 from edgefl.cost.shortcuts import SHORTCUTS
 from edgefl.cost.uncompiled import UncompiledMode
 from edgefl.errors import EdgeflError
-from edgefl.methods.local_step import Phase
+from edgefl.methods.parts.local_step import Phase
 from edgefl.models.block_model import BlockModel
 
 LAYERS = frozenset(

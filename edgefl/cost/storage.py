@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from edgefl.methods.local_part import OWN
+from edgefl.methods.parts.local_part import OWN
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.norm import BatchNorm, GroupNorm

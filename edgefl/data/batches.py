@@ -15,8 +15,8 @@ from torch import Tensor
 from edgefl.data.augment import Augmentation, AugmentDraws, augment_draws, augmented, together, uploaded
 from edgefl.data.dataset import Dataset
 from edgefl.data.sharding import Integers
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.objectives.base import Batch
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.objective import Batch
 from edgefl.randomness import generator
 
 FLOAT_BYTES = 4

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, vjp
 
-from edgefl.methods.objectives.base import Batch
+from edgefl.methods.parts.objective import Batch
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
 from edgefl.randomness import generator

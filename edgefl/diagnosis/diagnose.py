@@ -20,8 +20,8 @@ from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.inputs import allow_code
 from edgefl.experiment.models import read_clients, read_model
 from edgefl.experiment.wiring import recipe_of, skeleton
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.objectives.base import Batch
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.objective import Batch
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.torch_settings import neutral_torch

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edgefl.data.federated import load_federated
 from edgefl.experiment.wiring import recipe_of
 from edgefl.input_file import code_files
-from edgefl.methods.objectives.base import Batch
+from edgefl.methods.parts.objective import Batch
 from edgefl.models.registry import build_model
 from edgefl.scenario import Scenario
 from edgefl.training.base import JobTask

@@ -9,9 +9,9 @@ from edgefl.cost.law import CostModel
 from edgefl.cost.measure import Operator, StepCost
 from edgefl.cost.method_cost import paper_factor
 from edgefl.methods.build import build_method
-from edgefl.methods.local_part import keeping_local
+from edgefl.methods.parts.local_part import keeping_local
+from edgefl.methods.parts.submodels import SubModel
 from edgefl.methods.recipe import Method
-from edgefl.methods.submodels.base import SubModel
 from edgefl.models.block_model import BlockModel
 from edgefl.record.costs import StepRow
 from edgefl.simulation.cost_specs import CostSpec, PaperCost
@@ -73,7 +73,7 @@ class StepCosts:
     def step(self, alpha: int, batch: int, level: int = 0) -> StepCost:
         """Return the cost of a local step on ``batch`` images with the last ``alpha`` blocks newly received.
 
-        ``level`` is the client's capacity level; see :class:`~edgefl.methods.submodels.base.SubModels`.
+        ``level`` is the client's capacity level; see :class:`~edgefl.methods.parts.submodels.SubModels`.
         """
         key = (alpha, batch, level)
         if key not in self.used:

@@ -16,8 +16,8 @@ from edgefl.methods.build import build_method
 from edgefl.methods.codecs.base import Codec
 from edgefl.methods.codecs.by_tensor import encoded_sizes
 from edgefl.methods.codecs.none import NoCodec
-from edgefl.methods.payload import ModelSizes
-from edgefl.methods.payloads.blocks import uniform_blocks
+from edgefl.methods.fedbr import uniform_blocks
+from edgefl.methods.parts.payload import ModelSizes
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import build_model

@@ -12,7 +12,7 @@ from edgefl.fleet.figure import value
 from edgefl.flower.client_work import Clients
 from edgefl.flower.messages import NODE_SECONDS_WITHOUT_HEARTBEAT, Sent, Wire, error_reply, expired, node_unavailable
 from edgefl.flower.virtual_time import date_at
-from edgefl.methods.payload import Downlink, Part
+from edgefl.methods.parts.payload import Downlink, Part
 from edgefl.record.kinds import Lost
 from edgefl.simulation.delivery import Delivery, Direction
 from edgefl.simulation.participation import Phases

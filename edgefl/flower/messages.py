@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, NamedTuple
 
-from edgefl.methods.payload import Part
+from edgefl.methods.parts.payload import Part
 from edgefl.randomness import integer_seed
 
 NODE_SECONDS_WITHOUT_HEARTBEAT = 60.0

@@ -20,8 +20,8 @@ from edgefl.flower.scenario import AppMethod, AppScenario
 from edgefl.flower.thread_scheduler import ThreadScheduler
 from edgefl.flower.virtual_time import AppTime, replaced, seeded, virtual_time
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.payload import ModelSizes
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.payload import ModelSizes
 from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
 from edgefl.record.listener import Listener

@@ -9,16 +9,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, PlainValidator, create_model
 
 from edgefl.errors import UserError, WrongAnswer, nearest
-from edgefl.methods.broadcasts import Broadcasts
-from edgefl.methods.client_state import ClientState, StatesTogether
 from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.codecs.memory import codec_state
-from edgefl.methods.common_finish import CommonFinish
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.objectives.base import CLIENT_FACTS
-from edgefl.methods.payload import ModelSizes
+from edgefl.methods.parts.broadcasts import Broadcasts
+from edgefl.methods.parts.client_state import ClientState, StatesTogether
+from edgefl.methods.parts.local_options import CommonFinish, LocalOptions
+from edgefl.methods.parts.objective import CLIENT_FACTS
+from edgefl.methods.parts.payload import ModelSizes
+from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting
 from edgefl.methods.recipe import METHODS, Method, Recipe
-from edgefl.methods.servers.base import SERVER_UPDATES, ServerUpdate, Weighting
 from edgefl.options import Component, Options
 from edgefl.registry import chosen_part
 from edgefl.validation import validated

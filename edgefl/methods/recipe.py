@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgefl.methods.client_state import ClientState
 from edgefl.methods.codecs.choice import Codecs
-from edgefl.methods.common_finish import CommonFinish
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.objectives.base import Objective
-from edgefl.methods.payload import Payload
-from edgefl.methods.rules.base import LocalRule
-from edgefl.methods.servers.base import ServerUpdate, Weighting
-from edgefl.methods.submodels.base import SubModels
+from edgefl.methods.parts.client_state import ClientState
+from edgefl.methods.parts.local_options import CommonFinish, LocalOptions
+from edgefl.methods.parts.local_rule import LocalRule
+from edgefl.methods.parts.objective import Objective
+from edgefl.methods.parts.payload import Payload
+from edgefl.methods.parts.server import ServerUpdate, Weighting
+from edgefl.methods.parts.submodels import SubModels
 from edgefl.registry import Registry, object_of
 
 
@@ -99,6 +98,6 @@ class Method:
 
 
 METHODS: Registry[Recipe] = Registry(
-    "method", package="edgefl.methods.recipes", group="edgefl.methods", check=object_of(Recipe)
+    "method", package="edgefl.methods", group="edgefl.methods", check=object_of(Recipe)
 )
 """Every method by name; ``edgefl.methods`` entry points add to it."""

@@ -8,9 +8,9 @@ import torch
 
 from edgefl.cost.measure import Operator, measure
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.local_step import local_step
-from edgefl.methods.objectives.base import Batch, Context
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_step import local_step
+from edgefl.methods.parts.objective import Batch, Context
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import MODELS, build_model

@@ -12,7 +12,7 @@ from edgefl.fleet import DeviceProfile, step_signature
 from edgefl.fleet.battery import Battery
 from edgefl.fleet.figure import scaled
 from edgefl.fleet.profile import slower
-from edgefl.methods.payload import ModelSizes
+from edgefl.methods.parts.payload import ModelSizes
 from edgefl.simulation.setup import Setup
 
 Name = Literal["bandwidth", "devices", "battery", "model"]

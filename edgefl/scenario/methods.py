@@ -10,8 +10,8 @@ from pydantic import BaseModel, PlainSerializer, PlainValidator
 
 from edgefl.errors import UserError, nearest
 from edgefl.methods.build import method_model, server_name
+from edgefl.methods.parts.server import ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
-from edgefl.methods.servers.base import ServerUpdate
 from edgefl.record.names import LABEL_PATTERN, label_fault
 from edgefl.scenario.components import SCHEDULER_SECTION, Named
 from edgefl.scheduling.blocks.base import BlockSchedulerSpec

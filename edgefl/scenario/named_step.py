@@ -9,7 +9,7 @@ from edgefl.errors import UserError, nearest
 from edgefl.input_file import code_files
 from edgefl.methods.build import build_method
 from edgefl.methods.codecs.choice import Codecs
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS, Method
 from edgefl.registry import chosen_part
 from edgefl.scenario.components import MODEL_SECTION

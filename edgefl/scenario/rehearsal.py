@@ -9,8 +9,8 @@ from edgefl.data.partitions import ByFile, Flwr, Natural
 from edgefl.errors import UserError
 from edgefl.fleet import assign
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.local_part import keeping_local
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_part import keeping_local
 from edgefl.models.block_model import BlockModel
 from edgefl.models.one_sample import has_library_norms
 from edgefl.models.registry import build_model, checked_model

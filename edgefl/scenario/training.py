@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from edgefl.methods.codecs.choice import Codecs
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.options import Options
 from edgefl.scenario.components import Bandwidth, Named, Selection
 from edgefl.scheduling.bandwidth.base import bandwidth

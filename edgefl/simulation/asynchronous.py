@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import simpy
 
-from edgefl.methods.payload import Part
+from edgefl.methods.parts.payload import Part
 from edgefl.record.events import detail
 from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.participation import Participation

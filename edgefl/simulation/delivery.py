@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import simpy
 
-from edgefl.methods.payload import Part
+from edgefl.methods.parts.payload import Part
 from edgefl.network.allotment import Outlook
 from edgefl.network.flow import Flow, Network
 from edgefl.network.timeouts import Timeouts

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 
 import simpy
 
-from edgefl.methods.payload import Part
+from edgefl.methods.parts.payload import Part
 from edgefl.network.topology import Node
 from edgefl.record.kinds import Lost
 from edgefl.simulation.delivery import Delivery

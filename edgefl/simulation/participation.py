@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import simpy
 
 from edgefl.fleet import Pace
-from edgefl.methods.payload import Downlink, Part
+from edgefl.methods.parts.payload import Downlink, Part
 from edgefl.record.kinds import Lost
 from edgefl.simulation.delivery import Delivery, Direction
 from edgefl.simulation.prefetching import Prefetch

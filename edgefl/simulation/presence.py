@@ -11,7 +11,7 @@ import simpy
 from numpy.typing import NDArray
 
 from edgefl.fleet import Accidents, Attendance, FleetAssignment
-from edgefl.methods.payload import Downlink
+from edgefl.methods.parts.payload import Downlink
 from edgefl.simulation.power import Batteries
 from edgefl.training.job import TrainingJob
 

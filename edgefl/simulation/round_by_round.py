@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import simpy
 
-from edgefl.methods.payload import Part
+from edgefl.methods.parts.payload import Part
 from edgefl.simulation.deadlines import READS, Deadlines
 from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.participation import Deadline, Participation

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgefl.methods.payloads.blocks import bytes_of_last_blocks
+from edgefl.methods.fedbr import bytes_of_last_blocks
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.rounds import RoundRow
 from edgefl.scheduling.blocks.base import BlockFeedback

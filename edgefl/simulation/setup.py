@@ -13,7 +13,7 @@ import simpy
 from numpy.typing import NDArray
 
 from edgefl.fleet import FleetAssignment
-from edgefl.methods.payload import ModelSizes, Part, checked_parts
+from edgefl.methods.parts.payload import ModelSizes, Part, checked_parts
 from edgefl.methods.recipe import Method
 from edgefl.network.flow import FlowObserver, Network
 from edgefl.network.timeouts import Timeouts

@@ -12,7 +12,7 @@ from typing import Literal
 import networkx as nx
 import numpy as np
 
-from edgefl.methods.payload import Part
+from edgefl.methods.parts.payload import Part
 from edgefl.network.allotment import Outlook, Progress, Shares
 from edgefl.network.flow import Alone, Flow, Network
 from edgefl.network.flow_network import FlowNetwork

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from edgefl.fleet import FleetAssignment, Pace, compute_joules, fits, step_seconds
 from edgefl.fleet.roofline import Operator
-from edgefl.methods.common_finish import Predicted
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.submodels.base import SubModels
+from edgefl.methods.parts.local_options import LocalOptions, Predicted
+from edgefl.methods.parts.submodels import SubModels
 
 
 class StepCost(Protocol):

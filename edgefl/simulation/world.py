@@ -10,8 +10,8 @@ from typing import Any
 import simpy
 
 from edgefl.fleet import DeviceProfile, Pace, Slowdown
-from edgefl.methods.broadcasts import Broadcasts
-from edgefl.methods.payload import Downlink, Part, checked_downlink
+from edgefl.methods.parts.broadcasts import Broadcasts
+from edgefl.methods.parts.payload import Downlink, Part, checked_downlink
 from edgefl.network.allotment import Outlook
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.kinds import EventKind, Lost, StopReason

@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.objectives.base import Batch, Objective
-from edgefl.methods.precision import Precision
-from edgefl.methods.rules.base import LocalRule
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_rule import LocalRule
+from edgefl.methods.parts.local_step import Precision
+from edgefl.methods.parts.objective import Batch, Objective
 from edgefl.models.block_model import BlockModel
 from edgefl.registry import Registry
 from edgefl.training.job import Evaluation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from edgefl.errors import UserError
-from edgefl.methods.precision import Precision
+from edgefl.methods.parts.local_step import Precision
 from edgefl.training.base import ENGINES
 from edgefl.training.processors import cores
 

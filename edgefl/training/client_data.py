@@ -13,7 +13,7 @@ from torch import Tensor
 from edgefl.data.batches import JobBatches, StackedBatches, fetch, job_batches
 from edgefl.data.dataset import Dataset
 from edgefl.data.federated import FederatedData
-from edgefl.methods.objectives.base import Batch
+from edgefl.methods.parts.objective import Batch
 from edgefl.training.base import JobTask
 from edgefl.training.evaluation import batch_on
 
@@ -46,7 +46,7 @@ class ClientData:
         return int(self._data.sizes[client])
 
     def facts(self, client: int) -> dict[str, Tensor]:
-        """See :attr:`Objective.client <edgefl.methods.objectives.base.Objective.client>`."""
+        """See :attr:`Objective.client <edgefl.methods.parts.objective.Objective.client>`."""
         share = self._data.sizes[client] * self.clients / self._data.sizes.sum()
         counts = self._label_counts[client]
         return {"label_counts": counts, "relative_size": torch.tensor(share, dtype=torch.float32, device=counts.device)}

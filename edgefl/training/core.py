@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from edgefl.data.federated import FederatedData
-from edgefl.methods.local_part import keeping_local
-from edgefl.methods.objectives.base import Objective
+from edgefl.methods.parts.local_part import keeping_local
+from edgefl.methods.parts.objective import Objective
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import ModelSpec, build_model, initial_vector

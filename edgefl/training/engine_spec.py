@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from edgefl.hardware import EngineKind
-from edgefl.methods.precision import Precision
+from edgefl.methods.parts.local_step import Precision
 from edgefl.options import Component
 from edgefl.training.base import ENGINES
 from edgefl.validation import validated

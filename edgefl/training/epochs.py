@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.training.base import JobResult
 
 

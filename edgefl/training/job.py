@@ -33,7 +33,7 @@ class TrainingJob:
         previous: the client's last job, whose state this one continues from; ``None`` for a first job or a stateless
             method.
         level: the client's capacity level, which decides the part of the model that it trains; see
-            :class:`~edgefl.methods.submodels.base.SubModels`. 0 for methods without levels.
+            :class:`~edgefl.methods.parts.submodels.SubModels`. 0 for methods without levels.
         front: the server model that the client was broadcast after its last job, whose blocks replace the client's
             own; ``None`` if there was no broadcast.
     """

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from edgefl.methods.local_part import OWN
+from edgefl.methods.parts.local_part import OWN
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 from edgefl.training.base import JobData, JobTask

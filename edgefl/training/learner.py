@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgefl.methods.local_part import OWN
+from edgefl.methods.parts.local_part import OWN
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.digest import digest_of_model

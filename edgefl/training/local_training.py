@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from edgefl.errors import in_words
-from edgefl.methods.local_step import Trained, local_step
-from edgefl.methods.objectives.base import Context, Objective
-from edgefl.methods.precision import Precision
+from edgefl.methods.parts.local_step import Precision, Trained, local_step
+from edgefl.methods.parts.objective import Context, Objective
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
 from edgefl.models.random_layers import KEY

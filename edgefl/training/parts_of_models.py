@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
+from edgefl.methods.parts.submodels import SubModel
 from edgefl.methods.recipe import Method
-from edgefl.methods.submodels.base import SubModel
 from edgefl.models.block_model import BlockModel
 from edgefl.training.base import Arrived, Engine, JobResult, JobTask, ignored
 from edgefl.training.job import Evaluation

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgefl.methods.precision import Precision
+from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.training.base import Arrived, JobData, JobResult, JobTask, delivered, ignored
 from edgefl.training.evaluation import evaluate_batches, total

@@ -10,9 +10,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from edgefl.methods.fedavg import mean_delta
+from edgefl.methods.parts.server import RoundFacts, ServerSide, checked_state, checked_update
 from edgefl.methods.recipe import Method
-from edgefl.methods.servers.base import RoundFacts, ServerSide, checked_state, checked_update
-from edgefl.methods.servers.mean import mean_delta
 from edgefl.models.layout import Layout
 from edgefl.training.faults import Diverged, blaming
 from edgefl.training.job_inputs import Received

@@ -32,8 +32,8 @@ from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.precision import Precision, computing
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_step import Precision, computing
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import MODELS, build_model

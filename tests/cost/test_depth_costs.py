@@ -4,7 +4,7 @@ import pytest
 
 from edgefl.cost.law import CostModel
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
 
 WIDTH, CLASSES, BATCH = 8, 10, 6

@@ -10,14 +10,13 @@ from edgefl.cost import CostModel, DataDependentError, measure
 from edgefl.cost.measure import GlobalRandomness, trace
 from edgefl.cost.recorder import Recorder
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.local_step import local_step
-from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
-from edgefl.methods.objectives.cross_entropy import CrossEntropy
-from edgefl.methods.payload import Payload
+from edgefl.methods.fedavg import CrossEntropy, Mean
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.local_step import local_step
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.payload import Payload
 from edgefl.methods.recipe import Method
-from edgefl.methods.rules.sgd import Sgd
-from edgefl.methods.servers.mean import Mean
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier
 from edgefl.models.registry import MODELS, build_model, initial_vector

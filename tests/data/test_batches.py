@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from edgefl.data.augment import augmented
 from edgefl.data.batches import batch_plan, evaluation_batches, fetch, job_batches
 from edgefl.data.dataset import Dataset
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 
 
 def images(count=50, channels=3, side=8):

@@ -10,7 +10,7 @@ from edgefl.data.sets.digits import Digits
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.data.spec import Normalisation
 from edgefl.errors import UserError
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.training.client_data import ClientData
 
 SMALL = Synthetic(shape=(2, 6, 6), classes=5, train=1003, test_images=101, clients=10)

@@ -11,7 +11,7 @@ from torch import nn
 from edgefl.diagnosis.curvature import Curvature
 from edgefl.diagnosis.dissimilarity import dissimilarity
 from edgefl.diagnosis.landscape import landscape
-from edgefl.methods.objectives.base import Batch
+from edgefl.methods.parts.objective import Batch
 from edgefl.models.block_model import BlockModel
 from edgefl.models.norm import BatchNorm
 from edgefl.models.slimmable import Conv2d, Linear

@@ -20,19 +20,18 @@ import torch
 from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import NotWritten, RunsFailed, is_interrupted, resume, run
-from edgefl.methods.client_state import ClientState
 from edgefl.methods.codecs.base import CODECS
 from edgefl.methods.codecs.quantise import Quantise
-from edgefl.methods.objectives.cross_entropy import CrossEntropy
-from edgefl.methods.objectives.fedprox import FedProx
-from edgefl.methods.payload import Downlink, Part, Payload
-from edgefl.methods.payloads.blocks import BlocksPayload
+from edgefl.methods.fedavg import CrossEntropy, Mean
+from edgefl.methods.fedavgm import FedAvgM
+from edgefl.methods.fedbr import BlocksPayload
+from edgefl.methods.fedprox import FedProx
+from edgefl.methods.parts.client_state import ClientState
+from edgefl.methods.parts.local_rule import Velocity
+from edgefl.methods.parts.payload import Downlink, Part, Payload
+from edgefl.methods.parts.server import SERVER_UPDATES
 from edgefl.methods.recipe import METHODS
-from edgefl.methods.rules.scaffold import ScaffoldRule
-from edgefl.methods.rules.sgd import Velocity
-from edgefl.methods.servers.base import SERVER_UPDATES
-from edgefl.methods.servers.fedavgm import FedAvgM
-from edgefl.methods.servers.mean import Mean
+from edgefl.methods.scaffold import ScaffoldRule
 from edgefl.record.names import STATE
 from edgefl.report import RunResult, verdict
 from edgefl.rerun.verify import verify

@@ -7,7 +7,7 @@ import pytest
 from edgefl.cost.law import CostModel
 from edgefl.fleet import load_profile, step_seconds
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import build_model
 from edgefl.models.zoo.resnet56 import ResNet56
 

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import torch
 
 from edgefl.experiment import run
-from edgefl.methods.servers.mean import mean_delta
+from edgefl.methods.fedavg import mean_delta
 from edgefl.rerun.verify import verify
 
 from ..small_runs import CELLS

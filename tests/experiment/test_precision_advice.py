@@ -10,7 +10,7 @@ from edgefl.experiment import precision_advice as module
 from edgefl.experiment import run
 from edgefl.experiment.precision_advice import MEASURED_GAIN, estimated_gain, precision_advice
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
 from edgefl.planning.planning import plan
 from edgefl.record.listener import Listener

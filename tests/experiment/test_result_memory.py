@@ -10,9 +10,9 @@ from pydantic import PrivateAttr
 from edgefl.experiment import run
 from edgefl.experiment.run import resume
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.objectives.cross_entropy import CrossEntropy
-from edgefl.methods.objectives.feddyn import FedDyn
+from edgefl.methods.fedavg import CrossEntropy
+from edgefl.methods.feddyn import FedDyn
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.training import evaluation, sequential
 from edgefl.training.base import JobResult, JobTask
 from edgefl.training.job import Evaluation

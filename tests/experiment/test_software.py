@@ -14,7 +14,7 @@ from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
 from edgefl.experiment.software import software_of
-from edgefl.methods.servers.mean import Mean
+from edgefl.methods.fedavg import Mean
 from edgefl.record.names import SCENARIO, STATE, SUMMARY
 from edgefl.training.base import ENGINES
 

@@ -37,9 +37,9 @@ from edgefl.training.parallel.pool_training import PoolTraining
 from edgefl.training.processors import cores
 from edgefl.training.parallel.worker_pool import shared_pool
 from edgefl.methods.recipe import METHODS, Recipe
-from edgefl.methods.objectives.cross_entropy import CrossEntropy
-from edgefl.methods.rules.sgd import Sgd
-from edgefl.methods.servers.mean import Mean
+from edgefl.methods.fedavg import CrossEntropy
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.fedavg import Mean
 
 class Half(CrossEntropy):
     "A loss of the script's own."

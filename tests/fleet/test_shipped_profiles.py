@@ -11,7 +11,7 @@ from edgefl.cost import CostModel
 from edgefl.fleet import Estimate, fits, load_profile, profile_names, step_seconds, value
 from edgefl.fleet.profile import figure_paths
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
 
 WITHOUT_BOUNDS = ("fp32_peak", "operator_rates")

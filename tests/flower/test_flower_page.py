@@ -13,7 +13,7 @@ from edgefl.api import simulate
 from edgefl.cli.app import app
 from edgefl.errors import UserError
 from edgefl.flower.scenario import AppMethod, AppSpec, load_any_scenario
-from edgefl.methods.servers.flower import KEPT, REFUSED
+from edgefl.methods.flower import KEPT, REFUSED
 
 from .runs import needs_flwr
 

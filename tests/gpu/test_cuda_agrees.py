@@ -8,7 +8,7 @@ import torch
 from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS
 from edgefl.training.batched.replay import DirectReplay, GraphReplay
 from edgefl.training.core import TrainingCore

@@ -9,12 +9,12 @@ import torch
 
 from edgefl.errors import UserError
 from edgefl.methods.build import RESERVED, build_method, method_model
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.objectives.feddyn import FedDyn
-from edgefl.methods.objectives.fedmlb import FedMLB
-from edgefl.methods.objectives.fedprox import FedProx
+from edgefl.methods.fedavgm import FedAvgM
+from edgefl.methods.feddyn import FedDyn
+from edgefl.methods.fedmlb import FedMLB
+from edgefl.methods.fedprox import FedProx
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS
-from edgefl.methods.servers.fedavgm import FedAvgM
 
 LOCAL = LocalOptions(epochs=2, batch=20, lr=0.2, clip_norm=10)
 

@@ -6,11 +6,11 @@ import torch
 from edgefl.cost import measure
 from edgefl.errors import WrongAnswer
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.local_step import local_step
-from edgefl.methods.objectives.base import Batch, Context, Loss
-from edgefl.methods.objectives.cross_entropy import CrossEntropy
-from edgefl.methods.rules.sgd import Sgd
+from edgefl.methods.fedavg import CrossEntropy
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.local_step import local_step
+from edgefl.methods.parts.objective import Batch, Context, Loss
 from edgefl.models.mode import using
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.training.core import TrainingCore

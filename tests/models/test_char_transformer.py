@@ -10,7 +10,7 @@ from torch.func import grad, vmap
 from edgefl.cost.measure import measure
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model, initial_vector
 
 LENGTH, CHARACTERS, WIDTH, HEADS = 7, 12, 8, 2

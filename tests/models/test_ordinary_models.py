@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from edgefl.cost.measure import measure
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.mode import using
 from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.random_layers import RandomFunctions

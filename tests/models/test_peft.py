@@ -22,9 +22,9 @@ from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.experiment.models import write_model
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.local_step import local_step
-from edgefl.methods.objectives.base import Batch, Context
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_step import local_step
+from edgefl.methods.parts.objective import Batch, Context
 from edgefl.models.mode import using
 from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.random_layers import KEY

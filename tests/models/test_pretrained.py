@@ -140,7 +140,7 @@ def test_a_part_that_a_run_trained_replaces_that_of_the_whole_model(file, tmp_pa
 
 def test_a_model_that_a_method_adapts_keeps_the_pretrained_values(tmp_path):
     from edgefl.methods.build import build_method
-    from edgefl.methods.local_options import LocalOptions
+    from edgefl.methods.parts.local_options import LocalOptions
 
     model = built(MODELS["cnn"], (1, 8, 8))
     vector, path = torch.randn(model.layout.size), tmp_path / "final.safetensors"

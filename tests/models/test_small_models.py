@@ -5,7 +5,7 @@ import torch
 
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
 
 

@@ -7,7 +7,7 @@ import pytest
 from edgefl.cost.measure import measure
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
 
 pytestmark = pytest.mark.extras

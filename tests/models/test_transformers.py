@@ -14,7 +14,7 @@ from edgefl.cost.measure import measure
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.mode import using
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.tasks.language_model import LanguageModel

@@ -8,7 +8,7 @@ from edgefl.cost import CostModel
 from edgefl.errors import UserError
 from edgefl.fleet import load_profile, read_profile, step_seconds
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
 from edgefl.profiling.step_table import read_step_table
 from edgefl.scenario.named_step import read_step

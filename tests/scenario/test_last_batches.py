@@ -8,7 +8,7 @@ from edgefl.cost.measure import measure
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
 from edgefl.planning.planning import plan
 from edgefl.scenario import rehearse

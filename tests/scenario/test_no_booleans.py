@@ -12,8 +12,8 @@ from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError
 from edgefl.methods.build import method_model
 from edgefl.methods.codecs.base import CODECS
+from edgefl.methods.parts.server import SERVER_UPDATES
 from edgefl.methods.recipe import METHODS
-from edgefl.methods.servers.base import SERVER_UPDATES
 from edgefl.models.registry import MODELS
 from edgefl.options import Options
 from edgefl.scenario import load_scenario

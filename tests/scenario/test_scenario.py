@@ -11,7 +11,7 @@ import edgefl
 from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile, load_profile
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS
 from edgefl.scenario import dump_yaml, load_scenario, resolve, with_overrides
 from edgefl.scenario.loading import check

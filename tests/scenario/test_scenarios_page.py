@@ -10,7 +10,7 @@ from edgefl.data.feature_skews import AnyFeatureSkew
 from edgefl.data.partitions import AnyPartition
 from edgefl.data.spec import DataSpec
 from edgefl.fleet import FleetGroup
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.network import specs as network
 from edgefl.scenario import Scenario, load_scenario, resolve
 from edgefl.scenario.loading import check

@@ -16,8 +16,8 @@ from pydantic import TypeAdapter
 from edgefl.experiment.summary import summarise
 from edgefl.fleet import DeviceProfile, FleetAssignment
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.payload import ModelSizes
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.payload import ModelSizes
 from edgefl.network import Transport, TreeLinks
 from edgefl.network.timeouts import Timeouts
 from edgefl.record.events import Event

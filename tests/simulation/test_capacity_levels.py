@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from edgefl.fleet import FleetAssignment, load_profile
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.submodels.width import Width
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.submodels import Width
 from edgefl.simulation.work import WorkModel
 
 PROFILE = load_profile("raspberry-pi-4")

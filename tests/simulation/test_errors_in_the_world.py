@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from edgefl.methods.payloads.extra_vector import FedGkdPayload
+from edgefl.methods.fedgkd import FedGkdPayload
 from edgefl.record.listener import EventLog, Listener
 from edgefl.simulation.clock import Clock
 from edgefl.training.faults import PartFault

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from edgefl.data.batches import batch_plan
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.local_part import keeping_local
-from edgefl.methods.objectives.base import Batch
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_part import keeping_local
+from edgefl.methods.parts.objective import Batch
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier
 from edgefl.models.norm import BatchNorm

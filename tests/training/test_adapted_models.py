@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.mode import using
 
 from .conftest import residual_model

@@ -12,10 +12,10 @@ from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.objectives.base import Batch
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.objective import Batch
 from edgefl.methods.recipe import METHODS
-from edgefl.methods.rules.sgd import Sgd
 from edgefl.training.batched.chunk_width import ChunkWidths, padded
 from edgefl.training.batched.engine import BatchedEngine
 from edgefl.training.batched.replay import DirectReplay

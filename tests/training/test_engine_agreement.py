@@ -13,8 +13,8 @@ import torch
 from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.objectives.cross_entropy import CrossEntropy
+from edgefl.methods.fedavg import CrossEntropy
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS
 from edgefl.models.registry import MODELS
 from edgefl.training.core import TrainingCore

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.training.base import JobResult
 from edgefl.training.epochs import epoch_losses
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from edgefl.data.batches import batch_plan
-from edgefl.methods.servers.mean import Mean
+from edgefl.methods.fedavg import Mean
 from edgefl.training.faults import Diverged
 from edgefl.training.job import JobId, Mixing
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgefl.methods.objectives.base import Batch
+from edgefl.methods.parts.objective import Batch
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
 from edgefl.models.ordinary import OrdinaryModel

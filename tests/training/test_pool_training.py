@@ -12,7 +12,7 @@ import cloudpickle
 import pytest
 import torch
 
-from edgefl.methods.objectives.cross_entropy import CrossEntropy
+from edgefl.methods.fedavg import CrossEntropy
 from edgefl.training.faults import TrainingFault
 from edgefl.training.parallel.engine import ParallelEngine
 from edgefl.training.parallel.worker_pool import shared_pool

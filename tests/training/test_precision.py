@@ -9,7 +9,7 @@ from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS
 from edgefl.training.choice import check_precision
 from edgefl.training.core import TrainingCore

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from edgefl.errors import UserError
-from edgefl.methods.objectives.base import Batch
+from edgefl.methods.parts.objective import Batch
 from edgefl.training.base import ENGINES, EngineInputs
 from edgefl.training.core import TrainingCore
 from edgefl.training.faults import PartFault, TrainingFault, blaming

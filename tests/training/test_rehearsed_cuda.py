@@ -11,9 +11,9 @@ from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.experiment import resume, run
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.fedopt import AdaptiveServer
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS
-from edgefl.methods.servers.adaptive import AdaptiveServer
 from edgefl.models.registry import MODELS, build_model
 from edgefl.rerun.verify import verify
 from edgefl.scenario import with_overrides

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from edgefl.methods.local_step import Leaves, differentiated
-from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
-from edgefl.methods.objectives.cross_entropy import CrossEntropy
-from edgefl.methods.objectives.fedbr import FedBR
-from edgefl.methods.objectives.kd import KnowledgeDistillation
+from edgefl.methods.fedavg import CrossEntropy
+from edgefl.methods.fedbr import FedBR
+from edgefl.methods.kd import KnowledgeDistillation
+from edgefl.methods.parts.local_step import Leaves, differentiated
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS
 from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.tracing import traced_steps

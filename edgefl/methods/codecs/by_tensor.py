@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from edgefl.methods.codecs.base import Codec, carried, sent_bytes
-from edgefl.methods.payload import ModelSizes
+from edgefl.methods.parts.payload import ModelSizes
 from edgefl.models.layout import FLOAT_BYTES, Layout
 
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from edgefl.methods.client_state import ClientState
 from edgefl.methods.codecs.choice import Codecs
+from edgefl.methods.parts.client_state import ClientState
 
 
 class Unsent(ClientState):

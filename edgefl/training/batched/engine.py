@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from edgefl.errors import in_words
-from edgefl.methods.objectives.base import Batch
-from edgefl.methods.precision import Precision
+from edgefl.methods.parts.local_step import Precision
+from edgefl.methods.parts.objective import Batch
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
 from edgefl.training.base import Arrived, JobData, JobResult, JobTask, delivered, ignored

@@ -12,7 +12,7 @@ import cloudpickle
 from torch import Tensor
 
 from edgefl.errors import EdgeflError
-from edgefl.methods.precision import Precision
+from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.training.base import Arrived, JobData, JobResult, JobTask, ignored
 from edgefl.training.evaluation import BatchScore

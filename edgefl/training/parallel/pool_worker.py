@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from edgefl.errors import EdgeflError
-from edgefl.methods.precision import Precision
+from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import JobData, JobTask

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.methods.local_options import LocalOptions
-from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
-from edgefl.methods.objectives.cross_entropy import CrossEntropy
-from edgefl.methods.objectives.self_confidence import SelfConfidence
-from edgefl.methods.rules.sgd import Sgd
+from edgefl.methods.fedadc_plus import SelfConfidence
+from edgefl.methods.fedavg import CrossEntropy
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using
 from edgefl.options import Component

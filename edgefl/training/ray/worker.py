@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from edgefl.methods.precision import Precision
+from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.training.base import JobData
 from edgefl.training.evaluation import BatchScore, evaluate_batches

@@ -21,9 +21,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from edgefl.methods.local_step import Differentiate, Leaves, differentiated
-from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
-from edgefl.methods.precision import Precision
+from edgefl.methods.parts.local_step import Differentiate, Leaves, Precision, differentiated
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 from edgefl.training.tracing.traced_step import StepTracer, TracedStep
@@ -169,7 +168,7 @@ class _JobSteps:
         context: Context,
         precision: Precision,
     ) -> tuple[Tensor, Loss]:
-        """Gradient and loss of a step, bit-identical to :func:`~edgefl.methods.local_step.differentiated`."""
+        """Gradient and loss of a step, bit-identical to :func:`~edgefl.methods.parts.local_step.differentiated`."""
 
         def plainly() -> tuple[Tensor, Loss]:
             return differentiated(objective, leaves, weights, batch, context, precision)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgefl.methods.parts.server import SERVER_UPDATES
 from edgefl.methods.recipe import METHODS
-from edgefl.methods.servers.base import SERVER_UPDATES
 
 from .observation import refused, trained
 from .probe import (

@@ -45,7 +45,7 @@ ELSEWHERE = {
     "model<transformers>": "tests/models/test_transformers.py, where transformers is installed",
     "model<python>.lora": "tests/models/test_peft.py, where peft is installed",
     "model<torchvision>.lora": "likewise",
-    "methods[].server<flower>": "tests/methods/servers/test_flower.py, where flwr is installed",
+    "methods[].server<flower>": "tests/methods/test_flower.py, where flwr is installed",
     "data.partition<flwr>": "tests/data/partitions/test_flwr.py, where flwr-datasets is installed",
     "fleet[].profile.compute.cpu_quota": "real training only: tests/emulation/test_quotas.py",
 }

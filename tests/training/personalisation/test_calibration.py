@@ -11,7 +11,7 @@ from edgefl.data.batches import job_batches
 from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.methods.build import build_method
-from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.mode import using
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.tasks.classification import Classification

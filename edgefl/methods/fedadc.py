@@ -1,0 +1,191 @@
+"""FedADC: clients follow the server's momentum in their local steps (Ozfatura et al., Alg. 3 and 4).
+
+1. Client k steps along its gradient and along m̄ = β_l m_t / H_k: θ ← θ - η (∇f(θ - η m̄) + m̄).
+2. The server computes Δ̄ = Σ_k w_k (θ_t - θ_k)/η_t, m_{t+1} = Δ̄ + (β_g - β_l) m_t, θ_{t+1} = θ_t - α η_t m_{t+1}.
+3. Clients compute m_t and θ_t from θ_{t-1}, m_{t-1} and Δ̄. The first two are known while round t-1 still computes, so
+   they can be sent then (``overlap: true``): only Δ̄ remains on the critical path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.errors import UserError
+from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_rule import LocalRule, direction, stepped_
+from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
+from edgefl.methods.parts.server import (
+    SERVER_UPDATES,
+    Arriving,
+    RoundFacts,
+    ServerSide,
+    ServerUpdate,
+    Weighting,
+)
+from edgefl.methods.recipe import METHODS, Recipe
+
+
+class FedAdcRule(LocalRule):
+    """Accelerated local steps with drift control (Ozfatura et al., Alg. 3 and 4).
+
+    With m̄ = β_l m_t / H_k, where m_t is the server's momentum of the version the client trains from and H_k this
+    client's number of steps, so that each client follows exactly β_l m_t in a round:
+
+    - ``red`` (Nesterov, consecutive): θ' = θ - η m̄; g = ∇f(θ'); θ ← θ' - η g.
+    - ``blue`` (heavy ball, simultaneous): g = ∇f(θ); θ ← θ - η (g + m̄).
+    - ``double`` (Alg. 4): blue with a local momentum u¹ = g¹, u ← φ u + (1-φ) g in place of g.
+
+    Weight decay is part of g; clipping touches g, never m̄.
+    """
+
+    lr_on_device: ClassVar[bool] = True
+    vectors: ClassVar[frozenset[str]] = frozenset({"momentum"})
+
+    variant: Literal["red", "blue", "double"] = Field(
+        default="red", description="red (Nesterov), blue (heavy ball), or double (blue with a local momentum)"
+    )
+    beta_l: float = Field(default=0.8, ge=0, lt=1, description="share β_l of the server's momentum in the local steps")
+    phi: float = Field(default=0.9, ge=0, lt=1, description="local momentum φ of the variant double")
+
+    def accept(self, options: LocalOptions) -> None:
+        """Raise an error for ``momentum``, which the rule's momentum replaces."""
+        if options.momentum:
+            raise UserError(
+                f"FedADC's local steps follow the server's momentum in place of their own, found {options.momentum:g}; "
+                "set local: {momentum: 0}, or variant: double with phi for a local momentum",
+                field="local.momentum",
+            )
+
+    def begin(
+        self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
+    ) -> dict[str, Tensor]:
+        """m̄, and for ``double`` the local momentum and a flag for the first step."""
+        memory = {"pull": vectors["momentum"] * (self.beta_l / max(1, steps))}
+        if self.variant == "double":
+            memory["velocity"] = torch.zeros_like(received)
+            memory["fresh"] = torch.ones_like(received[..., :1])
+        return memory
+
+    def point(self, parameters: Tensor, memory: dict[str, Tensor], lr: float | Tensor) -> Tensor:
+        """θ' = θ - η m̄ for ``red``."""
+        if self.variant != "red":
+            return parameters
+        if isinstance(lr, Tensor):
+            return parameters.addcmul(memory["pull"], lr, value=-1)
+        return parameters.sub(memory["pull"], alpha=lr)
+
+    def update(
+        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
+    ) -> Tensor:
+        """The step from ``parameters`` (θ, not θ') with the gradient at :meth:`point`."""
+        start = self.point(parameters, memory, lr)
+        step = direction(start, gradient, options)
+        if self.variant == "double":
+            # The first step is undamped: its weight is 1 while the flag is set, 1 - φ afterwards.
+            memory["velocity"] = memory["velocity"] * self.phi + step * (1 - self.phi + self.phi * memory["fresh"])
+            memory["fresh"] = torch.zeros_like(memory["fresh"])
+            step = memory["velocity"]
+        if self.variant != "red":
+            step = step + memory["pull"]
+        return stepped_(start, step, lr)
+
+
+@SERVER_UPDATES.register("fedadc")
+class FedAdcServer(ServerUpdate):
+    """Δ̄ = Σ_k w_k (θ_t - θ_k)/η_t; m_{t+1} = Δ̄ + (β_g - β_l) m_t; θ_{t+1} = θ_t - α η_t m_{t+1}.
+
+    Algorithm 3 of Ozfatura et al.
+
+    The clients' local steps already contain β_l m_t, so Δ̄ = ḡ + β_l m_t. Momentum is in units of the gradient: it is
+    divided by the learning rate of the round that computed it and multiplied by that of the round that uses it.
+    """
+
+    broadcasts: ClassVar[tuple[str, ...]] = ("momentum",)
+    default_weighting: ClassVar[Weighting | None] = "uniform"
+
+    alpha: float = Field(default=1.0, gt=0, description="server learning rate α")
+    beta_g: float = Field(default=0.8, ge=0, lt=1, description="momentum β_g of the server")
+    beta_l: float = Field(default=0.8, ge=0, lt=1, description="share β_l of the server's momentum in the local steps")
+
+    @property
+    def carried_by(self) -> Mapping[str, str | None]:
+        """Clients compute the momentum from the mean delta; see :meth:`received`."""
+        return {"momentum": "mean delta"}
+
+    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+        """m_0 = 0."""
+        return {"momentum": torch.zeros_like(parameters)}
+
+    def received(self, now: ServerSide, before: ServerSide | None, lr: float, arriving: Arriving) -> ServerSide:
+        """Clients compute m_t and θ_t from θ_{t-1}, m_{t-1} and Δ̄, each as received; see ``FedAdcPayload``."""
+        if before is None:
+            return super().received(now, before, lr, arriving)
+        kept = self.beta_g - self.beta_l
+        carried = kept * before.state["momentum"]
+        mean = arriving("mean delta", now.state["momentum"] - carried)
+        if kept:
+            carried = kept * arriving("momentum", before.state["momentum"], age=1)
+        momentum = mean + carried
+        model = arriving("model", before.parameters, age=1)
+        return ServerSide(model.sub(momentum, alpha=self.alpha * lr), {"momentum": momentum})
+
+    def update(
+        self,
+        parameters: Tensor,
+        deltas: Tensor,
+        weights: Tensor,
+        state: dict[str, Tensor],
+        facts: RoundFacts,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """See :class:`ServerUpdate`."""
+        momentum = (self.beta_g - self.beta_l) * state["momentum"] - mean_delta(deltas, weights) / facts.lr
+        return parameters.sub(momentum, alpha=self.alpha * facts.lr), {"momentum": momentum}
+
+
+class FedAdcPayload(Payload):
+    """Model of round t-1 while round t-1 computes, mean delta Δ̄ at the start of round t (Ozfatura et al., Sec. III).
+
+    The client computes m_t and θ_t from θ_{t-1}, m_{t-1} and Δ̄. With β_g = β_l the mean delta *is* the momentum;
+    otherwise m_{t-1} is also sent. A client that took part in round t-1 already has θ_{t-1} and m_{t-1}. If a codec
+    rounds, the client has values computed from rounded parts, so it is sent them like all others, and all clients
+    agree. In round 0 only the model is sent, since m_0 = 0 is known. The parts are the same whether or not early ones
+    are prefetched.
+    """
+
+    beta_g: float = Field(default=0.8, ge=0, lt=1, description="momentum β_g of the server")
+    beta_l: float = Field(default=0.8, ge=0, lt=1, description="share β_l of the server's momentum in the local steps")
+
+    def downlink(self, sizes: ModelSizes, round: int, alpha: int | None, held: int | None) -> Downlink:
+        """See :class:`Payload`."""
+        size = sizes.model_bytes
+        if round == 0:
+            return Downlink((Part("model", size, 0),), sizes.blocks)
+        parts = []
+        if held != round - 1 or not sizes.exact:
+            parts.append(Part("model", size, round - 1, early=True))
+            # m_0 = 0 is known, so the momentum of version 0 is never sent.
+            if self.beta_g != self.beta_l and round > 1:
+                parts.append(Part("momentum", size, round - 1, early=True))
+        parts.append(Part("mean delta", size, round))
+        return Downlink(tuple(parts), sizes.blocks)
+
+
+METHODS.register("fedadc")(
+    Recipe(
+        summary="clients follow the server's momentum in their local steps; most of the downlink can overlap",
+        paper="Ozfatura et al. (FedADC), Alg. 3 and 4",
+        objective=CrossEntropy,
+        rule=FedAdcRule,
+        server=FedAdcServer(),
+        payload=FedAdcPayload,
+        weighting="uniform",
+        server_choice=False,
+        server_reason="its clients follow that server's momentum in their local steps",
+    )
+)

@@ -1,0 +1,75 @@
+"""FedAvg: local SGD from the server's model, then the weighted mean (McMahan et al. 2017, Alg. 1).
+
+1. The server sends the model θ_t to the clients of the cohort.
+2. Client k takes H_k steps θ_k ← θ_k - η_t ∇ℓ(θ_k; batch) from θ_k = θ_t, and returns θ_k.
+3. θ_{t+1} = θ_t + η_s Σ_k w_k (θ_k - θ_t), w_k its share n_k/n of the cohort's images, or uniform.
+
+The loss is :class:`CrossEntropy`, the step ``Sgd``, the server update :class:`Mean`; the whole model travels both ways.
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate
+from edgefl.methods.recipe import METHODS, Recipe
+from edgefl.models.layout import Weights
+
+
+class CrossEntropy(Objective):
+    """The task's mean loss of the batch, cross-entropy for classification (McMahan et al. 2017)."""
+
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """See :class:`Objective`."""
+        cross_entropy = context.loss(context.model.apply_blocks(local, batch.inputs), batch.labels)
+        return Loss(cross_entropy, cross_entropy)
+
+
+def mean_delta(deltas: Tensor, weights: Tensor) -> Tensor:
+    """Σ_k w_k δ_k ``[parameter_count]``.
+
+    Clients are added one after the other, in order, so the sum depends neither on threads nor on how a library splits a
+    matrix product.
+
+    >>> mean_delta(torch.tensor([[1.0, 2.0], [3.0, 6.0]]), torch.tensor([0.25, 0.75]))
+    tensor([2.5000, 5.0000])
+    """
+    total = torch.zeros_like(deltas[0])
+    for delta, weight in zip(deltas, weights, strict=True):
+        total.addcmul_(delta, weight)
+    return total
+
+
+@SERVER_UPDATES.register("mean")
+class Mean(ServerUpdate):
+    """θ_{t+1} = θ_t + η_s Σ_k w_k (θ_k - θ_t) (McMahan et al. 2017)."""
+
+    server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_s; 1 gives the plain mean")
+
+    def update(
+        self,
+        parameters: Tensor,
+        deltas: Tensor,
+        weights: Tensor,
+        state: dict[str, Tensor],
+        facts: RoundFacts,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """See :class:`ServerUpdate`."""
+        mean = mean_delta(deltas, weights)
+        # Reuses the memory of the mean, because newly allocated memory is slower.
+        return torch.add(parameters, mean, alpha=self.server_lr, out=mean), state
+
+
+METHODS.register("fedavg")(
+    Recipe(
+        summary="local SGD, then the weighted mean of the models",
+        paper="McMahan et al. 2017, Alg. 1",
+        objective=CrossEntropy,
+        rule=Sgd,
+        server=Mean(),
+    )
+)

@@ -1,0 +1,50 @@
+"""FedAvgM: FedAvg with heavy-ball momentum on the server (Hsu et al. 2019).
+
+m ← β m + Δ with Δ the weighted mean of the deltas; θ ← θ + η_s m.
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate
+from edgefl.methods.recipe import METHODS, Recipe
+
+
+@SERVER_UPDATES.register("fedavgm")
+class FedAvgM(ServerUpdate):
+    """m ← β m + Δ; θ ← θ + η_s m, with Δ = Σ_k w_k (θ_k - θ_t) and no dampening (Hsu et al. 2019)."""
+
+    beta: float = Field(default=0.4, ge=0, lt=1, description="server momentum β")
+    server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_s")
+
+    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+        """No momentum."""
+        return {"momentum": torch.zeros_like(parameters)}
+
+    def update(
+        self,
+        parameters: Tensor,
+        deltas: Tensor,
+        weights: Tensor,
+        state: dict[str, Tensor],
+        facts: RoundFacts,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """See :class:`ServerUpdate`."""
+        momentum = self.beta * state["momentum"] + mean_delta(deltas, weights)
+        return parameters.add(momentum, alpha=self.server_lr), {"momentum": momentum}
+
+
+METHODS.register("fedavgm")(
+    Recipe(
+        summary="FedAvg with server momentum",
+        paper="Hsu et al. 2019 (FedAvgM)",
+        objective=CrossEntropy,
+        rule=Sgd,
+        server=FedAvgM(),
+    )
+)

@@ -1,0 +1,175 @@
+"""FedBR: only the last α blocks are sent, and they regularise the local blocks (Tan et al. 2023, Eqs. 15-24, Alg. 1).
+
+1. In a full round each client receives the whole model, in others the last α blocks that the block scheduler (GMBS)
+   chooses for it; its front blocks are those of its own last local model.
+2. Hybrid path j runs the local blocks 1 … M-j, then the received blocks M-j+1 … M, for j = 1 … min(α, M-1).
+3. The loss is cross-entropy + λ1 · mean cross-entropy of the paths + λ2 · mean divergence from the paths.
+4. The client returns its whole local model; the server takes the mean.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, NamedTuple
+
+from pydantic import Field
+
+from edgefl.methods.fedavg import Mean
+from edgefl.methods.parts.client_state import ClientState
+from edgefl.methods.parts.distillation import path_loss
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
+from edgefl.methods.recipe import METHODS, Recipe
+from edgefl.models.layout import Weights
+from edgefl.models.mode import using
+
+
+class FedBR(Objective):
+    """Block-wise regularisation and distillation (Tan et al. 2023, Eqs. 15-18).
+
+    Path j (j = 1 … m) is local blocks 1 … M-j, then received blocks M-j+1 … M, with m = min(α, M-1): a client that
+    received the whole model (α = M) trains all M-1 hybrid paths, which is FedMLB when its first block is current. The
+    local prefix is computed once for all paths. Only blocks M-α+1 … M of ``received`` are read.
+    """
+
+    needs: ClassVar[tuple[Need, ...]] = ("classes", "blocks")
+    frozen: ClassVar[frozenset[str]] = frozenset({"received"})
+
+    lambda_1: float = Field(default=1.0, ge=0, description="weight λ1 of the hybrid paths' cross-entropy")
+    lambda_2: float = Field(default=1.0, ge=0, description="weight λ2 of the divergence from the hybrid paths")
+    temperature: float = Field(default=1.0, gt=0, description="temperature δ of the divergence")
+
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """See :class:`Objective`."""
+        model, received = context.model, context.frozen["received"]
+        paths = min(context.alpha, model.depth - 1)
+        taps = model.taps(local, batch.inputs)
+        with using(track=False):
+            hybrids = [
+                model.apply_blocks(received, taps[model.depth - j - 1], start=model.depth - j)
+                for j in range(1, paths + 1)
+            ]
+        return path_loss(
+            taps[-1],
+            hybrids,
+            batch.labels,
+            lambda_1=self.lambda_1,
+            lambda_2=self.lambda_2,
+            temperature=self.temperature,
+            divisor=max(1, paths),
+        )
+
+
+class BlockBytes(NamedTuple):
+    """Bytes of the last α blocks, counted in two ways: actual, and as if all blocks were equal (S/M each)."""
+
+    actual: int
+    uniform: int
+
+
+def uniform_blocks(sizes: ModelSizes) -> tuple[int, ...]:
+    """S/M bytes for each of the M blocks, rounded so that they sum to S exactly.
+
+    >>> uniform_blocks(ModelSizes((1, 2, 7)))
+    (3, 3, 4)
+    """
+    size, blocks = sizes.model_bytes, sizes.blocks
+    return tuple(size * (i + 1) // blocks - size * i // blocks for i in range(blocks))
+
+
+def bytes_of_last_blocks(sizes: ModelSizes, alpha: int) -> BlockBytes:
+    """Bytes of blocks M-α+1 … M, actual and uniform.
+
+    >>> bytes_of_last_blocks(ModelSizes((10, 20, 60)), 1)
+    BlockBytes(actual=60, uniform=30)
+    """
+    first = sizes.blocks - alpha
+    return BlockBytes(sum(sizes.block_bytes[first:]), sum(uniform_blocks(sizes)[first:]))
+
+
+class BlocksPayload(Payload):
+    """Some consecutive last blocks instead of the model (Tan et al. 2023, Sec. II-B).
+
+    A full round is one with round % ``full_every`` = 0 (τ + 1 in the paper; rounds count from 0). In other rounds each
+    client receives the α blocks chosen by the block scheduler. The local model consists of the client's own last blocks
+    1 … M-α and the received tail (:meth:`Layout.splice` with first = M-α), so a client without a model is sent the
+    whole model (``forced_full``). With ``first_send: none`` such a client is assumed to have the common initial model
+    x⁰, at no charge: its job has no predecessor and α < M, and starts from x⁰'s front blocks.
+
+    With ``full_to: all``, clients that do not take part in a full round are also sent the whole model ("to all
+    clients every τ + 1 rounds", Sec. II-B). Their next partial round continues from its blocks.
+
+    The uplink is the whole local model.
+    """
+
+    full_every: int = Field(default=2, ge=1, description="the whole model is sent every this many rounds (τ + 1)")
+    full_to: Literal["cohort", "all"] = Field(
+        default="cohort",
+        description="who is sent the whole model in full rounds: the clients that take part, or all that are available",
+    )
+    first_send: Literal["full", "none"] = Field(
+        default="full", description="a client without a model is sent the whole model, or starts from x⁰ uncharged"
+    )
+    block_bytes: Literal["actual", "uniform"] = Field(
+        default="actual", description="a block's bytes: those of its tensors, or S/M each as in the paper"
+    )
+    max_stale: int | None = Field(
+        default=None, ge=1, description="send the whole model to a client whose last whole one is older (in rounds)"
+    )
+    gmbs_on_full_rounds: bool = Field(
+        default=False,
+        description="also choose and count an arm in full rounds, where it has no effect (Alg. 1, literally)",
+    )
+
+    def full(self, round: int) -> bool:
+        """Whether every client of round ``round`` is sent the whole model."""
+        return round % self.full_every == 0
+
+    def broadcasts(self, round: int) -> bool:
+        """See :class:`Payload`."""
+        return self.full_to == "all" and self.full(round)
+
+    @property
+    def sends_blocks(self) -> bool:
+        """See :class:`Payload`."""
+        if type(self).partial is not BlocksPayload.partial:
+            return super().sends_blocks
+        return self.gmbs_on_full_rounds or self.full_every > 1
+
+    def partial(self, round: int) -> bool:
+        """See :class:`Payload`."""
+        return self.gmbs_on_full_rounds or not self.full(round)
+
+    def downlink(self, sizes: ModelSizes, round: int, alpha: int | None, held: int | None) -> Downlink:
+        """See :class:`Payload`."""
+        whole = Part("model", sizes.model_bytes, round)
+        blocks = sizes.blocks
+        if self.full(round) or alpha is None or alpha >= blocks:
+            return Downlink((whole,), blocks)
+        empty_handed = held is None and self.first_send == "full"
+        stale = self.max_stale is not None and round - (held or 0) > self.max_stale
+        if empty_handed or stale:
+            return Downlink((whole,), blocks, forced_full=True)
+        bytes_per_block = sizes.block_bytes if self.block_bytes == "actual" else uniform_blocks(sizes)
+        parts = tuple(
+            Part(f"block {index + 1}", bytes_per_block[index], round)
+            for index in range(blocks - alpha, blocks)
+            if bytes_per_block[index]
+        )
+        return Downlink(parts, alpha)
+
+
+METHODS.register("fedbr")(
+    Recipe(
+        summary="sends only the last blocks, as many as the scheduler chooses, and regularises with them",
+        paper="Tan et al. 2023 (FedBR), Eqs. 15-24 and Alg. 1",
+        objective=FedBR,
+        rule=Sgd,
+        server=Mean(),
+        payload=BlocksPayload,
+        # Blocks that are not sent are the client's own, from the end of its last participation.
+        state=ClientState(),
+        weighting="uniform",
+        scheduler="gmbs",
+    )
+)

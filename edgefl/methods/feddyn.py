@@ -1,0 +1,147 @@
+"""FedDyn: a penalty for each client that makes local optima agree with the global one (Acar et al. 2021, Alg. 1).
+
+1. Client k minimises f(θ) - ⟨λ_k, θ⟩ + (α/2)‖θ - θ_t‖², and keeps λ_k ← λ_k - α (θ_k - θ_t).
+2. The server computes h ← h - (α/N) Σ_S (θ_k - θ_t) and θ_{t+1} = mean_S θ_k - h/α, with N clients in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from pydantic import Field, SerializeAsAny
+from torch import Tensor
+
+from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.fedprox import parameter_vector
+from edgefl.methods.parts.client_state import ClientState
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate, Weighting
+from edgefl.methods.recipe import METHODS, Recipe
+from edgefl.models.block_model import BlockModel
+from edgefl.models.layout import Weights
+
+
+class FedDyn(Objective):
+    """f(θ) - ⟨λ_k, θ⟩ + (α/2)‖θ - θ_t‖² with another loss f (Acar et al. 2021, Eq. 1).
+
+    The client keeps h_k, the sum of its past deltas, as the vector ``drift``; λ_k = -α h_k. Both terms are part of the
+    loss, so that clipping sees them. With ``scale_alpha`` the client's α is α n/(N n_k), n images on N clients in all:
+    the loss of a client with few images has less weight in the mean, so its proximal term is stronger.
+    """
+
+    base: SerializeAsAny[Objective] = Field(default_factory=CrossEntropy, description="the loss f")
+    alpha: float = Field(default=0.1, gt=0, description="weight α of the dynamic regulariser")
+    scale_alpha: bool = Field(default=False, description="divide α by n_k N/n")
+
+    @property
+    def frozen(self) -> frozenset[str]:  # type: ignore[override]
+        """The frozen copies of the base loss."""
+        return self.base.frozen
+
+    @property
+    def vectors(self) -> frozenset[str]:  # type: ignore[override]
+        """The vectors of the base loss and of the penalty."""
+        return self.base.vectors | {"received", "drift"}
+
+    @property
+    def client(self) -> frozenset[str]:  # type: ignore[override]
+        """The facts of the base loss, and the client's size if α depends on it."""
+        return self.base.client | ({"relative_size"} if self.scale_alpha else frozenset())
+
+    @property
+    def side_by_side(self) -> bool:  # type: ignore[override]
+        """As for the base loss."""
+        return self.base.side_by_side
+
+    def adapt(self, model: BlockModel) -> BlockModel:
+        """See :class:`Objective`."""
+        return self.base.adapt(model)
+
+    def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
+        """See :class:`Objective`."""
+        return self.base.evaluation_mode(model)
+
+    def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
+        """See :class:`Objective`."""
+        return self.base.draw(generator, batch)
+
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """See :class:`Objective`."""
+        loss = self.base.loss(local, batch, context)
+        parameters = parameter_vector(local, context)
+        away = parameters - context.vectors["received"]
+        alpha = self.alpha / context.client["relative_size"] if self.scale_alpha else self.alpha
+        penalty = alpha * ((context.vectors["drift"] * parameters).sum() + 0.5 * away.square().sum())
+        return Loss(loss.total + penalty, loss.cross_entropy)
+
+
+class Drift(ClientState):
+    """h_k = -λ_k/α, the sum of the client's past deltas."""
+
+    vectors: ClassVar[tuple[str, ...]] = ("drift",)
+
+    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+        """Zero."""
+        return {"drift": received.new_zeros(parameter_count)}
+
+    def after(
+        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
+    ) -> dict[str, Tensor]:
+        """h_k ← h_k + θ_k - θ_t, which is λ_k ← λ_k - α(θ_k - θ_t)."""
+        return {"drift": vectors["drift"] + (final - received)[..., : vectors["drift"].shape[-1]]}
+
+
+@SERVER_UPDATES.register("feddyn")
+class FedDynServer(ServerUpdate):
+    """h ← h - (α/N) Σ_S (θ_k - θ_t); θ_{t+1} = mean_S θ_k - h/α, N clients in all (Acar et al. 2021, Alg. 1).
+
+    The state ``shift`` is -h/α, the mean over all clients of their summed deltas, in which α cancels. With any method,
+    the clients' loss gains FedDyn's linear and quadratic terms.
+    """
+
+    default_weighting: ClassVar[Weighting | None] = "uniform"
+
+    alpha: float = Field(default=0.1, gt=0, description="weight α of the dynamic regulariser")
+    scale_alpha: bool = Field(
+        default=False, description="divide a client's α by n_k N/n, its images over the mean (the authors' code)"
+    )
+
+    def objective(self, loss: Objective) -> Objective:
+        """The loss with FedDyn's penalty."""
+        return FedDyn(base=loss, alpha=self.alpha, scale_alpha=self.scale_alpha)
+
+    def client_state(self) -> ClientState:
+        """The clients' summed deltas."""
+        return Drift()
+
+    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+        """The shift is zero."""
+        return {"shift": torch.zeros_like(parameters)}
+
+    def update(
+        self,
+        parameters: Tensor,
+        deltas: Tensor,
+        weights: Tensor,
+        state: dict[str, Tensor],
+        facts: RoundFacts,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """See :class:`ServerUpdate`."""
+        shift = state["shift"] + mean_delta(deltas, torch.full_like(weights, 1 / facts.clients))
+        return parameters + mean_delta(deltas, weights) + shift, {"shift": shift}
+
+
+METHODS.register("feddyn")(
+    Recipe(
+        summary="a penalty per client that makes local optima agree with the global one",
+        paper="Acar et al. 2021 (FedDyn), Alg. 1",
+        objective=CrossEntropy,
+        rule=Sgd,
+        server=FedDynServer(),
+        weighting="uniform",
+    )
+)

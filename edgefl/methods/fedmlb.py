@@ -1,0 +1,95 @@
+"""FedMLB: local blocks must also work with the received model's frozen blocks (Kim et al. 2022, Eqs. 5-8, Alg. 1).
+
+Hybrid path m runs the local blocks 1 … m, then the received blocks m+1 … M. The loss is cross-entropy + λ1 · mean
+cross-entropy of the paths + λ2 · mean divergence from the paths. All else is FedAvg's.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from edgefl.errors import UserError
+from edgefl.methods.fedavg import Mean
+from edgefl.methods.parts.distillation import path_loss
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.recipe import METHODS, Recipe
+from edgefl.models.block_model import BlockModel
+from edgefl.models.layout import Weights
+from edgefl.models.mode import using
+
+
+class FedMLB(Objective):
+    """Multi-level branched regularisation (Kim et al. 2022, Eqs. 5-8, Alg. 1).
+
+    Hybrid path m (m = 1 … M-1) is local blocks 1 … m, then frozen received blocks m+1 … M. The local prefix is computed
+    once for all paths. With ``direction: global_to_local`` (the paper's ablation FedMLB_{G→L}) path m is received
+    blocks 1 … m, then local blocks m+1 … M.
+    """
+
+    needs: ClassVar[tuple[Need, ...]] = ("classes", "blocks")
+    frozen: ClassVar[frozenset[str]] = frozenset({"received"})
+
+    lambda_1: float = Field(default=1.0, ge=0, description="weight λ1 of the hybrid paths' cross-entropy")
+    lambda_2: float = Field(default=1.0, ge=0, description="weight λ2 of the divergence from the hybrid paths")
+    temperature: float = Field(default=1.0, gt=0, description="temperature τ' of the divergence")
+    levels: tuple[int, ...] | None = Field(
+        default=None, description="hybrid paths m to use, each from 1 to M-1; all when null"
+    )
+    divisor: Literal["all", "levels"] = Field(
+        default="all", description="divide both sums by M-1 (all, the authors' code) or by the number of levels used"
+    )
+    direction: Literal["local_to_global", "global_to_local"] = Field(
+        default="local_to_global", description="local blocks first (the method) or received blocks first (ablation)"
+    )
+
+    def adapt(self, model: BlockModel) -> BlockModel:
+        """The model itself.
+
+        Raises:
+            UserError: it is one block, or a level that the model does not have.
+        """
+        super().adapt(model)
+        beyond = [level for level in self.levels or () if not 1 <= level < model.depth]
+        if beyond:
+            raise UserError(
+                f"level {beyond[0]} is none of the model's levels 1 … {model.depth - 1} (it has {model.depth} blocks)",
+                field="levels",
+            )
+        return model
+
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """See :class:`Objective`."""
+        model, received = context.model, context.frozen["received"]
+        depth = model.depth
+        levels = range(1, depth) if self.levels is None else self.levels
+        taps = model.taps(local, batch.inputs)
+        with using(track=False):
+            if self.direction == "local_to_global":
+                hybrids = [model.apply_blocks(received, taps[m - 1], start=m) for m in levels]
+            else:
+                # The frozen prefix has no gradient: its input is data and its weights are constants.
+                prefix = model.taps(received, batch.inputs)
+                hybrids = [model.apply_blocks(local, prefix[m - 1], start=m) for m in levels]
+        return path_loss(
+            taps[-1],
+            hybrids,
+            batch.labels,
+            lambda_1=self.lambda_1,
+            lambda_2=self.lambda_2,
+            temperature=self.temperature,
+            divisor=depth - 1 if self.divisor == "all" else max(1, len(levels)),
+        )
+
+
+METHODS.register("fedmlb")(
+    Recipe(
+        summary="hybrid paths of local and frozen received blocks regularise every level",
+        paper="Kim et al. 2022 (FedMLB), Eqs. 5-8 and Alg. 1",
+        objective=FedMLB,
+        rule=Sgd,
+        server=Mean(),
+    )
+)

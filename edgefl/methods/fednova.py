@@ -1,0 +1,64 @@
+"""FedNova: clients with more steps do not have more weight (Wang et al. 2020, Eqs. 5-6).
+
+θ_{t+1} = θ_t + τ_eff Σ_k w_k δ_k/τ_k, where τ_k is the client's effective number of steps and τ_eff = Σ_k w_k τ_k. All
+else is FedAvg's.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.errors import UserError
+from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate
+from edgefl.methods.recipe import METHODS, Recipe
+
+
+@SERVER_UPDATES.register("fednova")
+class FedNova(ServerUpdate):
+    """θ ← θ + τ_eff Σ_k w_k δ_k/τ_k with τ_eff = Σ_k w_k τ_k (Wang et al. 2020, Eqs. 5-6).
+
+    τ_k is the effective number of steps, ‖a_k‖₁ = (H - ρ(1-ρ^H)/(1-ρ))/(1-ρ) with heavy-ball momentum ρ, H without.
+    """
+
+    local_momentum: float = Field(default=0.0, ge=0, lt=1, description="the clients' momentum ρ, which sets τ_k")
+
+    def accept(self, options: LocalOptions) -> None:
+        """Raise an error for local options with which τ_k would differ."""
+        if options.momentum != self.local_momentum or options.nesterov:
+            raise UserError(
+                "FedNova divides by the effective number of local steps, which needs the clients' heavy-ball momentum: "
+                f"set local_momentum to {options.momentum:g} and leave nesterov off",
+                field="server",
+            )
+
+    def effective_steps(self, steps: Tensor) -> Tensor:
+        """τ_k for each client's number of steps H_k ``[K]``."""
+        steps, rho = steps.clamp(min=1), self.local_momentum
+        return (steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho)
+
+    def update(
+        self,
+        parameters: Tensor,
+        deltas: Tensor,
+        weights: Tensor,
+        state: dict[str, Tensor],
+        facts: RoundFacts,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """See :class:`ServerUpdate`."""
+        tau = self.effective_steps(facts.steps.to(deltas))
+        return parameters + mean_delta(deltas, weights * (weights * tau).sum() / tau), state
+
+
+METHODS.register("fednova")(
+    Recipe(
+        summary="FedAvg with deltas normalised by the number of local steps",
+        paper="Wang et al. 2020 (FedNova), Eqs. 5-6",
+        objective=CrossEntropy,
+        rule=Sgd,
+        server=FedNova(),
+    )
+)

@@ -1,0 +1,122 @@
+"""FedAdam, FedYogi and FedAdagrad: FedAvg with an adaptive optimiser on the server (Reddi et al. 2021, Alg. 2).
+
+With the mean delta Δ: m ← β1 m + (1 - β1) Δ; v ← as each method says, from Δ²; θ ← θ + η_s m/(√v + τ).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate, Weighting
+from edgefl.methods.recipe import METHODS, Recipe
+
+
+class AdaptiveServer(ServerUpdate):
+    """m ← β1 m + (1-β1) Δ; v by the subclass; θ ← θ + η_s m/(√v + τ) (Reddi et al. 2021, Alg. 2).
+
+    No bias correction; v starts at τ², as the paper's analysis requires.
+    """
+
+    default_weighting: ClassVar[Weighting | None] = "uniform"
+
+    server_lr: float = Field(default=0.01, gt=0, description="server learning rate η_s")
+    beta_1: float = Field(default=0.9, ge=0, lt=1, description="decay β1 of the first moment")
+    tau: float = Field(default=1e-3, gt=0, description="degree of adaptivity τ")
+
+    @abstractmethod
+    def second_moment(self, moment: Tensor, squared: Tensor) -> Tensor:
+        """The next v, given v and Δ²."""
+
+    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+        """The first moment is zero, and v = τ²."""
+        return {"first": torch.zeros_like(parameters), "second": torch.full_like(parameters, self.tau**2)}
+
+    def update(
+        self,
+        parameters: Tensor,
+        deltas: Tensor,
+        weights: Tensor,
+        state: dict[str, Tensor],
+        facts: RoundFacts,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """See :class:`ServerUpdate`."""
+        delta = mean_delta(deltas, weights)
+        first = self.beta_1 * state["first"] + (1 - self.beta_1) * delta
+        second = self.second_moment(state["second"], delta.square())
+        return parameters + self.server_lr * first / (second.sqrt() + self.tau), {"first": first, "second": second}
+
+
+@SERVER_UPDATES.register("fedadam")
+class FedAdam(AdaptiveServer):
+    """v ← β2 v + (1-β2) Δ² (Reddi et al. 2021, Alg. 2)."""
+
+    beta_2: float = Field(default=0.99, ge=0, lt=1, description="decay β2 of the second moment")
+
+    def second_moment(self, moment: Tensor, squared: Tensor) -> Tensor:
+        """See :class:`AdaptiveServer`."""
+        return self.beta_2 * moment + (1 - self.beta_2) * squared
+
+
+@SERVER_UPDATES.register("fedyogi")
+class FedYogi(AdaptiveServer):
+    """v ← v - (1-β2) Δ² sign(v - Δ²) (Reddi et al. 2021, Alg. 2)."""
+
+    beta_2: float = Field(default=0.99, ge=0, lt=1, description="decay β2 of the second moment")
+
+    def second_moment(self, moment: Tensor, squared: Tensor) -> Tensor:
+        """See :class:`AdaptiveServer`."""
+        return moment - (1 - self.beta_2) * squared * (moment - squared).sign()
+
+
+@SERVER_UPDATES.register("fedadagrad")
+class FedAdagrad(AdaptiveServer):
+    """v ← v + Δ² (Reddi et al. 2021, Alg. 2)."""
+
+    beta_1: float = Field(default=0.0, ge=0, lt=1, description="decay β1 of the first moment")
+
+    def second_moment(self, moment: Tensor, squared: Tensor) -> Tensor:
+        """See :class:`AdaptiveServer`."""
+        return moment + squared
+
+
+METHODS.register("fedadam")(
+    Recipe(
+        summary="FedAvg with Adam on the server",
+        paper="Reddi et al. 2021, Alg. 2",
+        objective=CrossEntropy,
+        rule=Sgd,
+        server=FedAdam(),
+        weighting="uniform",
+    )
+)
+
+
+METHODS.register("fedyogi")(
+    Recipe(
+        summary="FedAvg with Yogi on the server",
+        paper="Reddi et al. 2021, Alg. 2",
+        objective=CrossEntropy,
+        rule=Sgd,
+        server=FedYogi(),
+        weighting="uniform",
+    )
+)
+
+
+METHODS.register("fedadagrad")(
+    Recipe(
+        summary="FedAvg with Adagrad on the server",
+        paper="Reddi et al. 2021, Alg. 2",
+        objective=CrossEntropy,
+        rule=Sgd,
+        server=FedAdagrad(),
+        weighting="uniform",
+    )
+)

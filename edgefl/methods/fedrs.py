@@ -1,0 +1,54 @@
+"""FedRS: smaller logits for classes that are absent from, or rare in, a client's data (Li and Zhan 2021)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+
+from edgefl.methods.fedavg import Mean
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.recipe import METHODS, Recipe
+from edgefl.models.layout import Weights
+
+
+class FedRS(Objective):
+    """Cross-entropy with the logits of absent classes multiplied by ``absent_scale`` (Li and Zhan 2021).
+
+    With ``form: share`` the logit of every class c is multiplied by α + (1-α) n_c / max n, as in the authors' code
+    (lxcnju/FedRepo); their paper's text has only absent classes. The whole logit is scaled, bias included; only during
+    local training.
+    """
+
+    needs: ClassVar[tuple[Need, ...]] = ("classes",)
+    client: ClassVar[frozenset[str]] = frozenset({"label_counts"})
+
+    absent_scale: float = Field(default=0.5, ge=0, le=1, description="factor α on the logits of absent classes")
+    form: Literal["absent", "share"] = Field(
+        default="absent", description="scale absent classes only, or every class by its share of the client's data"
+    )
+
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """See :class:`Objective`."""
+        logits = context.model.apply_blocks(local, batch.inputs)
+        counts = context.client["label_counts"]
+        if self.form == "share":
+            share = counts.to(logits.dtype) / counts.max().clamp(min=1)
+            restricted = (self.absent_scale + (1 - self.absent_scale) * share) * logits
+        else:
+            restricted = torch.where(counts > 0, logits, self.absent_scale * logits)
+        cross_entropy = context.loss(restricted, batch.labels)
+        return Loss(cross_entropy, cross_entropy)
+
+
+METHODS.register("fedrs")(
+    Recipe(
+        summary="FedAvg with smaller logits for classes that a client lacks",
+        paper="Li and Zhan 2021 (FedRS)",
+        objective=FedRS,
+        rule=Sgd,
+        server=Mean(),
+    )
+)

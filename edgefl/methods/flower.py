@@ -1,0 +1,252 @@
+"""The strategies of the library Flower as server updates: edgefl trains, the strategy aggregates."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
+from torch import Tensor
+
+from edgefl.errors import UserError, WrongAnswer, nearest
+from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate, Weighting
+from edgefl.options import Options
+from edgefl.validation import validated
+
+KEPT: dict[str, tuple[str, ...]] = {
+    "Bulyan": (),
+    "FedAdagrad": ("m_t", "v_t"),
+    "FedAdam": ("m_t", "v_t"),
+    "FedAvg": (),
+    "FedAvgM": ("momentum_vector",),
+    "FedMedian": (),
+    "FedTrimmedAvg": (),
+    "FedYogi": ("m_t", "v_t"),
+    "Krum": (),
+    "MultiKrum": (),
+    "QFedAvg": (),
+}
+"""The supported strategies, and the attributes in which each keeps arrays from round to round."""
+
+_OF_THE_MEAN = frozenset({"FedAdagrad", "FedAdam", "FedAvg", "FedAvgM", "FedYogi"})
+
+_PRIVACY = "wraps another strategy and needs Flower's mods or generator of noise; use it in a Flower app"
+_TREES = "aggregates trees of XGBoost, and edgefl trains PyTorch models; use it in a Flower app"
+REFUSED = {
+    "DifferentialPrivacyClientSideAdaptiveClipping": _PRIVACY,
+    "DifferentialPrivacyClientSideFixedClipping": _PRIVACY,
+    "DifferentialPrivacyServerSideAdaptiveClipping": _PRIVACY,
+    "DifferentialPrivacyServerSideFixedClipping": _PRIVACY,
+    "FedProx": "averages as FedAvg does, and its proximal term is the clients' work; use {method: fedprox, mu: …}",
+    "FedXgbBagging": _TREES,
+    "FedXgbCyclic": _TREES,
+}
+"""The other strategies of Flower 1.42, with the reasons."""
+
+_CLIENTS_RATE = "the learning rate of clients; set training.local.lr"
+_SELECTION = "a rule for which clients take part; set training.selection and training.cohort"
+_EVALUATION = "a rule for Flower's evaluation by clients; edgefl evaluates the server's model"
+_NAME = "a name in Flower's messages, which edgefl writes; remove it"
+_FUNCTION = "a function, which a scenario cannot contain; remove it"
+_ELSEWHERE = {
+    "arrayrecord_key": _NAME,
+    "client_learning_rate": _CLIENTS_RATE,
+    "configrecord_key": _NAME,
+    "eta_l": _CLIENTS_RATE,
+    "evaluate_metrics_aggr_fn": _FUNCTION,
+    "fraction_evaluate": _EVALUATION,
+    "fraction_train": _SELECTION,
+    "min_available_nodes": _SELECTION,
+    "min_evaluate_nodes": _EVALUATION,
+    "min_train_nodes": _SELECTION,
+    "selection_rule": _FUNCTION,
+    "train_loss_key": _NAME,
+    "train_metrics_aggr_fn": _FUNCTION,
+    "weighted_by_key": _NAME,
+}
+"""Arguments of strategies that are not options here, and what they are."""
+
+_BOUNDS: dict[str, Any] = {
+    "beta": Field(ge=0, lt=0.5),
+    "beta_1": Field(ge=0, lt=1),
+    "beta_2": Field(ge=0, lt=1),
+    "eta": Field(gt=0),
+    "num_malicious_nodes": Field(ge=0),
+    "num_nodes_to_select": Field(ge=1),
+    "q": Field(ge=0),
+    "server_learning_rate": Field(gt=0),
+    "server_momentum": Field(ge=0, lt=1),
+    "tau": Field(gt=0),
+}
+"""The ranges in which the formulas make sense; Flower checks only ``beta``."""
+
+_PARAMETERS, _WEIGHT, _LOSS = "parameters", "num-examples", "train_loss"
+"""Names in the messages: the one array with all parameters, and the two metrics of a client."""
+
+
+@SERVER_UPDATES.register("flower")
+class FlowerStrategy(ServerUpdate):
+    """A strategy of ``flwr.serverapp.strategy`` by its name, with its options (extra ``flower``).
+
+    In each round, a new object of the strategy is given its arrays of the last round, the model θ_t, and a reply of
+    each client: θ_t + δ_k as one array, the client's weight and its loss. So a strategy has no state except these
+    arrays, which are saved like those of every server update. ``server_round`` begins with 1.
+
+    The options are the strategy's own, and are fields of this object.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    packages: ClassVar[tuple[str, ...]] = ("flwr",)
+    default_weighting: ClassVar[Weighting | None] = "samples"
+
+    flower: str = Field(description="the strategy's name, such as FedTrimmedAvg", json_schema_extra={"enum": [*KEPT]})
+
+    @field_validator("flower")
+    @classmethod
+    def _supported(cls, name: str) -> str:
+        if name in REFUSED:
+            raise UserError(f"{name} {REFUSED[name]}", field="flower")
+        if name not in KEPT:
+            raise UserError(f"unknown strategy '{name}'; {nearest(name, KEPT)}", field="flower")
+        return name
+
+    @model_validator(mode="after")
+    def _checked_options(self) -> FlowerStrategy:
+        """Check the options, and complete them with the strategy's defaults."""
+        given = self.model_extra if self.model_extra is not None else {}
+        given.update(validated(_options_of(self.flower), given).model_dump())
+        return self
+
+    @property
+    def needs_each_model(self) -> bool:
+        """See :class:`ServerUpdate`."""
+        return self.flower not in _OF_THE_MEAN
+
+    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+        """The strategy's arrays are zero, which is how Flower's strategies begin."""
+        return {name: torch.zeros_like(parameters) for name in KEPT[self.flower]}
+
+    def update(
+        self,
+        parameters: Tensor,
+        deltas: Tensor,
+        weights: Tensor,
+        state: dict[str, Tensor],
+        facts: RoundFacts,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """See :class:`ServerUpdate`.
+
+        Raises:
+            WrongAnswer: the strategy returned something else than the next parameters, or keeps more than is saved.
+        """
+        import flwr.app as flwr
+
+        def record(vector: Tensor) -> Any:
+            return flwr.ArrayRecord({_PARAMETERS: flwr.Array(vector.cpu().numpy())})
+
+        with _quiet_flower():
+            strategy = self._strategy(facts.lr)
+            for name, vector in state.items():
+                array = vector.cpu().numpy()
+                setattr(strategy, name, [array] if name == "momentum_vector" else {_PARAMETERS: array})
+            # It keeps the current model. No grid is needed, because fraction_train is 0: no node is sampled.
+            strategy.configure_train(facts.round + 1, record(parameters), flwr.ConfigRecord(), None)
+            before = dict(vars(strategy))
+            replies = [
+                _reply(record(parameters + delta), float(weight), float(loss))
+                for delta, weight, loss in zip(deltas, weights, facts.losses, strict=True)
+            ]
+            aggregated, _ = strategy.aggregate_train(facts.round + 1, replies)
+        changed = {name for name, value in vars(strategy).items() if value is not before.get(name)}
+        if lost := sorted(changed - {"current_arrays", *KEPT[self.flower]}):
+            raise WrongAnswer(f"Flower's {self.flower} keeps {', '.join(lost)} between rounds, which cannot be saved")
+        if aggregated is None:
+            warnings.warn(
+                f"Flower's {self.flower} does not aggregate {len(deltas)} result(s) in a round, too few for its "
+                "options: the model does not change",
+                stacklevel=1,  # from one place, so that it is shown once
+            )
+            return parameters, state
+        kept = {name: _tensor(_array(getattr(strategy, name)), vector) for name, vector in state.items()}
+        return _tensor(aggregated[_PARAMETERS].numpy(), parameters), kept
+
+    def _strategy(self, lr: float) -> Any:
+        """A new object of the strategy; ``lr`` is the learning rate of the round's clients."""
+        made = _strategy_class(self.flower)
+        options = dict(self.model_extra or {})
+        if "client_learning_rate" in inspect.signature(made).parameters:
+            options["client_learning_rate"] = lr
+        return made(fraction_train=0.0, **options)
+
+
+def _strategy_class(name: str) -> Any:
+    try:
+        from flwr.serverapp import strategy
+    except ImportError:
+        raise UserError(
+            "a Flower strategy needs the package flwr, 1.42 or later; install it: pip install 'edgefl[flower]'",
+            field="flower",
+        ) from None
+    return getattr(strategy, name)
+
+
+def _options_of(name: str) -> type[BaseModel]:
+    """The model of a strategy's options: the numbers among its constructor's arguments."""
+    fields: dict[str, Any] = {}
+    for option, argument in inspect.signature(_strategy_class(name), eval_str=True).parameters.items():
+        kind: Any = argument.annotation
+        if option not in _ELSEWHERE and kind in (int, float):
+            bounds = _BOUNDS.get(option, Field()), Field(allow_inf_nan=False)
+            fields[option] = (Annotated[kind, *bounds], argument.default)
+    return create_model(name, __base__=_StrategyOptions, **fields)
+
+
+class _StrategyOptions(Options):
+    @model_validator(mode="before")
+    @classmethod
+    def _set_elsewhere(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        for option in given:
+            if option in _ELSEWHERE:
+                raise UserError(f"this is {_ELSEWHERE[option]}", field=option)
+        return given
+
+
+def _reply(arrays: Any, weight: float, loss: float) -> Any:
+    """A client's reply to a training message."""
+    import flwr.app as flwr
+    from flwr.app.message import make_message
+
+    metrics = flwr.MetricRecord({_WEIGHT: weight, _LOSS: loss})
+    nobody = {"run_id": 0, "message_id": "", "src_node_id": 0, "dst_node_id": 0, "reply_to_message_id": ""}
+    metadata = flwr.Metadata(**nobody, group_id="", created_at=0.0, ttl=0.0, message_type=flwr.MessageType.TRAIN)
+    return make_message(metadata, flwr.RecordDict({"arrays": arrays, "metrics": metrics}))
+
+
+def _array(kept: Any) -> NDArray[Any] | None:
+    """The one array in an attribute of a strategy; none if it has not used the attribute."""
+    return None if kept is None else (kept[_PARAMETERS] if isinstance(kept, dict) else kept[0])
+
+
+def _tensor(array: NDArray[Any] | None, like: Tensor) -> Tensor:
+    """The array with the type and on the device of ``like``; some strategies compute in float64 in between."""
+    return like if array is None else torch.from_numpy(np.array(array)).to(like)
+
+
+@contextmanager
+def _quiet_flower() -> Iterator[None]:
+    """Flower logs every aggregation; edgefl's own log has it, too."""
+    logger = logging.getLogger("flwr")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,100 @@
+"""GradAug: narrower sub-networks on smaller images learn from the full network (Yang et al. 2020)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.errors import UserError
+from edgefl.methods.fedavg import Mean
+from edgefl.methods.parts.distillation import kl_divergence
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.recipe import METHODS, Recipe
+from edgefl.models.block_model import BlockModel
+from edgefl.models.classifier import Classifier
+from edgefl.models.layout import Weights
+from edgefl.models.mode import using
+
+WEIGHTS = {1: 2.0, 2: 1.75, 3: 1.5, 4: 1.25}
+"""FedAlign's μ for each number of sub-networks."""
+
+
+class GradAug(Objective):
+    """CE + μ Σ_i KL(softmax(z), constant ‖ softmax(z_i)) over n sub-networks (Yang et al. 2020; Mendieta et al. 2022).
+
+    The sub-networks' widths are w_b and n-1 draws from U(w_b, 1), largest first, each on the images resized to a drawn
+    share of their side. A draw decides shapes, so clients cannot be batched; the cost model, which has no draws, uses
+    the mean width and the median size.
+    """
+
+    needs: ClassVar[tuple[Need, ...]] = ("classes", "images", "widths")
+    side_by_side: ClassVar[bool] = False
+
+    subnets: int = Field(default=2, ge=1, description="number n of sub-networks")
+    min_width: float = Field(default=0.8, gt=0, lt=1, description="minimum width w_b")
+    mu: float | None = Field(default=None, ge=0, description="weight μ; null: 2, 1.75, 1.5, 1.25 for n = 1, 2, 3, 4")
+    sizes: tuple[float, ...] = Field(
+        default=(1.0, 0.875, 0.75, 0.625), min_length=1, description="shares of the image's side to draw from"
+    )
+
+    def adapt(self, model: BlockModel) -> BlockModel:
+        """The model itself.
+
+        Raises:
+            UserError: its layers cannot run at a smaller width, or on images of the requested sizes.
+        """
+        super().adapt(model)
+        last = model.blocks[list(model.blocks)[-1]]
+        pooled = isinstance(last, Classifier) and last.pool and all(len(shape) == 3 for shape in model.tap_shapes[:-1])
+        if not pooled and set(self.sizes) != {1.0}:
+            raise UserError(
+                "gradaug runs smaller images, and this model takes one size only; use a model that averages over the "
+                "image (a resnet), or sizes: [1.0]"
+            )
+        return model
+
+    def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
+        """Widths ``[n]``, largest first, and shares of the image's side ``[n]``."""
+        drawn = generator.uniform(self.min_width, 1, self.subnets - 1)
+        widths = np.sort(np.append(drawn, self.min_width))[::-1]
+        return {
+            "width": torch.from_numpy(widths.copy()),
+            "size": torch.from_numpy(generator.choice(np.array(self.sizes), self.subnets)),
+        }
+
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """See :class:`Objective`."""
+        logits = context.model.apply_blocks(local, batch.inputs)
+        cross_entropy = context.loss(logits, batch.labels)
+        total, mu = cross_entropy, WEIGHTS.get(self.subnets, 1.25) if self.mu is None else self.mu
+        for width, size in self._plan(context):
+            side = [max(1, round(size * length)) for length in batch.inputs.shape[-2:]]
+            inputs = F.interpolate(batch.inputs, size=side, mode="bilinear", align_corners=True)
+            with using(width=width, track=False):
+                narrow = context.model.apply_blocks(local, inputs)
+            total = total + mu * kl_divergence(logits.detach(), narrow)
+        return Loss(total, cross_entropy)
+
+    def _plan(self, context: Context) -> list[tuple[float, float]]:
+        widths, sizes = context.draws["width"], context.draws["size"]
+        if widths.is_meta:
+            middle = sorted(self.sizes)[len(self.sizes) // 2]
+            return [*[((1 + self.min_width) / 2, middle)] * (self.subnets - 1), (self.min_width, middle)]
+        return list(zip(widths.tolist(), sizes.tolist(), strict=True))
+
+
+METHODS.register("gradaug")(
+    Recipe(
+        summary="FedAvg with sub-networks on smaller images that learn from the full one",
+        paper="Yang et al. 2020; baseline of Mendieta et al. 2022",
+        objective=GradAug,
+        rule=Sgd,
+        server=Mean(),
+    )
+)

@@ -1,0 +1,98 @@
+"""HeteroFL: each client trains the first channels of each layer, as many as its device allows (Diao et al. 2021).
+
+1. The client of share p receives, trains and returns the first ⌈p C⌉ of the C channels of each hidden layer.
+2. While it trains, the outputs of narrower layers are divided by p (the scaler).
+3. The server averages each number over the clients that trained it; the others stay.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from edgefl.methods.fedavg import Mean
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective, check_need
+from edgefl.methods.parts.submodels import Width
+from edgefl.methods.recipe import METHODS, Recipe
+from edgefl.models.block_model import BlockModel
+from edgefl.models.layout import Weights
+from edgefl.models.mode import mode
+from edgefl.models.width.cutting import Cut
+
+
+class Scaler:
+    """A forward hook that divides a layer's output by the share p of channels while it trains.
+
+    Args:
+        share: p.
+    """
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+
+    def __call__(self, layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        """The layer's output, divided."""
+        return output / self._share if mode().training else output
+
+
+class ScaledWidth(Width):
+    """:class:`Width` with HeteroFL's scaler (Diao et al. 2021, Sec. 3): outputs of cut layers are divided by p.
+
+    The scaler follows each convolution and linear layer of which channels are left out, before norm and activation, and
+    acts in training only.
+    """
+
+    scaler: bool = Field(default=True, description="divide the outputs of narrower layers by p while training")
+
+    def cut(self, whole: BlockModel, share: float) -> Cut:
+        """See :class:`Width`."""
+        cut = super().cut(whole, share)
+        if self.scaler:
+            for name in sorted(cut.outputs):
+                cut.model.blocks.get_submodule(name).register_forward_hook(Scaler(share))
+        return cut
+
+
+class HeteroFL(Objective):
+    """The task's loss of the part that the client trains (Diao et al. 2021, Sec. 3).
+
+    With ``mask_absent``, logits of classes without a sample at the client are replaced by zero before the loss ("masked
+    cross-entropy"), so that they get no gradient.
+    """
+
+    client: ClassVar[frozenset[str]] = frozenset({"label_counts"})
+
+    mask_absent: bool = Field(
+        default=False, description="set the logits of classes that the client does not have to zero while training"
+    )
+
+    def adapt(self, model: BlockModel) -> BlockModel:
+        """See :class:`Objective`."""
+        if self.mask_absent:
+            needed: Need = "classes"
+            check_need(needed, type(self).__name__, model)
+        return super().adapt(model)
+
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """See :class:`Objective`."""
+        logits = context.model.apply_blocks(local, batch.inputs)
+        if self.mask_absent:
+            logits = logits * (context.client["label_counts"] > 0)
+        loss = context.loss(logits, batch.labels)
+        return Loss(loss, loss)
+
+
+METHODS.register("heterofl")(
+    Recipe(
+        summary="each client trains the first channels of each layer, as many as its device allows",
+        paper="Diao et al. 2021 (HeteroFL), Sec. 3 and Alg. 1",
+        objective=HeteroFL,
+        rule=Sgd,
+        server=Mean(),
+        submodels=ScaledWidth,
+        weighting="uniform",
+    )
+)

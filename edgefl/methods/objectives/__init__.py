@@ -1,1 +1,0 @@
-"""Objectives, which clients minimise: one loss per module."""

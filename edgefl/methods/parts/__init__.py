@@ -1,0 +1,1 @@
+"""Parts that several methods share: losses, the local step, server updates, payloads and parts of a model."""

@@ -1,0 +1,64 @@
+"""Distances between predictions for the papers' distillation losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgefl.methods.parts.objective import Loss
+
+
+def kl_divergence(target: Tensor, logits: Tensor, temperature: float = 1.0) -> Tensor:
+    """KL(softmax(target / T) ‖ softmax(logits / T)), summed over classes, mean over the batch; no factor T².
+
+    Gradients flow to both arguments; detach ``target`` (or compute it without gradient) if it is a fixed teacher.
+
+    Args:
+        target: logits of the first prediction ``[batch, classes]``.
+        logits: logits of the second prediction ``[batch, classes]``.
+        temperature: T.
+
+    >>> import torch
+    >>> round(float(kl_divergence(torch.log(torch.tensor([[0.5, 0.5]])), torch.log(torch.tensor([[0.25, 0.75]])))), 6)
+    0.143841
+    """
+    log_p = F.log_softmax(target / temperature, dim=-1)
+    log_q = F.log_softmax(logits / temperature, dim=-1)
+    return (log_p.exp() * (log_p - log_q)).sum(dim=-1).mean()
+
+
+def path_loss(
+    logits: Tensor,
+    hybrids: Sequence[Tensor],
+    labels: Tensor,
+    *,
+    lambda_1: float,
+    lambda_2: float,
+    temperature: float,
+    divisor: int,
+) -> Loss:
+    """CE(z_L) + (λ1/d) Σ_m CE(z_H^m) + (λ2/d) Σ_m KL(softmax(z_H^m/T) ‖ softmax(z_L/T)).
+
+    FedMLB Eqs. 5-8; FedBR Eqs. 15-18, with the same order of arguments.
+
+    Nothing is detached: the hybrid prediction is the first argument of the divergence and receives gradient as well,
+    and there is no factor T².
+
+    Args:
+        logits: the local path's logits z_L ``[batch, classes]``.
+        hybrids: the hybrid paths' logits z_H^m.
+        labels: ``[batch]``.
+        lambda_1: weight of the hybrid paths' cross-entropy.
+        lambda_2: weight of the divergence.
+        temperature: T.
+        divisor: d, by which both sums are divided.
+    """
+    cross_entropy = F.cross_entropy(logits, labels)
+    if not hybrids:
+        return Loss(cross_entropy, cross_entropy)
+    hard = torch.stack([F.cross_entropy(hybrid, labels) for hybrid in hybrids]).sum() / divisor
+    soft = torch.stack([kl_divergence(hybrid, logits, temperature) for hybrid in hybrids]).sum() / divisor
+    return Loss(cross_entropy + lambda_1 * hard + lambda_2 * soft, cross_entropy)

@@ -1,0 +1,66 @@
+"""The part of a model that each client keeps for itself, such as batch norm (FedBN; Li et al., ICLR 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from edgefl.errors import UserError
+from edgefl.methods.parts.client_state import ClientState, StatesTogether
+from edgefl.methods.recipe import Method
+from edgefl.models.layout import Layout
+
+OWN = "own"
+"""The name of the client's vector with its own part of the model."""
+
+
+class LocalPart(ClientState):
+    """The client's own part of its last local model."""
+
+    vectors = (OWN,)
+
+    places: tuple[tuple[int, int], ...]
+    """First and last + 1 number of each of its tensors in the model ``[size]``."""
+
+    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+        """That of the received model."""
+        return {OWN: self._of(received)}
+
+    def after(
+        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
+    ) -> dict[str, Tensor]:
+        """That of the trained model."""
+        return {OWN: self._of(final)}
+
+    def _of(self, model: Tensor) -> Tensor:
+        return torch.cat([model[start:stop] for start, stop in self.places])
+
+
+def keeping_local(method: Method, layout: Layout) -> Method:
+    """The method with clients that keep the local part of a model with this layout, if it has one.
+
+    Raises:
+        UserError: some parameters are local, and its server and clients control each other with vectors of all
+            parameters, or its server needs each client's model.
+    """
+    if not layout.local:
+        return method
+    server = method.server
+    if layout.local_parameters and (server.broadcasts or server.client_state() is not None):
+        vectors = ", ".join(server.broadcasts) or "its sum of the clients' changes"
+        raise UserError(
+            f"the server of '{method.label}' controls all parameters with {vectors}, so none can stay local; expected "
+            "only buffers in the model's local part"
+        )
+    if layout.local_parameters and server.needs_each_model:
+        raise UserError(
+            f"the server of '{method.label}' needs each client's whole model, so no parameter can stay local; expected "
+            "only buffers in the model's local part"
+        )
+    before = method.state.states if isinstance(method.state, StatesTogether) else (method.state,)
+    others = tuple(each for each in before if each is not None and not isinstance(each, LocalPart))
+    own = LocalPart(places=tuple((place.start, place.stop) for place in layout.local))
+    return replace(method, state=StatesTogether(states=(*others, own)) if others else own)

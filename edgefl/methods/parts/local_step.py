@@ -1,0 +1,181 @@
+"""The precision of products in a client's forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_rule import LocalRule
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective, checked_loss
+from edgefl.models.layout import Layout, Weights
+from edgefl.models.random_layers import drawn_from
+
+Precision = Literal["float32", "tf32", "bfloat16"]
+
+
+def computing(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
+    """A context in which convolutions and products use ``precision``; compute losses within it and gradients outside.
+
+    ``bfloat16`` is PyTorch's autocast: products have operands of 8 significant bits and accumulate in float32;
+    parameters, their gradient, norms, the logits' cross-entropy and all other sums of edgefl stay float32. The backward
+    pass of an operator uses the types of its forward pass. ``tf32`` is a setting of the whole device
+    (:func:`~edgefl.training.device.exact_arithmetic`) and, like ``float32``, needs no context.
+
+    >>> one = torch.ones(2, 2)
+    >>> with computing("bfloat16", one.device):
+    ...     (one @ one).dtype
+    torch.bfloat16
+    """
+    if precision != "bfloat16":
+        return nullcontext()
+    # No cache: weights are slices of a vector that changes in every step.
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
+
+
+Phase = Literal["forward", "backward", "update"]
+"""The phases of a local step, in order; the look-ahead point (``rule.point``) belongs to the forward phase."""
+
+
+def _unobserved(phase: Phase) -> None:
+    """Ignore the phase."""
+
+
+class Leaves:
+    """The tensors with respect to which losses are differentiated; reused as long as the vector is the same.
+
+    A rule that updates in place keeps the vector, so a job's views of it are created once and not in every step.
+
+    Args:
+        layout: the places of the tensors in the vector.
+        front: the parameters of the blocks before block ``first`` (0-based), which are not trained; the vector of the
+            parameters then has only those of the later blocks. ``None``: all are trained.
+        first: the first block that is trained.
+    """
+
+    def __init__(self, layout: Layout, front: Tensor | None = None, first: int = 0) -> None:
+        self._layout = layout
+        self._front, self._first = front, first
+        self._trained = [entry for entry in layout.parameters if entry.block >= first]
+        self._of: tuple[Tensor, Tensor] | None = None
+        self._weights: Weights = ()
+        self._parameters: list[Tensor] = []
+
+    def at(self, point: Tensor, buffers: Tensor) -> Weights:
+        """The tensors of the parameters ``[parameter_count]`` and of the buffers, which share their memory."""
+        if self._of is None or self._of[0] is not point or self._of[1] is not buffers:
+            # .data instead of detach(): parameters and buffers may be parts of one vector, and the running statistics,
+            # which the forward pass changes in place, must not invalidate the parameters' views.
+            self._weights = self._layout.weights(point.data, buffers, front=self._front, first=self._first)
+            self._parameters = [self._weights[entry.block][entry.name] for entry in self._trained]
+            for tensor in self._parameters:
+                tensor.requires_grad_()
+            self._of = point, buffers
+        return self._weights
+
+    def gradient(self, loss: Tensor) -> Tensor:
+        """The gradient ``[parameter_count]`` of a loss at the last point of :meth:`at`; a new vector.
+
+        A loss that does not depend on the parameters has gradient zero.
+        """
+        if loss.requires_grad:
+            pieces = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
+        else:
+            pieces = tuple(torch.zeros_like(tensor) for tensor in self._parameters)
+        return torch.cat([entry.flat(piece) for entry, piece in zip(self._trained, pieces, strict=True)])
+
+
+class Trained:
+    """The part of a job's parameters that its client trains: all, or those of the last blocks.
+
+    Args:
+        objective: the client's loss, which says whether only the last blocks are trained.
+        layout: the model's layout.
+        alpha: the number of these blocks.
+        parameters: the job's parameters ``[parameter_count]``.
+    """
+
+    def __init__(self, objective: Objective, layout: Layout, alpha: int, parameters: Tensor) -> None:
+        self.first = len(layout.block_names) - alpha if objective.trains_last else 0
+        """The first trained block (0-based)."""
+        count, self.buffers_before = layout.before(self.first)
+        self.parameters = parameters[count:] if self.first else parameters
+        """The trained parameters."""
+        self.front = parameters[:count] if self.first else None
+        """The other parameters, if there are any."""
+        self.leaves = Leaves(layout, self.front, self.first)
+        """The leaves of the trained parameters."""
+
+
+def differentiated(  # noqa: PLR0917  (a loss is made of this many things)
+    objective: Objective,
+    leaves: Leaves,
+    weights: Weights,
+    batch: Batch,
+    context: Context,
+    precision: Precision,
+    entering: Callable[[Phase], None] = _unobserved,
+) -> tuple[Tensor, Loss]:
+    """The gradient ``[parameter_count]`` of a loss and the detached loss; arguments as in :func:`local_step`.
+
+    ``weights`` are the current tensors of ``leaves``.
+    """
+    with computing(precision, batch.labels.device), drawn_from(context.draws):
+        loss = checked_loss(objective.loss(weights, batch, context))
+    entering("backward")
+    return leaves.gradient(loss.total), Loss(loss.total.detach(), loss.cross_entropy.detach())
+
+
+Differentiate = Callable[[Objective, Leaves, Weights, Batch, Context, Precision], tuple[Tensor, Loss]]
+"""A replacement for :func:`differentiated`."""
+
+
+def local_step(  # noqa: PLR0917  (a step is made of this many things; they come in the order of use)
+    objective: Objective,
+    rule: LocalRule,
+    parameters: Tensor,
+    buffers: Tensor,
+    batch: Batch,
+    context: Context,
+    memory: dict[str, Tensor],
+    options: LocalOptions,
+    lr: float,
+    *,
+    leaves: Leaves | None = None,
+    precision: Precision = "float32",
+    entering: Callable[[Phase], None] = _unobserved,
+    differentiate: Differentiate | None = None,
+) -> tuple[Tensor, Loss]:
+    """Run one local step.
+
+    Args:
+        objective: the client's loss.
+        rule: computes new parameters from the gradient.
+        parameters: the local parameters ``[parameter_count]``; the rule may change them in place.
+        buffers: the local buffers ``[buffer_count]``; batch norm's running statistics are updated in place.
+        batch: the minibatch.
+        context: the other inputs of the loss.
+        memory: the rule's local optimizer state, which the rule may change.
+        options: the client's local training options.
+        lr: η_t of the round.
+        leaves: the leaves of the job's earlier steps; ``None``: new ones.
+        precision: precision of the loss's products.
+        entering: called at the start of each phase; used by the cost model.
+        differentiate: computes gradient and loss instead of :func:`differentiated`, with bit-identical results.
+
+    Returns:
+        The parameters after the step ``[parameter_count]``, and the detached loss at the gradient's point.
+    """
+    entering("forward")
+    leaves = Leaves(context.model.layout) if leaves is None else leaves
+    weights = leaves.at(rule.point(parameters, memory, lr), buffers)
+    if differentiate is None:
+        gradient, loss = differentiated(objective, leaves, weights, batch, context, precision, entering)
+    else:
+        gradient, loss = differentiate(objective, leaves, weights, batch, context, precision)
+    entering("update")
+    return rule.update(parameters, gradient, memory, options, lr), loss

@@ -1,0 +1,197 @@
+"""What objectives need of a model and its task."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from edgefl.errors import UserError, WrongAnswer, one_line
+from edgefl.models.block_model import BlockModel
+from edgefl.models.layout import Weights
+from edgefl.options import Component
+
+Need = Literal["classes", "features", "images", "blocks", "depths", "widths"]
+"""Logits of classes; one vector of features for each sample; inputs ``[channels, height, width]``; several blocks;
+several blocks before the classifier; layers that can be narrowed."""
+
+
+def check_need(need: Need, method: str, model: BlockModel) -> None:
+    """Check that a model and its task have what a method needs.
+
+    Args:
+        need: what it needs.
+        method: its name, for messages.
+        model: the model.
+
+    Raises:
+        UserError: they do not.
+    """
+    task = model.task
+    reasons = {
+        "classes": (
+            not task.classes,
+            f"compares predictions of classes, which task '{task.kind}' does not have; expected task: classification",
+        ),
+        "features": (
+            len(task.output_shape(model.classes, model.sample_shape)) > 1,
+            f"compares one vector of features for each sample, and task '{task.kind}' has one for each place",
+        ),
+        "images": (
+            len(model.sample_shape) != 3,
+            "changes images [channels, height, width], and this model takes inputs of the shape "
+            f"{list(model.sample_shape)}",
+        ),
+        "blocks": (
+            model.depth < 2,
+            "combines blocks of two models, and this model is one block" + (f": {model.whole}" if model.whole else ""),
+        ),
+        "depths": (
+            model.depth < 3,
+            f"trains the first blocks of a model, and this model has {model.depth} blocks"
+            + (f": {model.whole}" if model.whole else ", expected 3 or more"),
+        ),
+        "widths": (
+            not model.slimmable,
+            "runs a model's layers at a smaller width, and this model's layers cannot; use a model of edgefl "
+            "(edgefl models)",
+        ),
+    }
+    missing, reason = reasons[need]
+    if missing:
+        raise UserError(f"{method} {reason}")
+
+
+class Batch(NamedTuple):
+    """One minibatch on the training device: inputs ``[batch, *sample_shape]`` and labels.
+
+    Labels are int64 ``[batch]`` for classification, else as the task states (:class:`edgefl.tasks.base.Task`).
+    """
+
+    inputs: Tensor
+    labels: Tensor
+
+
+class Loss(NamedTuple):
+    """The loss that a local step minimises, and the task's loss of the local path, a cross-entropy (both scalars).
+
+    The second is reported, and GMBS reads it as ζ; it needs no gradient.
+    """
+
+    total: Tensor
+    cross_entropy: Tensor
+
+
+def checked_loss(answer: object) -> Loss:
+    """Check what :meth:`Objective.loss` returned.
+
+    Raises:
+        WrongAnswer: it is not a :class:`Loss` of two tensors with one number each.
+    """
+    if not isinstance(answer, Loss):
+        raise WrongAnswer(f"its loss returned {one_line(answer)}; expected Loss(total, cross_entropy)")
+    for name, value in zip(Loss._fields, answer, strict=True):
+        if not isinstance(value, Tensor) or value.dim() or not value.is_floating_point():
+            found = one_line(value)
+            if isinstance(value, Tensor):
+                found = f"a tensor of {value.dtype} {list(value.shape)}".replace("torch.", "")
+            raise WrongAnswer(
+                f"its loss returned {found} as {name}; expected one number, a tensor of shape [], such as a mean"
+            )
+    return answer
+
+
+CLIENT_FACTS = ("label_counts", "relative_size", "round")
+"""Names of the facts about a client and its job that an objective may read; see :attr:`Objective.client`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The inputs of a loss, except the local weights and the batch.
+
+    Attributes:
+        model: the skeleton, which is called with weights.
+        frozen: frozen copies by name: ``"received"`` (the server model θ_t at the client), ``"previous"`` (the client's
+            own last local model), or a vector of the server's broadcast. Gradients flow through them, but they are
+            never updated: a call with one does not track running statistics.
+        vectors: flat vectors by name, e.g. ``"received"`` ``[parameter_count]`` for proximal terms, a client's λ_k.
+        client: facts about the client and its job by name, e.g. ``"label_counts"`` ``[classes]``.
+        alpha: number of the last blocks that were just received and have frozen copies; M for the whole model.
+        draws: random inputs of this step by name, from :meth:`Objective.draw`.
+    """
+
+    model: BlockModel
+    frozen: Mapping[str, Weights]
+    vectors: Mapping[str, Tensor]
+    client: Mapping[str, Tensor]
+    alpha: int
+    draws: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The task's mean loss of a batch: cross-entropy for classification."""
+        return self.model.task.mean_loss(outputs, labels)
+
+
+class Objective(Component):
+    """A client's loss; its fields are its options."""
+
+    frozen: ClassVar[frozenset[str]] = frozenset()
+    """Names of the models it reads as frozen copies: ``received``, or names of the method's client state (``previous``)
+    or server broadcast. If a vector has only parameters, the buffers are those of the model that local training starts
+    from."""
+    vectors: ClassVar[frozenset[str]] = frozenset()
+    """Names of the flat vectors it reads: ``received`` or names of the method's client state or server broadcast."""
+    client: ClassVar[frozenset[str]] = frozenset()
+    """Names of the facts about the client and its job it reads: ``label_counts`` (training images of each class, int64
+    ``[classes]``), ``relative_size`` (n_k N/n, its training images over the mean of all clients, one number), ``round``
+    (of the job, from 0, int64, one number)."""
+
+    needs: ClassVar[tuple[Need, ...]] = ()
+    """What it needs of the model and the task."""
+
+    trains_last: ClassVar[bool] = False
+    """Whether a client that gets α blocks receives the whole model, and trains and returns only its last α blocks."""
+
+    side_by_side: ClassVar[bool] = True
+    """Whether clients can be trained in one stack, and steps traced and replayed; false if a random draw decides
+    shapes."""
+
+    @property
+    def blocks_end_in_time(self) -> bool:
+        """With ``trains_last``: whether α is the most blocks that are predicted to end in time, not a share of all."""
+        return False
+
+    @abstractmethod
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """The loss of one batch, differentiable with respect to ``local``."""
+
+    def adapt(self, model: BlockModel) -> BlockModel:
+        """The model that this loss trains, by default the scenario's; MOON adds a projection head.
+
+        It is called once, before the initial weights are drawn.
+
+        Raises:
+            UserError: the loss cannot train this model; the message states the reason.
+        """
+        for need in self.needs:
+            check_need(need, type(self).__name__, model)
+        return model
+
+    def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
+        """The differences of the evaluation mode from the plain one (Stochastic Depth's expectation)."""
+        return {}
+
+    def variants(self, model: BlockModel) -> Sequence[Mapping[str, Tensor]]:
+        """The random inputs of steps that execute different operators, all equally likely; empty: all steps are alike.
+
+        The cost of a step is the mean over them, and its memory that of the largest.
+        """
+        return ()
+
+    def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
+        """The random inputs of one step on ``batch`` images (masks, mixing weights); none by default."""
+        return {}

@@ -1,1 +1,0 @@
-"""Payloads, the content of a method's downlink and uplink: one payload per module."""

@@ -1,0 +1,151 @@
+"""SCAFFOLD: control variates correct each local step for the client's drift (Karimireddy et al. 2020, Alg. 1).
+
+1. Client k receives x and the server's control variate c, and steps y ← y - η (∇f(y) - c_k + c) from y = x.
+2. It keeps c_k⁺ = c_k - c + (x - y)/(H_k η), and returns y - x and c_k⁺ - c_k.
+3. The server computes x ← x + η_s mean (y - x) and c ← c + (1/N) Σ (c_k⁺ - c_k), with N clients in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.errors import UserError
+from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.parts.client_state import ClientState
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_rule import LocalRule, direction, stepped_
+from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
+from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate, Weighting
+from edgefl.methods.recipe import METHODS, Recipe
+
+
+class ScaffoldRule(LocalRule):
+    """y ← y - η (g - c_k + c) (Karimireddy et al. 2020, Alg. 1, line 10); clipping touches g, not the correction."""
+
+    lr_on_device: ClassVar[bool] = True
+    vectors: ClassVar[frozenset[str]] = frozenset({"control", "client_control"})
+
+    def accept(self, options: LocalOptions) -> None:
+        """Raise an error for momentum: the control variate is the mean gradient only for plain steps."""
+        if options.momentum:
+            raise UserError(
+                f"SCAFFOLD computes a client's mean gradient from its steps, which momentum {options.momentum:g} would "
+                "distort; set local: {momentum: 0}",
+                field="local.momentum",
+            )
+
+    def begin(
+        self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
+    ) -> dict[str, Tensor]:
+        """The correction c - c_k, which is constant in a round."""
+        return {"correction": vectors["control"] - vectors["client_control"]}
+
+    def update(
+        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
+    ) -> Tensor:
+        """One corrected step."""
+        return stepped_(parameters, direction(parameters, gradient, options).add_(memory["correction"]), lr)
+
+
+class ControlVariate(ClientState):
+    """c_k, the client's mean gradient of its last participation, zero before (Karimireddy et al. 2020, option II)."""
+
+    vectors: ClassVar[tuple[str, ...]] = ("client_control",)
+    uploads: ClassVar[Mapping[str, str]] = MappingProxyType({"control": "client_control"})
+
+    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+        """Zero."""
+        return {"client_control": received.new_zeros(parameter_count)}
+
+    def after(
+        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
+    ) -> dict[str, Tensor]:
+        """c_k ← c_k - c + (x - y)/(H_k η)."""
+        own = vectors["client_control"]
+        travelled = (received - final)[..., : own.shape[-1]]
+        return {"client_control": own - vectors["control"] + travelled / (max(1, steps) * lr)}
+
+
+@SERVER_UPDATES.register("scaffold")
+class Scaffold(ServerUpdate):
+    """x ← x + η_s mean δ_k; c ← c + (1/N) Σ_S (c_k⁺ - c_k), with c_k⁺ - c_k = -c - δ_k/(H_k η) (Alg. 1, lines 16-17).
+
+    The server computes the change of each c_k from its own values; in exact arithmetic it equals the sent one. If a
+    codec rounds the uplink and the changes of c_k are sent, the received changes are used.
+    """
+
+    broadcasts: ClassVar[tuple[str, ...]] = ("control",)
+    default_weighting: ClassVar[Weighting | None] = "uniform"
+
+    server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_s; 1 gives the plain mean")
+
+    def client_state(self) -> ClientState:
+        """The clients' control variates."""
+        return ControlVariate()
+
+    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+        """The control variate is zero."""
+        return {"control": torch.zeros_like(parameters)}
+
+    def update(
+        self,
+        parameters: Tensor,
+        deltas: Tensor,
+        weights: Tensor,
+        state: dict[str, Tensor],
+        facts: RoundFacts,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """See :class:`ServerUpdate`."""
+        control = state["control"]
+        if "control" in facts.uploads:
+            change = mean_delta(facts.uploads["control"], torch.ones_like(weights))
+        else:
+            gradients = -1 / (facts.steps.to(deltas).clamp(min=1) * facts.lr)
+            change = mean_delta(deltas, gradients) - len(deltas) * control
+        after = parameters.add(mean_delta(deltas, weights), alpha=self.server_lr)
+        return after, {"control": control + change / facts.clients}
+
+
+class ScaffoldPayload(Payload):
+    """The model and the server's control variate down, the update and the change of the client's own up (2 S each).
+
+    c = 0 is known in round 0. The server can compute the uplink's second part from the first; ``derived`` does not send
+    it.
+    """
+
+    control_upload: Literal["sent", "derived"] = Field(
+        default="sent", description="the change of c_k is sent, as in the paper, or computed by the server"
+    )
+
+    def downlink(self, sizes: ModelSizes, round: int, alpha: int | None, held: int | None) -> Downlink:
+        """See :class:`Payload`."""
+        parts = [Part("model", sizes.model_bytes, round)]
+        if round > 0:
+            parts.append(Part("control", sizes.model_bytes, round))
+        return Downlink(tuple(parts), sizes.blocks)
+
+    def uplink(self, sizes: ModelSizes) -> tuple[Part, ...]:
+        """See :class:`Payload`."""
+        update = Part("update", sizes.model_bytes, 0)
+        return (update, Part("control", sizes.model_bytes, 0)) if self.control_upload == "sent" else (update,)
+
+
+METHODS.register("scaffold")(
+    Recipe(
+        summary="control variates correct each local step for the client's own drift",
+        paper="Karimireddy et al. 2020 (SCAFFOLD), Alg. 1, option II",
+        objective=CrossEntropy,
+        rule=ScaffoldRule,
+        server=Scaffold(),
+        payload=ScaffoldPayload,
+        weighting="uniform",
+        server_choice=False,
+        server_reason="its clients correct their steps by that server's control variate",
+    )
+)

@@ -1,1 +1,0 @@
-"""Server updates, which compute the next model from the clients' deltas: one update per module."""

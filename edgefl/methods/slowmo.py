@@ -1,0 +1,58 @@
+"""SlowMo: FedAvg with server momentum in units of the gradient (Wang et al. 2020; Ozfatura et al., Alg. 2).
+
+m ← β m + (θ_t - θ̄)/η_t, with θ̄ the clients' mean; θ_{t+1} = θ_t - α η_t m.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate, Weighting
+from edgefl.methods.recipe import METHODS, Recipe
+
+
+@SERVER_UPDATES.register("slowmo")
+class SlowMo(ServerUpdate):
+    """m ← β m + (θ_t - θ̄)/η_t; θ ← θ_t - α η_t m, θ̄ the clients' mean (Wang et al. 2020; Ozfatura et al., Alg. 2).
+
+    With a constant learning rate and α = 1 it equals FedAvgM; when the rate decays, momentum stays a gradient.
+    """
+
+    default_weighting: ClassVar[Weighting | None] = "uniform"
+
+    beta: float = Field(default=0.8, ge=0, lt=1, description="slow momentum β")
+    alpha: float = Field(default=1.0, gt=0, description="slow learning rate α")
+
+    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+        """No momentum."""
+        return {"momentum": torch.zeros_like(parameters)}
+
+    def update(
+        self,
+        parameters: Tensor,
+        deltas: Tensor,
+        weights: Tensor,
+        state: dict[str, Tensor],
+        facts: RoundFacts,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """See :class:`ServerUpdate`."""
+        momentum = self.beta * state["momentum"] - mean_delta(deltas, weights) / facts.lr
+        return parameters.sub(momentum, alpha=self.alpha * facts.lr), {"momentum": momentum}
+
+
+METHODS.register("slowmo")(
+    Recipe(
+        summary="FedAvg with server momentum in units of the gradient",
+        paper="Wang et al. 2020 (SlowMo); Ozfatura et al., Alg. 2",
+        objective=CrossEntropy,
+        rule=Sgd,
+        server=SlowMo(),
+        weighting="uniform",
+    )
+)

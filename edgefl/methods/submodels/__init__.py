@@ -1,1 +1,0 @@
-"""Which part of the model a client trains, by its capacity level."""

@@ -1,0 +1,70 @@
+"""FedADC's local steps, written out scalar by scalar."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from edgefl.errors import UserError
+from edgefl.methods.fedadc import FedAdcRule
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_rule import Sgd
+
+LR, BETA, DECAY = 0.1, 0.6, 0.05
+START, MOMENTUM, TARGET = 2.0, 4.0, 1.5
+
+
+def gradient(x):
+    """Of 1.5 (x - target)²."""
+    return 3 * (x - TARGET)
+
+
+def run(rule: FedAdcRule | Sgd, steps: int, options: LocalOptions) -> float:
+    x = torch.tensor([START], dtype=torch.float64)
+    memory = rule.begin(x, {"momentum": torch.tensor([MOMENTUM], dtype=torch.float64)}, options, steps)
+    for _ in range(steps):
+        x = rule.update(x, gradient(rule.point(x, memory, LR)), memory, options, LR)
+    return float(x)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_red_follows_the_momentum_first_and_takes_the_gradient_there(steps) -> None:
+    x, pull = START, BETA * MOMENTUM / steps
+    for _ in range(steps):
+        ahead = x - LR * pull
+        x = ahead - LR * (gradient(ahead) + DECAY * ahead)
+    assert run(FedAdcRule(variant="red", beta_l=BETA), steps, LocalOptions(weight_decay=DECAY)) == pytest.approx(x)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_blue_follows_momentum_and_gradient_at_once(steps) -> None:
+    x, pull = START, BETA * MOMENTUM / steps
+    for _ in range(steps):
+        x -= LR * (gradient(x) + DECAY * x + pull)
+    assert run(FedAdcRule(variant="blue", beta_l=BETA), steps, LocalOptions(weight_decay=DECAY)) == pytest.approx(x)
+
+
+def test_double_damps_every_gradient_but_the_first() -> None:
+    steps, phi = 4, 0.7
+    x, pull, velocity = START, BETA * MOMENTUM / steps, None
+    for _ in range(steps):
+        g = gradient(x)
+        velocity = g if velocity is None else phi * velocity + (1 - phi) * g
+        x -= LR * (pull + velocity)
+    assert run(FedAdcRule(variant="double", beta_l=BETA, phi=phi), steps, LocalOptions()) == pytest.approx(x)
+
+
+@pytest.mark.parametrize("variant", ["red", "blue"])
+@pytest.mark.parametrize("steps", [1, 7])
+def test_a_client_follows_the_same_total_whatever_its_number_of_steps(variant, steps) -> None:
+    rule, options = FedAdcRule(variant=variant, beta_l=BETA), LocalOptions(clip_norm=1e-9)
+    x = torch.tensor([START], dtype=torch.float64)
+    memory = rule.begin(x, {"momentum": torch.tensor([MOMENTUM], dtype=torch.float64)}, options, steps)
+    for _ in range(steps):
+        x = rule.update(x, torch.full((1,), 1e9, dtype=torch.float64), memory, options, LR)
+    assert float(x) == pytest.approx(START - LR * BETA * MOMENTUM, abs=1e-8)  # clipping touches no momentum
+
+
+def test_a_momentum_of_the_client_s_own_is_refused() -> None:
+    with pytest.raises(UserError, match="variant: double"):
+        FedAdcRule().accept(LocalOptions(momentum=0.9))

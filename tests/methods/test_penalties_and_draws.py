@@ -1,0 +1,94 @@
+"""FedDyn's penalty, and losses with random inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from edgefl.errors import UserError
+from edgefl.methods.feddyn import FedDyn
+from edgefl.methods.fedmlb import FedMLB
+from edgefl.methods.gradaug import GradAug
+from edgefl.methods.mixup import Mixup
+from edgefl.methods.parts.objective import Batch
+from edgefl.methods.stochdepth import StochasticDepth
+from edgefl.models.mode import using
+from edgefl.models.registry import MODELS, build_model, initial_vector
+
+
+def test_feddyn_adds_its_linear_and_quadratic_terms_to_any_loss(bench) -> None:
+    """With λ = -α h, as the paper writes it."""
+    base = FedMLB()
+    dual, difference = -0.3 * bench.vectors["drift"], bench.local - bench.received
+    wanted = float(bench.loss(base).total) - float(dual @ bench.local) + 0.15 * float(difference @ difference)
+    assert float(bench.loss(FedDyn(base=base, alpha=0.3)).total) == pytest.approx(wanted)
+    slope = bench.gradient(FedDyn(base=base, alpha=0.3)) - bench.gradient(base)
+    torch.testing.assert_close(slope, -dual + 0.3 * difference)
+
+
+def test_mixing_shares_are_beta_distributed() -> None:
+    draws = np.random.default_rng(0)
+    shares = np.array([float(Mixup(mixing=0.5).draw(draws, 2)["share"]) for _ in range(2000)])
+    assert shares.mean() == pytest.approx(0.5, abs=0.03)
+    assert shares.var() == pytest.approx(0.125, abs=0.01)  # 1 / (4 (2a + 1))
+
+
+def resnet():
+    model = build_model(MODELS["resnet18"](groups=2), (3, 8, 8), 4)
+    flat = initial_vector(model, 3).double()
+    batch = Batch(
+        torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64),
+        torch.tensor([0, 1, 2]),
+    )
+    return model, model.layout.weights(flat), batch
+
+
+def test_blocks_are_kept_as_often_as_said() -> None:
+    objective, draws = StochasticDepth(survival=0.6), np.random.default_rng(0)
+    uniform = torch.stack([objective.draw(draws, 1)["uniform"][:18] for _ in range(3000)])
+    rates = (uniform < torch.tensor(objective.probabilities(18))).float().mean(dim=0)
+    wanted = torch.tensor([1 - block / 17 * 0.4 for block in range(18)])
+    assert float((rates - wanted).abs().max()) < 0.04
+
+
+def test_the_evaluation_of_a_residual_is_its_expectation() -> None:
+    """Before the activation, over both draws of the last block, whose output nothing non-linear follows but ReLU."""
+    model, weights, batch = resnet()
+    last = [module for module in model.modules() if type(module).__name__ == "Residual"][-1]
+    last.activation = torch.nn.Identity()
+    survival = 0.7
+
+    def tap(**mode) -> torch.Tensor:
+        with torch.no_grad(), using(track=False, **mode):
+            return model.apply_blocks(weights, batch.inputs, stop=model.depth - 1)
+
+    kept, dropped = torch.ones(8, dtype=torch.float64), torch.ones(8, dtype=torch.float64)
+    dropped[7] = 0
+    probabilities = (*[1.0] * 7, survival)
+    expected = survival * tap(keep=kept) + (1 - survival) * tap(keep=dropped)
+    torch.testing.assert_close(tap(training=False, keep_probability=probabilities), expected)
+    mode = StochasticDepth(survival=survival).evaluation_mode(model)
+    assert mode["keep_probability"][-1] == pytest.approx(survival)
+
+
+def test_gradaug_draws_widths_from_the_least_up_largest_first() -> None:
+    widths = GradAug(subnets=4, min_width=0.6).draw(np.random.default_rng(0), 1)["width"].tolist()
+    assert widths == sorted(widths, reverse=True)
+    assert widths[-1] == 0.6
+    assert all(0.6 <= width <= 1 for width in widths)
+
+
+def test_what_a_loss_cannot_train_is_refused() -> None:
+    cnn = build_model(MODELS["cnn"](width=8), (1, 8, 8), 3)
+    with pytest.raises(UserError, match="residual"):
+        StochasticDepth().adapt(cnn)
+    with pytest.raises(UserError, match="one size only"):
+        GradAug().adapt(cnn)
+    assert GradAug(sizes=(1.0,)).adapt(cnn) is cnn
+
+
+@pytest.mark.parametrize("objective", [Mixup(), GradAug(sizes=(1.0,))])
+def test_what_changes_images_refuses_other_inputs_by_their_shape(objective) -> None:
+    with pytest.raises(UserError, match=r"changes images .*, and this model takes inputs of the shape \[6\]"):
+        objective.adapt(build_model(MODELS["mlp"](), (6,), 4))

@@ -1,0 +1,229 @@
+"""Server updates against hand-computed rounds and the identities between them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgefl.methods.fedadc import FedAdcServer
+from edgefl.methods.fedavg import Mean
+from edgefl.methods.fedavgm import FedAvgM
+from edgefl.methods.feddyn import Drift, FedDynServer
+from edgefl.methods.fedgkd import FedGkdServer
+from edgefl.methods.fednova import FedNova
+from edgefl.methods.fedopt import FedAdagrad, FedAdam, FedYogi
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate
+from edgefl.methods.scaffold import ControlVariate, Scaffold, ScaffoldRule
+from edgefl.methods.slowmo import SlowMo
+
+
+def facts(lr: float = 0.1, clients: int = 10, steps: tuple[int, ...] = (4, 4, 4)) -> RoundFacts:
+    return RoundFacts(lr, clients, torch.tensor(steps))
+
+
+def rounds(server: ServerUpdate, lrs: list[float], seed: int = 0) -> list[torch.Tensor]:
+    """Models after rounds of random deltas of three clients."""
+    draws = torch.Generator().manual_seed(seed)
+    x = torch.randn(4, generator=draws, dtype=torch.float64)
+    state, weights, models = server.begin(x), torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64), []
+    for lr in lrs:
+        deltas = torch.randn(3, 4, generator=draws, dtype=torch.float64)
+        x, state = server.update(x, deltas, weights, state, facts(lr))
+        models.append(x)
+    return models
+
+
+def test_the_mean_is_the_weighted_mean_of_the_clients_models() -> None:
+    x, deltas = torch.tensor([1.0, 2.0]), torch.tensor([[1.0, 0.0], [-1.0, 4.0]])
+    weights = torch.tensor([0.75, 0.25])
+    after, _ = Mean().update(x, deltas, weights, {}, facts())
+    torch.testing.assert_close(after, 0.75 * (x + deltas[0]) + 0.25 * (x + deltas[1]))
+
+
+def test_fedavgm_by_hand() -> None:
+    server, x, one = FedAvgM(beta=0.5), torch.tensor([1.0]), torch.tensor([1.0])
+    state = server.begin(x)
+    x, state = server.update(x, torch.tensor([[2.0]]), one, state, facts())
+    assert (float(x), float(state["momentum"])) == (3.0, 2.0)
+    x, state = server.update(x, torch.tensor([[-4.0]]), one, state, facts())
+    assert (float(x), float(state["momentum"])) == (0.0, -3.0)
+
+
+def test_slowmo_by_hand_keeps_momentum_in_units_of_the_gradient() -> None:
+    server, x, one = SlowMo(beta=0.5, alpha=2.0), torch.tensor([1.0]), torch.tensor([1.0])
+    x, state = server.update(x, torch.tensor([[-1.0]]), one, server.begin(x), facts(lr=0.5))
+    assert (float(x), float(state["momentum"])) == (-1.0, 2.0)  # m = 1/0.5; x = 1 - 2 · 0.5 · 2
+    x, state = server.update(x, torch.tensor([[-1.0]]), one, state, facts(lr=0.25))
+    assert (float(x), float(state["momentum"])) == (-3.5, 5.0)  # m = 0.5 · 2 + 1/0.25; x = -1 - 2 · 0.25 · 5
+
+
+def test_slowmo_is_fedavgm_at_a_constant_rate_and_not_when_it_decays() -> None:
+    slow, plain = SlowMo(beta=0.7), FedAvgM(beta=0.7)
+    torch.testing.assert_close(rounds(slow, [0.3] * 5), rounds(plain, [0.3] * 5))
+    assert not torch.allclose(rounds(slow, [0.3, 0.1])[-1], rounds(plain, [0.3, 0.1])[-1])
+
+
+def test_fedadc_without_a_local_share_is_slowmo() -> None:
+    lrs = [0.4, 0.3, 0.2, 0.1]
+    fedadc, slowmo = FedAdcServer(beta_g=0.8, beta_l=0.0, alpha=0.9), SlowMo(beta=0.8, alpha=0.9)
+    assert torch.equal(torch.stack(rounds(fedadc, lrs)), torch.stack(rounds(slowmo, lrs)))
+
+
+def test_fedadc_on_a_quadratic_is_heavy_ball_on_the_mean_gradient() -> None:
+    """H = 1, blue, β_g = β_l: m' = ḡ + β m and x' = x - η m', the textbook's heavy ball on Σ w_k f_k."""
+    lr, beta, targets = 0.1, 0.6, torch.tensor([[1.0], [3.0]])
+    weights = torch.tensor([0.5, 0.5])
+    server, x = FedAdcServer(beta_g=beta, beta_l=beta), torch.tensor([0.0])
+    state, ball, velocity = server.begin(x), 0.0, 0.0
+    for _ in range(6):
+        finals = x - lr * ((x - targets) + beta * state["momentum"])
+        x, state = server.update(x, finals - x, weights, state, facts(lr, steps=(1, 1)))
+        velocity = (ball - 2.0) + beta * velocity
+        ball -= lr * velocity
+    assert float(x) == pytest.approx(ball, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted({*SERVER_UPDATES.names()} - {"flower"}))  # test_flower.py tries its strategies
+def test_no_update_touches_its_arguments_or_forgets_its_state(name) -> None:
+    server = SERVER_UPDATES[name]()
+    x, deltas, weights = torch.ones(3), torch.full((2, 3), 0.5), torch.tensor([0.5, 0.5])
+    state = server.begin(x)
+    before = {key: value.clone() for key, value in state.items()}
+    after, new = server.update(x, deltas, weights, dict(state), facts(steps=(2, 3)))
+    assert torch.equal(x, torch.ones(3))
+    assert torch.equal(deltas, torch.full((2, 3), 0.5))
+    assert all(torch.equal(state[key], before[key]) for key in before)
+    assert set(server.broadcasts) <= set(state) <= set(new)
+    assert after.shape == x.shape
+    assert bool((after > x).all())  # every rule goes where all clients went
+
+
+def test_fedadam_s_first_two_steps_by_hand() -> None:
+    """m_0 = 0, v_0 = τ² with τ = 0.1; deltas 1 and -0.5; β1 = 0.9, β2 = 0.99, η_s = 0.01."""
+    server, x, one = FedAdam(tau=0.1), torch.tensor([0.0], dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    state = server.begin(x)
+    x, state = server.update(x, torch.tensor([[1.0]], dtype=torch.float64), one, state, facts())
+    # m = 0.1, v = 0.99 · 0.01 + 0.01 · 1 = 0.0199
+    assert float(x) == pytest.approx(0.01 * 0.1 / (0.0199**0.5 + 0.1), rel=1e-12)
+    before = float(x)
+    x, state = server.update(x, torch.tensor([[-0.5]], dtype=torch.float64), one, state, facts())
+    # m = 0.9 · 0.1 - 0.1 · 0.5 = 0.04, v = 0.99 · 0.0199 + 0.01 · 0.25 = 0.022201
+    assert float(x) == pytest.approx(before + 0.01 * 0.04 / (0.022201**0.5 + 0.1), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("server", "second"),
+    [(FedYogi(tau=0.1), (0.01 + 0.01 * 1, 0.02 + 0.01 * 0.25)), (FedAdagrad(tau=0.1), (1.01, 1.26))],
+)
+def test_the_second_moments_of_fedyogi_and_fedadagrad_by_hand(server, second) -> None:
+    """Yogi adds (1-β2) Δ² while Δ² exceeds v; Adagrad sums Δ²."""
+    x, one = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    state = server.begin(x)
+    for delta, wanted in zip((1.0, -0.5), second, strict=True):
+        x, state = server.update(x, torch.tensor([[delta]], dtype=torch.float64), one, state, facts())
+        assert float(state["second"]) == pytest.approx(wanted, rel=1e-12)
+
+
+@given(st.integers(1, 9), st.integers(0, 50))
+@settings(max_examples=15, deadline=None)
+def test_fednova_with_equal_steps_is_fedavg(steps, seed) -> None:
+    draws = torch.Generator().manual_seed(seed)
+    x, deltas = torch.randn(5, generator=draws), torch.randn(3, 5, generator=draws)
+    weights = torch.tensor([0.2, 0.5, 0.3])
+    for server in (FedNova(), FedNova(local_momentum=0.9)):
+        after, _ = server.update(x, deltas, weights, {}, facts(steps=(steps,) * 3))
+        torch.testing.assert_close(after, Mean().update(x, deltas, weights, {}, facts())[0])
+
+
+def test_fednova_takes_mean_gradients_times_the_mean_number_of_steps() -> None:
+    """Clients with constant gradients g_k and H_k plain steps: θ - η τ_eff Σ w_k g_k."""
+    gradients, steps, weights = torch.tensor([[1.0], [-3.0]]), (2, 10), torch.tensor([0.75, 0.25])
+    deltas = -0.1 * gradients * torch.tensor([[2.0], [10.0]])
+    after, _ = FedNova().update(torch.zeros(1), deltas, weights, {}, facts(0.1, steps=steps))
+    assert float(after) == pytest.approx(-0.1 * (0.75 * 2 + 0.25 * 10) * (0.75 * 1 - 0.25 * 3), abs=1e-7)
+
+
+@pytest.mark.parametrize("steps", [1, 13])
+def test_fednova_s_effective_steps_are_the_sum_of_what_each_gradient_moves(steps) -> None:
+    """Run heavy ball on a unit gradient: the distance travelled in units of η."""
+    velocity = travelled = 0.0
+    for _ in range(steps):
+        velocity = 0.8 * velocity + 1
+        travelled += velocity
+    tau = FedNova(local_momentum=0.8).effective_steps(torch.tensor([float(steps)]))
+    assert float(tau) == pytest.approx(travelled, rel=1e-5)
+
+
+def cohorts(rounds: int, clients: int, size: int) -> list[list[int]]:
+    draws = torch.Generator().manual_seed(3)
+    return [torch.randperm(clients, generator=draws)[:size].sort().values.tolist() for _ in range(rounds)]
+
+
+def test_scaffold_s_control_variates_average_to_the_server_s() -> None:
+    """Through rounds of partial participation with different numbers of steps, c = (1/N) Σ c_k over all clients."""
+    clients, lr, server, kept = 6, 0.05, Scaffold(), ControlVariate()
+    rule, options = ScaffoldRule(), LocalOptions(weight_decay=0.01)
+    targets = torch.randn(clients, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = torch.zeros(4, dtype=torch.float64)
+    state, controls = server.begin(x), [kept.first(x, 4) for _ in range(clients)]
+    for cohort in cohorts(5, clients, 3):
+        finals, steps = [], [2 + client for client in cohort]
+        for client, count in zip(cohort, steps, strict=True):
+            vectors = {**state, **controls[client]}
+            memory, y = rule.begin(x, vectors, options, count), x.clone()
+            for _ in range(count):
+                y = rule.update(y, y - targets[client], memory, options, lr)
+            controls[client] = kept.after(vectors, x, y, lr, count)
+            finals.append(y)
+        deltas = torch.stack(finals) - x
+        weights = torch.full((3,), 1 / 3, dtype=torch.float64)
+        x, state = server.update(x, deltas, weights, state, RoundFacts(lr, clients, torch.tensor(steps)))
+        mean = torch.stack([control["client_control"] for control in controls]).mean(dim=0)
+        torch.testing.assert_close(state["control"], mean)
+
+
+def test_a_scaffold_client_s_control_variate_is_its_mean_gradient() -> None:
+    rule, options, lr, kept = ScaffoldRule(), LocalOptions(), 0.1, ControlVariate()
+    x = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    vectors = {"control": torch.tensor([0.3, 0.1], dtype=torch.float64), **kept.first(x, 2)}
+    memory, y, gradients = rule.begin(x, vectors, options, 3), x.clone(), []
+    for _ in range(3):
+        gradients.append(y**3)
+        y = rule.update(y, y**3, memory, options, lr)
+    torch.testing.assert_close(kept.after(vectors, x, y, lr, 3)["client_control"], torch.stack(gradients).mean(dim=0))
+
+
+def test_feddyn_s_server_agrees_with_the_paper_s_h_and_the_authors_mean_of_drifts() -> None:
+    clients, alpha, server, kept = 5, 0.2, FedDynServer(alpha=0.2), Drift()
+    x = torch.zeros(3, dtype=torch.float64)
+    state, h = server.begin(x), torch.zeros(3, dtype=torch.float64)
+    drifts = [kept.first(x, 3) for _ in range(clients)]
+    draws = torch.Generator().manual_seed(1)
+    for cohort in cohorts(6, clients, 2):
+        finals = x + torch.randn(2, 3, generator=draws, dtype=torch.float64)
+        for client, final in zip(cohort, finals, strict=True):
+            drifts[client] = kept.after({**state, **drifts[client]}, x, final, 0.1, 4)
+        h = h - alpha / clients * (finals - x).sum(dim=0)
+        paper = finals.mean(dim=0) - h / alpha
+        authors = finals.mean(dim=0) + torch.stack([drift["drift"] for drift in drifts]).mean(dim=0)
+        weights = torch.full((2,), 0.5, dtype=torch.float64)
+        x, state = server.update(x, finals - x, weights, state, RoundFacts(0.1, clients, torch.tensor([4, 4])))
+        torch.testing.assert_close(x, paper)
+        torch.testing.assert_close(x, authors)
+
+
+def test_fedgkd_s_teacher_is_the_mean_of_the_last_models_and_silent_at_first() -> None:
+    server, one = FedGkdServer(buffer=3), torch.ones(1)
+    x = torch.tensor([1.0])
+    state, trained = server.begin(x), []
+    assert float(state["teaching"]) == 0
+    for step in (1.0, 3.0, -2.0, 4.0):
+        x, state = server.update(x, torch.tensor([[step]]), one, state, facts())
+        # The first model, 1, teaches nobody: 2; 2 and 5; 2, 5 and 3; 5, 3 and 7.
+        trained.append((trained[-1] if trained else 1.0) + step)
+        assert float(state["teacher"]) == pytest.approx(sum(trained[-3:]) / len(trained[-3:]))
+        assert float(state["teaching"]) == 1
+    assert sorted(state) == ["model 1", "model 2", "model 3", "teacher", "teaching"]
