@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from edgefl.scenario.sweep import SweepSpec
-    from edgefl.sweep import Chosen, Job, SweepResult
+    from edgefl.sweep.jobs import Job
+    from edgefl.sweep.searching import Chosen
+    from edgefl.sweep.sweeping import SweepResult
 
 
 Metric = Literal["accuracy", "best", "ema"]
@@ -66,9 +68,9 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     DIR/sweep.parquet has one row for each setting, method and seed.
     """
     from edgefl.scenario import load_scenario
-    from edgefl.sweep import jobs_of, settings_of
-    from edgefl.sweep import sweep as run
-    from edgefl.sweep.choice import check_split
+    from edgefl.sweep.jobs import jobs_of, settings_of
+    from edgefl.sweep.searching import check_split
+    from edgefl.sweep.sweeping import sweep as run
 
     overrides = with_grid(changes or [], grid) if grid else changes or []
     base = load_scenario(scenario, overrides)
@@ -116,7 +118,7 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
 def with_grid(changes: list[str], grid: list[str]) -> list[str]:
     """The changes, with the command line's values instead of the scenario's; the kind of search may still be set."""
     from edgefl.scenario.overrides import parse_overrides
-    from edgefl.sweep import parse_grid
+    from edgefl.sweep.jobs import parse_grid
 
     values = parse_grid(grid)
     for change in parse_overrides(changes):
@@ -141,8 +143,8 @@ def _search(  # noqa: PLR0917  (the command's own parts)
     spread: dict[str, Any],
 ) -> tuple[list[Job], SweepResult]:
     """Run a search; returns all jobs that it requested, and their results."""
-    from edgefl.sweep import halving, proposals, search
-    from edgefl.sweep.choice import check_split
+    from edgefl.sweep.searching import check_split, halving, proposals
+    from edgefl.sweep.sweeping import search
 
     made: dict[str, Job] = {}
 
@@ -173,7 +175,7 @@ def _print_done(job: Job, failure: str | None, left: int) -> None:
 
 
 def _finish(result: SweepResult, jobs: list[Job], metric: Metric | None, *, as_json: bool) -> None:
-    from edgefl.sweep import choose
+    from edgefl.sweep.searching import choose
 
     chosen = choose(jobs, result.table, metric) if metric is not None else []
     if as_json:

@@ -17,11 +17,13 @@ from edgefl.record import RunPaths
 from edgefl.record.costs import write_costs
 from edgefl.record.names import CLIENT_MODELS, CLIENTS, FINAL_MODEL
 from edgefl.record.summary import SeedResult, write_summary
-from edgefl.rerun.changeable import check_changeable
 from edgefl.rerun.finished_run import FinishedRun
 from edgefl.scenario import Scenario, dump_yaml, resolve, with_overrides
-from edgefl.scenario.overrides import Overrides
+from edgefl.scenario.overrides import Overrides, parse_overrides
 from edgefl.torch_settings import neutral_torch
+
+CHANGEABLE = ("network", "fleet", "failures", "budgets", "targets", "target_metric", "stop", "name")
+"""Sections of a scenario that do not affect training; ``training.bandwidth`` does not either."""
 
 
 class Replay:
@@ -49,14 +51,14 @@ class Replay:
         """Replay the run with changes to its scenario, and write a run directory like that of a full run.
 
         Args:
-            changes: values by path, inside one of :data:`~edgefl.rerun.changeable.CHANGEABLE`.
+            changes: values by path, inside one of :data:`CHANGEABLE`.
             out: the run directory; must not exist.
 
         Raises:
             UserError: a change is invalid or affects training, or the other network or fleet would change what is
                 trained. Nothing is written.
         """
-        check_changeable(changes)
+        _check_changeable(changes)
         scenario = with_overrides(self._run.scenario, changes, run_code=False)
         _check_budgets(scenario)
         inputs = self._run.inputs(scenario)
@@ -136,3 +138,19 @@ def _check_budgets(scenario: Scenario) -> None:
             "budget instead",
             field="stop",
         )
+
+
+def _check_changeable(changes: Overrides) -> None:
+    """Check that changes do not affect training.
+
+    Raises:
+        UserError: one does.
+    """
+    for change in parse_overrides(changes):
+        if change.path[0] not in CHANGEABLE and tuple(change.path[:2]) != ("training", "bandwidth"):
+            raise UserError(
+                f"training depends on '{change.path[0]}'; a replay may change {', '.join(CHANGEABLE)}, "
+                "training.bandwidth",
+                file=change.origin,
+                field=".".join(change.path),
+            )

@@ -1,26 +1,95 @@
-"""The jobs of a sweep: one setting with one seed and all methods, in its own run directory."""
+"""The settings of a sweep, and its jobs: one setting with one seed and all methods, in its own run directory."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from edgefl.errors import EdgeflError, UserError
 from edgefl.experiment.inputs import digest_of_scenario
 from edgefl.experiment.pausing import Pause, Paused
 from edgefl.experiment.run import resume, run
+from edgefl.randomness import generator
 from edgefl.record import RunPaths
 from edgefl.record.paths import is_interrupted
-from edgefl.record.summary import is_summary, read_summary
+from edgefl.record.summary import is_summary
 from edgefl.scenario import Scenario, load_scenario, rehearse, resolve, with_overrides
 from edgefl.scenario.loading import check
 from edgefl.scenario.overrides import of_engine, parse_overrides
-from edgefl.sweep.settings import Setting
-from edgefl.yaml_file import read_yaml
+from edgefl.validation import first_repeated
+from edgefl.yaml_file import parse_yaml, read_yaml
+
+Setting = Mapping[str, Any]
+"""Values by their dotted path."""
+
+_FIXED = ("name", "seeds", "sweep")
+"""Fields that already distinguish jobs."""
+
+MOST_SETTINGS = 100_000
+"""Each setting is a run of every method and seed."""
+
+Done = Callable[["Job", str | None], None]
+"""Called with each finished job, and why it failed or ``None``."""
+
+Search = Generator[list["Job"], list[dict[str, list[dict[str, Any]]]], None]
+"""Yields the jobs of a step, and receives the figures of each job, by method."""
+
+
+def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
+    """Parse a grid from texts of the form ``PATH=V1,V2``; the values are the items of a YAML list.
+
+    Raises:
+        UserError: a text has another form, or a path is given twice.
+
+    >>> parse_grid(["training.local.lr=0.01,1e-1", "data.partition={kind: iid},{kind: shards, s: 2}"])
+    {'training.local.lr': [0.01, 0.1], 'data.partition': [{'kind': 'iid'}, {'kind': 'shards', 's': 2}]}
+    """
+    grid: dict[str, list[Any]] = {}
+    for text in texts:
+        origin = f"--grid {text}"
+        path, equals, values = text.partition("=")
+        if not equals or not values.strip():
+            raise UserError("expected PATH=V1,V2, such as training.local.lr=0.01,0.1", file=origin)
+        found = parse_yaml(f"[{values}]", file=origin)
+        if path.strip() in grid:
+            raise UserError("expected each path once", file=origin)
+        grid[path.strip()] = list(found)
+    return grid
+
+
+def settings_of(grid: Mapping[str, Sequence[Any]], random: int | None = None) -> list[dict[str, Any]]:
+    """Return every combination of the grid's values; the last path's value changes fastest.
+
+    Args:
+        grid: values by path.
+        random: how many combinations to draw, always the same ones, in the grid's order; all if not given.
+
+    Raises:
+        UserError: a path is the name, the seeds or the sweep, a value is given twice, or there are too many settings.
+
+    >>> settings_of({"a": [1, 2], "b": [3]})
+    [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
+    """
+    for path, values in grid.items():
+        if path.split(".", maxsplit=1)[0] in _FIXED:
+            raise UserError("a sweep cannot change this field; seeds are already a separate dimension", field=path)
+        if (value := first_repeated(values)) is not None:
+            raise UserError(f"expected different values, found {value[0]} twice", field=path)
+    shape = [len(values) for values in grid.values()]
+    count = math.prod(shape)
+    if (number := min(count, random or count)) > MOST_SETTINGS:
+        raise UserError(f"expected at most {MOST_SETTINGS:,} settings, found {number:,}; draw some of them (random)")
+    every = random is None or random >= count
+    chosen = range(count) if every else sorted(generator(0, "sweep").choice(count, size=random, replace=False).tolist())
+    places = (np.unravel_index(number, shape) for number in chosen)
+    return [{path: grid[path][place] for path, place in zip(grid, each, strict=True)} for each in places]
 
 
 @dataclass(frozen=True)
@@ -95,25 +164,16 @@ def check_folder(job: Job, folder: Path) -> None:
     """Check that a folder is empty or contains the run of this job, finished or not.
 
     Raises:
-        UserError: it contains the run of another scenario or of another schema, or a damaged one.
+        UserError: it contains the run of another scenario.
     """
-    paths = RunPaths(folder)
-    file = paths.scenario
-    again = "delete this folder to run the job again"
+    file = RunPaths(folder).scenario
     if file.exists():
         found = read_yaml(file)
         if not isinstance(found, dict) or digest_of_scenario(found) != digest_of_scenario(resolve(scenario_of(job))):
-            raise UserError(f"expected the scenario of sweep job {job.id}, found another; {again}", file=str(file))
-    if file.exists() and not is_summary(paths.summary) and not is_interrupted(folder):
-        raise UserError(f"expected the results of sweep job {job.id}, found none; {again}", file=str(paths.summary))
-    if is_summary(paths.summary):
-        try:
-            _, summary = read_summary(paths.summary)
-        except UserError as error:
-            raise UserError(f"{error.message.partition(';')[0]}; {again}", file=str(paths.summary)) from None
-        done = {(label, result.seed) for label, results in summary.methods.items() for result in results}
-        if not file.exists() or done != {(label, job.seed) for label in job.methods}:
-            raise UserError(f"expected the results of sweep job {job.id}, found others; {again}", file=str(folder))
+            raise UserError(
+                f"expected the scenario of sweep job {job.id}, found another; delete this folder to run the job again",
+                file=str(file),
+            )
 
 
 def run_job(job: Job, folder: Path) -> str | None:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgefl.files import write_file, writing_folder
-from edgefl.sweep.jobs import Job, run_job
-from edgefl.sweep.processes import Done
+from edgefl.sweep.jobs import Done, Job, run_job
 
 Files = Mapping[str, bytes]
 """The contents of the files of a folder, by path relative to it."""
@@ -103,12 +102,7 @@ def _taken(ray: Any, reference: Any, place: Path) -> str | None:
 
 
 def _read(folder: Path) -> Files:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if _is_file(path)}
-
-
-def _is_file(path: Path) -> bool:
-    """Whether the path is a regular file and not a symbolic link."""
-    return path.is_file() and not path.is_symlink()
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def _write(files: Files, folder: Path) -> None:

@@ -1,14 +1,13 @@
-"""Run a sweep or a search, and write its table."""
+"""Run a sweep or a search, in worker processes or on Ray, and write its table."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -17,14 +16,11 @@ from edgefl.experiment.folder_lock import FolderLock
 from edgefl.files import aside, read_json, write_file
 from edgefl.record.names import SWEEP, SWEEP_LOCK, SWEEP_TABLE
 from edgefl.record.tables import write_parquet
-from edgefl.sweep.jobs import Job, check_folder
+from edgefl.sweep.jobs import Done, Job, Search, check_folder, run_job
 from edgefl.sweep.over_ray import run_all_on_ray
-from edgefl.sweep.processes import run_all
 from edgefl.sweep.table import figures_by_method, is_done, sweep_table
+from edgefl.training.parallel.worker_pool import PoolBroken, WorkerPool
 from edgefl.training.processors import cores
-
-Search = Generator[list[Job], list[dict[str, list[dict[str, Any]]]], None]
-"""Yields the jobs of a step, and receives the figures of each job, by method."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +82,12 @@ def search(
         steps: yields jobs, and receives the figures of each.
         identity: texts that identify this search.
         out: the search's folder; new, empty, or that of the same search.
-        processes: how many jobs run at the same time; by default as many as there are processors.
-        cluster: run them on a Ray cluster.
-        done: called with each job of a step that finished or paused, why it failed or ``None``, and how many jobs of
-            the step remain.
+        processes: as for :func:`sweep`.
+        cluster: as for :func:`sweep`.
+        done: the same; a job may also have paused, and the remaining ones are those of the step.
 
     Raises:
-        UserError: the folder contains something else, another process uses it, or no cluster can be used.
+        UserError: as for :func:`sweep`.
     """
     with _taken(out, list(identity)):
         return _Sweep(out, processes, done, cluster=cluster).step_by_step(steps)
@@ -153,6 +148,44 @@ class _Sweep:
         table = sweep_table(jobs, self._folder)
         write_parquet(table, self._out / SWEEP_TABLE)
         return SweepResult(self._out, table, self._failures)
+
+
+def run_all(jobs: Sequence[Job], folder: Path, processes: int, done: Done) -> None:
+    """Run the jobs in worker processes with one thread each; if a process dies, only its job fails.
+
+    One job per processor does not slow down the others then.
+
+    Args:
+        jobs: the jobs to run.
+        folder: contains a run directory for each job, named by its id.
+        processes: how many run at the same time.
+        done: called with each finished job.
+    """
+    left = dict(enumerate(jobs))
+
+    def finished(number: int, failure: str | None) -> None:
+        done(left.pop(number), failure)
+
+    try:
+        _run(left, folder, processes, finished)
+    except PoolBroken:
+        # Run each remaining job alone to find the one whose process dies.
+        for number in list(left):
+            try:
+                _run({number: left[number]}, folder, 1, finished)
+            except PoolBroken:
+                finished(number, "its process died, possibly because memory ran out")
+
+
+def _run(jobs: dict[int, Job], folder: Path, processes: int, finished: Callable[[int, str | None], None]) -> None:
+    if not jobs:
+        return
+    pool = WorkerPool(min(processes, len(jobs)))
+    try:
+        calls = [(number, (run_job, (job, folder / job.id))) for number, job in jobs.items()]
+        pool.each(calls, finished, pool.size)
+    finally:
+        pool.close()  # unfinished run directories can be resumed, so the processes need not finish
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from edgefl.errors import UserError
 from edgefl.experiment.pausing import Pause
 from edgefl.record.standings import Standing, add_standing
 from edgefl.scenario.sweep import HalvingSpec, SweepSpec
-from edgefl.sweep import halving, proposals
 from edgefl.sweep import jobs as jobs_module
 from edgefl.sweep.jobs import Job
+from edgefl.sweep.searching import halving, proposals
 from edgefl.sweep.table import figures_by_method
 
 

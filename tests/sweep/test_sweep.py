@@ -18,9 +18,10 @@ from edgefl.cli.app import app
 from edgefl.cli.sweep import _sentence
 from edgefl.errors import UserError
 from edgefl.report.sweep_result import results_in
-from edgefl.sweep import choose, jobs_of, parse_grid, settings_of, sweep
 from edgefl.sweep import jobs as jobs_module
-from edgefl.sweep.processes import run_all
+from edgefl.sweep.jobs import jobs_of, parse_grid, settings_of
+from edgefl.sweep.searching import choose
+from edgefl.sweep.sweeping import run_all, sweep
 
 GRID = {"training.local.lr": [0.05, 0.1]}
 CHANGES = ["training.rounds=2", "evaluation.split=validation"]
@@ -190,7 +191,7 @@ def dies(*arguments):
 @pytest.mark.release
 def test_a_process_that_dies_fails_its_job(file, tmp_path, monkeypatch):
     jobs = jobs_of(file, CHANGES, [{"training.rounds": 2}], train=False)
-    monkeypatch.setattr("edgefl.sweep.processes.run_job", dies)
+    monkeypatch.setattr("edgefl.sweep.sweeping.run_job", dies)
     failures = {}
     run_all(jobs, tmp_path, 2, lambda job, failure: failures.update({job.id: failure}))
     assert set(failures) == {job.id for job in jobs}
@@ -208,15 +209,6 @@ def test_a_stopped_sweep_says_how_to_continue_and_report_that_it_is_unfinished(f
     assert (fact, advice) == ("stopped by SIGINT; finished work is kept", "to continue: run the same command again")
     assert main(["report", str(out)]) == 2
     assert "it is an unfinished sweep: run its command again" in capsys.readouterr().err
-
-
-@pytest.mark.full
-def test_a_job_with_a_damaged_summary_is_named(file, tmp_path, here):
-    jobs, out = jobs_of(file, CHANGES, settings_of(GRID), train=False), tmp_path / "out"
-    sweep(jobs, out)
-    (out / "jobs" / jobs[0].id / "summary.json").write_text("[1]")
-    with pytest.raises(UserError, match=f"summary.json: expected the results of sweep job {jobs[0].id}, found none"):
-        sweep(jobs, out)
 
 
 def test_few_settings_of_a_grid_without_end_are_drawn_at_once():

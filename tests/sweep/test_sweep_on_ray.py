@@ -9,9 +9,9 @@ import pytest
 
 from edgefl.record.listener import Listener
 from edgefl.sweep import jobs as jobs_module
-from edgefl.sweep import jobs_of, settings_of, sweep
-from edgefl.sweep.jobs import run_job
+from edgefl.sweep.jobs import jobs_of, run_job, settings_of
 from edgefl.sweep.over_ray import run_there
+from edgefl.sweep.sweeping import sweep
 
 pytestmark = pytest.mark.full  # the processes of a cluster
 

@@ -30,7 +30,7 @@ from edgefl.scenario.loading import check
 from edgefl.scenario.overrides import overridden, parse_overrides
 from edgefl.scenario.scenario import Scenario
 from edgefl.simulation.run import Outcome, simulate_run
-from edgefl.sweep.settings import settings_of
+from edgefl.sweep.jobs import settings_of
 from edgefl.tasks.base import Task
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import Learner

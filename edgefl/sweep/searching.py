@@ -1,0 +1,217 @@
+"""Search for the best setting of each method on images that the final comparison does not use.
+
+A search is a grid whose best setting is chosen, successive halving, or optuna's proposals.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+import pyarrow as pa
+
+from edgefl.errors import UserError
+from edgefl.experiment.pausing import Pause
+from edgefl.record.metric import WORST, Metric
+from edgefl.registry import chosen_part
+from edgefl.scenario.sweep import HalvingSpec, OptunaSpec, SweepSpec
+from edgefl.sweep.jobs import Job, Search, Setting
+from edgefl.tasks.base import TASKS
+
+FIGURES = {"accuracy": "final", "best": "best", "ema": "ema"}
+"""The figures that settings can be chosen by, and the ends of their columns' names."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One method's best setting.
+
+    Attributes:
+        method: its label.
+        setting: values by path.
+        value: the mean of the metric over the seeds; ``seeds``: the number of seeds.
+        metric: the metric of its models.
+        edge: paths whose chosen number is the smallest or the largest of those tried: a better one may lie outside.
+    """
+
+    method: str
+    setting: Setting
+    value: float
+    seeds: int
+    edge: tuple[str, ...]
+    metric: Metric
+
+
+def metric_of(job: Job) -> Metric:
+    """Return the metric of a job's models."""
+    return chosen_part(TASKS, job.scenario.get("task", "classification")).measured
+
+
+def column_of(figure: str, metric: Metric) -> str:
+    """Return the column of a figure in the rows of runs."""
+    return f"{'accuracy' if metric.is_accuracy else 'metric'}_{FIGURES[figure]}"
+
+
+def merit(figure: str, found: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]], metric: Metric) -> float:
+    """Return the mean of a figure over the jobs of one setting and method, so that the highest is the best.
+
+    It is minus infinity if a job has none.
+
+    Args:
+        figure: a key of :data:`FIGURES`.
+        found: the figures of each job, by its only method.
+        metric: the metric of their models.
+    """
+    values = [rows[0][column_of(figure, metric)] for figures in found for rows in figures.values()]
+    if len(values) != len(found) or None in values:
+        return -math.inf
+    return fmean(values) if metric.better == "higher" else -fmean(values)
+
+
+def check_split(jobs: Sequence[Job], asked: str = "--choose") -> None:
+    """Check that settings are not chosen on the images that the final comparison uses.
+
+    Raises:
+        UserError: a job evaluates the test split.
+    """
+    if any(job.scenario["evaluation"]["split"] != "validation" for job in jobs):
+        raise UserError(
+            "settings are chosen on held-out training images, but the scenario evaluates the test images; "
+            "add --set evaluation.split=validation",
+            file=asked,
+        )
+
+
+def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
+    """Return the setting with the best mean over the seeds for each method; the first if several are equal.
+
+    Only settings whose jobs finished for every seed count, not those that successive halving dropped.
+
+    Raises:
+        UserError: a job evaluates the test split, or nothing was trained.
+    """
+    check_split(jobs)
+    measured = metric_of(jobs[0])
+    column = column_of(metric, measured)
+    settings = {job.id: job.setting for job in jobs}
+    grouped: dict[str, dict[str, tuple[Setting, list[float | None]]]] = {}
+    for row in table.to_pylist():
+        if row.get("stop") == "paused":
+            continue
+        setting = settings[row["job"]]
+        found = grouped.setdefault(row["method"], {}).setdefault(json.dumps(dict(setting)), (setting, []))
+        found[1].append(row[column])
+    seeds = len({job.seed for job in jobs})
+    chosen = []
+    for method, candidates in grouped.items():
+        means: list[tuple[Setting, float]] = []
+        for setting, values in candidates.values():
+            known = [value for value in values if value is not None]
+            if len(known) == seeds:
+                means.append((setting, fmean(known)))
+        if not means:
+            raise UserError(f"no setting of {method} has a metric for every seed to choose by", file="--choose")
+        sign = 1 if measured.better == "higher" else -1
+        best, value = max(means, key=lambda pair: sign * pair[1])
+        edge = tuple(path for path in best if _at_the_edge(best[path], [job.setting[path] for job in jobs]))
+        chosen.append(Chosen(method, best, value, seeds, edge, measured))
+    return chosen
+
+
+def _at_the_edge(value: Any, tried: Sequence[Any]) -> bool:
+    numbers = [each for each in tried if isinstance(each, int | float) and not isinstance(each, bool)]
+    return len(set(numbers)) > 1 and len(numbers) == len(tried) and value in (min(numbers), max(numbers))
+
+
+def halving(candidates: Sequence[Sequence[Job]], spec: HalvingSpec) -> Search:
+    """Yield the jobs of successive halving, rung by rung; the settings of each method compete separately.
+
+    A setting that is kept continues from the checkpoint of its paused run and is not trained from the start again. A
+    run that ended before a rung counts with its final figures. Of equal settings the first is kept.
+
+    Args:
+        candidates: for each method and setting, the jobs of all seeds; each job has one method.
+        spec: how long each rung trains, and how many settings are kept.
+    """
+    racing = [list(jobs) for jobs in candidates]
+    rung = 0
+    while True:
+        methods = list(dict.fromkeys(jobs[0].methods[0] for jobs in racing))
+        pause = _pause(spec, rung)
+        rounds = max(job.scenario["training"]["rounds"] for jobs in racing for job in jobs)
+        last = len(racing) == len(methods) or (pause.rounds is not None and pause.rounds >= rounds)
+        asked = [[replace(job, pause=None if last else pause) for job in jobs] for jobs in racing]
+        figures = iter((yield [job for jobs in asked for job in jobs]))
+        if last:
+            return
+        values = [merit(spec.metric, [next(figures) for _ in jobs], metric_of(jobs[0])) for jobs in asked]
+        kept: set[int] = set()
+        for method in methods:
+            places = [place for place, jobs in enumerate(racing) if jobs[0].methods[0] == method]
+            places.sort(key=lambda place: -values[place])
+            kept |= set(places[: max(1, len(places) // spec.factor)])
+        racing = [jobs for place, jobs in enumerate(racing) if place in kept]
+        rung += 1
+
+
+def _pause(spec: HalvingSpec, rung: int) -> Pause:
+    given = spec.least * spec.factor**rung
+    return Pause(rounds=round(given)) if spec.of == "rounds" else Pause(seconds=given)
+
+
+def proposals(spec: SweepSpec, options: OptunaSpec, methods: Sequence[str], make: Callable[..., list[Job]]) -> Search:
+    """Yield the jobs of settings that a tree-structured Parzen estimator proposes, in batches for each method.
+
+    Source: Bergstra et al., Algorithms for Hyper-Parameter Optimization, 2011, in optuna's ``TPESampler``. The batch
+    size is fixed, and results are passed to optuna in the order of the proposals, so the same search proposes the same
+    settings with any number of processors, and after an interruption.
+
+    Args:
+        spec: the search space: ``grid`` and ``ranges``.
+        options: the number of settings, the sampler's options and the metric.
+        methods: labels; each is tuned separately.
+        make: returns the jobs of a setting with one method.
+
+    Raises:
+        UserError: optuna is not installed.
+    """
+    try:
+        import optuna
+    except ImportError:
+        raise UserError(
+            "optuna is not installed; expected the package optuna, which comes with: pip install 'edgefl[optuna]'",
+            field="sweep.optuna",
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    space = _space(optuna, spec)
+    studies = {
+        method: optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=options.seed))
+        for method in methods
+    }
+    for start in range(0, options.trials, options.together):
+        count = min(options.together, options.trials - start)
+        asked = [(study, study.ask(space), method) for method, study in studies.items() for _ in range(count)]
+        jobs = [make(_setting(spec, trial.params), method) for _, trial, method in asked]
+        figures = iter((yield [job for each in jobs for job in each]))
+        for (study, trial, _), each in zip(asked, jobs, strict=True):
+            metric = metric_of(each[0])
+            worst = 0.0 if metric.better == "higher" else -WORST
+            # A setting that fails or diverges gets the worst value, so that the next proposals avoid it.
+            study.tell(trial, max(merit(options.metric, [next(figures) for _ in each], metric), worst))
+
+
+def _space(optuna: Any, spec: SweepSpec) -> dict[str, Any]:
+    # Values may be mappings, which optuna does not support, so it proposes their indices.
+    of = optuna.distributions
+    chosen = {path: of.CategoricalDistribution(range(len(values))) for path, values in spec.grid.items()}
+    return chosen | {
+        path: of.FloatDistribution(each.low, each.high, log=each.log) for path, each in spec.ranges.items()
+    }
+
+
+def _setting(spec: SweepSpec, proposed: Mapping[str, Any]) -> Setting:
+    return {path: spec.grid[path][value] if path in spec.grid else float(value) for path, value in proposed.items()}
