@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from edgefl.errors import UserError, one_line
@@ -61,7 +60,10 @@ def simulate(
             for name, given in (("train", not train), ("engine", engine is not None), ("device", device != "auto")):
                 if given:
                     raise UserError("a Flower app trains in its own code; remove this argument", field=name)
-            return _simulate_apps(found, folder, methods, listeners)
+            require_flwr()
+            from edgefl.flower.run import run as run_apps
+
+            return RunResult(run_apps(found, out=folder, methods=methods, listeners=listeners))
         scenario = found
     elif overrides:
         scenario = with_overrides(scenario, overrides)
@@ -78,32 +80,14 @@ def simulate(
     return RunResult(finished)
 
 
-def _simulate_apps(
-    scenario: AppScenario, folder: Path, methods: Sequence[str] | None, listeners: Sequence[Listener]
-) -> RunResult:
-    """Run the Flower apps of a scenario."""
-    require_flwr()
-    from edgefl.flower.run import run as run_apps
-
-    return RunResult(run_apps(scenario, out=folder, methods=methods, listeners=listeners))
-
-
 def _check_choices(methods: object, device: object, engine: object, train: object, listeners: object) -> None:
-    """Check the arguments that no other part checks with the argument's name.
-
-    Raises:
-        UserError: one of them has a wrong type or value.
-    """
+    """Check the arguments that no other part checks with the argument's name."""
     labels = methods if isinstance(methods, Sequence) and not isinstance(methods, str) else [None]
+    devices, engines = get_args(DeviceName), get_args(EngineKind)
     checks = (
         ("methods", methods, methods is None or all(isinstance(each, str) for each in labels), "a list of labels"),
-        ("device", device, device in get_args(DeviceName), f"one of {', '.join(get_args(DeviceName))}"),
-        (
-            "engine",
-            engine,
-            engine is None or engine in get_args(EngineKind),
-            f"None or one of {', '.join(get_args(EngineKind))}",
-        ),
+        ("device", device, device in devices, f"one of {', '.join(devices)}"),
+        ("engine", engine, engine is None or engine in engines, f"None or one of {', '.join(engines)}"),
         ("train", train, isinstance(train, bool), "True or False"),
         (
             "listeners",

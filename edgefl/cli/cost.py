@@ -8,7 +8,7 @@ import typer
 
 from edgefl.cli import arguments
 from edgefl.cli.arguments import Json
-from edgefl.cli.printing import quiet, say, say_json
+from edgefl.cli.printing import print_table, quiet, say, say_json
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
@@ -105,8 +105,6 @@ def _name_of(row: MethodCost) -> dict[str, str]:
 
 
 def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float, images: str) -> None:
-    from edgefl.cli.console import print_table
-
     heads = ["method", "blocks", "part", "layer MMACs", "forward MMACs", "training MFLOPs", "x FedAvg", "Eq. 3"]
     heads += ["launches", "MB touched", "peak MB", "stored M", "kept M", "down MB", "up MB"]
     print_table(

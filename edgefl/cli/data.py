@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefl.cli.arguments import Changes, Json, Scenario, new_figure_file
-from edgefl.cli.printing import say_json
+from edgefl.cli.printing import print_table, say_json
 
 if TYPE_CHECKING:
     from edgefl.data.holdings import Holdings
@@ -87,8 +87,6 @@ def _or_none(value: Any) -> Any:
 
 
 def _print(title: str, found: Holdings) -> None:
-    from edgefl.cli.console import print_table
-
     names = {
         "samples": "training samples of a client",
         "test_samples": "test samples of a client",
@@ -115,8 +113,6 @@ def _print(title: str, found: Holdings) -> None:
 def _print_clients(found: Holdings) -> None:
     """A row for each client; if there are many, for some of them from the smallest to the largest."""
     import numpy as np
-
-    from edgefl.cli.console import print_table
 
     clients = len(found.sizes)
     shown = np.arange(clients)

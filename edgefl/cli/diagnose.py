@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgefl.cli.arguments import Json, Methods, Run, Trust, new_figure_file
-from edgefl.cli.printing import quiet, say_json
+from edgefl.cli.printing import print_table, quiet, say_json
 
 if TYPE_CHECKING:
     from edgefl.diagnosis.diagnose import Diagnosis
@@ -77,8 +77,6 @@ def _draw(found: list[Diagnosis], path: Path) -> None:
 
 
 def _print(found: list[Diagnosis]) -> None:
-    from edgefl.cli.console import print_table
-
     compared = any(each.clients for each in found)
     heads = ["method", "seed", "λ_max", "trace"]
     if compared:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, new_folder
-from edgefl.cli.printing import quiet, say
-from edgefl.cli.simulate import check_device, chosen_labels, print_result
-from edgefl.cli.stopped import Stopped
+from edgefl.cli.printing import say
+from edgefl.cli.simulate import check_device, chosen_labels, following, print_result
 from edgefl.errors import UserError
-from edgefl.record.paths import RunPaths, how_to_continue
 
 if TYPE_CHECKING:
     from edgefl.emulation.emulate import Emulated
@@ -63,7 +59,6 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
     if dilate is not None and not 0.0 < dilate < math.inf:
         raise UserError(f"expected a finite number above 0, found {dilate}", file="--dilate")
-    from edgefl.cli.progress import watching
     from edgefl.emulation.emulate import emulate as emulated
     from edgefl.scenario import load_scenario, rehearse
 
@@ -75,7 +70,7 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
     folder = out if out is not None else Path("runs") / f"{chosen.name}-emulated"
     check_device(device)
     rehearse(chosen, file=scenario, overrides=changed)
-    with _finishing(folder, scenario), quiet(as_json), watching(lambda: chosen.task.measured) as display:
+    with following(folder, scenario, lambda: chosen.task.measured, as_json=as_json) as display:
         runs = emulated(
             chosen,
             out=folder,
@@ -89,19 +84,6 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
         )
     print_result(runs.measured, as_json=as_json)
     _print_comparison(runs, as_json=as_json)
-
-
-@contextmanager
-def _finishing(folder: Path, named: str) -> Iterator[None]:
-    """If the command is stopped, say how to resume, and if the input is wrong, name its source."""
-    try:
-        yield
-    except UserError as error:
-        raise error.located(file=named) from None
-    except KeyboardInterrupt:
-        if RunPaths(folder).state.exists():
-            raise Stopped(f"{folder} is unfinished: {how_to_continue(folder)}") from None
-        raise
 
 
 def _print_comparison(runs: Emulated, *, as_json: bool) -> None:

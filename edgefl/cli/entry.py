@@ -13,16 +13,14 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
 import typer
 
 from edgefl.cli.app import app
-from edgefl.cli.printing import say
-from edgefl.cli.stopped import Stopped
-from edgefl.cli.streams import OutputFailed, ReaderGone, discard_output, standard_streams
+from edgefl.cli.printing import Stopped, say
 from edgefl.errors import BrokenPlugIn, UserError
 
 DONE, FAULT, WRONG_INPUT = 0, 1, 2
@@ -35,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``edgefl`` with these arguments (the process's own if not given) and return the exit code."""
     alone = arguments is None
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    with standard_streams(), _stopping_politely(to_the_end=alone) as received:
+    with _standard_streams(), _stopping_politely(to_the_end=alone) as received:
         advice = None
         try:
             code = _invoke(arguments)
@@ -60,13 +58,10 @@ def _invoke(arguments: list[str]) -> int:
     except UserError as error:
         _say(f"error: {error}")
         return WRONG_INPUT
-    except ReaderGone:
-        discard_output()
+    except _ReaderGoneError:
+        with suppress(OSError, ValueError):  # the interpreter would report the error again at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    except OutputFailed as error:
-        discard_output()
-        _say(f"error: {error}")
-        return WRONG_INPUT
     except (KeyboardInterrupt, typer.Abort, typer.Exit, Stopped):
         raise
     except BaseException as error:  # noqa: BLE001  (the last resort of a program; a plug-in may call sys.exit)
@@ -75,6 +70,47 @@ def _invoke(arguments: list[str]) -> int:
         return _fault(error, arguments)
     # The return value of a command is ignored; a typer.Exit arrives here as its exit code.
     return result if isinstance(result, int) else DONE
+
+
+class _ReaderGoneError(Exception):
+    """The reader of standard output (``| head``) has closed the pipe; for click, an ``OSError`` would be a fault."""
+
+
+class _Output:
+    """Standard output."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return int(self._stream.write(text))
+        except BrokenPipeError:
+            raise _ReaderGoneError from None
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            raise _ReaderGoneError from None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def _standard_streams() -> Iterator[None]:
+    """Prepare the standard streams for a command: characters that their encoding lacks are written as escapes."""
+    before: Any = sys.stdout
+    for stream in (sys.stdout, sys.stderr):
+        if getattr(stream, "errors", None) in {"strict", "surrogateescape"}:  # the latter in the locale C
+            with suppress(AttributeError, ValueError):  # not a text stream of Python's
+                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    sys.stdout = _Output(before)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sys.stdout = before
 
 
 @contextmanager

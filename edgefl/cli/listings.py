@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgefl.cli.printing import quiet, say_json
+from edgefl.cli.printing import print_table, quiet, say_json
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
@@ -75,7 +75,6 @@ def datasets(name: Name = None, as_json: Json = False) -> None:
 
 def _show(model: str, shape: str, classes: int, task: str, *, as_json: bool) -> None:
     """The blocks of a model: their outputs, parameters, bytes and multiply-accumulates."""
-    from edgefl.cli.console import print_table
     from edgefl.cost.blocks import block_figures
     from edgefl.models.registry import build_model
     from edgefl.scenario.components import MODEL_SECTION
@@ -144,8 +143,6 @@ def _print(what: str, rows: Mapping[str, Mapping[str, Any]], *, detailed: bool, 
     if as_json:
         say_json({what: [{"name": name, **row} for name, row in rows.items()]})
         return
-    from edgefl.cli.console import print_table
-
     columns = [column for column in ("summary", "paper") if any(column in row for row in rows.values())]
     print_table(
         ["name", *columns],

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgefl.cli.arguments import Changes, Json, Methods, Trust
-from edgefl.cli.plan_for import answer, refuse_run
-from edgefl.cli.plan_seeds import answer as answer_seeds
-from edgefl.cli.printing import quiet, say, say_json
+from edgefl.cli.plan_run import print_answers, print_seeds, refuse_run
+from edgefl.cli.printing import print_table, quiet, say, say_json
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     if seeds_for is not None:
         if changes or rounds is not None or seed is not None or condition is not None or trust:
             raise UserError("cannot be combined with --set, --rounds, --seed, --for or --trust", file="--seeds-for")
-        answer_seeds(scenario, seeds_for, power, method, as_json=as_json)
+        print_seeds(scenario, seeds_for, power, method, as_json=as_json)
         return
     if power is not None:
         raise UserError("expected it with --seeds-for", file="--power")
@@ -84,7 +83,7 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         if changes or rounds is not None or seed is not None:
             raise UserError("cannot be combined with --set, --rounds or --seed", file="--for")
         with _garbage_collection_off():
-            answer(scenario, condition, method, trust=trust, as_json=as_json)
+            print_answers(scenario, condition, method, trust=trust, as_json=as_json)
         return
     refuse_run(scenario)
     with _garbage_collection_off(), quiet(as_json):
@@ -121,7 +120,6 @@ def _made(
 
 
 def _print(made: Plan) -> None:
-    from edgefl.cli.console import print_table
     from edgefl.report.quantities import quantity
 
     methods: list[list[str | Cell]] = [

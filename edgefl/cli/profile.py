@@ -1,111 +1,439 @@
-"""``edgefl profile``: list, show, check, measure and fit device profiles."""
+"""``edgefl profile``: list and check device profiles, and make them from measured training steps or rounds."""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from edgefl.cli.arguments import Json
-from edgefl.cli.printing import say, say_json
-from edgefl.cli.profile_calibrate import calibrate_profile
-from edgefl.cli.profile_check import check_profile
-from edgefl.cli.profile_measure import derive_profile, fit_profile, measure_profile, write_script
-from edgefl.files import user_path
+from edgefl.cli.arguments import new_folder
+from edgefl.cli.printing import say
+from edgefl.cli.profile_listing import app, print_errors, profile_yaml, say_left_out, tidy
+from edgefl.errors import UserError
+from edgefl.files import user_path, writing_output
+from edgefl.record.names import SCENARIO
+from edgefl.record.outputs import new_output_path
 
 if TYPE_CHECKING:
     from edgefl.fleet import DeviceProfile
+    from edgefl.profiling.calibrated import Predicted
+    from edgefl.profiling.calibration import Calibration
+    from edgefl.profiling.measured_profile import Checked, Fit, Unmeasured
+    from edgefl.profiling.measurement import Measurement
+    from edgefl.scenario import Scenario
 
-app = typer.Typer(help="List, show, check, measure and fit device profiles.", no_args_is_help=True)
-
-app.command("measure")(measure_profile)
-app.command("script")(write_script)
-app.command("calibrate")(calibrate_profile)
-app.command("fit")(fit_profile)
-app.command("check")(check_profile)
-app.command("derive")(derive_profile)
-
-
-@app.command("list")
-def list_profiles(as_json: Json = False) -> None:
-    """List the shipped and plugged-in device profiles."""
-    from edgefl.fleet import all_profiles, value
-
-    profiles = all_profiles()
-    if as_json:
-        say_json([_summary(profile) for profile in profiles])
-        return
-    from edgefl.cli.console import print_table
-
-    rows = []
-    for profile in profiles:
-        numbers = (
-            value(profile.compute.fp32_achievable) / 1e9,
-            value(profile.compute.memory_bandwidth) / 1e9,
-            profile.memory.total / 2**30,
-            value(profile.power.idle),
-            value(profile.power.compute),
-        )
-        evidence = str(profile.evidence("compute"))
-        rows.append([profile.name, profile.kind, *(f"{number:.4g}" for number in numbers), evidence])
-    print_table(
-        ["name", "kind", "GFLOP/s", "GB/s", "GiB", "W idle", "W training", "evidence"],
-        rows,
-        notes=[
-            "GFLOP/s: fp32, achievable in training. W: the whole device.",
-            "evidence: what confirms the predicted seconds of a step, and their mean error.",
-        ],
-        words=(0, 1, 7),
-    )
+Output = Annotated[
+    Path,
+    typer.Option(
+        "--output", "-o", parser=new_output_path, metavar="FILE", help="The file to write; it must not exist."
+    ),
+]
+IdleWatts = Annotated[
+    float | None, typer.Option("--idle-watts", min=0, help="Watts of the idle device.", show_default="estimated")
+]
+ComputeWatts = Annotated[
+    float | None,
+    typer.Option("--compute-watts", min=0, help="Watts of the device while it trains.", show_default="estimated"),
+]
+Like = Annotated[
+    str | None,
+    typer.Option(
+        help="A profile to take kind, power and battery from; with a table of step times, memory too.",
+        show_default="estimates for a PC",
+    ),
+]
 
 
-@app.command()
-def show(
-    name: Annotated[str, typer.Argument(help="A name from `edgefl profile list`, or the path of a profile file.")],
-    as_json: Json = False,
+@app.command("measure")
+def measure_profile(  # noqa: PLR0917  (the command's options)
+    output: Output,
+    name: Annotated[str, typer.Option(help="The name of the profile in scenarios.")] = "this-machine",
+    threads: Annotated[int, typer.Option(min=0, help="Threads for training; 0: PyTorch's default.")] = 0,
+    seconds: Annotated[
+        float, typer.Option(min=0.05, max=86400, help="Approximate duration of the measurement.")
+    ] = 120.0,
+    cpu_quota: Annotated[
+        float | None,
+        typer.Option(
+            "--cpu-quota", min=0.01, max=1, help="Measure under this part of one processor, which stands for a device."
+        ),
+    ] = None,
+    idle_watts: IdleWatts = None,
+    compute_watts: ComputeWatts = None,
+    like: Like = None,
 ) -> None:
-    """Show a device profile in the form of a profile file; JSON is in base units."""
-    from edgefl.cli.profile_text import profile_yaml, tidy, with_units
-    from edgefl.fleet import load_profile
+    """Measure this machine with real training steps, and write a device profile.
 
-    profile = load_profile(name)
-    data = profile.model_dump(mode="json", exclude_none=True)
-    if as_json:
-        say_json(tidy(data))
+    The roofline of each kind of operator is fitted to chains of layers and whole steps of four networks. Eight steps of
+    other model families and methods check it. Power is not measured: pass it as an option, or accept wide bounds.
+
+    With --cpu-quota one thread trains in a control group (cgroup) with that quota. `edgefl emulate --compute real`
+    trains under the same quota.
+    """
+    if cpu_quota is not None and threads > 1:
+        raise UserError(f"expected 1 thread with --cpu-quota, found {threads}", field="--threads")
+    rest = _rest(name, like, idle_watts, compute_watts)
+    if threads > (processors := os.cpu_count() or 1):
+        message = f"expected at most the {processors} processors of this machine, found {threads}"
+        raise UserError(message, field="--threads")
+    from edgefl.profiling import held_out
+    from edgefl.profiling.measure_device import main
+    from edgefl.profiling.measured_profile import Checked
+    from edgefl.profiling.measurement import measurement_of
+
+    checks = {str(step): step for step in held_out.HELD_OUT}
+    # One list, so that steps that check the fit and steps that are fitted are measured in turn, under equal conditions.
+    wanted = {**{name: step.case() for name, step in checks.items()}, **main.cases()}
+    if cpu_quota is None:
+        found = main.measurement(seconds, threads, say, wanted)
     else:
-        say(profile_yaml(with_units(profile, data)).rstrip())
+        from edgefl.profiling.measurement import measurement_under_quota
+
+        found = measurement_under_quota(cpu_quota, seconds, say, wanted)
+    timed = {name: found["cases"].pop(name) for name in checks if name in found["cases"]}
+    found["left_out"] = {name: why for name, why in found["left_out"].items() if name not in checks}
+    steps = [
+        Checked(name, checks[name].operators(), timing["seconds"], timing["spread"]) for name, timing in timed.items()
+    ]
+    _write(measurement_of(found), rest, output, steps, cpu_quota=cpu_quota)
+    say(f"Written: {output}")
 
 
-@app.command()
-def validate(
-    file: Annotated[Path, typer.Argument(parser=user_path, metavar="FILE", help="The profile file to check.")],
+@app.command("script")
+def write_script(output: Output = Path("measure_device.pyz")) -> None:
+    """Write a script that measures a board or phone on which edgefl is not installed.
+
+    The script is one file (a zip archive that Python can run) and needs only Python 3.9 or later and PyTorch. Read its
+    output with `edgefl profile fit`.
+    """
+    from edgefl.profiling.measurement import write_archive
+
+    write_archive(output)
+    say(f"Written: {output}. On the device: python {output.name} -o measured.json")
+
+
+@app.command("fit")
+def fit_profile(  # noqa: PLR0917  (the command's options)
+    file: Annotated[
+        Path,
+        typer.Argument(parser=user_path, metavar="FILE", help="A CSV table of step times, or the script's output."),
+    ],
+    output: Output,
+    name: Annotated[
+        str | None, typer.Option(help="The name of the profile in scenarios.", show_default="the output's name")
+    ] = None,
+    kind: Annotated[
+        Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"] | None,
+        typer.Option(help="The kind of device; not with --like.", show_default="sbc"),
+    ] = None,
+    idle_watts: IdleWatts = None,
+    compute_watts: ComputeWatts = None,
+    like: Like = None,
+    framework: Annotated[
+        str | None,
+        typer.Option(help="What executed the steps of the table, such as 'PyTorch 2.4'.", show_default="not stated"),
+    ] = None,
+    steps: Annotated[
+        bool,
+        typer.Option("--steps", help="Keep the rates of --like, and add the table's times as single measured steps."),
+    ] = False,
 ) -> None:
-    """Check a profile file: print what is wrong (exit code 2), or `ok` and a summary."""
-    from edgefl.fleet import read_profile, value
+    """Fit a device profile to measured times: a table of step times, or the file of the measuring script.
 
-    profile = read_profile(file)
-    compute, power = profile.compute, profile.power
-    say(f"{file}: ok")
+    A CSV table names models (columns model or timm_name, torchvision_name, python), batch and seconds. Rates by
+    family of operators are fitted to it, and the families of models are left out in turn to measure the error.
+    """
+    if kind is not None and like is not None:
+        raise UserError("cannot be combined with --like, which gives the kind", file="--kind")
+    rest = _rest(name or output.stem, like, idle_watts, compute_watts, kind or "sbc")
+    from edgefl.profiling.measurement import is_measurement, read_measurement
+
+    if is_measurement(file):
+        if steps:
+            raise UserError("--steps needs a CSV table of step times", file=str(file))
+        if framework is not None:
+            raise UserError("--framework needs a CSV table of step times; this file states it", file=str(file))
+        _write(read_measurement(file), rest, output)
+    else:
+        _fit_table(file, rest, framework or "not stated", steps, output)
+    say(f"Written: {output}")
+
+
+@app.command("derive")
+def derive_profile(  # noqa: PLR0917  (the command's options)
+    base: Annotated[str, typer.Argument(help="The profile with measured or fitted rates: a name, or a path.")],
+    device: Annotated[str, typer.Argument(help="The profile whose memory, power and peak are kept.")],
+    output: Output,
+    products: Annotated[
+        float, typer.Option(min=1e-6, max=1e6, help="FLOP/s of large products relative to the base: Linpack's ratio.")
+    ],
+    memory: Annotated[float, typer.Option(min=1e-6, max=1e6, help="Memory bandwidth relative to the base.")],
+    scalar: Annotated[
+        float,
+        typer.Option(min=1e-6, max=1e6, help="Speed without vector units: ratio of clock x instructions per cycle."),
+    ],
+    error: Annotated[float, typer.Option(min=0, max=10, help="Relative error for which bounds are given.")] = 0.5,
+) -> None:
+    """Derive the rates of a device from those of a similar one, by three ratios of their speeds."""
+    from edgefl.fleet import load_profile
+    from edgefl.profiling.derived_profile import Ratios, derived_profile
+
+    known, similar, ratios = load_profile(base), load_profile(device), Ratios(products, scalar, memory)
+    try:
+        data = derived_profile(known, similar, ratios, error)
+    except UserError as failed:
+        raise UserError(f"{similar.name} cannot have these ratios: {failed.message}", field=failed.field) from None
+    _save(data, output)
+    say(f"Written: {output}")
+
+
+def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output: Path) -> None:
+    from edgefl.profiling.measured_profile import unmeasured_device
+    from edgefl.profiling.step_table import read_step_table
+    from edgefl.profiling.table_profile import fitted_profile, fitted_rates, held_out, with_step_times
+
+    if steps and rest.like is None:
+        raise UserError("--steps also needs a profile: --like NAME", file=str(file))
+    table, base = read_step_table(file), unmeasured_device(rest)
+    times, source = table.times, f"measured step times, {file.name}"
+    say_left_out(table)
+    if steps:
+        _save(with_step_times(base, times, name=rest.name, source=source, framework=framework), output)
+        say(f"{len(times)} times of {len({time.signature for time in times})} steps.")
+        return
+    rates = fitted_rates(times, base)
+    held = held_out(times, base)
+    data = fitted_profile(rates, held, base, name=rest.name, source=source, count=len(times), framework=framework)
+    _save(data, output)
+    from statistics import fmean
+
+    misfit = fmean(abs(rates.seconds(time.operators) / time.seconds - 1) for time in times)
+    say(f"{len(times)} times; mean error of the fit on them: {misfit:.1%}.")
+    if held:
+        say("Each family predicted by a fit to the others:")
+        print_errors(held)
+    else:
+        say("All times are of one family, or nearly: how well the fit predicts other models is not known.")
+
+
+def _rest(
+    name: str, like: str | None, idle_watts: float | None, compute_watts: float | None, kind: str = "pc"
+) -> Unmeasured:
+    from edgefl.fleet import load_profile
+    from edgefl.fleet.profile import NAME
+    from edgefl.profiling.measured_profile import Unmeasured
+
+    profile = None if like is None else load_profile(like)
+    if not re.fullmatch(NAME, name):
+        raise UserError(
+            f"expected a name of letters, digits, '.', '_' and '-', found '{name}' (by default that of the file to "
+            "write)",
+            field="--name",
+        )
+    return Unmeasured(name, kind, idle_watts=idle_watts, compute_watts=compute_watts, like=profile)
+
+
+def _write(
+    measurement: Measurement,
+    rest: Unmeasured,
+    output: Path,
+    checked: Sequence[Checked] | None = None,
+    *,
+    cpu_quota: float | None = None,
+) -> None:
+    """Write the profile that fits a measurement, and print how good it is.
+
+    Args:
+        measurement: the timings to fit.
+        rest: what they do not contain.
+        output: the file.
+        checked: timed steps that check the fit; ``None`` if none was planned.
+        cpu_quota: the part of one processor under which it was measured; ``None`` without a quota.
+    """
+    from edgefl.profiling.measured_profile import fit_of, profile_data, warning
+
+    fit = fit_of(measurement, checked or ())
+    _save(profile_data(measurement, fit, rest, cpu_quota=cpu_quota), output)
+    rates, count = fit.rates, len(measurement.cases)
+    check = f", and {len(checked)} that check the fit" if checked else ""
     say(
-        f"{profile.name} ({profile.kind}): {value(compute.fp32_achievable) / 1e9:.3g} GFLOP/s, "
-        f"{value(compute.memory_bandwidth) / 1e9:.3g} GB/s, {profile.memory.total / 2**30:.3g} GiB, "
-        f"{value(power.idle):.3g} W idle, {value(power.compute):.3g} W training, "
-        f"{'verified' if profile.provenance.verified else 'not verified'}; step times {profile.evidence('compute')}"
+        f"{count} cases that are fitted{check}; mean error of the fit on its whole steps: {fit.misfit:.0%}.\n"
+        f"{rates.flops_per_second / 1e9:.3g} GFLOP/s, {rates.bytes_per_second / 1e9:.3g} GB/s, "
+        f"{rates.operator_overhead * 1e6:.3g} us an operator, {rates.step_overhead * 1e3:.3g} ms a step; "
+        f"{len(rates.kinds)} kinds of operators have separate rates."
     )
+    if checked is not None:
+        _print_check(fit, checked)
+    spreads = [case.spread for case in measurement.cases.values()] + [each.spread for each in checked or ()]
+    if (problem := warning(spreads, fit.error)) is not None:
+        say(f"warning: {problem}", err=True)
 
 
-def _summary(profile: DeviceProfile) -> dict[str, Any]:
-    from edgefl.fleet import value
+def _print_check(fit: Fit, checked: Sequence[Checked]) -> None:
+    if not checked:
+        say("No time was left for the steps that check the fit; increase --seconds.", err=True)
+        return
+    from edgefl.profiling.measured_profile import disturbed
 
+    say("Steps of model families and methods that were not used in the fit:")
+    for each in checked:
+        miss = each.error(fit.rates)
+        predicted, busy = (1 + miss) * each.seconds, ", disturbed" if disturbed(each.spread) else ""
+        say(f"  {each.name}: {1e3 * each.seconds:.4g} ms, predicted {1e3 * predicted:.4g} ms ({miss:+.0%}{busy})")
+    say(f"Mean error: {fit.check:.0%}.")
+
+
+def _save(profile: dict[str, Any], output: Path) -> None:
+    from edgefl.fleet import DeviceProfile
+    from edgefl.validation import validated
+
+    validated(DeviceProfile, profile)
+    with writing_output(output) as file:
+        file.write(profile_yaml(tidy(profile)).encode())
+
+
+LINK = "measured"
+"""The name of the link in the files."""
+
+PROFILE = "profile.yaml"
+
+_REST = """# For the rest of the fleet, add entries with another pace, such as
+#   - {profile: ./profile.yaml, share: 0.3, link: measured, pace: 2}      # twice as slow
+# or with other profiles and links; shares must sum to 1.
+"""
+
+
+@app.command("calibrate")
+def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature)
+    log: Annotated[
+        Path,
+        typer.Argument(
+            parser=user_path,
+            metavar="LOG",
+            help="A CSV file: round, download_seconds, compute_seconds, upload_seconds, bytes_down, bytes_up.",
+        ),
+    ],
+    scenario: Annotated[
+        str, typer.Option(metavar="SCENARIO", help="The scenario whose model and local training the client executed.")
+    ],
+    like: Annotated[str, typer.Option(help="The profile of the most similar device; its speed is scaled.")],
+    output: Annotated[Path, new_folder("The folder to write; it must not exist.", "--output", "-o")],
+    method: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The client's method.", show_default="the scenario's first")
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(min=1, help="The client's training samples.", show_default="the median of the scenario's clients"),
+    ] = None,
+    latency: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="One-way latency of the link, such as '30 ms'.",
+            show_default="fitted if the sizes of the transfers differ, else 0",
+        ),
+    ] = None,
+) -> None:
+    """Fit a device profile and a link to the measured rounds of one real client.
+
+    Writes profile.yaml, link.yaml and scenario.yaml, in which all clients have this device and link.
+    """
+    from edgefl.files import write_file, writing_folder
+    from edgefl.fleet import load_profile
+    from edgefl.profiling.calibrated import predicted
+    from edgefl.profiling.calibration import calibrate, read_client_log
+    from edgefl.scenario import load_scenario
+    from edgefl.units import parse
+
+    if output.exists():
+        raise UserError("expected a folder that does not exist yet", file=f"--output {output}")
+    measured, base, checked = read_client_log(log), load_profile(like), load_scenario(scenario)
+    delay, transport = None, checked.network.transport.build()
+    if latency is not None:
+        try:
+            delay = parse(latency, "seconds") * transport.latency_factor
+        except UserError as error:
+            raise error.located(file="--latency") from None
+        if delay < 0:
+            raise UserError(f"expected 0 or more, found '{latency}'", file="--latency")
+    elif transport.tcp is not None:
+        raise UserError("expected --latency, because with tcp a log does not determine it", file=scenario)
+    try:
+        training = predicted(checked, method or checked.methods[0].label, base, samples)
+    except UserError as error:
+        raise error.located(file=scenario) from None
+    try:
+        found = calibrate(measured, delay=delay, transport=transport)
+        files = _files(checked, base, found, training, source=log.name, rounds=measured.rounds)
+        with writing_folder(output) as folder:
+            for name, text in files.items():
+                write_file(folder / name, text)
+            load_scenario(folder / SCENARIO)
+    except UserError as error:  # a figure that no device or link can have
+        raise UserError(error.message, field=error.field, file=str(log)) from None
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror or error}", file=str(output)) from None
+    for sentence in _sentences(found, training, base.name, measured.rounds):
+        say(sentence)
+    say(f"Written: {', '.join(str(output / name) for name in files)}")
+
+
+def _files(
+    scenario: Scenario, base: DeviceProfile, found: Calibration, training: Predicted, *, source: str, rounds: int
+) -> dict[str, str]:
+    """The text of each file by name."""
+    from datetime import datetime
+
+    from edgefl.profiling.calibrated import link_data, profile_data, scenario_data
+    from edgefl.scenario import dump_yaml
+
+    name = f"{base.name}-calibrated"
+    today = datetime.now().astimezone().date()
+    profile = profile_data(base, found, training, name=name, source=source, rounds=rounds, today=today)
+    link = link_data(found, scenario.network.transport.build())
     return {
-        "name": profile.name,
-        "kind": profile.kind,
-        "flops_per_second": value(profile.compute.fp32_achievable),
-        "bytes_per_second": value(profile.compute.memory_bandwidth),
-        "memory_bytes": profile.memory.total,
-        "idle_watts": value(profile.power.idle),
-        "compute_watts": value(profile.power.compute),
-        "verified": profile.provenance.verified,
-        "evidence": profile.evidence("compute").model_dump(mode="json", exclude_none=True),
+        PROFILE: profile_yaml(tidy(profile)),
+        "link.yaml": f"# Fitted to {rounds} measured rounds in {source}; an entry of network.links.\n"
+        + dump_yaml({LINK: link}),
+        SCENARIO: f"# {scenario.name}, in which every client is like the one measured in {source}.\n{_REST}"
+        + dump_yaml(scenario_data(scenario, LINK, link, f"./{PROFILE}")),
     }
+
+
+def _sentences(found: Calibration, training: Predicted, base: str, rounds: int) -> Iterator[str]:
+    pace, varying = found.compute.mean / training.seconds, _varying(found.compute.sigma)
+    yield (
+        f"{rounds} rounds of {training.label} with {training.samples} samples, {training.steps} steps each: "
+        f"{_digits(found.compute.mean)} s of training{varying}, {_digits(pace)} times the seconds of {base}."
+    )
+    for direction, way in (("down", found.down), ("up", found.up)):
+        yield f"{direction}: {_digits(way.bits_per_second / 1e6)} Mbit/s{_varying(way.sigma)}."
+    if found.delay_error is not None:
+        yield f"Delay before the first byte: {found.delay * 1e3:.3g} ± {found.delay_error * 1e3:.2g} ms, as fitted."
+    elif not found.delay:
+        yield (
+            "Delay before the first byte: assumed 0, because it can be fitted only if the sizes of transfers differ; "
+            "--latency gives it."
+        )
+    parts = (("computations", found.compute), ("downloads", found.down), ("uploads", found.up))
+    outliers = [f"{each.outliers} of {rounds} {name}" for name, each in parts if each.outliers]
+    if outliers:
+        yield f"Left out because they are far from the others: {', '.join(outliers)}."
+
+
+def _varying(sigma: float) -> str:
+    """How much a figure varies from round to round, in words."""
+    return f", varying by {_digits(100 * sigma, 2)} % from round to round" if sigma else ""
+
+
+def _digits(number: float, digits: int = 3) -> str:
+    """A number with some digits, without an exponent below a million.
+
+    >>> _digits(0.3972), _digits(2371.4), _digits(184.0, 2)
+    ('0.397', '2370', '180')
+    """
+    return f"{float(f'{number:.{digits}g}'):g}"

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from edgefl.cli.console import standard_error
+from edgefl.cli.printing import standard_error
 from edgefl.record.listener import Listener
 from edgefl.record.metric import Metric
 from edgefl.record.rounds import RoundRow

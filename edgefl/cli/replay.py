@@ -11,7 +11,7 @@ import typer
 
 from edgefl.cli import arguments
 from edgefl.cli.arguments import Methods, Run, Trust, new_folder
-from edgefl.cli.printing import say
+from edgefl.cli.printing import say, standard_output
 from edgefl.errors import UserError
 
 
@@ -56,7 +56,6 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
         return
     from rich.markup import escape
 
-    from edgefl.cli.console import standard_output
     from edgefl.report import RunResult, comparison_table
     from edgefl.rerun.replay import Replay
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from edgefl.cli.arguments import new_file, new_folder
-from edgefl.cli.printing import say
+from edgefl.cli.printing import into_file, say, standard_output
 from edgefl.errors import UserError
 from edgefl.files import user_path
 from edgefl.record.outputs import write_output
@@ -172,7 +172,6 @@ def _print(table: Table, output: Path | None) -> None:
     from rich.markup import escape
     from rich.padding import Padding
 
-    from edgefl.cli.console import into_file, standard_output
     from edgefl.report.grid import layout
 
     text = io.StringIO()

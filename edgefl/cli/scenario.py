@@ -13,7 +13,7 @@ import typer
 
 from edgefl import shipped
 from edgefl.cli.arguments import Changes, Json, Scenario
-from edgefl.cli.printing import say, say_json
+from edgefl.cli.printing import print_table, say, say_json
 from edgefl.errors import UserError
 
 app = typer.Typer(help="List the shipped scenarios, check a file, or print the JSON schema.", no_args_is_help=True)
@@ -37,8 +37,6 @@ def list_scenarios(
     if as_json:
         say_json([{"name": name, "purpose": _purpose(path)} for name, path in found.items()])
         return
-    from edgefl.cli.console import print_table
-
     rows = list(here.items())
     rows += [(f"{folder}/", f"{count} scenarios: edgefl scenario list {folder}") for folder, count in below.items()]
     print_table(["name", "purpose"], rows, words=range(2))

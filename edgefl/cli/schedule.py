@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgefl.cli.arguments import Changes, Json, Scenario, new_figure_file
-from edgefl.cli.printing import say, say_json
+from edgefl.cli.printing import print_table, say, say_json
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
@@ -73,8 +73,6 @@ def _draw(made: SchedulerComparison, path: Path) -> None:
 
 
 def _print(made: SchedulerComparison) -> None:
-    from edgefl.cli.console import print_table
-
     heads = ["scheduler", "makespan", "energy", "Jain", "clients", "samples", "covers all in", "× optimum"]
     order = sorted(made.schedulers.items(), key=lambda each: (each[1].makespan is None, each[1].makespan or 0.0))
     print_table(heads, [_row(name, each) for name, each in order], notes=_notes(made))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, Trust, new_folder
-from edgefl.cli.printing import quiet, say
-from edgefl.cli.stopped import Stopped
+from edgefl.cli.printing import Stopped, quiet, say, standard_output
 from edgefl.errors import UserError, in_words, nearest
 from edgefl.files import user_path
 from edgefl.hardware import DeviceName, EngineKind
 
 if TYPE_CHECKING:
     from edgefl.flower.scenario import AppScenario
+    from edgefl.record.listener import Listener
     from edgefl.record.metric import Metric
     from edgefl.scenario import Scenario
 
@@ -65,13 +65,18 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
 ) -> None:
     """Run a scenario and compare its methods: which accuracy each one reaches, and when."""
     if resume is not None:
-        check_alone(context, "resume", "as_json", "trust")
+        reason = "a resumed run keeps its scenario and options; expected --resume DIR alone"
+        _refuse_others(context, ("resume", "as_json", "trust"), reason)
         _resume(resume, as_json=as_json, trust=trust)
         return
     if scenario is None:
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
     if add_seeds is not None:
-        _check_extension(context)
+        reason = (
+            "new seeds of a run have its scenario and options; expected RUN --add-seeds N, and no more than --device, "
+            "--no-cache, --trust and --json"
+        )
+        _refuse_others(context, ("scenario", "add_seeds", "device", "no_cache", "as_json", "trust"), reason)
         _add_seeds(scenario, add_seeds, device=device, cache=not no_cache, as_json=as_json, trust=trust)
         return
     if trust:
@@ -86,7 +91,8 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     if seed:
         chosen = chosen.with_seeds(seed)
     if isinstance(chosen, AppScenario):
-        _refuse_with_apps(context)
+        accepted = ("scenario", "out", "method", "changes", "seed", "as_json")
+        _refuse_others(context, accepted, "a Flower app trains in its own code; remove this option")
         _simulate_apps(chosen, scenario, out, method, as_json=as_json)
         return
     labels = chosen_labels(chosen, method)
@@ -94,14 +100,9 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     check_device(device)
     rehearse(chosen, file=scenario, overrides=changes or ())
 
-    from edgefl.cli.progress import watching
     from edgefl.experiment import run
 
-    with (
-        _finishing(folder, scenario, as_json=as_json),
-        quiet(as_json),
-        watching(lambda: chosen.task.measured) as display,
-    ):
+    with _shown(folder, scenario, lambda: chosen.task.measured, as_json=as_json) as display:
         run(
             chosen,
             out=folder,
@@ -114,21 +115,10 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         )
 
 
-def _refuse_with_apps(context: typer.Context) -> None:
-    """Refuse options about training, which a Flower app does itself."""
-    for name in ("device", "engine", "no_train", "no_cache"):
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            raise UserError(
-                "a Flower app trains in its own code; remove this option", file=f"--{name}".replace("_", "-")
-            )
-
-
 def _simulate_apps(
     scenario: AppScenario, named: str, out: Path | None, wanted: list[str] | None, *, as_json: bool
 ) -> None:
     """Run the Flower apps of a scenario."""
-    from edgefl.cli.progress import watching
     from edgefl.flower.app import require_flwr
     from edgefl.record.metric import ACCURACY
 
@@ -137,53 +127,34 @@ def _simulate_apps(
     require_flwr()
     from edgefl.flower.run import run
 
-    with _finishing(folder, named, as_json=as_json), quiet(as_json), watching(lambda: ACCURACY) as display:
+    with _shown(folder, named, lambda: ACCURACY, as_json=as_json) as display:
         run(scenario, out=folder, methods=labels, listeners=[display])
 
 
-def check_alone(context: typer.Context, *accepted: str) -> None:
-    """Refuse every parameter on the command line that is not accepted: a resumed run keeps its original options."""
-    if (option := _first_other(context, accepted)) is not None:
-        raise UserError("a resumed run keeps its scenario and options; expected --resume DIR alone", file=option)
-
-
-def _check_extension(context: typer.Context) -> None:
-    """Refuse options that would make new seeds differ from the present ones."""
-    accepted = ("scenario", "add_seeds", "device", "no_cache", "as_json", "trust")
-    if (option := _first_other(context, accepted)) is not None:
-        raise UserError(
-            "new seeds of a run have its scenario and options; expected RUN --add-seeds N, and no more than --device, "
-            "--no-cache, --trust and --json",
-            file=option,
-        )
-
-
-def _first_other(context: typer.Context, accepted: Collection[str]) -> str | None:
-    """The first parameter on the command line that is not accepted."""
+def _refuse_others(context: typer.Context, accepted: Collection[str], reason: str) -> None:
+    """Refuse every parameter on the command line that is not accepted."""
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE" and name not in accepted:
-            return next((each for each in parameter.opts if each.startswith("--")), name.upper())
-    return None
+            option = next((each for each in parameter.opts if each.startswith("--")), name.upper())
+            raise UserError(reason, file=option)
 
 
 def _add_seeds(run: str, count: int, *, device: DeviceName, cache: bool, as_json: bool, trust: bool) -> None:
     """Add seeds to a finished run."""
-    from edgefl.cli.progress import watching
     from edgefl.experiment import add_seeds
 
     folder = user_path(run)
     if not folder.is_dir():
         raise UserError("--add-seeds needs the folder of a finished run, from edgefl simulate --out RUN", file=run)
     check_device(device)
-    with _finishing(folder, run, as_json=as_json), quiet(as_json), watching(lambda: _metric_of(folder)) as display:
+    with _shown(folder, run, lambda: _metric_of(folder), as_json=as_json) as display:
         add_seeds(folder, count, device=device, cache=cache, listeners=[display], trust=trust)
 
 
 def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:
     """Finish an interrupted run."""
-    from edgefl.cli.progress import watching
     from edgefl.experiment import resume
     from edgefl.flower.app import require_flwr
     from edgefl.flower.scenario import app_scenario_of
@@ -193,12 +164,11 @@ def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:
         require_flwr()
         from edgefl.flower.run import resume as resume_apps
 
-        with _finishing(folder, str(folder), as_json=as_json), quiet(as_json), watching(lambda: ACCURACY) as display:
+        with _shown(folder, str(folder), lambda: ACCURACY, as_json=as_json) as display:
             resume_apps(folder, listeners=[display], trust=trust)
         return
 
-    name = str(folder)
-    with _finishing(folder, name, as_json=as_json), quiet(as_json), watching(lambda: _metric_of(folder)) as display:
+    with _shown(folder, str(folder), lambda: _metric_of(folder), as_json=as_json) as display:
         resume(folder, listeners=[display], trust=trust)
 
 
@@ -211,21 +181,33 @@ def _metric_of(run: Path) -> Metric:
 
 
 @contextmanager
-def _finishing(folder: Path, named: str, *, as_json: bool) -> Iterator[None]:
-    """Print the result; if the command is stopped, say how to resume, and if the input is wrong, name its source."""
-    from edgefl.experiment import RunsFailed, is_interrupted
+def _shown(folder: Path, named: str, metric: Callable[[], Metric], *, as_json: bool) -> Iterator[Listener]:
+    """Show the progress of a run, and at its end, also after a fault, its result."""
+    from edgefl.experiment import RunsFailed
 
     try:
-        yield
+        with following(folder, named, metric, as_json=as_json) as display:
+            yield display
         print_result(folder, as_json=as_json)
     except RunsFailed:
         print_result(folder, as_json=as_json)
         raise
+
+
+@contextmanager
+def following(folder: Path, named: str, metric: Callable[[], Metric], *, as_json: bool) -> Iterator[Listener]:
+    """Show the progress of a run; if it is stopped, say how to continue, and if the input is wrong, name its source."""
+    from edgefl.cli.progress import watching
+    from edgefl.record.paths import how_to_continue, is_interrupted
+
+    try:
+        with quiet(as_json), watching(metric) as display:
+            yield display
     except UserError as error:
         raise error.located(file=named) from None
     except KeyboardInterrupt:
         if is_interrupted(folder):
-            raise Stopped(f"to continue: edgefl simulate --resume {folder}") from None
+            raise Stopped(f"to continue: {how_to_continue(folder)}") from None
         raise
 
 
@@ -263,7 +245,6 @@ def print_result(run: Path, *, as_json: bool) -> None:
     """Print the table and the verdict of a finished run, and draw its pictures; or print its summary as JSON."""
     from rich.markup import escape
 
-    from edgefl.cli.console import standard_output
     from edgefl.report import (
         RunResult,
         comparison_rows,

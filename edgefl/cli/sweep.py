@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from edgefl.cli.arguments import Changes, Device, Json, Methods, NoTrain, Scenario, Seeds, new_folder
-from edgefl.cli.printing import quiet, say, say_json
-from edgefl.cli.stopped import Stopped
+from edgefl.cli.printing import Stopped, quiet, say, say_json
 from edgefl.errors import EdgeflError, UserError
 from edgefl.hardware import EngineKind
 

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from edgefl.data.batches import job_batches
 from edgefl.data.federated import load_federated
-from edgefl.diagnosis.curvature import Curvature
-from edgefl.diagnosis.dissimilarity import dissimilarity
-from edgefl.diagnosis.landscape import Landscape, landscape
+from edgefl.diagnosis.curvature import Curvature, Landscape, landscape
 from edgefl.errors import UserError, nearest
 from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.inputs import allow_code
@@ -160,19 +159,35 @@ def _diagnose(
             lambda_max=final.top_eigenvalue(seed),
             trace=final.diagonal(seed).trace,
             clients=clients,
-            by_tensor=_compared(by_tensor),
-            by_parameter=_compared(by_parameter),
+            by_tensor=dissimilarity(by_tensor),
+            by_parameter=dissimilarity(by_parameter),
             landscape=landscape(final, seed=seed) if plane else None,
         )
 
 
-def _compared(diagonals: Sequence[Tensor]) -> dict[str, float] | None:
-    if len(diagonals) < 2:
+def dissimilarity(diagonals: Sequence[Tensor]) -> dict[str, float] | None:
+    """FedAlign's H_N and H_D of K diagonals D_k, vectors of one length (Mendieta et al. 2022, Eqs. 3-4).
+
+    H_N is the mean of ‖D_k - D_j‖, H_D the mean cosine of D_k and D_j. Both are means over all pairs of clients,
+    including each client with itself, as in the authors' code; ``h_n_pairs`` and ``h_d_pairs`` are over true pairs.
+
+    >>> dissimilarity([torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])])["h_d"]
+    0.5
+
+    Returns:
+        The four means, or ``None`` with fewer than two diagonals.
+    """
+    count = len(diagonals)
+    if count < 2:
         return None
-    found = dissimilarity(diagonals)
+    rows = torch.stack([each.double() for each in diagonals])
+    distances = (rows[:, None] - rows[None, :]).norm(dim=-1)
+    lengths = rows.norm(dim=-1).clamp(min=1e-300)
+    cosines = (rows @ rows.T) / (lengths[:, None] * lengths[None, :])
+    norm, direction = float(distances.mean()), float(cosines.mean())
     return {
-        "h_n": found.norm,
-        "h_d": found.direction,
-        "h_n_pairs": found.norm_pairs,
-        "h_d_pairs": found.direction_pairs,
+        "h_n": norm,
+        "h_d": direction,
+        "h_n_pairs": count / (count - 1) * norm,
+        "h_d_pairs": (count * direction - 1) / (count - 1),
     }

@@ -8,9 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgefl.diagnosis.curvature import Curvature
-from edgefl.diagnosis.dissimilarity import dissimilarity
-from edgefl.diagnosis.landscape import landscape
+from edgefl.diagnosis.curvature import Curvature, landscape
+from edgefl.diagnosis.diagnose import dissimilarity
 from edgefl.methods.parts.objective import Batch
 from edgefl.models.block_model import BlockModel
 from edgefl.models.norm import BatchNorm
@@ -105,9 +104,8 @@ def test_dissimilarity_is_the_mean_over_all_pairs_and_over_true_pairs():
     found = dissimilarity(rows)
     norms = [float((a - b).norm()) for a in rows for b in rows]
     cosines = [float(F.cosine_similarity(a, b, dim=0)) for a in rows for b in rows]
-    assert found.norm == pytest.approx(np.mean(norms), rel=1e-6)
-    assert found.direction == pytest.approx(np.mean(cosines), rel=1e-6)
-    assert found.norm_pairs == pytest.approx(sum(norms) / 6)
-    assert found.direction_pairs == pytest.approx((sum(cosines) - 3) / 6)
-    with pytest.raises(ValueError, match="two clients"):
-        dissimilarity(rows[:1])
+    assert found["h_n"] == pytest.approx(np.mean(norms), rel=1e-6)
+    assert found["h_d"] == pytest.approx(np.mean(cosines), rel=1e-6)
+    assert found["h_n_pairs"] == pytest.approx(sum(norms) / 6)
+    assert found["h_d_pairs"] == pytest.approx((sum(cosines) - 3) / 6)
+    assert dissimilarity(rows[:1]) is None

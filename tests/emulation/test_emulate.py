@@ -195,7 +195,7 @@ def test_a_stopped_emulation_says_that_it_starts_again(tmp_path):
     said = process.communicate(timeout=60.0)[1]
     assert begun
     assert process.returncode == 130
-    assert f"{out} is unfinished: start the emulation again in another folder" in said
+    assert "to continue: start the emulation again in another folder" in said
     assert gone(process.pid)
 
 

@@ -36,11 +36,11 @@ def received(make_run):
 
 
 def test_the_terminal_gets_the_consoles_own_colours_alone(received, monkeypatch):
-    from edgefl.cli import console
+    from edgefl.cli import printing
 
     terminal = io.StringIO()
-    shown = console._SafeConsole(file=terminal, force_terminal=True, width=160, highlight=False)
-    monkeypatch.setattr(console, "standard_output", lambda: shown)
+    shown = printing._SafeConsole(file=terminal, force_terminal=True, width=160, highlight=False)
+    monkeypatch.setattr("edgefl.cli.report.standard_output", lambda: shown)
     assert main(["report", str(received(ESCAPES))]) == 0
     text = terminal.getvalue()
     assert "\x1b[2m" in text, "no colours, so the test shows nothing"

@@ -1,4 +1,4 @@
-"""``edgefl plan RUN --for CONDITION``: the worst world in which a finished run still meets a condition."""
+"""``edgefl plan RUN --for CONDITION`` and ``--seeds-for 1pt``: questions about a finished run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from edgefl.cli.printing import quiet, say, say_json
-from edgefl.errors import UserError
+from edgefl.cli.printing import print_table, quiet, say, say_json
+from edgefl.errors import UserError, one_line
 from edgefl.files import user_path
 from edgefl.record import RunPaths
 from edgefl.record.names import SWEEP
 from edgefl.wording import listed
 
 if TYPE_CHECKING:
+    from edgefl.report.grid import Cell
+    from edgefl.report.run_record import RunRecord
+    from edgefl.report.seed_plan import SeedPlan
     from edgefl.rerun.condition import Condition
     from edgefl.rerun.inverse import Answer, Answers, MethodAnswer
     from edgefl.rerun.questions import Name
@@ -56,7 +59,7 @@ def refuse_run(scenario: str) -> None:
         )
 
 
-def answer(run: str, condition: str, methods: list[str] | None, *, trust: bool, as_json: bool) -> None:
+def print_answers(run: str, condition: str, methods: list[str] | None, *, trust: bool, as_json: bool) -> None:
     """Print the answers for a finished run.
 
     Raises:
@@ -83,8 +86,6 @@ def _progress(label: str, left: int) -> None:
 
 
 def _print(found: Answers) -> None:
-    from edgefl.cli.console import print_table
-
     for method in found.methods:
         for sentence in _sentences(method, found.condition, several=len(found.seeds) > 1):
             say(sentence)
@@ -205,3 +206,80 @@ def _beyond(name: Name, found: Answer, condition: Condition) -> str:
     if found.why == "training":
         return "a client runs empty" if name == "battery" else f"other training: {found.different}"
     return next(f"more than {limit(amount, kind)}" for kind, amount in condition.limits.items() if kind == found.why)
+
+
+def print_seeds(run: str, difference: str, power: float | None, methods: list[str] | None, *, as_json: bool) -> None:
+    """Print the seeds that each pair of methods needs.
+
+    Raises:
+        UserError: it is no finished run with two methods to compare, or the difference or the power is invalid.
+    """
+    from edgefl.report.run_record import RunRecord
+    from edgefl.report.seed_plan import read_difference, seed_plan
+    from edgefl.report.statistics import POWER
+
+    wanted = POWER if power is None else power
+    if not 0.0 < wanted < 1.0:
+        raise UserError(f"expected a probability between 0 and 1, found {one_line(power)}", file="--power")
+    record = RunRecord(run)
+    found = seed_plan(record, read_difference(difference, record.metric), power=wanted, methods=methods)
+    if as_json:
+        say_json(found.as_dict())
+    else:
+        _print_seeds(record, found)
+
+
+def _print_seeds(run: RunRecord, plan: SeedPlan) -> None:
+
+    several = len({name for pair in plan.pairs for name in (pair.method, pair.other)}) > 2
+    unit = "points" if run.metric.share else run.metric.word
+    scale = 100.0 if run.metric.share else 1.0
+    wanted = f"{scale * plan.difference:.3g}"
+    size = f"{wanted} {'point' if wanted == '1' else 'points'}" if run.metric.share else f"{wanted} ({unit})"
+    rows: list[list[str | Cell]] = [
+        [
+            f"{pair.method} – {pair.other}",
+            str(pair.seeds),
+            f"{scale * pair.mean:.3g}",
+            f"{scale * pair.deviation:.3g}",
+            _count(pair.needed),
+            _count(pair.cautious),
+            *([_count(pair.among_all)] if several else []),
+        ]
+        for pair in plan.pairs
+    ]
+    heads = ["difference of", "seeds", f"mean, {unit}", f"deviation, {unit}", "seeds needed", "cautious"]
+    notes = [
+        f"Seeds needed: with them, Student's t test by seed decides a true difference of {size} "
+        f"at 95 % with a probability (power) of {100 * plan.power:.3g} %, if the deviation is the true one.",
+        "Cautious: with the upper 80 % confidence bound of the deviation, which few seeds do not show well.",
+    ]
+    if several:
+        heads.append("among all")
+        notes.append("Among all: if a method is compared with all others, and the comparisons share the level of 5 %.")
+    if rows:
+        print_table(heads, rows, notes=notes)
+    for sentence in _seed_sentences(run, plan):
+        say(sentence)
+
+
+def _seed_sentences(run: RunRecord, plan: SeedPlan) -> Iterator[str]:
+    from edgefl.report.seed_plan import about
+
+    for one, other in plan.unknown:
+        yield f"{one} and {other} have fewer than two seeds in common, so the spread of their differences is unknown."
+    if not plan.pairs:
+        return
+    if plan.more is None:
+        yield "Not all pairs can be decided with a reasonable number of seeds."
+    elif plan.more == 0:
+        yield f"All pairs have as many seeds as they need; there are {plan.seeds}."
+    else:
+        cost = "" if plan.seconds_of_a_seed is None else f" (about {about(plan.more * plan.seconds_of_a_seed)})"
+        yield f"To add the seeds that all pairs need{cost}: edgefl simulate {run.path} --add-seeds {plan.more}"
+
+
+def _count(seeds: int | None) -> str:
+    from edgefl.report.statistics import MOST_SEEDS
+
+    return f"> {MOST_SEEDS}" if seeds is None else str(seeds)

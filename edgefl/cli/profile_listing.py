@@ -1,0 +1,258 @@
+"""``edgefl profile list``, ``show``, ``validate`` and ``check``: what device profiles say, and how good they are."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgefl.cli.arguments import Json, new_figure_file
+from edgefl.cli.printing import print_table, quiet, say, say_json
+from edgefl.files import user_path
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from edgefl.fleet import DeviceProfile
+    from edgefl.profiling.step_table import StepTable
+    from edgefl.profiling.table_profile import Compared
+
+app = typer.Typer(help="List, show, check, measure and fit device profiles.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_profiles(as_json: Json = False) -> None:
+    """List the shipped and plugged-in device profiles."""
+    from edgefl.fleet import all_profiles, value
+
+    profiles = all_profiles()
+    if as_json:
+        say_json([_summary(profile) for profile in profiles])
+        return
+    rows = []
+    for profile in profiles:
+        numbers = (
+            value(profile.compute.fp32_achievable) / 1e9,
+            value(profile.compute.memory_bandwidth) / 1e9,
+            profile.memory.total / 2**30,
+            value(profile.power.idle),
+            value(profile.power.compute),
+        )
+        evidence = str(profile.evidence("compute"))
+        rows.append([profile.name, profile.kind, *(f"{number:.4g}" for number in numbers), evidence])
+    print_table(
+        ["name", "kind", "GFLOP/s", "GB/s", "GiB", "W idle", "W training", "evidence"],
+        rows,
+        notes=[
+            "GFLOP/s: fp32, achievable in training. W: the whole device.",
+            "evidence: what confirms the predicted seconds of a step, and their mean error.",
+        ],
+        words=(0, 1, 7),
+    )
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A name from `edgefl profile list`, or the path of a profile file.")],
+    as_json: Json = False,
+) -> None:
+    """Show a device profile in the form of a profile file; JSON is in base units."""
+    from edgefl.fleet import load_profile
+
+    profile = load_profile(name)
+    data = profile.model_dump(mode="json", exclude_none=True)
+    if as_json:
+        say_json(tidy(data))
+    else:
+        say(profile_yaml(with_units(profile, data)).rstrip())
+
+
+@app.command()
+def validate(
+    file: Annotated[Path, typer.Argument(parser=user_path, metavar="FILE", help="The profile file to check.")],
+) -> None:
+    """Check a profile file: print what is wrong (exit code 2), or `ok` and a summary."""
+    from edgefl.fleet import read_profile, value
+
+    profile = read_profile(file)
+    compute, power = profile.compute, profile.power
+    say(f"{file}: ok")
+    say(
+        f"{profile.name} ({profile.kind}): {value(compute.fp32_achievable) / 1e9:.3g} GFLOP/s, "
+        f"{value(compute.memory_bandwidth) / 1e9:.3g} GB/s, {profile.memory.total / 2**30:.3g} GiB, "
+        f"{value(power.idle):.3g} W idle, {value(power.compute):.3g} W training, "
+        f"{'verified' if profile.provenance.verified else 'not verified'}; step times {profile.evidence('compute')}"
+    )
+
+
+def _summary(profile: DeviceProfile) -> dict[str, Any]:
+    from edgefl.fleet import value
+
+    return {
+        "name": profile.name,
+        "kind": profile.kind,
+        "flops_per_second": value(profile.compute.fp32_achievable),
+        "bytes_per_second": value(profile.compute.memory_bandwidth),
+        "memory_bytes": profile.memory.total,
+        "idle_watts": value(profile.power.idle),
+        "compute_watts": value(profile.power.compute),
+        "verified": profile.provenance.verified,
+        "evidence": profile.evidence("compute").model_dump(mode="json", exclude_none=True),
+    }
+
+
+@app.command("check")
+def check_profile(
+    profile: Annotated[str, typer.Argument(help="A name from `edgefl profile list`, or the path of a profile file.")],
+    table: Annotated[
+        Path, typer.Argument(parser=user_path, metavar="TABLE", help="A CSV table of step times; see `profile fit`.")
+    ],
+    picture: Annotated[
+        Path | None,
+        new_figure_file("Draw predicted over measured seconds into this file (PNG, SVG or PDF).", "--output", "-o"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare the seconds that a profile predicts for training steps with measured ones."""
+    from edgefl.fleet import load_profile
+    from edgefl.profiling.step_table import read_step_table
+    from edgefl.profiling.table_profile import as_dict, compare
+
+    device = load_profile(profile)
+    with quiet(as_json):
+        found = read_step_table(table)
+    compared = compare(device, found)
+    if picture is not None:
+        from edgefl.report.command_figures import predicted_figure, write_predicted
+
+        points = [(each.time.family, each.time.part, each.time.seconds, each.predicted) for each in compared]
+        write_predicted(predicted_figure(f"{device.name}: {table.name}", points), picture)
+    if as_json:
+        say_json({"profile": device.name, **as_dict(compared, found)})
+        return
+    say_left_out(found)
+    print_steps(compared)
+    print_errors(compared)
+    own = sum(device.compute.measured(each.time.signature) is not None for each in compared)
+    if own:
+        say(f"{own} of these steps are in the profile's measured steps, so their errors confirm nothing.")
+
+
+def say_left_out(table: StepTable) -> None:
+    """Print the columns that are not read, and the models whose steps cannot be counted."""
+    if table.ignored:
+        say(f"Ignored columns: {', '.join(table.ignored)}", err=True)
+    for model, why in table.left_out.items():
+        say(f"Left out: {model}: {why}", err=True)
+
+
+def print_steps(compared: Sequence[Compared]) -> None:
+    """Print a row for each measured time."""
+    rows = [
+        [
+            each.time.text,
+            f"{each.time.seconds:.4g}",
+            f"{each.predicted:.4g}",
+            f"{each.error:+.0%}",
+        ]
+        for each in compared
+    ]
+    print_table(["step", "s measured", "s predicted", "error"], rows, words=(0,))
+
+
+def print_errors(compared: Sequence[Compared]) -> None:
+    """Print the errors of each family of models, of each part, and of all."""
+    from edgefl.profiling.table_profile import Errors, errors_by
+
+    parts = errors_by("part", compared)
+    named = {
+        **errors_by("family", compared),
+        **({f"trained: {name}": errors for name, errors in parts.items()} if len(parts) > 1 else {}),
+        "all": Errors.of(compared),
+    }
+    rows = [
+        [
+            name,
+            str(errors.number),
+            f"{errors.mean_absolute:.1%}",
+            f"{errors.median_absolute:.1%}",
+            f"{errors.mean:+.1%}",
+        ]
+        for name, errors in named.items()
+    ]
+    print_table(
+        ["family", "times", "mean |error|", "median |error|", "mean error"],
+        rows,
+        notes=["error: predicted over measured seconds, minus 1."],
+        words=(0,),
+    )
+
+
+def profile_yaml(data: Mapping[str, Any]) -> str:
+    """The data of a profile as YAML, with the bounds of a figure on one line."""
+    from ruamel.yaml import YAML
+
+    text = io.StringIO()
+    yaml = YAML(typ="rt", pure=True)
+    yaml.width = 120
+    yaml.dump(_bounds_in_a_line(data), text)
+    return text.getvalue()
+
+
+def with_units(part: BaseModel, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The data of a profile, or of a part of it, with each quantity as text with its unit.
+
+    Args:
+        part: the profile or part.
+        data: the same as plain data.
+    """
+    from edgefl.units import dimension_of
+
+    fields = type(part).model_fields
+    found = {}
+    for name, inner in data.items():
+        types = (fields[name].annotation, *fields[name].metadata)
+        dimension = next((each for each in map(dimension_of, types) if each), None)
+        # An estimate's bounds are in the unit of its nominal figure.
+        found[name] = _spelt(getattr(part, name), inner, dimension, getattr(part, "nominal", None))
+    return found
+
+
+def _spelt(value: Any, data: Any, dimension: str | None, nominal: float | None = None) -> Any:
+    from edgefl.units import spelt
+
+    if isinstance(value, float) and dimension is not None:
+        return spelt(value, dimension, like=nominal)
+    if hasattr(type(value), "model_fields"):
+        return with_units(value, data)
+    if isinstance(value, Mapping):
+        return {key: _spelt(value[key], inner, dimension) for key, inner in data.items()}
+    if isinstance(value, tuple):
+        return [_spelt(each, inner, dimension) for each, inner in zip(value, data, strict=True)]
+    return tidy(data)
+
+
+def tidy(data: Any) -> Any:
+    """Round numbers to twelve digits: 25 us are 2.5e-05 s, not 2.4999999999999998e-05."""
+    if isinstance(data, dict):
+        return {key: tidy(inner) for key, inner in data.items()}
+    if isinstance(data, list):
+        return [tidy(inner) for inner in data]
+    return float(f"{data:.12g}") if isinstance(data, float) else data
+
+
+def _bounds_in_a_line(data: Any) -> Any:
+    """The same data, with low, nominal and high of a figure on one line."""
+    from ruamel.yaml.comments import CommentedMap
+
+    if isinstance(data, list):
+        return [_bounds_in_a_line(each) for each in data]
+    if not isinstance(data, dict):
+        return data
+    made = CommentedMap({key: _bounds_in_a_line(each) for key, each in data.items()})
+    if set(data) == {"low", "nominal", "high"}:
+        made.fa.set_flow_style()
+    return made
