@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import selectors
 import socket
+import subprocess
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -58,11 +59,6 @@ class Nodes:
         self._nodes: dict[str, socket.socket] = {}
         self._waiting: dict[str, list[bytes]] = {}
         self._lives: dict[str, int] = {}  # how many processes of a node have been killed
-
-    @property
-    def names(self) -> set[str]:
-        """The nodes that have connected."""
-        return set(self._nodes)
 
     def order(self, node: str, **order: Any) -> None:
         """Send an order to a node; one whose process is to be replaced receives it with the new process.
@@ -115,6 +111,33 @@ class Nodes:
             if time.monotonic() >= until:
                 raise EmulationFailed(f"no process reported its {kind} within {seconds:g} s")
             self.wait(until - time.monotonic())
+
+    def wait_for_start(
+        self, names: Collection[str], processes: Collection[subprocess.Popen[bytes]], seconds: float, *, messages: Path
+    ) -> None:
+        """Wait until these nodes have connected; what they reported meanwhile is forgotten.
+
+        Args:
+            names: the nodes.
+            processes: what must not end before.
+            seconds: how long it may take.
+            messages: the file of what they print, for the error.
+
+        Raises:
+            EmulationFailed: one has ended, or is late.
+        """
+        until = time.monotonic() + seconds
+        while not set(self._nodes).issuperset(names):
+            self.wait(0.1)
+            for report in self.reports:
+                if "broken" in report:
+                    check_alive(report)
+            late = time.monotonic() > until
+            if late or any(process.poll() is not None for process in processes):
+                why = f"were not ready within {seconds:g} s" if late else "ended at their start"
+                reason = messages.read_text(errors="replace").strip() or "no message"
+                raise EmulationFailed(f"the processes of the emulation {why}: {reason}")
+        self.reports.clear()
 
     def close(self) -> None:
         """End all connections; the nodes' processes end with them."""

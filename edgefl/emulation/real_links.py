@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from edgefl.emulation.machine import in_namespaces
 from edgefl.emulation.namespaces import python
-from edgefl.emulation.nodes import EmulationFailed, Nodes, check_alive
+from edgefl.emulation.nodes import EmulationFailed, Nodes
 from edgefl.emulation.wiring import LINK_MAKER, Carried, LinkSettings, Pair, Wiring
 
 MOST_WARM_BYTES = 1 << 23
@@ -224,18 +224,8 @@ class RealLinks:
         assert self._maker.stdin is not None
         with self._maker.stdin as plan:
             pickle.dump((self.wiring, self._settings), plan)
-        until, names = time.monotonic() + START_SECONDS, {*self.wiring.nodes, LINK_MAKER}
-        while not self.nodes.names >= names:
-            self.nodes.wait(0.1)
-            for report in self.nodes.reports:
-                if "broken" in report:
-                    check_alive(report)
-            late = time.monotonic() > until
-            if late or self._maker.poll() is not None:
-                why = f"were not ready within {START_SECONDS:g} s" if late else "ended at their start"
-                reason = said.read_text(errors="replace").strip() or "no message"
-                raise EmulationFailed(f"the processes of the emulation {why}: {reason}")
-        self.nodes.reports.clear()
+        names = [*self.wiring.nodes, LINK_MAKER]
+        self.nodes.wait_for_start(names, [self._maker], START_SECONDS, messages=said)
 
     def _end(self) -> None:
         """Close the connections, so that all processes end; those that do not are ended."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -15,7 +14,7 @@ import simpy
 
 from edgefl.cpu_quota import LEAST, MOST, CpuQuota
 from edgefl.emulation.namespaces import python
-from edgefl.emulation.nodes import EmulationFailed, Nodes
+from edgefl.emulation.nodes import Nodes
 from edgefl.emulation.trainer import Plan
 from edgefl.emulation.wiring import TRAINER
 from edgefl.errors import UserError
@@ -145,18 +144,10 @@ class Trainers:
                 assert process.stdin is not None
                 with contextlib.suppress(BrokenPipeError), process.stdin:
                     process.stdin.write(plan)
-        until = time.monotonic() + START_SECONDS
-        while not self._nodes.names >= processes.keys():
-            self._nodes.wait(0.1)
-            late = time.monotonic() > until
-            if late or any(process.poll() is not None for process in processes.values()):
-                why = f"were not ready within {START_SECONDS:g} s" if late else "ended at their start"
-                reason = self._messages.read_text(errors="replace").strip() or "no message"
-                raise EmulationFailed(f"the processes that train {why}: {reason}")
+        self._nodes.wait_for_start(processes.keys(), processes.values(), START_SECONDS, messages=self._messages)
         for name, process in processes.items():
             self._groups[name].add(process.pid)
         self._free = list(processes)
-        self._nodes.reports.clear()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
