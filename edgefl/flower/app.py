@@ -7,10 +7,9 @@ import importlib
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +40,6 @@ class App:
     client: Any
     run_config: dict[str, Any]
     folder: Path
-
-    def error_in_words(self, error: BaseException) -> str:
-        """An error as one line, with the last line of the app's own code that it came through."""
-        return located_error(error, self.folder)
 
 
 def require_flwr() -> None:
@@ -126,7 +121,7 @@ def loaded(spec: AppSpec) -> Iterator[App]:
     components, run_config = read_app(spec)
     folder = Path(spec.app).resolve()
     path, known = list(sys.path), set(sys.modules)
-    others = {name: sys.modules.pop(name) for name in known if _is_below(sys.modules[name], folder)}
+    others = {name: sys.modules.pop(name) for name in known if _is_of(sys.modules[name], folder)}
     importlib.invalidate_caches()
     try:
         sys.path.insert(0, str(folder))
@@ -136,43 +131,36 @@ def loaded(spec: AppSpec) -> Iterator[App]:
     finally:
         sys.path[:] = path
         for name in (set(sys.modules) - known) | (set(sys.modules) & set(others)):
-            if _is_below(sys.modules[name], folder):
+            if _is_of(sys.modules[name], folder):
                 del sys.modules[name]
         sys.modules.update(others)
 
 
-def code_of(spec: AppSpec) -> Callable[[str], bool]:
-    """Whether a file, by its path, contains code of the app."""
-    folder = Path(spec.app).resolve()
-
-    @cache
-    def is_own(file: str) -> bool:
-        path = Path(file).resolve()
-        return path.is_relative_to(folder) and _is_own(path.relative_to(folder))
-
-    return is_own
-
-
-def located_error(error: BaseException, folder: Path) -> str:
-    """An error as one line, with the last line of code in an app's folder that it came through, if there is one."""
-    place = ""
-    for frame in traceback.extract_tb(error.__traceback__):
-        path = Path(frame.filename).resolve()
-        if path.is_relative_to(folder) and _is_own(path.relative_to(folder)):
-            place = f" ({path.relative_to(folder).as_posix()}, line {frame.lineno}, in {frame.name})"
-    return in_words(error) + place
+def own_path(file: str | Path, folder: Path) -> Path | None:
+    """The path of a file in an app's resolved folder; None if it is elsewhere, or an environment's or a tool's."""
+    path = Path(file).resolve()
+    if not path.is_relative_to(folder):
+        return None
+    inside = path.relative_to(folder)
+    return inside if _is_own(inside) else None
 
 
 def _is_own(inside: Path) -> bool:
-    """Whether a path in an app's folder is the app's: not an environment's or a tool's."""
     return not any(part == "site-packages" or part.startswith(".") for part in inside.parts)
 
 
-def _is_below(module: Any, folder: Path) -> bool:
+def located_error(error: BaseException, folder: Path) -> str:
+    """An error as one line, with the last line of the app's own code that it came through, if there is one."""
+    place = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if (inside := own_path(frame.filename, folder)) is not None:
+            place = f" ({inside.as_posix()}, line {frame.lineno}, in {frame.name})"
+    return in_words(error) + place
+
+
+def _is_of(module: Any, folder: Path) -> bool:
     file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
-    if file is None or not (path := Path(file).resolve()).is_relative_to(folder):
-        return False
-    return _is_own(path.relative_to(folder))
+    return file is not None and own_path(file, folder) is not None
 
 
 def _component(reference: str, kind: type, spec: AppSpec) -> Any:

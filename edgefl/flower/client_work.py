@@ -22,7 +22,7 @@ from edgefl.cost.measure import Operator, StepCost
 from edgefl.cost.recorder import Record, Recorder
 from edgefl.errors import UserError
 from edgefl.fleet import FleetAssignment, compute_joules, fits, step_seconds
-from edgefl.flower.app import App
+from edgefl.flower.app import App, located_error
 from edgefl.flower.messages import copied, copied_message, error_reply, node_id_of
 from edgefl.flower.replies import Replies
 from edgefl.flower.scenario import DeclaredSeconds
@@ -230,7 +230,9 @@ class Clients:
             except (Exception, SystemExit) as error:  # noqa: BLE001  (Flower's nodes return every error of an app)
                 reason, failed = f"{type(error)}:<'{error}'>", True
                 reply = error_reply(message, "CLIENT_APP_RAISED_EXCEPTION", reason)
-                warnings.warn(f"client {client}: the ClientApp raised {self._app.error_in_words(error)}", stacklevel=2)
+                warnings.warn(
+                    f"client {client}: the ClientApp raised {located_error(error, self._app.folder)}", stacklevel=2
+                )
         reply.metadata.__dict__["_message_id"] = f"reply to {message.metadata.message_id}"
         cost = counted.cost() if declared is None else NOTHING
         waits = slept[0] + (declared or 0.0)

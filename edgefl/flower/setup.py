@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgefl.fleet import assign
-from edgefl.flower.app import App, code_of, loaded
+from edgefl.flower.app import App, loaded, located_error, own_path
 from edgefl.flower.client_work import Clients, Costs, Works
 from edgefl.flower.grid import AppBook, AppRun, virtual_grid
 from edgefl.flower.legacy import legacy_server
@@ -79,7 +81,8 @@ def run_app(
     from flwr.supercore.run import Run
 
     spec, metrics = scenario.app_of(method), Metrics(scenario.flower.metric)
-    clock = AppTime(code_of(spec))
+    folder = Path(spec.app).resolve()
+    clock = AppTime(cache(lambda file: own_path(file, folder) is not None))
     with (
         seeded(seed, "flower server"),
         virtual_time(clock),
@@ -108,7 +111,7 @@ def run_app(
                 clients=clients,
                 metrics=metrics,
                 main=lambda: app.server(virtual_grid(world, running, Run.create_empty(RUN_ID)), context),
-                error_in_words=app.error_in_words,
+                error_in_words=lambda error: located_error(error, app.folder),
             )
             return book, running
 

@@ -127,18 +127,10 @@ class World:
         last, times = self._begun.get(client, (round, 0))
         return times if last == round else 0
 
-    def compute_started(self, job: TrainingJob, work: Work, *, raises: bool = False) -> None:
-        """The client's device begins to train for the job's local steps.
-
-        Args:
-            job: the job.
-            work: its work.
-            raises: whether the code of a Flower app's client ends with an error.
-        """
+    def compute_started(self, job: TrainingJob, work: Work) -> None:
+        """The client's device begins to train for the job's local steps."""
         client = job.id.client
         facts: dict[str, object] | None = None if job.front is None else {"front": job.front}
-        if raises:
-            facts = {"raises": True}
         self._wrote_work("compute_start", work, job, value=job.steps, facts=facts)
         self._begun[client] = (job.round, self.begun(client, job.round) + 1)
         if self.accounts.charges.any:
