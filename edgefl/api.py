@@ -50,7 +50,6 @@ def simulate(
         edgefl.experiment.RunsFailed: a part of a method raised an error. ``out`` is complete nevertheless: the other
             methods continued, and ``RunResult(out)`` contains the rounds that the failed run completed.
         edgefl.experiment.NotWritten: a file cannot be written, for example because the disk is full.
-        edgefl.experiment.RunMoved: the folder was moved or removed during the run.
     """
     folder = user_path(out, argument="out")
     _check_choices(methods, device, engine, train, listeners)

@@ -16,8 +16,8 @@ from edgefl.data.federated import load_federated
 from edgefl.diagnosis.curvature import Curvature, Landscape, landscape
 from edgefl.errors import UserError, nearest
 from edgefl.experiment.directory import read_run_summary
+from edgefl.experiment.final_models import read_client_models, read_model
 from edgefl.experiment.inputs import allow_code
-from edgefl.experiment.models import read_clients, read_model
 from edgefl.experiment.wiring import recipe_of, skeleton
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.objective import Batch
@@ -144,7 +144,7 @@ def _diagnose(
 
     final = curvature(read_model(paths.final_model, model.layout))
     kept = paths.client_models
-    local = read_clients(kept, model.layout) if kept.is_file() else {}
+    local = read_client_models(kept, model.layout) if kept.is_file() else {}
     with exact_arithmetic(device):
         clients, by_tensor, by_parameter = [], [], []
         for client, vector in local.items():

@@ -1,13 +1,12 @@
 """Run a scenario for all methods and seeds: set up the world and write the run directory."""
 
 from edgefl.experiment.directory import look_free
-from edgefl.experiment.faults import NotWritten, RunMoved, RunsFailed
+from edgefl.experiment.faults import NotWritten, RunsFailed
 from edgefl.experiment.run import add_seeds, resume, run
 from edgefl.record.paths import is_interrupted
 
 __all__ = [
     "NotWritten",
-    "RunMoved",
     "RunsFailed",
     "add_seeds",
     "is_interrupted",

@@ -1,197 +1,151 @@
-"""Checkpoints of a run's learner: packs of the tensors that are new since the last one, and a manifest that lists them.
+"""Checkpoints of a run's learner: files of tensors, and a manifest ``round-N.json`` that names them.
 
-A checkpoint is complete or absent: its pack is written, flushed and renamed first, the manifest last. Every tensor is
-checked against the digest of its content before it is used. The newest checkpoints are kept; all other files in the
-folder are removed.
+A client's state is one file, which is written again only if it changed since the last checkpoint. The manifest is
+written last, so a checkpoint is complete or absent; then the files that it does not name are removed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 from torch import Tensor
 
+from edgefl.errors import UserError
 from edgefl.files import write_file
-from edgefl.training.result_memory import content_of
-
-KEPT = 2
-"""The number of checkpoints that are kept; the older one is used if the newest is damaged."""
-
-_WORTH_KEEPING = 0.25
-"""The minimum share of a pack that a new checkpoint must still use to refer to this pack.
-
-So the packs of a checkpoint never hold more than four times its tensors, regardless of the changes between checkpoints.
-"""
 
 
-class CheckpointDamaged(Exception):  # noqa: N818  (what it says of the checkpoint, like FileNotFoundError's noun)
-    """A checkpoint's file is missing, truncated, changed, or has other contents than a checkpoint."""
+class _Stored(NamedTuple):
+    """A tensor in a file of the last checkpoint, and its version then."""
+
+    tensor: weakref.ref[Tensor]
+    version: int
+    file: str
+    key: str
 
 
-class _Manifest(BaseModel):
-    """The contents of a manifest.
+class _Fresh(NamedTuple):
+    """A tensor to write."""
 
-    Attributes:
-        round: rounds that have ended.
-        tensors: the digest of each tensor's content, by the tensor's name.
-        packs: the pack of each content, by its digest.
-        facts: the learner's other state.
-    """
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    round: int
-    tensors: dict[str, str]
-    packs: dict[str, str]
-    facts: dict[str, Any]
+    file: str
+    key: str
+    tensor: Tensor
+    version: int
 
 
-def write_checkpoint(
-    folder: Path, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], earlier: Iterable[str] = ()
-) -> str:
-    """Store a checkpoint; return the name of its manifest.
+class Checkpoints:
+    """The checkpoints of one run, written one at a time in a thread of their own while training continues.
+
+    Tensors on the CPU are not copied: they must not change, which is checked. Use it as a context manager, which waits
+    for the last checkpoint.
 
     Args:
         folder: the run's ``checkpoints`` folder.
-        round: rounds that have ended.
-        tensors: the learner's tensors, by name; on the CPU, and not changed in the meantime.
-        facts: its other state, as JSON data.
-        earlier: manifests that are also kept, newest first. Their tensors are not written again, unless most of the
-            pack is no longer needed; so a client that was not picked since then costs almost nothing.
     """
-    folder.mkdir(exist_ok=True)  # does not create a folder that was moved
-    contents = {name: _content(tensor) for name, tensor in tensors.items()}
-    distinct = {contents[name]: tensor for name, tensor in tensors.items()}
-    packs = _known(folder, earlier, {content: tensor.nbytes for content, tensor in distinct.items()})
-    fresh = _apart({content: tensor for content, tensor in distinct.items() if content not in packs})
-    if fresh:
-        pack = f"pack-{_digest(' '.join(sorted(fresh)).encode())}.safetensors"
-        write_file(folder / pack, save(fresh))
-        packs |= dict.fromkeys(fresh, pack)
-    text = json.dumps({"round": round, "tensors": contents, "packs": packs, "facts": facts}).encode()
-    manifest = f"round-{round:06d}-{_digest(text)}.json"
-    write_file(folder / manifest, text)
-    return manifest
 
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="edgefl-checkpoint")
+        self._writing: Future[None] | None = None
+        self._stored: dict[int, _Stored] = {}
 
-def read_checkpoint(
-    folder: Path, manifest: str, *, round: int | None = None
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and facts of a checkpoint.
+    def newest(self) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
+        """The rounds that had ended at the newest checkpoint, its tensors, and the other facts; ``None`` without one.
 
-    Args:
-        folder: the run's ``checkpoints`` folder.
-        manifest: the name of its manifest.
-        round: the rounds that must have ended in it, if given.
-
-    Raises:
-        CheckpointDamaged: a file is missing, or differs from the written file.
-        UserError: a file is a link, or its name is a path to another place.
-    """
-    stored = _manifest(folder, manifest)
-    if round not in (None, stored.round):
-        raise CheckpointDamaged(f"{manifest} is of round {stored.round}")
-    missing = set(stored.tensors.values()) - stored.packs.keys()
-    if missing:
-        raise CheckpointDamaged(f"{manifest} names no pack for {len(missing)} tensors")
-    held: dict[str, list[str]] = {}
-    for content, pack in stored.packs.items():
-        held.setdefault(pack, []).append(content)
-    found: dict[str, Tensor] = {}
-    for pack, wanted in held.items():
-        found |= _read_pack(folder / pack, wanted)
-    return {name: found[content] for name, content in stored.tensors.items()}, stored.facts
-
-
-def prune(folder: Path, manifests: list[str]) -> None:
-    """Keep the checkpoints of these manifests, and remove every other file of the folder."""
-    wanted = set(manifests)
-    for manifest in manifests:
+        Raises:
+            UserError: it cannot be read.
+        """
+        manifest = max(self._folder.glob("round-*.json"), default=None)
+        if manifest is None:
+            return None
         try:
-            wanted |= set(_manifest(folder, manifest).packs.values())
-        except CheckpointDamaged:
-            continue
-    for path in folder.iterdir():
-        if path.name not in wanted:
-            path.unlink()
+            found = json.loads(manifest.read_bytes())
+            files = {file: load_file(self._folder / file) for file in {file for file, _ in found["tensors"].values()}}
+            tensors = {name: files[file][key] for name, (file, key) in found["tensors"].items()}
+            return found["round"], tensors, found["facts"]
+        except (OSError, ValueError, LookupError, TypeError, SafetensorError) as error:
+            raise UserError(
+                f"this checkpoint cannot be read ({error}); without this folder the run is trained from its start",
+                file=str(manifest),
+            ) from None
 
+    def begin(self, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Start to write; first wait for the previous checkpoint if it is not complete.
 
-def _known(folder: Path, earlier: Iterable[str], wanted: Mapping[str, int]) -> dict[str, str]:
-    """The packs of earlier checkpoints that contain ``wanted`` contents (with their bytes) and are worth keeping."""
-    places: dict[str, str] = {}
-    for manifest in earlier:
+        Args:
+            round: rounds that have ended.
+            tensors: the learner's tensors, by name: two words and perhaps more, separated by ``/``, of which the first
+                two name a client's state. They must not change any more.
+            facts: its other state, as JSON data.
+
+        Raises:
+            OSError: the previous checkpoint could not be written.
+            RuntimeError: a part of the method changed one of its tensors in place in the meantime.
+        """
+        self.finish()
+        stored: dict[int, _Stored] = {}
+        fresh: list[_Fresh] = []
+        for name, tensor in tensors.items():
+            known = stored.get(id(tensor)) or self._stored.get(id(tensor))
+            if known is None or known.tensor() is not tensor or known.version != tensor._version:
+                file = f"round-{round:06d}-{'-'.join(name.split('/')[:2])}.safetensors"
+                known = _Stored(weakref.ref(tensor), tensor._version, file, name)
+                held = tensor.detach().cpu()
+                fresh.append(_Fresh(file, name, held, held._version))
+            stored[id(tensor)] = known
+        self._stored = stored
+        places = {name: (stored[id(tensor)].file, stored[id(tensor)].key) for name, tensor in tensors.items()}
+        facts = {"round": round, "tensors": places, "facts": facts}
+        self._writing = self._thread.submit(self._write, fresh, facts)
+
+    def finish(self) -> None:
+        """Wait for the checkpoint in progress, if there is one.
+
+        Raises:
+            OSError, RuntimeError: see :meth:`begin`.
+        """
+        if self._writing is not None:
+            writing, self._writing = self._writing, None  # so that an error is raised once
+            writing.result()
+
+    def _write(self, fresh: Sequence[_Fresh], manifest: Mapping[str, Any]) -> None:
+        self._folder.mkdir(exist_ok=True)
+        for file, group in groupby(sorted(fresh, key=attrgetter("file")), key=attrgetter("file")):
+            # A file contains tensors, not views of a common memory.
+            tensors = {each.key: each.tensor.clone(memory_format=torch.contiguous_format) for each in group}
+            write_file(self._folder / file, save(tensors))
+        round = manifest["round"]
+        for each in fresh:
+            if each.tensor._version != each.version:
+                raise RuntimeError(f"'{each.key}' was changed in place after round {round}; parts return new tensors")
+        name = f"round-{round:06d}.json"
+        write_file(self._folder / name, json.dumps(manifest))
+        kept = {name, *(file for file, _ in manifest["tensors"].values())}
+        for path in self._folder.glob("round-*"):
+            if path.name not in kept:
+                path.unlink()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
-            held = _manifest(folder, manifest).packs
-        except CheckpointDamaged:
-            continue
-        places = {content: pack for content, pack in held.items() if content in wanted} | places
-    live: Counter[str] = Counter()
-    for content, pack in places.items():
-        live[pack] += wanted[content]
-    worth = {pack for pack, size in live.items() if size >= _WORTH_KEEPING * _size(folder / pack)}
-    return {content: pack for content, pack in places.items() if pack in worth}
-
-
-def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors with separate memory: a file contains tensors, not views of other tensors."""
-    seen: set[int] = set()
-    apart = {}
-    for name, tensor in tensors.items():
-        memory = tensor.untyped_storage()
-        whole = tensor.is_contiguous() and memory.nbytes() == tensor.nbytes and memory.data_ptr() not in seen
-        seen.add(memory.data_ptr())
-        apart[name] = tensor if whole else tensor.clone(memory_format=torch.contiguous_format)
-    return apart
-
-
-def _manifest(folder: Path, name: str) -> _Manifest:
-    text = _read(folder / name)
-    if _digest(text) != name.rpartition("-")[2].removesuffix(".json"):
-        raise CheckpointDamaged(f"{name} differs from the written file")
-    try:
-        return _Manifest.model_validate(json.loads(text))
-    except (ValueError, RecursionError) as error:
-        raise CheckpointDamaged(f"{name} is no manifest: {error}") from None
-
-
-def _read_pack(path: Path, wanted: Iterable[str]) -> dict[str, Tensor]:
-    try:
-        with safe_open(path, framework="pt") as pack:
-            found = {content: pack.get_tensor(content) for content in wanted}
-    except (OSError, SafetensorError) as error:
-        raise CheckpointDamaged(f"{path.name}: {error}") from None
-    if any(_content(tensor) != content for content, tensor in found.items()):
-        raise CheckpointDamaged(f"{path.name} differs from the written file")
-    return found
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise CheckpointDamaged(f"{path.name}: {error.strerror}") from None
-
-
-def _size(path: Path) -> float:
-    """In bytes; 0 for a missing pack."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return float("inf")
-
-
-def _content(tensor: Tensor) -> str:
-    return _digest(content_of(tensor).encode())
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+            self.finish()
+        except Exception:
+            # The run already ends with another error; a missing checkpoint only costs some rounds of training.
+            if error is None:
+                raise
+        finally:
+            self._thread.shutdown()

@@ -1,29 +1,99 @@
-"""A run directory in progress: its lock, its finished runs, and its resumption after an interruption."""
+"""A run directory in progress: its lock, its finished runs, and its continuation after an interruption."""
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Annotated, Literal, Self
+
+from filelock import FileLock, Timeout
+from pydantic import Field
 
 from edgefl.errors import UserError
-from edgefl.experiment.extension import Extension, check_finished, extended_state
-from edgefl.experiment.folder_lock import FolderLock
-from edgefl.experiment.inputs import Input, check_inputs, digests, keep_code
-from edgefl.experiment.software import in_words
-from edgefl.experiment.state import Choices, Finished, State, damaged, read_state
-from edgefl.files import aside, write_file
+from edgefl.experiment.inputs import (
+    SCENARIO,
+    Input,
+    check_inputs,
+    digest_of_scenario,
+    digests,
+    in_words,
+    keep_code,
+)
+from edgefl.experiment.recording import read_recording
+from edgefl.files import aside, read_json, write_file
 from edgefl.options import Options
 from edgefl.record import RunPaths, names
-from edgefl.record.metric import Metric
+from edgefl.record.costs import read_costs
 from edgefl.record.paths import how_to_continue, is_interrupted
 from edgefl.record.summary import SCHEMA, SeedResult, Summary, is_summary, read_summary
-from edgefl.scenario import dump_yaml, resolve
+from edgefl.scenario import dump_yaml, load_scenario, resolve
+from edgefl.validation import validated
 from edgefl.version import __version__
+from edgefl.yaml_file import read_yaml
+
+
+class Choices(Options):
+    """The options of a command in addition to the scenario; a resumed run has the same.
+
+    See :func:`edgefl.experiment.run`. ``methods`` are labels, in order. ``emulated`` says whether real links carry the
+    transfers.
+    """
+
+    methods: Annotated[tuple[str, ...], Field(min_length=1)]
+    device: Literal["auto", "cpu", "cuda"]
+    train: bool
+    cache: bool = True
+    emulated: bool = False
+
+
+class Finished(Options):
+    """A finished run: its entry in the summary, and the keys of the step costs that it used.
+
+    A key is (alpha, batch, capacity level), and of a Flower app (1, number).
+    """
+
+    label: str
+    seed: int
+    entry: SeedResult
+    costs: tuple[tuple[int, ...], ...]
+
+
+class State(Options):
+    """The content of ``unfinished.json``, or of ``faulted.json`` in a finished directory with runs that failed.
+
+    ``edgefl`` is the version that created it. While seeds are added to a finished run, ``seeds`` are all of them: its
+    scenario still has the former ones. See :class:`RunDirectory` for the other fields.
+    """
+
+    edgefl: str
+    schema_version: int
+    inputs: dict[str, str]
+    software: dict[str, str]
+    choices: Choices
+    seeds: tuple[int, ...] | None = None
+    finished: tuple[Finished, ...]
+
+
+@dataclass(frozen=True)
+class NewSeeds:
+    """Seeds to add to a finished run: ``count`` whole numbers that follow its highest seed."""
+
+    count: int
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    cache: bool = True
+
+    def after(self, present: Sequence[int]) -> tuple[int, ...]:
+        """The present seeds and the new ones.
+
+        >>> NewSeeds(2).after([0, 4])
+        (0, 4, 5, 6)
+        """
+        return (*present, *range(max(present) + 1, max(present) + 1 + self.count))
 
 
 class RunDirectory:
@@ -36,7 +106,7 @@ class RunDirectory:
         path: the directory.
         choices: the command's choices; ``None`` reads them from an interrupted run, or from a finished one in which
             runs ended by a fault: these runs are tried again.
-        extension: seeds to add to a finished run, in place of ``choices``. Until all of them are done, the scenario and
+        new_seeds: seeds to add to a finished run, in place of ``choices``. Until all of them are done, the scenario and
             the summary stay those of the finished run.
 
     Attributes:
@@ -56,7 +126,7 @@ class RunDirectory:
 
     choices: Choices
 
-    def __init__(self, path: Path, choices: Choices | None, *, extension: Extension | None = None) -> None:
+    def __init__(self, path: Path, choices: Choices | None, *, new_seeds: NewSeeds | None = None) -> None:
         self.path = path
         self.paths = RunPaths(path)
         self.finished: dict[tuple[str, int], Finished] = {}
@@ -65,70 +135,56 @@ class RunDirectory:
         self.seeds: tuple[int, ...] | None = None
         self.opened = False
         self._asked = choices
-        self._extension = extension
-        self._state_read: State | None = None
-        self._lock: FolderLock | None = None
-        self._made = False
+        self._new_seeds = new_seeds
+        self._lock = FileLock(self.paths.lock)
+        self._made: list[Path] = []
+        self._begun_here = False
 
     def __enter__(self) -> Self:
-        self._look_before_locking()
+        begun = self.paths.lock.exists()  # a process works here, or was killed
+        if self._asked is None:
+            self._state_file()
+        else:
+            look_free(self.path)
         try:
-            self._lock = FolderLock(self.paths.lock, make=self._asked is not None)
-        except BlockingIOError:
+            self._made = [each for each in (self.path, *self.path.parents) if not each.exists()]
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire(timeout=0)
+        except Timeout:
             raise UserError("another process is working in this run directory", file=str(self.path)) from None
         except OSError as error:
+            self._remove_made()
             raise self._not_writable(error) from None
         try:
             if self._asked is None:
                 self._read()
             else:
-                check_free(self.path, begun=not self._lock.first)
+                check_free(self.path, begun=begun)
                 self.choices = self._asked
         except BaseException:
-            self._lock.release(made=True)
+            self._release(made=not begun)
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._lock is not None:
-            self._lock.release(made=not self.opened)
+        # The file of an interrupted run's lock stays: two processes that resume it must lock the same file.
+        self._release(made=not self.opened)
 
-    @property
-    def moved(self) -> bool:
-        """Whether the folder was moved or removed since it was locked."""
-        return self._lock is not None and not self._lock.in_place
+    def _release(self, *, made: bool) -> None:
+        if made:
+            self.paths.lock.unlink(missing_ok=True)
+            self._remove_made()
+        self._lock.release()
 
-    @property
-    def new_place(self) -> Path | None:
-        """The new path of a folder that was moved, if the system reports it."""
-        return None if self._lock is None else self._lock.new_place
-
-    def check(self, labels: Sequence[str], seeds: Sequence[int], metric: Metric) -> None:
-        """Check that the state of an interrupted run belongs to its scenario.
-
-        Args:
-            labels: the scenario's methods.
-            seeds: its seeds.
-            metric: what its runs measure.
-
-        Raises:
-            UserError: it contains runs that the scenario does not have.
-        """
-        if self._state_read is None:
-            return
-        self._state_read.check(labels, seeds, metric, self._state_file())
-
-    def damaged(self, reason: str) -> UserError:
-        """The error for a state that does not fit its scenario."""
-        return damaged(self._state_file(), "", reason)
+    def _remove_made(self) -> None:
+        for folder in self._made:
+            with suppress(OSError):
+                folder.rmdir()
 
     def open(self, scenario: Options) -> None:
         """Write the resolved scenario and copies of its Python files, unless they were written before.
-
-        Args:
-            scenario: the scenario.
 
         Raises:
             UserError: the directory cannot be written.
@@ -137,51 +193,36 @@ class RunDirectory:
             return
         try:
             if not self.paths.state.exists():
-                self._check_place()
-                self._made = self._asked is not None
+                self._begun_here = self._asked is not None
                 if self.seeds is None:
-                    self._begin(scenario)
-                self._write()
+                    # An existing summary describes runs that are about to be tried again.
+                    self.paths.summary.unlink(missing_ok=True)
+                    keep_code(scenario, self.inputs, self.path)
+                    write_file(self.paths.scenario, dump_yaml(resolve(scenario)))
+                self._write()  # last: if the state exists, the scenario exists too
             self.opened = True
         except OSError as error:
             self.forget()
             raise self._not_writable(error) from None
 
-    def _begin(self, scenario: Options) -> None:
-        """Write what a run reads; the state is written last: if it exists, the scenario exists too."""
-        text = dump_yaml(resolve(scenario))
-        # An existing summary describes runs that are about to be tried again.
-        self.paths.summary.unlink(missing_ok=True)
-        keep_code(scenario, self.inputs, self.path)
-        write_file(self.paths.scenario, text)
-
-    def extended(self, scenario: Options) -> None:
+    def seeds_added(self, scenario: Options) -> None:
         """Write the scenario of a run to which seeds were added, before its summary."""
         if self.seeds is not None:
-            self._check_place()
             self.paths.sensitivity.unlink(missing_ok=True)  # it has the former seeds only
             write_file(self.paths.scenario, dump_yaml(resolve(scenario)))
 
     def read_inputs(self, found: Mapping[str, Input]) -> None:
-        """Check that all runs read the same inputs; call it before :meth:`open`, and before each run.
-
-        Args:
-            found: the present inputs.
+        """Record the inputs of a new run; later, before each run, check that they are still the same.
 
         Raises:
-            UserError: the run began with different contents, or with other inputs.
+            UserError: the run began with different contents.
         """
         if self._asked is None or self.inputs:
             check_inputs(self.inputs, found)
-            if unknown := self.inputs.keys() - found.keys():
-                raise self.damaged(f"inputs: expected {', '.join(sorted(found))}, found also {min(unknown)}")
         self.inputs |= digests(found)
 
     def use_software(self, found: Mapping[str, str]) -> None:
         """Record the packages of a new run; check that a resumed run has those with which it began.
-
-        Args:
-            found: versions of the installed packages on which results depend, by name.
 
         Raises:
             UserError: the run began with others.
@@ -194,29 +235,23 @@ class RunDirectory:
             )
         self.software = dict(found)
 
-    def run_finished(
-        self, label: str, seed: int, entry: SeedResult, costs: Sequence[tuple[int, int] | tuple[int, int, int]]
-    ) -> None:
+    def run_finished(self, label: str, seed: int, entry: SeedResult, costs: Iterable[tuple[int, ...]]) -> None:
         """Record that a run is complete: its tables are written, its journal and checkpoints no longer needed."""
-        self.finished[label, seed] = Finished(label=label, seed=seed, entry=entry, costs=list(costs))
+        self.finished[label, seed] = Finished(label=label, seed=seed, entry=entry, costs=tuple(costs))
         self._write()
-        self._clear(label, seed)
-
-    def _clear(self, label: str, seed: int) -> None:
         self.paths.of(label, seed).clear()
 
     def forget(self) -> None:
         """Remove everything after an error in the input, unless one of the runs has already ended."""
-        if self._made and not self.finished and not self.moved:
+        if self._begun_here and not self.finished:
             self.paths.remove(self.choices.methods)
             self.opened = False
 
     def all_finished(self) -> None:
         """Remove the state after the summary is written: there is nothing to resume."""
-        self._check_place()
         self.seeds = None
         for label, seed in self.finished:
-            self._clear(label, seed)  # again, in case of a kill between the run's end and this line
+            self.paths.of(label, seed).clear()  # again, in case of a kill between the run's end and this line
         sound = [known for known in self.finished.values() if not known.entry.faulted]
         if len(sound) < len(self.finished):
             write_file(self.paths.faulted, self._state(sound))
@@ -225,12 +260,10 @@ class RunDirectory:
         self.paths.clear()
         # The state is removed last: without it, all files that a resumption needs are gone, and a kill leaves no lock.
         # A process that starts in between finds all runs finished, and writes the same summary again.
-        if self._lock is not None:
-            self._lock.remove_file()
+        self.paths.lock.unlink(missing_ok=True)
         self.paths.state.unlink(missing_ok=True)
 
     def _write(self) -> None:
-        self._check_place()
         write_file(self.paths.state, self._state(self.finished.values()))
 
     def _state(self, finished: Iterable[Finished]) -> str:
@@ -245,36 +278,25 @@ class RunDirectory:
         )
         return json.dumps(state.model_dump(mode="json", exclude_unset=True), allow_nan=False)
 
-    def _check_place(self) -> None:
-        if self.moved:
-            raise FileNotFoundError(errno.ENOENT, "the folder was moved or removed", str(self.path))
-
-    def _look_before_locking(self) -> None:
-        """Refuse an unusable folder before anything is written there; it is checked again later."""
-        if self._extension is not None:
-            check_finished(self.path)
-        elif self._asked is None:
-            self._state_file()
-        else:
-            look_free(self.path)
-
     def _state_file(self) -> Path:
-        """The file that says what is left to do; of a run that is being extended, the summary until there is one."""
-        file = next((file for file in (self.paths.state, self.paths.faulted) if file.exists()), None)
-        if file is None and self._extension is not None:
-            return self.paths.summary
-        if file is None:
-            summary = self.paths.summary
-            reason = "its run is finished" if is_summary(summary) else "it contains no interrupted run"
-            if summary.exists() and not is_summary(summary):
-                reason = "summary.json is damaged, and the files needed to continue were removed when the run ended"
-            raise UserError(f"nothing to resume: {reason}", file=str(self.path))
-        return file
+        """The file that says what is left to do; the summary of a run to which seeds will be added.
+
+        Raises:
+            UserError: nothing is left to do, or no seeds can be added.
+        """
+        paths = self.paths
+        if self._new_seeds is not None:
+            _check_seeds_can_be_added(self.path)
+            return paths.summary
+        for file in (paths.state, paths.faulted):
+            if file.exists():
+                return file
+        reason = "its run is finished" if is_summary(paths.summary) else "it contains no interrupted run"
+        raise UserError(f"nothing to resume: {reason}", file=str(self.path))
 
     def _read(self) -> None:
-        extension = self._extension
-        state = read_state(self._state_file()) if extension is None else extended_state(self.path, extension)
-        self._state_read = state
+        file = self._state_file()
+        state = _read_state(file) if self._new_seeds is None else _state_with(self._new_seeds, self.path)
         self.choices, self.inputs, self.software = state.choices, dict(state.inputs), dict(state.software)
         self.seeds = state.seeds
         self.opened = self.paths.state.exists()
@@ -282,6 +304,74 @@ class RunDirectory:
 
     def _not_writable(self, error: OSError) -> UserError:
         return UserError(f"the run directory cannot be written: {error.strerror}", file=str(self.path))
+
+
+def _read_state(file: Path) -> State:
+    data = read_json(file)
+    version = data.get("edgefl") if isinstance(data, dict) else None
+    if isinstance(version, str) and (version, data.get("schema_version")) != (__version__, SCHEMA):
+        found = f"was created by edgefl {version}, this is {__version__} (schema {SCHEMA} of the files)"
+        raise UserError(f"{found}; only the same version can resume it", file=str(file.parent))
+    return validated(State, data, file=str(file))
+
+
+def _check_seeds_can_be_added(path: Path) -> Summary:
+    """The summary of a finished run.
+
+    Raises:
+        UserError: there is none, a run of it is in progress or ended by a fault, another version wrote it, or its
+            seconds were measured in an emulation.
+    """
+    summary, paths = read_run_summary(path), RunPaths(path)
+    reason = None
+    if is_interrupted(path):
+        reason = f"contains an interrupted run; to continue: {how_to_continue(path)}"
+    elif "flower" in read_yaml(paths.scenario):
+        reason = "is a run of a Flower app, to which no seeds can be added: simulate it again"
+    elif paths.faulted.exists():
+        reason = f"has runs that ended by a fault; complete them before seeds are added: {how_to_continue(path)}"
+    elif not summary.of_this_version:
+        reason = f"was created by edgefl {summary.edgefl}, this is {__version__}; only the same version can add seeds"
+    elif any(paths.of(label, each.seed).emulation.exists() for label, each in _runs(summary)):
+        reason = "is an emulation, to which no seeds can be added: emulate more seeds"
+    if reason is not None:
+        raise UserError(reason, file=str(path))
+    return summary
+
+
+def _state_with(new_seeds: NewSeeds, path: Path) -> State:
+    """The state of a finished run in which the new seeds are missing; nothing is written."""
+    summary, paths = _check_seeds_can_be_added(path), RunPaths(path)
+    check_inputs(summary.inputs, {SCENARIO: Input(str(paths.scenario), digest_of_scenario(read_yaml(paths.scenario)))})
+    scenario = load_scenario(paths.scenario, run_code=False)
+    extended = scenario.with_seeds(new_seeds.after(scenario.seeds))
+    steps = read_costs(paths.costs)
+    # A finished directory has the steps of all seeds together, which is all that its costs.json needs.
+    used = {
+        label: tuple((step.alpha, step.batch, step.level) for step in steps.get(label, ())) for label in summary.methods
+    }
+    label, first = _runs(summary)[0]
+    recording = read_recording(paths.of(label, first.seed).events)  # only the log shows whether models were trained
+    return State(
+        edgefl=__version__,
+        schema_version=SCHEMA,
+        inputs={**summary.inputs, SCENARIO: digest_of_scenario(resolve(extended))},
+        software=summary.software,
+        choices=Choices(
+            methods=tuple(summary.methods),
+            device=new_seeds.device,
+            train=bool(recording.digests or recording.evaluations),
+            cache=new_seeds.cache,
+        ),
+        seeds=extended.seeds,
+        finished=tuple(
+            Finished(label=label, seed=each.seed, entry=each, costs=used[label]) for label, each in _runs(summary)
+        ),
+    )
+
+
+def _runs(summary: Summary) -> list[tuple[str, SeedResult]]:
+    return [(label, each) for label, entries in summary.methods.items() for each in entries]
 
 
 def look_free(path: Path, *, hint: str = "choose another folder") -> None:
@@ -338,8 +428,4 @@ def read_run_summary(run: Path) -> Summary:
     if not path.is_file():
         hint = f"; it is unfinished: {how_to_continue(run)}" if is_interrupted(run) else ""
         raise UserError(f"expected the folder of a finished run, found no summary.json{hint}", file=str(run))
-    _, summary = read_summary(path)
-    for label in summary.methods:
-        if fault := names.label_fault(label):
-            raise UserError(fault, file=str(path), field=f"methods.{label}")
-    return summary
+    return read_summary(path)[1]

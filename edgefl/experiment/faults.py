@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 from edgefl.errors import EdgeflError
-from edgefl.record.paths import how_to_continue
+from edgefl.record.listener import Listener
+from edgefl.record.paths import how_to_continue, is_interrupted
 from edgefl.wording import without_method
 
 
@@ -55,43 +57,42 @@ class NotWritten(EdgeflError):  # noqa: N818  (what it says of the run)
 
     Args:
         path: the run directory.
-        reason: the reason from the operating system or the database.
-        resumable: whether the run can be resumed.
+        error: the error of the operating system.
     """
 
-    def __init__(self, path: Path, reason: str, *, resumable: bool) -> None:
+    def __init__(self, path: Path, error: OSError) -> None:
         self.path = path
-        hint = f"; finished work is kept; to continue: {how_to_continue(path)}" if resumable else ""
-        super().__init__(f"{path} cannot be written: {reason}{hint}")
+        hint = f"; finished work is kept; to continue: {how_to_continue(path)}" if is_interrupted(path) else ""
+        super().__init__(f"{path} cannot be written: {error.strerror or error}{hint}")
 
 
-class RunMoved(EdgeflError):  # noqa: N818  (what happened to the run)
-    """The run directory was moved or removed during a run, so the run stopped.
+class ListenerError(EdgeflError):
+    """An error of a caller's listener, on its way to the caller: it is not one of the run.
 
     Args:
-        path: its former path.
-        new: its present path; ``None`` if unknown.
-        at: the progress of the runs, in words.
+        error: what it raised.
     """
 
-    def __init__(self, path: Path, new: Path | None, at: str) -> None:
-        self.path = path
-        self.new = new
-        resume = "edgefl simulate --resume"
-        if new is None:
-            what, hint = "was moved or removed", f"if it was moved, use its new path: {resume} DIR"
-        else:
-            what, hint = f"was moved to {new}", f"to continue: {resume} {new}"
-        super().__init__(f"{path} {what} during a run, which stopped {at}; {hint}")
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
-def storage_reason(error: OSError | sqlite3.Error) -> str:
-    """Why something could not be written, in words.
+def marked(listener: Listener) -> Listener:
+    """A listener that calls another one, and raises its errors as :class:`ListenerError`."""
 
-    >>> import errno
-    >>> storage_reason(OSError(errno.ENOSPC, "No space left on device"))
-    'No space left on device'
-    """
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
+    def calling(method: Callable[..., None]) -> Callable[..., None]:
+        @wraps(method)
+        def call(*arguments: Any) -> None:
+            try:
+                method(*arguments)
+            except Exception as error:
+                raise ListenerError(error) from error
+
+        return call
+
+    marking = Listener()
+    for moment in vars(Listener):
+        if not moment.startswith("_"):
+            setattr(marking, moment, calling(getattr(listener, moment)))
+    return marking

@@ -1,10 +1,13 @@
-"""Digests of a run's inputs: a run continues only with the inputs that it began with."""
+"""What a run's results depend on: its input files, by digest, and packages. A run continues only with the same."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +16,8 @@ from edgefl.data.location import data_root
 from edgefl.errors import UserError
 from edgefl.experiment.wiring import recipe_of
 from edgefl.files import write_file
-from edgefl.input_file import code_files, digest_of_file, input_files
+from edgefl.input_file import code_files, digest_of_file, input_files, parts_of
+from edgefl.methods.recipe import METHODS
 from edgefl.options import Options
 from edgefl.record import RunPaths, names
 from edgefl.scenario import Scenario, resolve
@@ -22,36 +26,24 @@ from edgefl.user_code import allow, read_code
 
 SCENARIO, DATA = "scenario", "data"
 
+_KNOWN = frozenset({"edgefl", "torch", "numpy", "pydantic", *sys.stdlib_module_names})
+
 
 class Input(NamedTuple):
-    """One input of a run.
-
-    Attributes:
-        file: its path.
-        digest: the digest of its contents.
-    """
+    """One input of a run: its path, and the digest of its contents."""
 
     file: str
     digest: str
 
 
 def digest_of_scenario(data: Mapping[str, Any]) -> str:
-    """The SHA-256 of a resolved ``scenario.yaml``'s contents, without the paths of files and the engine.
-
-    Args:
-        data: the file's contents as plain data, as also returned by :func:`edgefl.scenario.resolve`.
-    """
+    """The SHA-256 of a resolved ``scenario.yaml``'s contents, without the paths of files and the engine."""
     text = json.dumps(what_decides(data), sort_keys=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()
 
 
 class Inputs:
-    """The present inputs of a run on disk.
-
-    Args:
-        scenario: the scenario of the run.
-        folder: the run directory.
-    """
+    """The present inputs of the run of a scenario in a folder."""
 
     def __init__(self, scenario: Scenario, folder: Path) -> None:
         self._data = scenario.data
@@ -87,14 +79,8 @@ class Inputs:
 def keep_code(scenario: Options, known: Mapping[str, str], folder: Path) -> None:
     """Write copies of the scenario's Python files into a run directory.
 
-    Args:
-        scenario: the scenario.
-        known: digests of the run's inputs, by field.
-        folder: the run directory.
-
     Raises:
-        UserError: a file is missing, or has other contents than when its digest was computed.
-        OSError: a copy cannot be written.
+        UserError: a file is missing, or has other contents than when its digest in ``known`` was computed.
     """
     paths = RunPaths(folder)
     contents = {field: (file, read_code(file)) for field, file in code_files(scenario).items()}
@@ -110,14 +96,8 @@ def allow_code(scenario: Scenario, known: Mapping[str, str], folder: Path, *, tr
 
     A file of the same contents outside the directory is this machine's own; any other may be somebody else's.
 
-    Args:
-        scenario: the scenario of the directory.
-        known: digests of the run's inputs, by field.
-        folder: the run directory.
-        trust: allow every file.
-
     Raises:
-        UserError: a file is in the directory, missing, or has other contents, and is not trusted.
+        UserError: a file is in the directory, missing, or has other contents than ``known``, without ``trust``.
     """
     for field, file in code_files(scenario).items():
         if not file.exists():
@@ -144,27 +124,56 @@ def digests(inputs: Mapping[str, Input]) -> dict[str, str]:
 
 
 def check_inputs(known: Mapping[str, str], found: Mapping[str, Input]) -> None:
-    """Check that the inputs have the known digests.
-
-    Args:
-        known: the digests when the run began, by field.
-        found: the present inputs.
+    """Check that the present inputs have the digests that were known when the run began.
 
     Raises:
-        UserError: one differs or is not known; the error contains its file and field.
+        UserError: one differs; the error contains its file and field.
     """
     for field, each in found.items():
-        then = known.get(field)
-        if then is None:
-            raise UserError(
-                "the run directory has no digest of it, so it cannot be checked for changes",
-                file=each.file,
-                field=field,
-            )
-        if then != each.digest:
+        if known.get(field) != each.digest:
             raise UserError(
                 "has changed since the run began, so the finished part of the run does not match it; expected the old "
                 "contents, or a new run in another folder",
                 file=each.file,
                 field=field,
             )
+
+
+def software_of(scenario: Scenario) -> dict[str, str]:
+    """The versions of torch and of the packages that contain a scenario's parts or that they depend on, by name."""
+    parts = list(_parts(scenario))
+    names = {"torch", *(name for part in parts for name in getattr(type(part), "packages", ()))}
+    foreign = {_module(part).partition(".")[0] for part in parts} - _KNOWN
+    if foreign:
+        packages = packages_distributions()
+        names |= {name for module in foreign for name in packages.get(module, ())}
+    return versions_of(names)
+
+
+def versions_of(names: Iterable[str]) -> dict[str, str]:
+    """The versions of the packages that are installed, by name."""
+    found = {}
+    for name in sorted(names):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def in_words(software: Mapping[str, str]) -> str:
+    """Packages and their versions.
+
+    >>> in_words({"torch": "2.9.1", "my-parts": "1.0"})
+    'torch 2.9.1 and my-parts 1.0'
+    """
+    return " and ".join(f"{name} {version}" for name, version in software.items()) or "no packages"
+
+
+def _parts(scenario: Scenario) -> Iterator[Any]:
+    """Everything that a scenario and its methods consist of."""
+    methods = [(METHODS[each.name], recipe_of(scenario, each)) for each in scenario.methods]
+    return parts_of((scenario, methods))
+
+
+def _module(part: Any) -> str:
+    # A function or a class is of its own module; type() of it would be one of Python's.
+    return str(getattr(part if callable(part) else type(part), "__module__", None) or type(part).__module__)

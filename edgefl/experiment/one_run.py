@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from edgefl.cost.recorder import DataDependentError
-from edgefl.experiment.conclusion import Conclusion, kept_models_of
-from edgefl.experiment.early_end import EarlyEnd
+from edgefl.experiment.final_models import FinalModels, kept_models_of
 from edgefl.experiment.journal import Journal
-from edgefl.experiment.known_costs import optimum_of
 from edgefl.experiment.pausing import Pause, Pausing
 from edgefl.experiment.resuming import ResumedLearner
+from edgefl.experiment.round_optimum import optimum_of
 from edgefl.experiment.step_costs import StepCosts
-from edgefl.experiment.summary import summarise
+from edgefl.experiment.summary import EarlyEnd, summarise
 from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of
 from edgefl.methods.recipe import METHODS
 from edgefl.record import RunPaths
 from edgefl.record.listener import Listener
 from edgefl.record.paths import SeedPaths
-from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult
 from edgefl.record.tables import EventFile, write_rounds
 from edgefl.scenario import Scenario
@@ -44,25 +40,16 @@ MakeTestbed = Callable[[Setup, SeedPaths], AbstractContextManager[Testbed]]
 """Makes the real links of a run, for the time of the run, and writes its measurements next to the run's files."""
 
 
-class OneRun(Listener):
+class OneRun:
     """One run of an experiment.
 
-    Its listeners are called in this order: itself, which stops the run if its folder is gone; what writes and concludes
-    the run; those of the experiment; and the pause, so that nothing is lost if it ends the run.
+    Its listeners are called in this order: what writes and ends the run; those of the experiment; and the pause, so
+    that nothing is lost if it ends the run.
 
-    Args:
-        scenario: the scenario.
-        method: the method.
-        world: the fleet and data that all methods of the seed share.
-        costs: the step costs of the method.
-        directory: the experiment's run directory; a folder for the run is created in it.
-        listeners: those of the experiment.
-        pause: when to pause the run; never if not given.
-        testbed: makes the real links of the run; computed ones if not given.
+    A folder for the run is created in the experiment's ``directory``. Without ``testbed`` links are computed.
 
     Attributes:
         fault: the error of a part of the method, if it ended the run.
-        rounds: the number of completed rounds.
     """
 
     def __init__(
@@ -83,13 +70,11 @@ class OneRun(Listener):
         self._world = world
         self._costs = costs
         self._paths = directory.make(method.label, world.seed)
-        self._made = self._paths.folder.stat()
         last, metric = scenario.training.rounds, scenario.task.measured
         pausing = [] if pause is None else [Pausing(pause, method.label, world.seed, last, self._paths, metric)]
         self._followers = [*listeners, *pausing]
         self._early_end = EarlyEnd()
         self.fault: PartFault | None = None
-        self.rounds = 0
 
     def timed(self) -> SeedResult:
         """Simulate without training; an interrupted run starts again, which takes milliseconds per round."""
@@ -109,25 +94,19 @@ class OneRun(Listener):
         except PartFault as fault:
             with EventFile(self._paths.events) as table:
                 return self._entry(self._unbegun([table, *self._followers], fault))
-        conclusion = Conclusion(scenario, self._paths, core, data, seed, method, learner, kept)
+        final_models = FinalModels(scenario, self._paths, core, data, seed, method, learner, kept)
         last = scenario.training.rounds if scenario.personalisation is None else None
         with (
             Journal(self._paths.journal) as journal,
             ResumedLearner(learner, self._method.label, journal, self._paths.checkpoints, last) as resumed,
         ):
-            outcome = self._simulate(resumed, trains=True, writers=[journal, resumed, conclusion])
-        return self._entry(outcome).model_copy(update=conclusion.results)
-
-    def round_ended(self, row: RoundRow) -> None:
-        """Stop if the folder was moved or removed, because then the results could not be written."""
-        self.rounds = row.round
-        folder = self._paths.folder
-        if not (folder.is_dir() and os.path.samestat(folder.stat(), self._made)):
-            raise FileNotFoundError(errno.ENOENT, f"{folder} was moved or removed; stopped after round {self.rounds}")
+            writers = [journal, resumed, final_models]
+            outcome = self._simulate(cast("Learner", resumed), trains=True, writers=writers)
+        return self._entry(outcome).model_copy(update=final_models.results)
 
     def _simulate(self, learner: Learner, *, trains: bool, writers: Sequence[Listener] = ()) -> Outcome:
         with EventFile(self._paths.events) as table:
-            listeners = [self, self._early_end, *writers, table, *self._followers]
+            listeners = [self._early_end, *writers, table, *self._followers]
             try:
                 with blaming(self._method.label, 0, "setup"):
                     setup = setup_of(
@@ -138,14 +117,14 @@ class OneRun(Listener):
                         learner=learner,
                         trains=trains,
                         listeners=listeners,
+                        cost=self._step_cost,
                     )
             except PartFault as fault:
                 return self._unbegun(listeners, fault)
             with ExitStack() as stack:
-                made = None
                 if self._testbed is not None:
                     made = stack.enter_context(self._testbed(setup, self._paths))
-                setup = replace(setup, cost=self._step_cost, testbed=made)
+                    setup = replace(setup, testbed=made)
                 outcome = simulate_run(replace(setup, optimum=optimum_of(self._scenario, self._world, setup)))
         self.fault = outcome.fault
         return outcome

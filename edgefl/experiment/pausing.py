@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import RootModel
 
 from edgefl.errors import EdgeflError
+from edgefl.files import read_json, write_file
+from edgefl.options import Options
 from edgefl.record import SeedPaths
 from edgefl.record.listener import Listener
 from edgefl.record.metric import Metric
 from edgefl.record.rounds import RoundRow
-from edgefl.record.standings import Standing, add_standing
+from edgefl.validation import validated
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,48 @@ class Paused(EdgeflError):  # noqa: N818  (not an error)
 
     def __str__(self) -> str:
         return f"{self.label} paused after round {self.round}"
+
+
+class Standing(Options):
+    """What a run had reached and spent at a pause; its fields are columns of a sweep's table."""
+
+    seed: int
+    stop: Literal["paused"] = "paused"
+    rounds: int
+    rounds_without_update: int
+    refused: int
+    seconds: float
+    accuracy_final: float | None
+    accuracy_best: float | None
+    accuracy_ema: float | None
+    metric_final: float | None
+    metric_best: float | None
+    metric_ema: float | None
+    bytes_down: int
+    bytes_up: int
+    flops: float
+    joules: float
+
+
+class _Standings(RootModel[dict[str, Standing]]):
+    pass
+
+
+def read_standings(path: Path) -> dict[str, Standing]:
+    """Return the content of a ``standings.json`` by the pause's name, in the order of the pauses.
+
+    A sweep chooses from it the settings to continue. Without the file there were no pauses.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    return validated(_Standings, read_json(path), file=str(path)).root if path.exists() else {}
+
+
+def add_standing(name: str, standing: Standing, path: Path) -> None:
+    """Write the figures of one more pause."""
+    data = {each: row.model_dump(mode="json") for each, row in (read_standings(path) | {name: standing}).items()}
+    write_file(path, json.dumps(data))
 
 
 @dataclass

@@ -45,10 +45,6 @@ def precision_advice(scenario: Scenario, device: str) -> str | None:
     """What to say about bfloat16 before training on a CPU; ``None`` if there is nothing to say.
 
     It is counted on a step of FedAvg, with the scenario's model and batch.
-
-    Args:
-        scenario: the scenario.
-        device: where training runs, as the user chose it.
     """
     if choose_device(device).type != "cpu":
         return None

@@ -1,17 +1,20 @@
-"""The training of a run as recorded in its log: every job, and every number that training returned to the world."""
+"""The training of a run as recorded in its log: every job, and every number that training returned to the world.
+
+A learner that returns these numbers lets the simulation run again without training.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from edgefl.errors import UserError
 from edgefl.record.events import Event, WorkKey
 from edgefl.record.kinds import EventKind
 from edgefl.record.tables import read_events
-from edgefl.training.job import Digests, Evaluation, Feedback
+from edgefl.training.faults import Diverged
+from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 
 TIMELESS = frozenset({"loss", "distance", "samples", "label_support", "data_sizes", "local_losses"})
 """Inputs of decisions that are equal on every network and fleet; all other inputs depend on time."""
@@ -20,8 +23,6 @@ _WANTED: tuple[EventKind, ...] = (
     *("run", "decision", "work", "compute_start", "compute_end", "compute_partial"),
     *("aggregation", "feedback", "evaluation", "diverged", "stop"),
 )
-DAMAGED = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
-"""Errors from rows that edgefl did not write."""
 
 
 class TrainedJob(NamedTuple):
@@ -50,12 +51,9 @@ class Recording:
     """The training of one run; jobs are (client, dispatch), rounds count from 0, model versions are rounds done.
 
     Attributes:
-        jobs: the trained jobs.
         aggregated: for each round, the jobs in the next model.
-        feedback: by job.
-        evaluations: by model version.
         diverged: the round in which a number was not finite, and the message.
-        digests: by model version; empty without training.
+        evaluations, digests: by model version; empty without training.
         reason: why the run stopped.
         timed: decisions that depended on time, as (round, name, inputs).
         cohorts: for each round, the selected clients.
@@ -84,19 +82,11 @@ def read_recording(path: Path) -> Recording:
     Raises:
         UserError: the file cannot be read.
     """
-    try:
-        return recording_of(read_events(path, _WANTED))
-    except DAMAGED as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"the log cannot be read: {reason}", file=str(path)) from None
+    return recording_of(read_events(path, _WANTED))
 
 
 def recording_of(events: Iterable[Event]) -> Recording:
-    """The training recorded in the rows of a log, which may end in the middle of a run.
-
-    Raises:
-        ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError: the rows are damaged.
-    """
+    """The training recorded in the rows of a log, which may end in the middle of a run."""
     recording = Recording()
     done: dict[int, int] = {}
     for event in events:
@@ -159,3 +149,62 @@ def _note_decision(recording: Recording, round: int, what: str, facts: Mapping[s
 def _floats(facts: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     # In the log, numbers that are not finite are text.
     return ((name, float(value)) for name, value in facts.items())
+
+
+class RecordedLearner:
+    """A :class:`~edgefl.training.job.Learner` that returns the numbers that training returned before.
+
+    Resuming, replaying and verifying a run differ in what they do if a number is not recorded.
+
+    Args:
+        recording: the recorded training.
+        method: the method's label.
+        missing: makes the error for a number that is not recorded, from its name.
+    """
+
+    def __init__(self, recording: Recording, method: str, missing: Callable[[str], Exception]) -> None:
+        self._recording = recording
+        self._method = method
+        self._missing = missing
+
+    def submit(self, job: TrainingJob) -> None:
+        """Ignore the job: its results are recorded."""
+
+    def received(self, client: int, version: int) -> None:
+        """Ignore the broadcast."""
+
+    def discard(self, job: JobId) -> None:
+        """Ignore the end of the job."""
+
+    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
+        """Return the next version; raises ``Diverged`` if the run diverged there."""
+        diverged = self._recording.diverged
+        if diverged is not None and diverged[0] == round:
+            raise Diverged(self._method, round, Diverged.reason_in(diverged[1]))
+        return version + 1
+
+    def digests(self, version: int) -> Digests | None:
+        """Return the recorded digests."""
+        return self._recording.digests.get(version)
+
+    def feedback(self, job: JobId) -> Feedback:
+        """Return the recorded feedback."""
+        found = self._recording.feedback.get((job.client, job.dispatch))
+        if found is None:
+            raise self._missing(f"feedback of job {job.dispatch} of client {job.client}")
+        return found
+
+    def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
+        """Return the recorded losses."""
+        known = self._recording.local_losses
+        for client in clients:
+            if (version, client) not in known:
+                raise self._missing(f"loss of version {version} on client {client}")
+        return [known[version, client] for client in clients]
+
+    def evaluate(self, version: int) -> Evaluation:
+        """Return the recorded evaluation."""
+        found = self._recording.evaluations.get(version)
+        if found is None:
+            raise self._missing(f"evaluation of version {version}")
+        return found

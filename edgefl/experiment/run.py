@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-import sqlite3
+import shutil
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from edgefl.errors import UserError
-from edgefl.experiment.all_runs import AllRuns
-from edgefl.experiment.directory import RunDirectory
-from edgefl.experiment.extension import Extension
-from edgefl.experiment.faults import NotWritten, RunMoved, storage_reason
-from edgefl.experiment.guarded import ListenerError
-from edgefl.experiment.inputs import allow_code
-from edgefl.experiment.one_run import MakeTestbed
+from edgefl.experiment.directory import Choices, NewSeeds, RunDirectory
+from edgefl.experiment.faults import ListenerError, NotWritten, RunsFailed, marked
+from edgefl.experiment.inputs import Inputs, allow_code, software_of
+from edgefl.experiment.one_run import MakeTestbed, OneRun
 from edgefl.experiment.pausing import Pause
-from edgefl.experiment.state import Choices
+from edgefl.experiment.wiring import shared_world, step_costs
+from edgefl.record.costs import write_costs
 from edgefl.record.listener import Listener
-from edgefl.record.paths import how_to_continue, is_interrupted
+from edgefl.record.paths import how_to_continue
+from edgefl.record.rounds import RoundRow
+from edgefl.record.summary import write_summary
 from edgefl.scenario import Scenario, load_scenario, with_overrides
+from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scenario.overrides import of_engine
 from edgefl.torch_settings import neutral_torch
+from edgefl.training.faults import PartFault
 from edgefl.validation import validated
+
+if TYPE_CHECKING:
+    from edgefl.data.federated import FederatedData
+    from edgefl.training.core import TrainingCore
 
 MOST_NEW_SEEDS = 1000
 """Seeds that are added at a time; comparisons are planned up to it, and a larger number is a mistake."""
+
+ENOUGH_STEPS = 1500
+"""Minimum number of local steps for an early start of worker processes; a step takes at least two milliseconds."""
 
 
 def run(
@@ -66,14 +78,11 @@ def run(
             nothing is written or removed.
         RunsFailed: a part of a method raised an error; the directory is complete and contains the error.
         NotWritten: files could not be written, for example on a full disk; the run can be resumed.
-        RunMoved: the folder was moved or removed while a run was in progress.
         Paused: a run was paused.
     """
     labels = [method.label for method in scenario.methods] if methods is None else list(methods)
     chosen = [scenario.method(label).label for label in labels]
-    options: dict[str, object] = {"methods": chosen, "device": device, "train": train, "cache": cache}
-    if testbed is not None:
-        options["emulated"] = True
+    options = {"methods": chosen, "device": device, "train": train, "cache": cache, "emulated": testbed is not None}
     choices = validated(Choices, options)
     if engine is not None:
         scenario = with_overrides(scenario, of_engine(engine))
@@ -100,10 +109,10 @@ def resume(
         trust: execute the scenario's Python files even if they are not those that the run began with.
 
     Raises:
-        UserError: there is no interrupted run, another process uses it, or its files are inconsistent.
+        UserError: there is no interrupted run, another process uses it, or an input has changed.
         LogDiffers: re-execution gives other results than the run's journal contains (with another build of torch, for
             example).
-        RunsFailed, NotWritten, RunMoved, Paused: as for :func:`run`.
+        RunsFailed, NotWritten, Paused: as for :func:`run`.
     """
     return _continue(RunDirectory(path.absolute(), None), path, listeners, pause, trust=trust)
 
@@ -133,31 +142,24 @@ def add_seeds(
         trust: as for :func:`resume`.
 
     Raises:
-        UserError: the folder has no finished run that can be extended, another process uses it, or its files or inputs
+        UserError: the folder has no finished run to which seeds can be added, another process uses it, or its inputs
             have changed; nothing is written.
-        RunsFailed, NotWritten, RunMoved, Paused: as for :func:`run`.
+        RunsFailed, NotWritten, Paused: as for :func:`run`.
     """
     if not 1 <= count <= MOST_NEW_SEEDS:
         raise UserError(f"expected 1 to {MOST_NEW_SEEDS} new seeds, found {count}", file="--add-seeds")
-    directory = RunDirectory(path.absolute(), None, extension=Extension(count, device, cache))
+    directory = RunDirectory(path.absolute(), None, new_seeds=NewSeeds(count, device, cache))
     return _continue(directory, path, listeners, pause, trust=trust)
 
 
 def _continue(
-    directory: RunDirectory,
-    path: Path,
-    listeners: Sequence[Listener],
-    pause: Pause | None,
-    *,
-    trust: bool,
+    directory: RunDirectory, path: Path, listeners: Sequence[Listener], pause: Pause | None, *, trust: bool
 ) -> Path:
     """Execute the missing runs of a directory."""
     with directory:
         scenario = load_scenario(directory.paths.scenario, run_code=False)
         if directory.seeds is not None:
             scenario = scenario.with_seeds(directory.seeds)
-        labels = [method.label for method in scenario.methods]
-        directory.check(labels, scenario.seeds, scenario.task.measured)
         if directory.choices.emulated:
             raise UserError(f"is an emulation; to continue: {how_to_continue(path)}", file=str(path))
         allow_code(scenario, directory.inputs, path, trust=trust)
@@ -174,7 +176,7 @@ def _execute(
     testbed: MakeTestbed | None = None,
     results: Path | None = None,
 ) -> Path:
-    runs = AllRuns(scenario, directory, listeners, pause, testbed=testbed, results=results)
+    runs = _AllRuns(scenario, directory, listeners, pause, testbed=testbed, results=results)
     try:
         runs.begin()
         for seed in scenario.seeds:
@@ -186,12 +188,184 @@ def _execute(
         if not runs.rounds:
             directory.forget()
         raise
-    except (OSError, sqlite3.Error) as error:
-        if directory.moved:
-            raise RunMoved(directory.path, directory.new_place, runs.at) from error
+    except OSError as error:
         if not directory.opened:
             raise
-        reason = storage_reason(error)
-        raise NotWritten(directory.path, reason, resumable=is_interrupted(directory.path)) from error
+        raise NotWritten(directory.path, error) from error
     runs.check_faults()
     return directory.path
+
+
+class _AllRuns(Listener):
+    """Executes the runs of a directory that have not finished, one after another: each method with each seed.
+
+    Attributes:
+        rounds: rounds that ended, of all runs.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        directory: RunDirectory,
+        listeners: Sequence[Listener],
+        pause: Pause | None,
+        *,
+        testbed: MakeTestbed | None,
+        results: Path | None,
+    ) -> None:
+        self.rounds = 0
+        self._listeners = [self, *map(marked, listeners)]
+        self._pause = pause
+        self._testbed = testbed
+        self._results = results
+        self._scenario = scenario
+        self._directory = directory
+        self._choices = directory.choices
+        self._inputs = Inputs(scenario, directory.path)
+        self._check_inputs()
+        directory.use_software(software_of(scenario))
+        self._fault: PartFault | None = None
+        self._methods = [scenario.method(label) for label in self._choices.methods]
+        self._costs = step_costs(scenario, [method.label for method in self._methods])
+        for (label, _), known in directory.finished.items():
+            for key in known.costs:
+                self._costs[label].step(*key)
+
+    def round_ended(self, row: RoundRow) -> None:
+        """Count the round."""
+        self.rounds += 1
+
+    def begin(self) -> None:
+        """Report the runs to execute, and start worker processes if they will be needed."""
+        runs = [(method.label, seed) for seed in self._scenario.seeds for method in self._methods]
+        left = [run for run in runs if run not in self._directory.finished]
+        for listener in self._listeners:
+            listener.began(left, self._scenario.training.rounds)
+        if self._choices.train and left:
+            from edgefl.experiment.precision_advice import precision_advice
+
+            if (advice := precision_advice(self._scenario, self._choices.device)) is not None:
+                for listener in self._listeners:
+                    listener.advised(advice)
+            begin_workers(self._scenario, self._choices.device, len(left))
+
+    def run_seed(self, seed: int) -> None:
+        """Run every unfinished method with one seed; they share data, initial model and evaluations."""
+        methods = [method for method in self._methods if (method.label, seed) not in self._directory.finished]
+        if not methods:
+            return
+        self._check_inputs()
+        data = self._load(seed) if self._choices.train or self._selection_reads_labels(seed) else None
+        world = shared_world(self._scenario, seed, data)
+        costs = [self._costs[method.label] for method in methods]
+        check_last_batches(costs[0].model, [each.method.local for each in costs], world.samples)
+        self._directory.open(self._scenario)
+        with self._core(seed, data) as core:
+            for method in methods:
+                self._check_inputs()
+                cost = self._costs[method.label]
+                for listener in self._listeners:
+                    listener.run_began(method.label, seed)
+                one = OneRun(
+                    self._scenario,
+                    method,
+                    world,
+                    cost,
+                    self._directory.paths,
+                    listeners=self._listeners,
+                    pause=self._pause,
+                    testbed=self._testbed,
+                )
+                entry = one.timed() if core is None or data is None else one.trained(core, data)
+                self._fault = self._fault or one.fault
+                self._directory.run_finished(method.label, seed, entry, sorted(cost.used))
+                for listener in self._listeners:
+                    listener.run_ended(entry)
+        memory = core.memory if core is not None else None
+        if memory is not None and memory.found:
+            for listener in self._listeners:
+                listener.results_reused(seed, memory.trained, memory.found)
+        shutil.rmtree(self._directory.paths.results, ignore_errors=True)
+
+    def finish(self) -> None:
+        """Write the files that cover all runs."""
+        paths, finished = self._directory.paths, self._directory.finished
+        # Again, in case the process was killed before a seed's results were removed.
+        shutil.rmtree(paths.results, ignore_errors=True)
+        entries = {
+            method.label: [finished[method.label, seed].entry for seed in self._scenario.seeds]
+            for method in self._methods
+        }
+        write_costs({label: each.rows() for label, each in self._costs.items()}, paths.costs)
+        self._directory.seeds_added(self._scenario)
+        write_summary(self._scenario.name, entries, paths.summary, self._directory.inputs, self._directory.software)
+        self._directory.all_finished()
+
+    def check_faults(self) -> None:
+        """Raise :class:`RunsFailed` if a run ended by a fault, in this process or earlier."""
+        finished = self._directory.finished
+        faults = {run: known.entry.stop.message or "" for run, known in finished.items() if known.entry.faulted}
+        if faults:
+            raise RunsFailed(self._directory.path, len(finished), faults) from self._fault
+
+    def _check_inputs(self) -> None:
+        """Check that the input files have not changed, also between runs."""
+        trains = self._choices.train or self._selection_reads_labels(self._scenario.seeds[0])
+        self._directory.read_inputs(self._inputs.now(trains=trains))
+
+    def _selection_reads_labels(self, seed: int) -> bool:
+        return "label_support" in self._scenario.training.selection.spec.start(seed).reads
+
+    def _load(self, seed: int) -> FederatedData:
+        from edgefl.data.federated import load_federated
+        from edgefl.training.accelerator import room_for_data
+        from edgefl.training.device import choose_device
+
+        device = choose_device(self._choices.device)
+        split, room = self._scenario.evaluation.split, room_for_data(device)
+        return load_federated(self._scenario.data, seed, device, split, room=room)
+
+    def _trains_alike(self) -> bool:
+        """Whether two methods differ at most in when and where they send, so that they can share cached results.
+
+        Storing a result costs a few percent of its training time, so results are stored only if they can be used.
+        """
+        recipes = [replace(costs.method, name="", label="", overlap=False) for costs in self._costs.values()]
+        return any(one == other for one, other in combinations(recipes, 2))
+
+    def _core(self, seed: int, data: FederatedData | None) -> AbstractContextManager[TrainingCore | None]:
+        if data is None or not self._choices.train:
+            return nullcontext()
+        from edgefl.training.core import TrainingCore
+        from edgefl.training.result_memory import ResultMemory
+
+        memory = None
+        if self._results is not None:
+            memory = ResultMemory(self._results / str(seed))
+        elif self._choices.cache and self._trains_alike():
+            memory = ResultMemory(self._directory.paths.results_of(seed))
+        return TrainingCore.of(
+            data,
+            self._scenario.model.spec,
+            seed,
+            engine=self._scenario.training.engine,
+            memory=memory,
+        )
+
+
+def begin_workers(scenario: Scenario, device: str, runs: int) -> None:
+    """Start worker processes while data are read, if the parallel engine will have enough work in so many runs."""
+    from edgefl.training.choice import choose_engine
+    from edgefl.training.device import choose_device
+    from edgefl.training.parallel.worker_pool import PoolBroken, shared_pool
+    from edgefl.training.processors import cores
+
+    training, declared = scenario.training, scenario.data.known()
+    images = 0 if declared is None else sum(declared.train) // scenario.data.clients
+    steps = runs * training.rounds * training.cohort * training.local.steps_for(images)
+    if steps < ENOUGH_STEPS or choose_engine(training.engine.kind, choose_device(device)) != "parallel":
+        return
+    try:
+        shared_pool(cores())
+    except PoolBroken:
+        return  # the engine will report it

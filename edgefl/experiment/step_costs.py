@@ -1,4 +1,4 @@
-"""The costs of the local steps of a run: measured on first use, or read from its directory."""
+"""The costs of the local steps of a run: measured on first use, or read from its ``costs.json``."""
 
 from __future__ import annotations
 
@@ -56,13 +56,15 @@ class StepCosts:
         method: the method.
         cost: the scenario's cost section; :class:`PaperCost` counts steps by FedBR's Eq. 3, FedAvg's step times a
             factor for hybrid paths.
+        known: the method's steps in a ``costs.json``, which are not measured again.
     """
 
-    def __init__(self, model: CostModel, method: Method, cost: CostSpec) -> None:
+    def __init__(self, model: CostModel, method: Method, cost: CostSpec, known: Iterable[StepRow] = ()) -> None:
         self.method = keeping_local(method, model.model.layout)
         self._paper = isinstance(cost, PaperCost)
         self._model = model
         self._levels: dict[int, tuple[SubModel, CostModel]] = {}
+        self._known = {(row.alpha, row.batch, row.level): recorded_cost(row) for row in known}
         self.used: dict[StepKey, StepCost] = {}
 
     @property
@@ -77,17 +79,15 @@ class StepCosts:
         """
         key = (alpha, batch, level)
         if key not in self.used:
-            self.used[key] = self._cost(alpha, batch, level)
+            self.used[key] = self._known.get(key) or self._cost(alpha, batch, level)
         return self.used[key]
 
-    def has(self, alpha: int, batch: int, level: int = 0) -> bool:
-        """Whether the method can train such a step: the model has as many blocks and levels, a batch as many images."""
-        levels = 1 if self.method.submodels is None else len(self.method.submodels.levels)
-        known = 1 <= alpha <= self._model.model.depth and 0 <= level < levels
-        return known and 1 <= batch <= self.method.local.batch
+    def is_recorded(self, alpha: int, batch: int, level: int = 0) -> bool:
+        """Whether the cost of this step was known from the beginning."""
+        return (alpha, batch, level) in self._known
 
     def _cost(self, alpha: int, batch: int, level: int) -> StepCost:
-        model = self._of_level(level)
+        model = self._model if self.method.submodels is None else self._part_of(level)[1]
         if not self._paper:
             return model.cost(self.method, alpha, batch)
         plain = model.cost(build_method("fedavg", self.method.local), self._model.model.depth, batch)
@@ -99,12 +99,6 @@ class StepCosts:
             ),
             training_flops=plain.training_flops * factor,
         )
-
-    def _of_level(self, level: int) -> CostModel:
-        """Return what measures steps on the part of the model that clients of a capacity level train."""
-        if self.method.submodels is None:
-            return self._model
-        return self._part_of(level)[1]
 
     def part_of(self, level: int) -> SubModel:
         """Return the part of the model that clients of a capacity level train, for methods that have levels."""
@@ -124,25 +118,3 @@ class StepCosts:
     def rows(self) -> list[StepRow]:
         """Return the used costs in a fixed order."""
         return [row_of(alpha, batch, cost, level) for (alpha, batch, level), cost in sorted(self.used.items())]
-
-
-class RecordedCosts(StepCosts):
-    """Step costs recorded in a run directory; other costs are measured.
-
-    Args:
-        model: measures steps on the scenario's model.
-        method: the method.
-        cost: the scenario's cost section.
-        known: the method's steps in ``costs.json``.
-    """
-
-    def __init__(self, model: CostModel, method: Method, cost: CostSpec, known: Iterable[StepRow]) -> None:
-        super().__init__(model, method, cost)
-        self._known = {(row.alpha, row.batch, row.level): recorded_cost(row) for row in known}
-
-    def is_recorded(self, alpha: int, batch: int, level: int = 0) -> bool:
-        """Whether the run directory contains the cost of this step."""
-        return (alpha, batch, level) in self._known
-
-    def _cost(self, alpha: int, batch: int, level: int) -> StepCost:
-        return self._known.get((alpha, batch, level)) or super()._cost(alpha, batch, level)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgefl.cost.law import CostModel
 from edgefl.data.federated import FederatedData, shard_sizes
-from edgefl.experiment.step_costs import RecordedCosts, StepCosts
+from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import FleetAssignment, assign
 from edgefl.methods.build import build_method
 from edgefl.methods.codecs.base import Codec
@@ -28,12 +28,12 @@ from edgefl.record.listener import Listener
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.scenario.targets import values_of
-from edgefl.scheduling.bandwidth.base import BandwidthSpec
 from edgefl.scheduling.bandwidth.equal import Equal
 from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost
 from edgefl.simulation.limits import Limits
 from edgefl.simulation.setup import Setup
+from edgefl.simulation.work import CostOf
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.job import Learner
 
@@ -42,11 +42,7 @@ from edgefl.training.job import Learner
 class SharedWorld:
     """What all methods of one seed share: the clients' devices, links and shards.
 
-    Attributes:
-        seed: the seed.
-        fleet: the devices and links.
-        samples: n_k ``[clients]``.
-        facts: the facts about the clients that a selector may read.
+    ``samples`` are n_k ``[clients]``, and ``facts`` those about the clients that a selector may read.
     """
 
     seed: int
@@ -70,18 +66,13 @@ def recipe_of(scenario: Scenario, chosen: ScenarioMethod) -> Method:
 def step_costs(
     scenario: Scenario, labels: Iterable[str], known: Mapping[str, Sequence[StepRow]] | None = None
 ) -> dict[str, StepCosts]:
-    """Return the step costs of methods by label, according to the scenario's ``cost``; they share measurements.
+    """Return the step costs of methods by label; they share measurements.
 
-    Args:
-        scenario: the scenario with model, methods and cost.
-        labels: the methods.
-        known: the methods' steps in ``costs.json``, by label, which are not measured again.
+    ``known`` are the methods' steps in ``costs.json``, by label, which are not measured again.
     """
-    model, cost = CostModel(skeleton(scenario)), scenario.cost
+    model, known = CostModel(skeleton(scenario)), known or {}
     recipes = {label: recipe_of(scenario, scenario.method(label)) for label in labels}
-    if known is None:
-        return {label: StepCosts(model, recipe, cost) for label, recipe in recipes.items()}
-    return {label: RecordedCosts(model, recipe, cost, known[label]) for label, recipe in recipes.items()}
+    return {label: StepCosts(model, recipe, scenario.cost, known.get(label, ())) for label, recipe in recipes.items()}
 
 
 def shared_world(scenario: Scenario, seed: int, data: FederatedData | None) -> SharedWorld:
@@ -93,30 +84,9 @@ def shared_world(scenario: Scenario, seed: int, data: FederatedData | None) -> S
     return SharedWorld(seed, fleet, data.sizes, Facts(label_support=data.label_counts > 0))
 
 
-def compute_seconds(scenario: Scenario, chosen: ScenarioMethod, seed: int) -> ComputeSeconds | None:
-    """Return how long the method's local training takes, if the scenario gives it."""
-    cost = scenario.cost
-    if not isinstance(cost, SecondsCost):
-        return None
-    key = chosen.label if chosen.label in cost.methods else chosen.name
-    return ComputeSeconds(cost, key, seed, scenario.data.clients)
-
-
-def wire_sizes(scenario: Scenario, model: BlockModel, codec: Codec) -> ModelSizes:
-    """Return the bytes of the blocks as sent: their encoded sizes, or S/M of the sum for each in FedBR's cost model."""
-    sizes = encoded_sizes(codec, model.layout)
-    return replace(sizes, block_bytes=uniform_blocks(sizes)) if isinstance(scenario.cost, PaperCost) else sizes
-
-
 def client_links_of(scenario: Scenario, world: SharedWorld) -> ClientLinks:
     """Return the capacities of the clients' links of a seed."""
     return ClientLinks(scenario.network.links, [str(name) for name in world.fleet.link_names()], world.seed)
-
-
-def allocation_of(scenario: Scenario) -> BandwidthSpec | None:
-    """Return how the server divides its bandwidth; None for equal shares, which the network computes itself."""
-    spec = scenario.training.bandwidth.spec
-    return None if type(spec) is Equal else spec
 
 
 def limits_of(scenario: Scenario) -> Limits:
@@ -136,23 +106,27 @@ def setup_of(
     trains: bool,
     listeners: Sequence[Listener],
     client_links: ClientLinks | None = None,
+    cost: CostOf | None = None,
 ) -> Setup:
     """Return one run's setup.
 
-    Args:
-        scenario: the scenario.
-        chosen: the method.
-        world: the fleet and data that all methods of the seed share.
-        costs: the step costs of the method.
-        learner: trains, or replaces training.
-        trains: whether the learner's results come from training.
-        listeners: follow the run, in this order.
-        client_links: the capacities of the clients' links, if they are already built.
+    ``trains`` says whether the learner's results come from training. ``client_links`` are the capacities of the links,
+    if they are already built, and ``cost`` is called for the cost of a local step in place of ``costs``.
     """
-    method = costs.method
-    model = costs.adapted_model()
+    method, model = costs.method, costs.adapted_model()
     links = [str(name) for name in world.fleet.link_names()]
     levels = range(0 if method.submodels is None else len(method.submodels.levels))
+    bandwidth = scenario.training.bandwidth.spec
+
+    def sizes(sent: BlockModel, codec: Codec) -> ModelSizes:
+        """Encoded bytes of the blocks; in FedBR's cost model S/M of the sum for each."""
+        found = encoded_sizes(codec, sent.layout)
+        return replace(found, block_bytes=uniform_blocks(found)) if isinstance(scenario.cost, PaperCost) else found
+
+    seconds = None
+    if isinstance(scenario.cost, SecondsCost):
+        key = chosen.label if chosen.label in scenario.cost.methods else chosen.name
+        seconds = ComputeSeconds(scenario.cost, key, world.seed, scenario.data.clients)
     return Setup(
         label=chosen.label,
         seed=world.seed,
@@ -163,13 +137,11 @@ def setup_of(
         scheduler=None if chosen.scheduler is None else chosen.scheduler.start(world.seed, model.depth),
         selector=scenario.training.selection.spec.start(world.seed),
         facts=world.facts,
-        sizes=wire_sizes(scenario, model, method.codecs.down),
-        sizes_up=wire_sizes(scenario, model, method.codecs.up),
-        sizes_plain=wire_sizes(scenario, model, NoCodec()),
-        level_sizes=[
-            wire_sizes(scenario, costs.part_of(level).model, NoCodec()).of_model_with(model.depth) for level in levels
-        ],
-        cost=costs.step,
+        sizes=sizes(model, method.codecs.down),
+        sizes_up=sizes(model, method.codecs.up),
+        sizes_plain=sizes(model, NoCodec()),
+        level_sizes=[sizes(costs.part_of(level).model, NoCodec()).of_model_with(model.depth) for level in levels],
+        cost=cost or costs.step,
         fleet=world.fleet,
         samples=world.samples,
         topology=build_topology(scenario.network.topology, scenario.network.links, links),
@@ -180,9 +152,9 @@ def setup_of(
         stop=scenario.stop,
         evaluate_every=scenario.evaluation.every,
         trains=trains,
-        seconds=compute_seconds(scenario, chosen, world.seed),
+        seconds=seconds,
         timeouts=scenario.network.transport.timeouts,
         failures=scenario.failures,
         listeners=listeners,
-        bandwidth=allocation_of(scenario),
+        bandwidth=None if type(bandwidth) is Equal else bandwidth,  # the network itself computes equal shares
     )

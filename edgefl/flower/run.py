@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgefl.errors import UserError, nearest
-from edgefl.experiment.directory import RunDirectory
-from edgefl.experiment.early_end import EarlyEnd
-from edgefl.experiment.faults import NotWritten, RunsFailed, storage_reason
-from edgefl.experiment.guarded import Guarded, ListenerError
-from edgefl.experiment.inputs import SCENARIO, Input, digest_of_scenario
-from edgefl.experiment.software import versions_of
-from edgefl.experiment.state import Choices
+from edgefl.experiment.directory import Choices, RunDirectory
+from edgefl.experiment.faults import ListenerError, NotWritten, RunsFailed, marked
+from edgefl.experiment.inputs import SCENARIO, Input, digest_of_scenario, versions_of
 from edgefl.experiment.step_costs import row_of
-from edgefl.experiment.summary import summarise
+from edgefl.experiment.summary import EarlyEnd, summarise
 from edgefl.flower.app import digest_of_app, read_app, require_flwr
 from edgefl.flower.client_work import Costs
 from edgefl.flower.replies import Replies
@@ -23,8 +19,6 @@ from edgefl.flower.setup import run_app
 from edgefl.record import RunPaths, names
 from edgefl.record.costs import StepRow, read_costs, write_costs
 from edgefl.record.listener import Listener
-from edgefl.record.metric import ACCURACY
-from edgefl.record.paths import is_interrupted
 from edgefl.record.summary import SeedResult, write_summary
 from edgefl.record.tables import EventFile, write_rounds
 from edgefl.scenario import resolve
@@ -89,7 +83,6 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = Fals
                 "nothing to resume: its runs are finished; an app that is changed needs a run in another folder",
                 file=str(path),
             )
-        directory.check([method.label for method in scenario.methods], scenario.seeds, ACCURACY)
         for field, app in scenario.apps().items():
             if not trust and Path(app).resolve().is_relative_to(path.resolve()):
                 raise UserError(
@@ -112,8 +105,7 @@ def _execute(scenario: AppScenario, directory: RunDirectory, listeners: Sequence
     except OSError as error:
         if not directory.opened:
             raise
-        resumable = is_interrupted(directory.path)
-        raise NotWritten(directory.path, storage_reason(error), resumable=resumable) from error
+        raise NotWritten(directory.path, error) from error
 
 
 def inputs_of(scenario: AppScenario, folder: Path) -> dict[str, Input]:
@@ -134,7 +126,7 @@ class _Runs:
         self._scenario, self._directory = scenario, directory
         self._methods = [method for method in scenario.methods if method.label in chosen]
         self._configs = [read_app(scenario.app_of(method))[1] for method in self._methods]
-        self._listeners = [Guarded(listener) for listener in listeners]
+        self._listeners = [marked(listener) for listener in listeners]
         self._fault: PartFault | None = None
         self._costs = self._known_costs()
 
@@ -175,12 +167,9 @@ class _Runs:
         if not finished:
             return costs
         known = read_costs(self._directory.paths.costs)
-        for (label, seed), run in finished.items():
+        for (label, _), run in finished.items():
             rows = {(row.alpha, row.batch): row for row in known.get(label, ())}
-            for number in run.costs:
-                if number not in rows or number != (1, len(costs[label]) + 1):
-                    raise self._directory.damaged(f"'{label}', seed {seed}: costs.json has no work {number[1]}")
-                costs[label].append(rows[number])
+            costs[label] += [rows[number] for number in run.costs]
         return costs
 
     def _run(self, method: AppMethod, seed: int) -> tuple[SeedResult, list[tuple[int, int]]]:

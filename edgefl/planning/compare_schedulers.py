@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.errors import UserError
-from edgefl.experiment.early_end import EarlyEnd
-from edgefl.experiment.known_costs import KnownCosts
+from edgefl.experiment.round_optimum import LeastRoundSeconds
 from edgefl.experiment.step_costs import StepCosts
+from edgefl.experiment.summary import EarlyEnd
 from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs
 from edgefl.planning.planning import planned_world
 from edgefl.record.events import Event
@@ -203,7 +203,7 @@ class _Comparison:
         self._seed = seed
         self._rounds = rounds
         self._worlds: dict[bool, SharedWorld] = {}
-        self._known: KnownCosts | None = None
+        self._known: LeastRoundSeconds | None = None
 
     def figures(self, scenario: Scenario) -> SchedulerFigures:
         """Simulate one scheduler."""
@@ -220,7 +220,7 @@ class _Comparison:
             listeners=[seen, early],
         )
         if self._known is None:
-            self._known = KnownCosts(scenario, world, setup)
+            self._known = LeastRoundSeconds(scenario, world, setup)
         known = self._known
         outcome = simulate_run(replace(setup, stop="rounds", optimum=known if known.why_not is None else None))
         if outcome.fault is not None:
@@ -275,7 +275,7 @@ def _covered(seen: _Updates, clients: int) -> int | None:
     return None
 
 
-def _ratio(known: KnownCosts, outcome: Outcome) -> tuple[float | None, str | None]:
+def _ratio(known: LeastRoundSeconds, outcome: Outcome) -> tuple[float | None, str | None]:
     """The mean ratio of rounds with updates to their bound, or why there is none."""
     ratio = mean([row.ratio_to_optimum for row in outcome.rows if not math.isnan(row.ratio_to_optimum)])
     if ratio is not None or known.why_not is not None:

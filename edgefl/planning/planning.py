@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.precision_advice import precision_advice
 from edgefl.experiment.step_costs import StepCosts
+from edgefl.experiment.summary import EarlyEnd
 from edgefl.experiment.wiring import SharedWorld, setup_of, shared_world, step_costs
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.specs import FileTopology

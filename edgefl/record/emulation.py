@@ -33,12 +33,9 @@ class WireBytes(Options):
 class Load(Options):
     """How busy the computer was during the run.
 
-    Attributes:
-        cpu: the share of its processors' time that was used, from 0 to 1.
-        late_seconds_median: how long after its time an event of the world was executed, median over the events.
-        late_seconds_worst: the same for the latest event.
-        paused_seconds: the seconds for which the clock was stopped, for example during training.
-        paused_while_sending: those of them in which data was in transfer.
+    ``cpu`` is the share of its processors' time that was used, ``late_seconds`` how long after its time an event of the
+    world was executed. For ``paused_seconds`` the clock was stopped, for example during training;
+    ``paused_while_sending`` are those of them in which data was in transfer.
     """
 
     cpu: float

@@ -28,7 +28,7 @@ FINAL_MODEL = "final.safetensors"
 CLIENT_MODELS = "clients.safetensors"
 STANDINGS = "standings.json"
 EMULATION = "emulation.json"
-JOURNAL = "journal.sqlite"
+JOURNAL = "journal.arrow"
 CHECKPOINTS = "checkpoints"
 REPLIES = "replies"
 

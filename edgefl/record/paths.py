@@ -68,8 +68,7 @@ class SeedPaths:
             shutil.rmtree(self.folder / name, ignore_errors=True)
         for name in names.SEED_FILES:
             aside(self.folder / name).unlink(missing_ok=True)
-        for file in self.folder.glob(f"{names.JOURNAL}*"):
-            file.unlink()
+        self.journal.unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Remove everything that edgefl writes here, and the folder unless it contains other files."""

@@ -16,12 +16,10 @@ from typing import Any
 
 from edgefl.cost.law import CostModel
 from edgefl.errors import EdgeflError, UserError
-from edgefl.experiment.early_end import EarlyEnd
-from edgefl.experiment.known_costs import optimum_of
-from edgefl.experiment.recorded_learner import RecordedLearner
-from edgefl.experiment.recording import recording_of
-from edgefl.experiment.step_costs import RecordedCosts
-from edgefl.experiment.summary import summarise
+from edgefl.experiment.recording import RecordedLearner, recording_of
+from edgefl.experiment.round_optimum import optimum_of
+from edgefl.experiment.step_costs import StepCosts
+from edgefl.experiment.summary import EarlyEnd, summarise
 from edgefl.experiment.wiring import SharedWorld, recipe_of, setup_of, shared_world, skeleton
 from edgefl.methods.recipe import METHODS
 from edgefl.models.digest import digest_of_model
@@ -131,7 +129,7 @@ class ExecutionAgain:
         digests = recording_of(record.events).digests
         if not digests or not file.is_file():
             return
-        from edgefl.experiment.models import read_model
+        from edgefl.experiment.final_models import read_model
 
         method = recipe_of(self._scenario, self._scenario.method(label))
         try:
@@ -146,7 +144,7 @@ class ExecutionAgain:
         trains = is_trained(record)
         recorded = RecordedLearner(recording_of(record.events), label, EndsHereError) if trains else None
         method = self._scenario.method(label)
-        costs = RecordedCosts(
+        costs = StepCosts(
             self._model(), recipe_of(self._scenario, method), self._scenario.cost, self._known.get(label, ())
         )
 
@@ -159,8 +157,9 @@ class ExecutionAgain:
 
         learner = recorded or NeutralLearner()
         world = self._world(record.summary.seed)
-        setup = setup_of(self._scenario, method, world, costs, learner=learner, trains=trains, listeners=listeners)
-        setup = replace(setup, cost=step)
+        setup = setup_of(
+            self._scenario, method, world, costs, learner=learner, trains=trains, listeners=listeners, cost=step
+        )
         return replace(setup, optimum=optimum_of(self._scenario, world, setup))
 
     def _new_world(self, seed: int) -> SharedWorld:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from edgefl.errors import UserError
-from edgefl.experiment.recorded_learner import RecordedLearner
-from edgefl.experiment.recording import Recording
+from edgefl.experiment.recording import RecordedLearner, Recording
 from edgefl.training.job import JobId, Mixing, TrainingJob
 
 

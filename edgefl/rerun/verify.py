@@ -11,8 +11,7 @@ from pathlib import Path
 
 from edgefl.errors import UserError
 from edgefl.experiment.directory import read_run_summary
-from edgefl.experiment.inputs import SCENARIO, Inputs, digest_of_scenario
-from edgefl.experiment.software import in_words, software_of
+from edgefl.experiment.inputs import SCENARIO, Inputs, digest_of_scenario, in_words, software_of
 from edgefl.fleet import assign
 from edgefl.flower.scenario import app_scenario_of
 from edgefl.flower.verification import verify_app

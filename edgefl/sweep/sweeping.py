@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
+from filelock import FileLock, Timeout
 
 from edgefl.errors import UserError
-from edgefl.experiment.folder_lock import FolderLock
 from edgefl.files import aside, read_json, write_file
 from edgefl.record.names import SWEEP, SWEEP_LOCK, SWEEP_TABLE
 from edgefl.record.tables import write_parquet
@@ -195,23 +195,23 @@ def _taken(out: Path, ids: list[str]) -> Iterator[None]:
     Raises:
         UserError: it contains something other than this sweep, another process uses it, or it cannot be used.
     """
+    lock = FileLock(out / SWEEP_LOCK)
     try:
         _holds_sweep(out, ids)  # write nothing into a folder with other contents; checked again under the lock
-        lock = FolderLock(out / SWEEP_LOCK, make=True)
-        try:
+        out.mkdir(parents=True, exist_ok=True)
+        with lock.acquire(timeout=0):
             if not _holds_sweep(out, ids):
                 (out / "jobs").mkdir(exist_ok=True)
                 write_file(out / SWEEP, json.dumps({"jobs": ids}))
-        except BaseException:
-            lock.release(made=True)
-            raise
-    except BlockingIOError:
+            lock.acquire()  # until the sweep ends
+    except Timeout:
         raise UserError("another process is working in this folder", file=f"--out {out}") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(f"cannot be used: {reason}", file=f"--out {out}") from None
     try:
         yield
+        (out / SWEEP_LOCK).unlink()  # nothing is left to do
     finally:
         lock.release()
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from edgefl.experiment.pausing import read_standings
 from edgefl.record import RunPaths
 from edgefl.record.paths import is_interrupted
-from edgefl.record.standings import read_standings
 from edgefl.record.summary import SeedResult, is_summary, read_summary
 from edgefl.record.tables import sweep_row, table_of
 from edgefl.sweep.jobs import Job

@@ -15,7 +15,7 @@ from edgefl.cli.app import app
 from edgefl.diagnosis.diagnose import _batches, diagnose
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.experiment.models import read_model
+from edgefl.experiment.final_models import read_model
 from edgefl.experiment.wiring import skeleton
 from edgefl.models.mode import using
 from edgefl.scenario.loading import check

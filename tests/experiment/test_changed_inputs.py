@@ -6,8 +6,6 @@ import io
 import itertools
 import json
 import shutil
-import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -45,12 +43,6 @@ def trace(folder):
     return {"network.links": {"5g": {"down": here, "up": "9 Mbit/s"}}}
 
 
-def packets(folder):
-    (folder / "packets.trace").write_text("".join(f"{ms}\n" for ms in range(1, 1001)))
-    here = {"kind": "trace", "file": str(folder / "packets.trace"), "every": "100 ms"}
-    return {"network.links": {"5g": {"down": "9 Mbit/s", "up": here}}}
-
-
 def availability(folder):
     rows = [{"duration": 500, "active": [k], "inactive": [k + 500], "finish_time": 520 + k} for k in range(5)]
     (folder / "there.json").write_text(json.dumps(rows))
@@ -66,7 +58,6 @@ def listed(folder):
 KINDS = {
     graph: ("graph.json", "20000000.0", "10000000.0"),
     trace: ("rates.csv", "8000000", "1000000"),
-    packets: ("packets.trace", "1\n2\n", "1\n2\n2\n"),
     availability: ("there.json", "520", "530"),
     listed: ("clients.json", "0, 1, 2", "0, 2, 1"),
 }
@@ -223,38 +214,6 @@ def _told_of(folder):
         return verify(folder)
     except UserError as error:  # a fleet cannot even be read without its trace
         return [str(error)]
-
-
-@pytest.mark.full
-def test_a_replay_on_another_network_needs_no_old_trace(small, tmp_path):
-    folder = run(small(**trace(tmp_path)), out=tmp_path / "run")
-    (tmp_path / "rates.csv").unlink()
-    links = {"network.links": {"5g": {"down": "5 Mbit/s", "up": "5 Mbit/s"}}}
-    assert verify(replay(folder, links, tmp_path / "replayed")) == []
-
-
-@pytest.mark.full
-def test_no_file_is_read_beside_those_that_are_digested(small, tmp_path):
-    """Whatever the interpreter opens while a run goes on, in a scenario that names a file of each kind."""
-    changes = trace(tmp_path) | graph(tmp_path) | availability(tmp_path)
-    profile = tmp_path / "own.yaml"
-    profile.write_text((Path(__file__).parents[2] / "device_profiles" / "raspberry-pi-4.yaml").read_text())
-    changes["fleet"][0]["profile"] = str(profile)
-    scenario = small(**changes)
-    opened: list[str] = []
-
-    def listen(event, arguments):  # a hook stays, and keeps quiet once its test's folder is not concerned
-        if event == "open" and isinstance(arguments[0], str) and arguments[0].startswith(str(tmp_path)):
-            opened.append(arguments[0])
-
-    sys.addaudithook(listen)
-    run(scenario, out=tmp_path / "run")
-    beside = {Path(each) for each in opened if not each.startswith(f"{tmp_path}/run")}
-    mine = {each for each in beside if each.is_file()}
-    assert mine == {file.found() for file in input_files(scenario).values()}
-    assert json.loads((tmp_path / "run" / "summary.json").read_text())["inputs"].keys() == {
-        "scenario", "data", *input_files(scenario),
-    }  # fmt: skip
 
 
 def test_where_files_lie_is_no_part_of_what_a_run_is(small, tmp_path):

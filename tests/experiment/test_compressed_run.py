@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pyarrow.parquet as pq
 import pytest
 
@@ -11,7 +9,6 @@ from edgefl.experiment import resume, run
 from edgefl.experiment.wiring import skeleton
 from edgefl.planning.planning import plan
 from edgefl.rerun.verify import verify
-from edgefl.scenario import load_scenario
 
 from ..small_runs import CELLS, Stop, tree
 
@@ -105,15 +102,6 @@ def test_a_cells_mean_crosses_its_backhaul_as_float32(small, finished):
 
 
 @pytest.mark.full
-def test_fewer_bytes_take_less_time_and_energy(small, finished):
-    _, folder = finished(small, "synchronous")
-    methods = json.loads((folder / "summary.json").read_text())["methods"]
-    exact, sparse = methods["fedavg"][0], methods["sparse"][0]
-    assert sparse["seconds"] < exact["seconds"]
-    assert sparse["joules"] < exact["joules"]
-
-
-@pytest.mark.full
 def test_a_plan_knows_the_encoded_bytes(small, finished):
     scenario, folder = finished(small, "synchronous")
     for each in plan(scenario, methods=["sparse", "scaffold"]).methods:
@@ -134,15 +122,3 @@ def test_a_methods_codec_replaces_the_scenarios_direction_by_direction(small):
     plain, half = (recipe_of(scenario, method).codecs for method in scenario.methods)
     assert (plain.up, plain.down) == (Quantise(), Quantise())
     assert (half.up, half.down) == (Cast(), Quantise())
-
-
-def test_a_written_scenario_says_its_codecs_again(small, tmp_path):
-    from edgefl.scenario import resolve
-    from edgefl.scenario.writing import dump_yaml
-
-    scenario = small(methods=METHODS, training__codec={"down": "cast"})
-    path = tmp_path / "again.yaml"
-    path.write_text(dump_yaml(resolve(scenario)), encoding="utf-8")
-    again = load_scenario(path)
-    assert again.methods == scenario.methods
-    assert again.training == scenario.training

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from edgefl.data.federated import load_federated
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.experiment.models import named, read_clients, read_model, write_model
+from edgefl.experiment.final_models import named, read_client_models, read_model, write_model
 from edgefl.experiment.wiring import skeleton
 from edgefl.rerun.verify import verify
 from edgefl.training.core import TrainingCore
@@ -37,7 +37,7 @@ def test_client_models_are_those_that_the_last_model_is_the_mean_of(small, tmp_p
     folder = run(small(keep_models="clients"), out=tmp_path / "run")
     layout = skeleton(small()).layout
     final = read_model(folder / "fedavg/seed-0/final.safetensors", layout)
-    clients = read_clients(folder / "fedavg/seed-0/clients.safetensors", layout)
+    clients = read_client_models(folder / "fedavg/seed-0/clients.safetensors", layout)
     assert len(clients) == 3
     torch.testing.assert_close(torch.stack(list(clients.values())).mean(dim=0), final)
 

@@ -12,7 +12,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -37,7 +36,6 @@ from edgefl.report import RunResult, verdict
 from edgefl.rerun.verify import verify
 from edgefl.scenario.components import BuildFault
 from edgefl.scenario.loading import check
-from edgefl.scenario.writing import dump_yaml
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
 from edgefl.scheduling.blocks.random import Random, RandomScheduler
 from edgefl.training.personalisation import client_metric
@@ -269,21 +267,6 @@ def test_a_run_that_ended_by_a_fault_is_tried_again_once_the_part_is_fixed(small
         resume(folder)
 
 
-@pytest.mark.full
-def test_trying_again_can_be_interrupted_and_goes_on(small, tmp_path, monkeypatch):
-    scenario, folder = small(methods=["fedprox"], training__rounds=13), tmp_path / "run"
-    expected = run(scenario, out=tmp_path / "sound")
-    with monkeypatch.context() as broken:
-        broken_after(broken, 25)
-        with pytest.raises(RunsFailed):
-            run(scenario, out=folder)
-    with pytest.raises(KeyboardInterrupt):
-        resume(folder, listeners=[Stop(11)])
-    assert is_interrupted(folder)
-    assert not (folder / "summary.json").exists()
-    assert tree(resume(folder)) == tree(expected)
-
-
 def test_a_fault_that_several_methods_share_is_stated_once(small, tmp_path, monkeypatch, capsys):
     def broken(*arguments, **options):
         raise KeyError("no such client")
@@ -298,26 +281,6 @@ def test_a_fault_that_several_methods_share_is_stated_once(small, tmp_path, monk
     assert "fedavg, seed 0; fedprox, seed 0; fednova, seed 0: round 1, selection: KeyError" in shown.err
     assert verdict(RunResult(folder)).startswith("No method completed a round, so there is nothing to compare.\n")
     assert verify(folder) == []
-
-
-PICKS = {
-    "one twice": (lambda a, n: [2, 1, 2], "it returned client 2 twice; expected different ones"),
-    "too many": (lambda a, n: a, "it returned 8 clients; expected 3 or fewer"),
-    "a matrix": (lambda a, n: np.reshape(a[:2], (2, 1)), "expected an array of client numbers"),
-}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("answer", PICKS)
-def test_a_selector_that_picks_wrongly_is_named(tmp_path, monkeypatch, answer):
-    wrong, told = PICKS[answer]
-    monkeypatch.setattr(
-        "edgefl.scheduling.selection.uniform.UniformSelector.pick",
-        lambda self, round, available, cohort, facts: wrong(available, cohort),
-    )
-    with pytest.raises(RunsFailed, match=rf"2 of 2 runs .* fednova, seed 0: round 1, selection: .*{told}"):
-        run(scenario_of(), out=tmp_path / "run", train=False)
-    assert verify(tmp_path / "run") == []
 
 
 def test_a_part_that_cannot_be_built_is_named_before_anything_is_written(small, tmp_path, monkeypatch, capsys):
@@ -352,19 +315,6 @@ def test_a_fault_after_the_last_round_ends_its_method_alone(small, tmp_path, mon
     assert [name for name in expected if "/" in name and there[name] != expected[name]] == []
 
 
-@pytest.mark.full
-def test_a_regression_that_diverges_at_once_says_so_instead_of_a_tie(small, tmp_path, capsys):
-    scenario = small(
-        task="regression", data={"name": "scikit_learn", "table": "diabetes", "clients": 8},
-        model={"name": "mlp", "widths": [8]}, targets=[], methods=SOUND, **{"training.local.lr": 1e30},
-    )  # fmt: skip
-    (tmp_path / "wild.yaml").write_text(dump_yaml(scenario.model_dump(mode="json")), encoding="utf-8")
-    assert main(["simulate", str(tmp_path / "wild.yaml"), "--out", str(tmp_path / "run")]) == 0
-    shown = capsys.readouterr()
-    assert "tied" not in shown.out
-    assert shown.out.count("scale the targets to a deviation of about 1, or lower training.local.lr") == 1
-
-
 @pytest.mark.parametrize("protocol", ["synchronous", pytest.param("asynchronous", marks=pytest.mark.full)])
 def test_an_error_outside_the_parts_of_a_method_is_a_fault_and_not_a_stall(
     small, tmp_path, monkeypatch, capsys, protocol
@@ -392,9 +342,9 @@ def full_disk(*arguments, **options):
 @pytest.mark.parametrize(
     ("place", "name"),
     [
-        ("edgefl.experiment.checkpoint_writer", "write_checkpoint"),
+        ("edgefl.experiment.checkpoints", "save"),
         pytest.param("edgefl.experiment.one_run", "write_rounds", marks=pytest.mark.full),
-        pytest.param("edgefl.experiment.all_runs", "write_summary", marks=pytest.mark.full),
+        pytest.param("edgefl.experiment.run", "write_summary", marks=pytest.mark.full),
         pytest.param("pyarrow", "write_table", marks=pytest.mark.full),
     ],
 )
@@ -412,13 +362,6 @@ def test_a_full_disk_ends_a_run_that_can_be_resumed(small, tmp_path, monkeypatch
     assert tree(resume(tmp_path / "run")) == tree(expected)
 
 
-def test_a_disk_that_is_full_before_the_first_file_leaves_no_folder(small, tmp_path, monkeypatch):
-    monkeypatch.setattr("edgefl.files.os.fsync", full_disk)
-    with pytest.raises(UserError, match="cannot be written: No space left on device"):
-        run(small(), out=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that nobody can write")
 def test_a_folder_that_cannot_be_written_is_a_mistake_of_the_user(small, tmp_path, capsys):
     small()
@@ -434,7 +377,7 @@ def test_a_run_of_another_version_and_a_damaged_state_are_refused_for_resumption
     with pytest.raises(UserError, match=r"created by edgefl 0\.0\.1"):
         resume(tmp_path / "run")
     state.write_text("{")
-    with pytest.raises(UserError, match="is damaged"):
+    with pytest.raises(UserError, match="not JSON"):
         resume(tmp_path / "run")
 
 

@@ -9,10 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.cli.entry import main
-from edgefl.experiment import resume, run
+from edgefl.experiment import run
 from edgefl.rerun.verify import verify
-
-from ..small_runs import Stop
 
 LITTLE_MEMORY = {"profile": "raspberry-pi-5", "share": 1, "link": "5g", "overrides": {"memory": {"training": "1 kB"}}}
 ENOUGH_MEMORY = {"profile": "raspberry-pi-4", "share": 1, "link": "5g"}
@@ -84,14 +82,3 @@ def test_nothing_is_said_where_everybody_trains_in_every_round(small, tmp_path, 
     told = capsys.readouterr().out
     assert "refused" not in told
     assert "no update" not in told
-
-
-@pytest.mark.full
-def test_an_interrupted_run_counts_as_one_that_was_not(small, tmp_path):
-    scenario = small(fleet=[{**LITTLE_MEMORY, "share": 0.5}, {**ENOUGH_MEMORY, "share": 0.5}])
-    whole = run(scenario, out=tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=tmp_path / "halted", listeners=[Stop(2)])
-    halted = resume(tmp_path / "halted")
-    assert entries(whole)[0]["refused"] > 0
-    assert (halted / "summary.json").read_bytes() == (whole / "summary.json").read_bytes()

@@ -34,7 +34,7 @@ def interrupt(scenario: Path, folder: Path, wait: float, again: float | None = N
         [*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
         patience = time.monotonic() + 120
-        while not list(folder.rglob("journal.sqlite")) and time.monotonic() < patience:
+        while not list(folder.rglob("journal.arrow")) and time.monotonic() < patience:
             time.sleep(0.01)
         time.sleep(wait)
         process.send_signal(signal.SIGINT)

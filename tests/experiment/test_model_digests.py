@@ -6,7 +6,6 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 
 from edgefl.diagnosis.diagnose import diagnose
@@ -14,8 +13,6 @@ from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
-from edgefl.training.learner import MethodLearner
-from edgefl.training.server_model import ServerModel
 
 
 def written(path, *kinds):
@@ -40,43 +37,6 @@ def test_a_log_names_every_model_and_the_last_one_is_the_file(small, tmp_path):
     tensors[name].view(-1)[0] += 1e-3
     save_file(tensors, file)
     assert verify(folder) == ["fedavg, seed 0: final.safetensors is not the model from the last aggregation"]
-
-
-def _writing(method):
-    def nudged(self, *args, **options):
-        result = method(self, *args, **options)
-        vector = self.model(self._server.version)
-        with torch.no_grad():
-            vector.detach()[0] += 1e-3
-        return result
-
-    return nudged
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("place", "told"),
-    [("_train", "before this one"), ("evaluate", "before this one"), ("feedback", "the evaluated model is not")],
-)
-def test_a_model_that_is_written_to_is_noticed(small, tmp_path, monkeypatch, place, told):
-    scenario = small(methods=[{"method": "fedbr", "as": "fedavg"}])
-    monkeypatch.setattr(MethodLearner, place, _writing(getattr(MethodLearner, place)))
-    found = verify(run(scenario, out=tmp_path / "run"))
-    assert any(told in violation for violation in found), found
-
-
-@pytest.mark.full
-def test_a_server_that_changes_a_model_without_updates_is_noticed(small, tmp_path, monkeypatch):
-    update = ServerModel.update
-
-    def changing(self, arrived, *args, **options):
-        update(self, arrived, *args, **options)
-        if not arrived:
-            self.vector = self.vector + 1e-3
-
-    monkeypatch.setattr(ServerModel, "update", changing)
-    folder = run(small(protocol={"deadline": "1 ms"}), out=tmp_path / "run")
-    assert any("nothing was aggregated" in violation for violation in verify(folder))
 
 
 def transposed(tensors):

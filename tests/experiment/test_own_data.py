@@ -8,12 +8,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from edgefl.errors import UserError
-from edgefl.experiment import resume, run
+from edgefl.experiment import run
 from edgefl.rerun.verify import verify
 from edgefl.scenario import dump_yaml, load_scenario, resolve
 
-from ..small_runs import SMALL, Stop, tree
+from ..small_runs import SMALL, tree
 
 
 def write(path, seed=0, count=400):
@@ -61,21 +60,6 @@ def test_every_engine_trains_alike_on_tables_of_numbers(table):
     ]
     np.testing.assert_allclose(losses[2], losses[0], rtol=1e-4)
     assert verify(runs["batched"]) == []
-
-
-@pytest.mark.full
-def test_a_run_does_not_go_on_with_other_data(table):
-    scenario = load_scenario(table / "my.yaml")
-    with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=table / "run", train=False, listeners=[Stop(6)])
-    for name in ("train.npz", "test.npz"):
-        content = (table / name).read_bytes()
-        write(table / name, seed=2, count=420)
-        with pytest.raises(UserError, match="has changed since the run began") as refused:
-            resume(table / "run")
-        assert refused.value.file == str(table / name)
-        (table / name).write_bytes(content)
-    resume(table / "run")
 
 
 @pytest.mark.full

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import multiprocessing
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -64,25 +62,13 @@ def test_a_folder_that_holds_something_is_refused_and_left_as_it_is(tmp_path, mo
     assert everything(folder) == before
 
 
-@pytest.mark.full
-def test_every_file_of_a_run_has_the_permissions_of_the_umask(tmp_path):
-    before = os.umask(0o027)
-    try:
-        folder = run(check(SMALL), out=tmp_path / "run")
-    finally:
-        os.umask(before)
-    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.rglob("*") if path.is_file()}
-    assert "final.safetensors" in modes
-    assert set(modes.values()) == {0o640}
-
-
 def mistake(*_, **__):
     raise UserError("something does not fit")
 
 
 @pytest.mark.parametrize(
     ("module", "part", "made"),
-    [("all_runs", "shared_world", "a/b/run"), ("one_run", "setup_of", "a"), ("one_run", "setup_of", "a/b/run")],
+    [("run", "shared_world", "a/b/run"), ("one_run", "setup_of", "a"), ("one_run", "setup_of", "a/b/run")],
 )
 def test_a_mistake_before_the_first_round_removes_what_was_made_and_nothing_else(
     tmp_path, monkeypatch, module, part, made
@@ -216,16 +202,6 @@ def test_of_two_processes_that_start_at_once_one_runs_and_the_other_is_refused(t
         assert tree(folder) == expected, said
         assert all(each.startswith(REFUSALS) for each in said), said
         assert said.count("done") == 1 or pair == (resume, resume), said
-
-
-def test_a_file_system_without_locks_is_refused_and_nothing_stays(tmp_path, monkeypatch):
-    def none(*arguments):
-        raise OSError("no locks available")
-
-    monkeypatch.setattr(fcntl, "flock", none)
-    with pytest.raises(UserError, match="the run directory cannot be written"):
-        timed(tmp_path / "new" / "run")
-    assert not (tmp_path / "new").exists()
 
 
 def test_a_run_ends_with_the_unfinished_files_of_others_in_its_folder(tmp_path):

@@ -1,14 +1,12 @@
 """A run that is left and gone on with ends as one that was never left, and trains nothing twice."""
 
-import sqlite3
-
 import pytest
 
 from edgefl.experiment import resume, run
-from edgefl.experiment.pausing import Pause, Paused
+from edgefl.experiment.journal import Journal
+from edgefl.experiment.pausing import Pause, Paused, read_standings
 from edgefl.record import RunPaths
 from edgefl.record.listener import Listener
-from edgefl.record.standings import read_standings
 from edgefl.training import sequential
 from edgefl.training.local_training import train_job
 
@@ -55,8 +53,8 @@ def test_a_round_is_on_disk_before_a_listener_follows_it_and_a_pause_comes_last(
             seen.extend({event.round for event in rows if event.kind == "round_end"})
 
         def round_ended(self, row):
-            with sqlite3.connect(paths.journal) as journal:
-                assert list(journal.execute("SELECT MAX(round) FROM rounds")) == [(row.round,)]
+            with Journal(paths.journal) as journal:
+                assert journal.rounds == row.round
             seen.append(row)
 
     with pytest.raises(Paused):
@@ -64,8 +62,7 @@ def test_a_round_is_on_disk_before_a_listener_follows_it_and_a_pause_comes_last(
     begin, *rounds = seen
     assert begin == ("fedavg", 0)
     assert [each if isinstance(each, int) else each.round for each in rounds] == [1, 1, 2, 2]
-    with sqlite3.connect(paths.journal) as journal:
-        assert list(journal.execute("SELECT round FROM manifests")) == [(2,)]
+    assert [path.name for path in paths.checkpoints.glob("*.json")] == ["round-000002.json"]
 
 
 def test_a_run_is_left_at_the_first_round_that_reaches_the_seconds(small, tmp_path):

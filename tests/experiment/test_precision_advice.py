@@ -57,11 +57,6 @@ def test_the_estimate_gives_the_measured_gain_and_images_of_the_measured_network
     assert 2 * 50 / seconds == pytest.approx(72, rel=0.1)
 
 
-@pytest.mark.full
-def test_networks_of_many_small_operators_gain_less():
-    assert max(gain("resnet56"), gain("mobilenet_v2")) < module.LEAST_GAIN < gain("fedadc_cnn") < 4.6
-
-
 def test_a_large_network_on_a_processor_with_units_gets_the_advice_and_keeps_its_precision(monkeypatch):
     processor(monkeypatch, units=True, multiplies=True)
     scenario = load_scenario(
@@ -73,11 +68,6 @@ def test_a_large_network_on_a_processor_with_units_gets_the_advice_and_keeps_its
     assert scenario.training.engine.precision == "float32"
     processor(monkeypatch, units=False, multiplies=True)
     assert precision_advice(scenario, "cpu") is None
-
-
-def test_a_small_network_gets_none(small, monkeypatch):
-    processor(monkeypatch, units=True, multiplies=True)
-    assert precision_advice(small(), "cpu") is None
 
 
 @pytest.mark.full

@@ -13,7 +13,6 @@ import pytest
 from edgefl import user_code
 from edgefl.cli.entry import main
 from edgefl.experiment import run
-from edgefl.record import names
 from edgefl.record.listener import Listener
 from edgefl.scenario import load_scenario
 from edgefl.scenario.writing import dump_yaml
@@ -164,18 +163,6 @@ def test_a_run_keeps_copies_of_its_files_and_so_does_its_replay(mine, tmp_path):
         for copied, file in zip(COPIES, ("data.py", "net.py"), strict=True):
             assert (run_directory / "inputs" / copied).read_bytes() == scenario.with_name(file).read_bytes()
         assert main(["verify", str(run_directory)]) == 0
-
-
-@pytest.mark.full
-def test_a_run_begins_in_a_folder_where_a_process_was_killed_after_it_copied_its_files(mine, tmp_path):
-    folder = tmp_path / "run"
-    (folder / "inputs").mkdir(parents=True)
-    (folder / "inputs" / COPIES[0]).write_text("an old one")
-    for name in ("scenario.yaml", names.LOCK):
-        (folder / name).touch()
-    run(load_scenario(mine[0]), out=folder, engine="sequential")
-    assert (folder / "inputs" / COPIES[0]).read_text() == DATA
-    assert (folder / "summary.json").read_bytes() == (mine[1] / "summary.json").read_bytes()
 
 
 @pytest.mark.full

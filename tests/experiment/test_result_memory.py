@@ -13,7 +13,7 @@ from edgefl.methods.build import build_method
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.feddyn import FedDyn
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.training import evaluation, sequential
+from edgefl.training import sequential
 from edgefl.training.base import JobResult, JobTask
 from edgefl.training.job import Evaluation
 from edgefl.training.local_training import train_job
@@ -57,13 +57,6 @@ def test_a_resumed_run_trains_nothing_again_though_no_checkpoint_was_reached(sma
         run(small(methods=TWINS), out=tmp_path / "run", engine="sequential", listeners=[Stop(3)])
     resume(tmp_path / "run")
     assert len(trained) == len(set(trained)) == 4 * 3
-
-
-@pytest.mark.full
-def test_nothing_is_kept_that_no_other_method_could_find(small, tmp_path, trained, monkeypatch):
-    monkeypatch.setattr(ResultMemory, "put", lambda *_: pytest.fail("kept in vain"))
-    run(small(methods=["fedavg", "fedprox", "fedadc"]), out=tmp_path / "run", engine="sequential")
-    assert len(trained) == 3 * 4 * 3
 
 
 @pytest.fixture
@@ -128,27 +121,3 @@ def test_an_evaluation_is_found_to_the_bit_and_an_incomplete_one_counts_as_unkno
     for length in range(len(content)):
         (tmp_path / "key").write_bytes(content[:length])
         assert memory.evaluation("key") is None
-
-
-@pytest.mark.full
-def test_the_same_model_is_evaluated_once_for_several_runs_with_one_folder_of_results(small, tmp_path, monkeypatch):
-    seen = []
-    monkeypatch.setattr(evaluation, "evaluate_batches", counted(evaluation.evaluate_batches, seen))
-    monkeypatch.setattr(sequential, "evaluate_batches", evaluation.evaluate_batches)
-    runs = [
-        run(small(), out=tmp_path / name, engine="sequential", results=tmp_path / "results") for name in ("one", "two")
-    ]
-    assert runs[0].joinpath("summary.json").read_bytes() == runs[1].joinpath("summary.json").read_bytes()
-    once = len(seen)
-    run(small(), out=tmp_path / "three", engine="sequential")
-    assert len(seen) == 2 * once
-
-
-def counted(function, seen):
-    """A function that notes each of its calls."""
-
-    def counting(*arguments, **options):
-        seen.append(1)
-        return function(*arguments, **options)
-
-    return counting

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -16,7 +15,6 @@ import pytest
 import edgefl
 from edgefl.cli import main
 from edgefl.experiment import is_interrupted, resume, run
-from edgefl.experiment.journal import LogDiffers, packed, unpacked
 from edgefl.rerun.verify import verify
 from edgefl.scenario import dump_yaml, resolve
 from edgefl.training.learner import MethodLearner
@@ -121,41 +119,6 @@ def test_up_to_the_checkpoint_nothing_is_trained_again(small, tmp_path, trained)
     trained.clear()
     resume(tmp_path / "run")
     assert trained == [3, 4, 5]
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("often")
-def test_a_damaged_checkpoint_is_not_used_and_nothing_builds_on_it(small, tmp_path, trained):
-    scenario, folder = small(training__rounds=8, methods=["scaffold"]), tmp_path / "run"
-    expected = tree(run(scenario, out=tmp_path / "expected"))
-    with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=folder, listeners=[Stop(7)])
-    packs = list(folder.rglob("checkpoints/pack-*"))
-    assert packs
-    for path in packs:
-        spoilt = bytearray(path.read_bytes())
-        spoilt[-1] ^= 1
-        path.write_bytes(spoilt)
-    trained.clear()
-    with pytest.raises(KeyboardInterrupt):
-        resume(folder, listeners=[Stop(5)])
-    assert trained == list(range(5)), "no checkpoint could be used"
-    trained.clear()
-    assert tree(resume(folder)) == expected
-    assert trained == list(range(3, 8)), "the one that was written since then is used"
-
-
-def test_a_journal_that_differs_stops_the_run(small, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        run(small(), out=tmp_path / "run", listeners=[Stop(3)])
-    journal = sqlite3.connect(tmp_path / "run/fedavg/seed-0/journal.sqlite")
-    rows = unpacked(*journal.execute("SELECT figures, words FROM events WHERE position = 0").fetchone())
-    rows[20] = rows[20]._replace(time=rows[20].time + 1.0)
-    journal.execute("UPDATE events SET figures = ?, words = ? WHERE position = 0", packed(rows))
-    journal.commit()
-    journal.close()
-    with pytest.raises(LogDiffers, match="event 20"):
-        resume(tmp_path / "run")
 
 
 @pytest.mark.parametrize("stop", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])

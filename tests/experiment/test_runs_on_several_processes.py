@@ -8,12 +8,10 @@ import json
 import pytest
 
 from edgefl.experiment import resume, run
-from edgefl.experiment.directory import RunDirectory
 from edgefl.experiment.faults import NotWritten, RunsFailed
 from edgefl.experiment.journal import Journal
 from edgefl.rerun.verify import verify
 from edgefl.training.job_inputs import JobResolver
-from edgefl.training.learner import MethodLearner
 from edgefl.training.parallel.engine import ParallelEngine
 from edgefl.training.parallel.pool_training import PoolTraining
 from edgefl.training.parallel.worker_pool import shared_pool
@@ -96,36 +94,14 @@ def test_a_part_that_fails_before_its_job_is_needed_fails_alone(small, tmp_path,
     assert [entry["stop"]["reason"] for entry in runs_of(tmp_path / "run")] == ["fault", "rounds"]
 
 
-def test_a_run_killed_after_a_fault_goes_on_once_the_part_is_mended(small, tmp_path, monkeypatch):
-    with_workers(monkeypatch, from_the_first_job_on=True)
-    scenario = small(training__rounds=14)
-    expected = tree(run(scenario, out=tmp_path / "expected", engine="parallel"))
-
-    def failing(self, version, *rest):
-        if version == 12:
-            raise KeyError("lost")
-        return aggregate(self, version, *rest)
-
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    aggregate = MethodLearner.aggregate
-    with monkeypatch.context() as broken:
-        broken.setattr(MethodLearner, "aggregate", failing)
-        broken.setattr(RunDirectory, "run_finished", killed)
-        with pytest.raises(KeyboardInterrupt):
-            run(scenario, out=tmp_path / "run", engine="parallel")
-    assert tree(resume(tmp_path / "run")) == expected
-
-
 def test_a_full_disk_is_no_fault_of_a_method(small, tmp_path, monkeypatch):
     with_workers(monkeypatch, from_the_first_job_on=True)
     commit = Journal.commit
 
-    def full(self, round, *rest):
-        if round >= 10:
+    def full(self):
+        if self.rounds >= 9:
             raise OSError(errno.ENOSPC, "No space left on device")
-        commit(self, round, *rest)
+        commit(self)
 
     scenario = small(training__rounds=14)
     expected = tree(run(scenario, out=tmp_path / "expected", engine="parallel"))

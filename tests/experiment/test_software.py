@@ -13,7 +13,7 @@ import pytest
 from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
-from edgefl.experiment.software import software_of
+from edgefl.experiment.inputs import software_of
 from edgefl.methods.fedavg import Mean
 from edgefl.record.names import SCENARIO, STATE, SUMMARY
 from edgefl.training.base import ENGINES
@@ -58,16 +58,16 @@ def test_the_package_of_a_plug_in_that_the_scenario_uses_is_recorded(small, monk
     module = ModuleType("others_parts")
     monkeypatch.setitem(sys.modules, "others_parts", module)
     part = type("Other", (Mean,), {"__module__": "others_parts.servers"})
-    monkeypatch.setattr("edgefl.experiment.software.packages_distributions", lambda: {"others_parts": ["others-parts"]})
+    monkeypatch.setattr("edgefl.experiment.inputs.packages_distributions", lambda: {"others_parts": ["others-parts"]})
     monkeypatch.setattr(
-        "edgefl.experiment.software.version", lambda name: "3.1" if name == "others-parts" else metadata.version(name)
+        "edgefl.experiment.inputs.version", lambda name: "3.1" if name == "others-parts" else metadata.version(name)
     )
     scenario = small()
-    from edgefl.experiment import software
+    from edgefl.experiment import inputs
 
-    own = software.recipe_of
+    own = inputs.recipe_of
     assert "others-parts" not in software_of(scenario)
-    monkeypatch.setattr(software, "recipe_of", lambda *each: replace(own(*each), server=part()))
+    monkeypatch.setattr(inputs, "recipe_of", lambda *each: replace(own(*each), server=part()))
     assert software_of(scenario) == {"others-parts": "3.1", "torch": metadata.version("torch")}
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from edgefl.experiment import run, worker_start
-from edgefl.experiment.worker_start import ENOUGH_STEPS, begin_workers
-from edgefl.training.parallel.worker_pool import PoolBroken
+from edgefl.experiment import run
+from edgefl.experiment.run import ENOUGH_STEPS, begin_workers
 
 
 @pytest.fixture
 def begun(monkeypatch):
     sizes = []
-    monkeypatch.setattr(worker_start, "shared_pool", sizes.append)
-    monkeypatch.setattr(worker_start, "cores", lambda: 2)
+    monkeypatch.setattr("edgefl.training.parallel.worker_pool.shared_pool", sizes.append)
+    monkeypatch.setattr("edgefl.training.processors.cores", lambda: 2)
     monkeypatch.setattr("edgefl.training.choice.cores", lambda: 2)
     return sizes
 
@@ -35,17 +36,11 @@ def test_they_begin_for_the_parallel_engine_alone(small, begun, engine):
     assert begun == []
 
 
-def test_a_system_that_lets_none_begin_is_the_engines_to_tell(small, begun, monkeypatch):
-    def refused(size):
-        raise PoolBroken("cannot start a worker process")
-
-    monkeypatch.setattr(worker_start, "shared_pool", refused)
-    begin_workers(small(training__rounds=10_000), "cpu", 1)
-
-
 def test_a_run_asks_before_it_reads_its_data_and_only_if_it_trains(small, tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(worker_start, "begin_workers", lambda scenario, device, runs: asked.append((device, runs)))
+    monkeypatch.setattr(
+        sys.modules["edgefl.experiment.run"], "begin_workers", lambda scenario, *rest: asked.append(rest)
+    )
     scenario = small(training__rounds=1, methods=["fedavg", "fedprox"], seeds=[0, 1])
     run(scenario, out=tmp_path / "run", device="cpu")
     run(scenario, out=tmp_path / "timed", train=False)

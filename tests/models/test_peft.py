@@ -20,7 +20,7 @@ from edgefl.cost.measure import measure
 from edgefl.cost.method_cost import method_cost
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.experiment.models import write_model
+from edgefl.experiment.final_models import write_model
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_step import local_step

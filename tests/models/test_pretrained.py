@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from edgefl.errors import UserError
-from edgefl.experiment.models import read_model, write_model
+from edgefl.experiment.final_models import read_model, write_model
 from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.registry import MODELS, build_model, initial_vector
 

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from edgefl.cli.app import app
 from edgefl.cli.entry import main
 from edgefl.errors import UserError
-from edgefl.experiment.pausing import Pause
-from edgefl.record.standings import Standing, add_standing
+from edgefl.experiment.pausing import Pause, Standing, add_standing
 from edgefl.scenario.sweep import HalvingSpec, SweepSpec
 from edgefl.sweep import jobs as jobs_module
 from edgefl.sweep.jobs import Job

@@ -11,7 +11,7 @@ from edgefl.cli import main
 from edgefl.data.partitions import Flwr, LabelLevel, Natural, SortAndPartition
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError
-from edgefl.experiment.software import software_of
+from edgefl.experiment.inputs import software_of
 from edgefl.scenario import dump_yaml
 from edgefl.scenario.loading import check
 from edgefl.tasks.regression import Regression

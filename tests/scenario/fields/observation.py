@@ -16,8 +16,8 @@ from edgefl.cost.law import CostModel
 from edgefl.data.federated import FederatedData, Split, load_federated
 from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError
-from edgefl.experiment.conclusion import Conclusion, kept_models_of
-from edgefl.experiment.known_costs import optimum_of
+from edgefl.experiment.final_models import FinalModels, kept_models_of
+from edgefl.experiment.round_optimum import optimum_of
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import recipe_of, setup_of, shared_world
 from edgefl.fleet import step_signature
@@ -171,7 +171,7 @@ def _seen(text: str, trains: bool) -> Seen:
     ):
         learner = core.learner(costs.method, kept)
         first = learner.model(0).clone()
-        conclusion = Conclusion(scenario, SeedPaths(Path(folder)), core, data, seed, costs.method, learner, kept)
+        conclusion = FinalModels(scenario, SeedPaths(Path(folder)), core, data, seed, costs.method, learner, kept)
         outcome = run(learner, conclusion)
         moved = float(torch.linalg.vector_norm(learner.model(outcome.rounds) - first))
         files = sorted((file.name, hash(file.read_bytes())) for file in Path(folder).iterdir())

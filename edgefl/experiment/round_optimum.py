@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from functools import cached_property
 
@@ -19,22 +18,17 @@ from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import Work, WorkModel
 
 
-class KnownCosts:
+class LeastRoundSeconds:
     """The least possible seconds of each round of a run; see :class:`~edgefl.simulation.setup.RoundOptimum`.
 
     Costs are those that a round really has: the capacities of its links, and computing with its random slowdowns.
-
-    Args:
-        scenario: the scenario.
-        world: its fleet and shards.
-        setup: the run.
 
     Attributes:
         why_not: why the costs of rounds are not known; None if they are.
     """
 
     def __init__(self, scenario: Scenario, world: SharedWorld, setup: Setup) -> None:
-        self._known: dict[bytes, float] = {}
+        self._known: dict[tuple[int | bytes, ...], float] = {}
         self._setup = setup
         self.why_not = _unknown(scenario, setup)
         if self.why_not is not None or not isinstance(scenario.network.topology, StarTopology):
@@ -67,10 +61,7 @@ class KnownCosts:
         able = available[self._fits[available]]
         costs = self.costs(round, able)
         # Rates that are redrawn every ten rounds give ten equal rounds, if devices are not slowed down.
-        digest = hashlib.blake2b(updates.to_bytes(8, "big"), digest_size=16)
-        for array in (able, costs.down_rate, costs.up_rate, costs.between):
-            digest.update(array.tobytes())
-        key = digest.digest()
+        key = (updates, *(each.tobytes() for each in (able, costs.down_rate, costs.up_rate, costs.between)))
         if key not in self._known:
             self._known[key] = least_seconds(costs, updates)
         return self._known[key]
@@ -126,14 +117,14 @@ class KnownCosts:
         return any(each.cool_for < math.inf for each in self._works)
 
 
-def optimum_of(scenario: Scenario, world: SharedWorld, setup: Setup) -> KnownCosts | None:
+def optimum_of(scenario: Scenario, world: SharedWorld, setup: Setup) -> LeastRoundSeconds | None:
     """Return what compares the rounds of a run with the best possible ones; None if no comparison is asked for.
 
     Nor is there one if costs are not known, or if real processes take the time.
     """
     if not scenario.evaluation.optimum or setup.testbed is not None:
         return None
-    known = KnownCosts(scenario, world, setup)
+    known = LeastRoundSeconds(scenario, world, setup)
     return known if known.why_not is None else None
 
 
