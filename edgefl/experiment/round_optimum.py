@@ -28,7 +28,7 @@ class LeastRoundSeconds:
     """
 
     def __init__(self, scenario: Scenario, world: SharedWorld, setup: Setup) -> None:
-        self._known: dict[tuple[int | bytes, ...], float] = {}
+        self._known: dict[tuple[object, ...], float] = {}
         self._setup = setup
         self.why_not = _unknown(scenario, setup)
         if self.why_not is not None or not isinstance(scenario.network.topology, StarTopology):

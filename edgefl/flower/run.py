@@ -168,7 +168,7 @@ class _Runs:
             return costs
         known = read_costs(self._directory.paths.costs)
         for (label, _), run in finished.items():
-            rows = {(row.alpha, row.batch): row for row in known.get(label, ())}
+            rows: dict[tuple[int, ...], StepRow] = {(row.alpha, row.batch): row for row in known.get(label, ())}
             costs[label] += [rows[number] for number in run.costs]
         return costs
 
