@@ -40,7 +40,6 @@ class Depth(SubModels):
     """
 
     def part(self, whole: BlockModel, level: int) -> SubModel:
-        """See :class:`SubModels`."""
         layout, blocks = whole.layout, whole.depth // 2
         if layout.local:
             raise UserError("a model of which clients keep a part for themselves cannot be trained at a smaller depth")
@@ -95,7 +94,6 @@ class DepthFL(Objective):
         return {"ensemble": True} if self.ensemble else {}
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         logits = context.model.exits(local, batch.inputs)
         losses = [context.loss(each, batch.labels) for each in logits]
         total = torch.stack(losses).sum()

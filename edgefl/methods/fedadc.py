@@ -143,7 +143,6 @@ class FedAdcServer(ServerUpdate):
         state: dict[str, Tensor],
         facts: RoundFacts,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """See :class:`ServerUpdate`."""
         momentum = (self.beta_g - self.beta_l) * state["momentum"] - mean_delta(deltas, weights) / facts.lr
         return parameters.sub(momentum, alpha=self.alpha * facts.lr), {"momentum": momentum}
 
@@ -162,7 +161,6 @@ class FedAdcPayload(Payload):
     beta_l: float = Field(default=0.8, ge=0, lt=1, description="share β_l of the server's momentum in the local steps")
 
     def downlink(self, sizes: ModelSizes, round: int, alpha: int | None, held: int | None) -> Downlink:
-        """See :class:`Payload`."""
         size = sizes.model_bytes
         if round == 0:
             return Downlink((Part("model", size, 0),), sizes.blocks)

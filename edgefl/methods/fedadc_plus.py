@@ -54,7 +54,6 @@ class SelfConfidence(Objective):
     )
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         logits = context.model.apply_blocks(local, batch.inputs)
         cross_entropy = context.loss(logits, batch.labels)
         teacher = logits.detach() if self.teacher == "local" else taught_by(context.frozen["received"], batch, context)

@@ -94,7 +94,6 @@ class FedAlign(Objective):
         return model
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         model = context.model
         block = model.align_block
         taps = model.taps(local, batch.inputs)

@@ -24,7 +24,6 @@ class CrossEntropy(Objective):
     """The task's mean loss of the batch, cross-entropy for classification (McMahan et al. 2017)."""
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         cross_entropy = context.loss(context.model.apply_blocks(local, batch.inputs), batch.labels)
         return Loss(cross_entropy, cross_entropy)
 
@@ -58,7 +57,6 @@ class Mean(ServerUpdate):
         state: dict[str, Tensor],
         facts: RoundFacts,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """See :class:`ServerUpdate`."""
         mean = mean_delta(deltas, weights)
         # Reuses the memory of the mean, because newly allocated memory is slower.
         return torch.add(parameters, mean, alpha=self.server_lr, out=mean), state

@@ -34,7 +34,6 @@ class FedAvgM(ServerUpdate):
         state: dict[str, Tensor],
         facts: RoundFacts,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """See :class:`ServerUpdate`."""
         momentum = self.beta * state["momentum"] + mean_delta(deltas, weights)
         return parameters.add(momentum, alpha=self.server_lr), {"momentum": momentum}
 

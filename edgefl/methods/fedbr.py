@@ -40,7 +40,6 @@ class FedBR(Objective):
     temperature: float = Field(default=1.0, gt=0, description="temperature δ of the divergence")
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         model, received = context.model, context.frozen["received"]
         paths = min(context.alpha, model.depth - 1)
         taps = model.taps(local, batch.inputs)
@@ -126,22 +125,18 @@ class BlocksPayload(Payload):
         return round % self.full_every == 0
 
     def broadcasts(self, round: int) -> bool:
-        """See :class:`Payload`."""
         return self.full_to == "all" and self.full(round)
 
     @property
     def sends_blocks(self) -> bool:
-        """See :class:`Payload`."""
         if type(self).partial is not BlocksPayload.partial:
             return super().sends_blocks
         return self.gmbs_on_full_rounds or self.full_every > 1
 
     def partial(self, round: int) -> bool:
-        """See :class:`Payload`."""
         return self.gmbs_on_full_rounds or not self.full(round)
 
     def downlink(self, sizes: ModelSizes, round: int, alpha: int | None, held: int | None) -> Downlink:
-        """See :class:`Payload`."""
         whole = Part("model", sizes.model_bytes, round)
         blocks = sizes.blocks
         if self.full(round) or alpha is None or alpha >= blocks:

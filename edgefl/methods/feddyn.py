@@ -58,19 +58,15 @@ class FedDyn(Objective):
         return self.base.side_by_side
 
     def adapt(self, model: BlockModel) -> BlockModel:
-        """See :class:`Objective`."""
         return self.base.adapt(model)
 
     def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
-        """See :class:`Objective`."""
         return self.base.evaluation_mode(model)
 
     def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
-        """See :class:`Objective`."""
         return self.base.draw(generator, batch)
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         loss = self.base.loss(local, batch, context)
         parameters = parameter_vector(local, context)
         away = parameters - context.vectors["received"]
@@ -130,7 +126,6 @@ class FedDynServer(ServerUpdate):
         state: dict[str, Tensor],
         facts: RoundFacts,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """See :class:`ServerUpdate`."""
         shift = state["shift"] + mean_delta(deltas, torch.full_like(weights, 1 / facts.clients))
         return parameters + mean_delta(deltas, weights) + shift, {"shift": shift}
 

@@ -39,7 +39,6 @@ class FedGKD(Objective):
     temperature: float = Field(default=1.0, gt=0, description="temperature T of the distillation")
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         logits = context.model.apply_blocks(local, batch.inputs)
         cross_entropy = context.loss(logits, batch.labels)
         mean = context.model.layout.weights(context.vectors["teacher"])
@@ -79,7 +78,6 @@ class FedGkdServer(ServerUpdate):
         state: dict[str, Tensor],
         facts: RoundFacts,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """See :class:`ServerUpdate`."""
         after = parameters + mean_delta(deltas, weights)
         before = [state[f"model {age}"] for age in range(1, self.buffer) if f"model {age}" in state]
         models = [after, *before]
@@ -94,7 +92,6 @@ class FedGkdPayload(Payload):
     buffer: int = Field(default=5, ge=1, description="number M of global models in the teacher")
 
     def downlink(self, sizes: ModelSizes, round: int, alpha: int | None, held: int | None) -> Downlink:
-        """See :class:`Payload`."""
         parts = [Part("model", sizes.model_bytes, round)]
         if self.buffer > 1 and round > 0:
             parts.append(Part("teacher", sizes.model_bytes, round))

@@ -61,7 +61,6 @@ class FedMLB(Objective):
         return model
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         model, received = context.model, context.frozen["received"]
         depth = model.depth
         levels = range(1, depth) if self.levels is None else self.levels

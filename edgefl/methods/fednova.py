@@ -48,7 +48,6 @@ class FedNova(ServerUpdate):
         state: dict[str, Tensor],
         facts: RoundFacts,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """See :class:`ServerUpdate`."""
         tau = self.effective_steps(facts.steps.to(deltas))
         return parameters + mean_delta(deltas, weights * (weights * tau).sum() / tau), state
 

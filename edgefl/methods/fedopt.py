@@ -46,7 +46,6 @@ class AdaptiveServer(ServerUpdate):
         state: dict[str, Tensor],
         facts: RoundFacts,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """See :class:`ServerUpdate`."""
         delta = mean_delta(deltas, weights)
         first = self.beta_1 * state["first"] + (1 - self.beta_1) * delta
         second = self.second_moment(state["second"], delta.square())
@@ -60,7 +59,6 @@ class FedAdam(AdaptiveServer):
     beta_2: float = Field(default=0.99, ge=0, lt=1, description="decay β2 of the second moment")
 
     def second_moment(self, moment: Tensor, squared: Tensor) -> Tensor:
-        """See :class:`AdaptiveServer`."""
         return self.beta_2 * moment + (1 - self.beta_2) * squared
 
 
@@ -71,7 +69,6 @@ class FedYogi(AdaptiveServer):
     beta_2: float = Field(default=0.99, ge=0, lt=1, description="decay β2 of the second moment")
 
     def second_moment(self, moment: Tensor, squared: Tensor) -> Tensor:
-        """See :class:`AdaptiveServer`."""
         return moment - (1 - self.beta_2) * squared * (moment - squared).sign()
 
 
@@ -82,7 +79,6 @@ class FedAdagrad(AdaptiveServer):
     beta_1: float = Field(default=0.0, ge=0, lt=1, description="decay β1 of the first moment")
 
     def second_moment(self, moment: Tensor, squared: Tensor) -> Tensor:
-        """See :class:`AdaptiveServer`."""
         return moment + squared
 
 

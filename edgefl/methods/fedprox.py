@@ -33,7 +33,6 @@ class FedProx(Objective):
     mu: float = Field(default=0.01, ge=0, description="weight μ of the proximal term (μ/2)‖θ - θ_t‖²")
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         cross_entropy = context.loss(context.model.apply_blocks(local, batch.inputs), batch.labels)
         away = parameter_vector(local, context) - context.vectors["received"]
         return Loss(cross_entropy + 0.5 * self.mu * away.square().sum(), cross_entropy)

@@ -31,7 +31,6 @@ class FedRS(Objective):
     )
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         logits = context.model.apply_blocks(local, batch.inputs)
         counts = context.client["label_counts"]
         if self.form == "share":

@@ -30,7 +30,6 @@ class FitNet(Objective):
     gamma: float = Field(default=0.2, ge=0, description="weight γ of the hints")
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         model = context.model
         taps = model.taps(local, batch.inputs)
         cross_entropy = context.loss(taps[-1], batch.labels)

@@ -29,7 +29,6 @@ class NestedWidth(Width):
     """:class:`Width`, whose networks know the narrower levels within them, for losses that run several widths."""
 
     def part(self, whole: BlockModel, level: int) -> SubModel:
-        """See :class:`~edgefl.methods.parts.submodels.SubModels`."""
         widest, *others = (self.cut(whole, share) for share in self.levels[level:])
         widest.model.nested = tuple(each.within(widest) for each in others)
         return SubModel(widest.model, lambda _: widest.places())
@@ -64,7 +63,6 @@ class FjORD(Objective):
         return {"width": torch.tensor(generator.random(), dtype=torch.float64)}
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         model = context.model
         place = self._place(context.draws["width"], len(model.nested) + 1)
         if place and not self.distill:

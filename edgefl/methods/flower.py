@@ -127,7 +127,6 @@ class FlowerStrategy(ServerUpdate):
 
     @property
     def needs_each_model(self) -> bool:
-        """See :class:`ServerUpdate`."""
         return self.flower not in _OF_THE_MEAN
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:

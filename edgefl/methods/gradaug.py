@@ -69,7 +69,6 @@ class GradAug(Objective):
         }
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         logits = context.model.apply_blocks(local, batch.inputs)
         cross_entropy = context.loss(logits, batch.labels)
         total, mu = cross_entropy, WEIGHTS.get(self.subnets, 1.25) if self.mu is None else self.mu

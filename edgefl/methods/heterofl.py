@@ -48,7 +48,6 @@ class ScaledWidth(Width):
     scaler: bool = Field(default=True, description="divide the outputs of narrower layers by p while training")
 
     def cut(self, whole: BlockModel, share: float) -> Cut:
-        """See :class:`Width`."""
         cut = super().cut(whole, share)
         if self.scaler:
             for name in sorted(cut.outputs):
@@ -70,14 +69,12 @@ class HeteroFL(Objective):
     )
 
     def adapt(self, model: BlockModel) -> BlockModel:
-        """See :class:`Objective`."""
         if self.mask_absent:
             needed: Need = "classes"
             check_need(needed, type(self).__name__, model)
         return super().adapt(model)
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         logits = context.model.apply_blocks(local, batch.inputs)
         if self.mask_absent:
             logits = logits * (context.client["label_counts"] > 0)

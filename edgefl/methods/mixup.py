@@ -32,7 +32,6 @@ class Mixup(Objective):
         return {"share": share, "partner": torch.from_numpy(generator.permutation(batch))}
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         share, partner = context.draws["share"], context.draws["partner"]
         mixed = share * batch.inputs + (1 - share) * batch.inputs[partner]
         logits = context.model.apply_blocks(local, mixed)

@@ -83,7 +83,6 @@ class Moon(Objective):
         return model.with_blocks(blocks, new=("projection", last))
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         model = context.model
         if "projection" not in model.blocks:
             raise ValueError("MOON trains the model that its adapt() returns, which has a projection head")

@@ -44,7 +44,6 @@ class NotTrueDistillation(Objective):
     temperature: float = Field(default=1.0, gt=0, description="temperature T of the distillation")
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         logits = context.model.apply_blocks(local, batch.inputs)
         cross_entropy = context.loss(logits, batch.labels)
         teacher = taught_by(context.frozen["received"], batch, context)

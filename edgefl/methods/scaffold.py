@@ -101,7 +101,6 @@ class Scaffold(ServerUpdate):
         state: dict[str, Tensor],
         facts: RoundFacts,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """See :class:`ServerUpdate`."""
         control = state["control"]
         if "control" in facts.uploads:
             change = mean_delta(facts.uploads["control"], torch.ones_like(weights))
@@ -124,14 +123,12 @@ class ScaffoldPayload(Payload):
     )
 
     def downlink(self, sizes: ModelSizes, round: int, alpha: int | None, held: int | None) -> Downlink:
-        """See :class:`Payload`."""
         parts = [Part("model", sizes.model_bytes, round)]
         if round > 0:
             parts.append(Part("control", sizes.model_bytes, round))
         return Downlink(tuple(parts), sizes.blocks)
 
     def uplink(self, sizes: ModelSizes) -> tuple[Part, ...]:
-        """See :class:`Payload`."""
         update = Part("update", sizes.model_bytes, 0)
         return (update, Part("control", sizes.model_bytes, 0)) if self.control_upload == "sent" else (update,)
 

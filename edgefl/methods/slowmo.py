@@ -41,7 +41,6 @@ class SlowMo(ServerUpdate):
         state: dict[str, Tensor],
         facts: RoundFacts,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """See :class:`ServerUpdate`."""
         momentum = self.beta * state["momentum"] - mean_delta(deltas, weights) / facts.lr
         return parameters.sub(momentum, alpha=self.alpha * facts.lr), {"momentum": momentum}
 

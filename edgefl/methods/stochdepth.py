@@ -57,7 +57,6 @@ class StochasticDepth(Objective):
         return {"uniform": torch.from_numpy(generator.random(MOST_BLOCKS, dtype=np.float32))}
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         uniform = context.draws["uniform"][: context.model.residual_count]
         probabilities = torch.tensor(self.probabilities(context.model.residual_count), device=uniform.device)
         with using(keep=(uniform < probabilities).to(batch.inputs.dtype)):

@@ -41,11 +41,9 @@ class TimelyFL(CrossEntropy):
 
     @property
     def blocks_end_in_time(self) -> bool:
-        """See :class:`Objective`."""
         return self.blocks == "foreseen"
 
     def adapt(self, model: BlockModel) -> BlockModel:
-        """See :class:`Objective`."""
         if model.depth < 2:
             reason = f": {model.whole}" if model.whole else ""
             raise UserError(f"TimelyFL trains only the last blocks of a model, and this model is one block{reason}")

@@ -53,11 +53,9 @@ class SettingResult(RunResult):
         return self.name, f"{self.given.resolve().name}: {self.name}", f"{self.given}: {self.name}"
 
     def rounds_of(self, label: str, seed: int) -> pa.Table:
-        """See :class:`RunResult`."""
         return self._run_of(label, seed).rounds_of(label, seed)
 
     def emulation_of(self, label: str, seed: int) -> Emulation | None:
-        """See :class:`~edgefl.report.run_record.RunRecord`."""
         return self._run_of(label, seed).emulation_of(label, seed)
 
     def _run_of(self, label: str, seed: int) -> RunResult:

@@ -55,7 +55,6 @@ class StatesTogether(ClientState):
         return tuple(dict.fromkeys(name for state in self.states for name in state.vectors))
 
     def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
-        """See :class:`ClientState`."""
         return {
             name: vector for state in self.states for name, vector in state.first(received, parameter_count).items()
         }
@@ -63,7 +62,6 @@ class StatesTogether(ClientState):
     def after(
         self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
     ) -> dict[str, Tensor]:
-        """See :class:`ClientState`."""
         return {
             name: vector
             for state in self.states

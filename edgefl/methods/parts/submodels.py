@@ -88,7 +88,6 @@ class Width(SubModels):
     """How ``p C`` is rounded."""
 
     def part(self, whole: BlockModel, level: int) -> SubModel:
-        """See :class:`SubModels`."""
         share = self.levels[level]
         if share == 1:
             places = identity(whole.layout.size)
@@ -115,5 +114,4 @@ class RollingWidth(Width):
     rounding: ClassVar[Rounding] = "down"
 
     def shift(self, round: int) -> int:
-        """See :class:`Width`."""
         return round
