@@ -54,15 +54,6 @@ class Agenda:
         if seconds < self._armed_for:
             self._arm(seconds, self._env.now)
 
-    def first_but(self, action: Callable[[What], None]) -> float:
-        """When the first entry with another action is due; infinite if there is none."""
-        return min((entry[0] for entry in self._entries if entry[2] != action), default=math.inf)
-
-    def forget(self, action: Callable[[What], None]) -> None:
-        """Remove all entries with this action."""
-        self._entries = [entry for entry in self._entries if entry[2] != action]
-        heapq.heapify(self._entries)
-
     def settle_now(self) -> None:
         """Settle once at the end of this instant, even if this is called several times."""
         now = self._env.now

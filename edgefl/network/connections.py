@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import simpy
@@ -121,7 +120,6 @@ class TcpFlows:
         agenda: the network's agenda.
         sharing: the flows.
         most: the maximum rate of any transfer, bit/s.
-        disturbed: called when a limit changes.
     """
 
     def __init__(
@@ -132,10 +130,9 @@ class TcpFlows:
         sharing: Sharing,
         *,
         most: float,
-        disturbed: Callable[[], None],
     ) -> None:
         self._env, self._tcp, self._most = env, tcp, most
-        self._agenda, self._sharing, self._disturbed = agenda, sharing, disturbed
+        self._agenda, self._sharing = agenda, sharing
         self._connections = Connections(tcp)
         self._senders: dict[int, _Sender] = {}
 
@@ -165,7 +162,6 @@ class TcpFlows:
         sender = self._senders[flow.id]
         if not sender.legs:
             return None
-        self._disturbed()
         bytes, state = sender.legs.pop()
         sender.state = state._replace(rounds=sender.state.rounds)
         flow.losses.append(self._env.now)
@@ -203,7 +199,6 @@ class TcpFlows:
         flow, sender = what
         if self._senders.get(flow) is not sender:
             return  # the transfer has ended
-        self._disturbed()
         sender.state = sender.state._replace(rounds=sender.state.rounds + 1)
         self._sharing.set_limit(flow, self._limit(sender), self._env.now)
         self._await_growth(flow, sender)

@@ -175,13 +175,6 @@ class FlowObserver(Protocol):
     def capacity_changed(self, source: Node, target: Node, bits_per_second: float) -> None:
         """The link from ``source`` to ``target`` has this capacity from now on."""
 
-    def capacities_repeated(self, since: float, period: float, times: int) -> None:
-        """The changes in the ``period`` seconds from ``since`` have repeated ``times`` more until now.
-
-        Called only where capacities follow looped traces of one period, after thousands of changes without other
-        events.
-        """
-
 
 class Network(Protocol):
     """Carries transfers; :class:`~edgefl.network.flow_network.FlowNetwork` computes when they end.

@@ -20,7 +20,6 @@ from edgefl.network.allotment import Allocator, Outlook, Terms
 from edgefl.network.connections import TcpFlows
 from edgefl.network.flow import Alone, Flow, FlowObserver, Multicast
 from edgefl.network.processes import CapacityProcess
-from edgefl.network.repetition import Repetition
 from edgefl.network.sharing import Sharing
 from edgefl.network.tcp import Opening
 from edgefl.network.topology import GraphLinks, Node, Topology, checked_capacity, router
@@ -96,16 +95,7 @@ class FlowNetwork:
         self._agenda = Agenda(env, self._settle)
         self._tcp: TcpFlows | None = None
         if (tcp := self._transport.tcp) is not None:
-            most, disturbed = self._transport.connection_limit, self._disturbed
-            self._tcp = TcpFlows(env, tcp, self._agenda, self._sharing, most=most, disturbed=disturbed)
-        self._repetition = Repetition(
-            env,
-            self._agenda,
-            self._sharing,
-            following=self._following,
-            change=self._change,
-            on_skip=self._announce_repetition,
-        )
+            self._tcp = TcpFlows(env, tcp, self._agenda, self._sharing, most=self._transport.connection_limit)
 
     def transfer(
         self,
@@ -174,7 +164,6 @@ class FlowNetwork:
         """
         if self._under_way.pop(flow.id, None) is None:
             return
-        self._repetition.disturbed()
         left = self._bytes_left(flow)
         if flow.multicast is None:
             self._sharing.leave(flow.id, self.env.now)
@@ -196,7 +185,6 @@ class FlowNetwork:
             UserError: no such link, or a capacity below 0 or NaN.
         """
         link = self.topology.link(source, target)
-        self._repetition.disturbed()
         self._processes.pop(link, None)
         self._set(link, checked_capacity(bits_per_second, f"link {source!r} -> {target!r}"))
         self._sharing.announce(link)
@@ -208,7 +196,6 @@ class FlowNetwork:
         The observer is called immediately for links that carry flows, and for an idle link when a flow next uses it, so
         a redraw for a whole fleet costs one array assignment.
         """
-        self._repetition.disturbed()
         if self._processes:
             for link in links.tolist():
                 self._processes.pop(link, None)
@@ -221,14 +208,12 @@ class FlowNetwork:
 
     def begin_outage(self, link: int) -> None:
         """A link, given by number, has no capacity from now on; what sets its capacity takes effect afterwards."""
-        self._repetition.disturbed()
         self._failed[link] = self._present(link)
         self._sharing.set_capacity(link, 0.0)
         self._apply(link)
 
     def end_outage(self, link: int) -> None:
         """A link has the capacity again that it would have without its outage."""
-        self._repetition.disturbed()
         capacity, process = self._failed.pop(link), self._processes.get(link)
         self._sharing.set_capacity(link, capacity if process is None else process.value(self.env.now))
         self._apply(link)
@@ -254,7 +239,6 @@ class FlowNetwork:
 
     def follow(self, link: int, process: CapacityProcess) -> None:
         """:meth:`set_process` for a link given by number."""
-        self._repetition.disturbed()
         self._processes[link] = process
         if self._sharing.is_busy(link):
             self._follow(link)
@@ -304,10 +288,6 @@ class FlowNetwork:
         if self._observer is not None:
             self._observer.capacity_changed(*self.topology.ends(link), bits_per_second)
 
-    def _announce_repetition(self, since: float, period: float, times: int) -> None:
-        if self._observer is not None:
-            self._observer.capacities_repeated(since, period, times)
-
     def _follow(self, link: int, change: float | None = None) -> None:
         """Set a link's capacity from its process, and schedule the next change.
 
@@ -339,8 +319,6 @@ class FlowNetwork:
         if self._processes.get(link) is process and self._sharing.is_busy(link):
             self._follow(link, seconds)
             self._apply(link)
-            if self._allocator is None:  # else rates depend on what is left, and no period is like the one before
-                self._repetition.changed()
 
     def _apply(self, link: int) -> None:
         if self._sharing.is_busy(link):
@@ -353,12 +331,8 @@ class FlowNetwork:
             return flow.bytes
         return bits / 8.0 if self._tcp is None else (bits + self._tcp.rest(flow)) / 8.0
 
-    def _disturbed(self) -> None:
-        self._repetition.disturbed()
-
     def _join(self, flow: Flow) -> None:
         if flow.id in self._under_way:
-            self._repetition.disturbed()
             if self._tcp is None:
                 self._send(flow, 8.0 * flow.bytes)
             else:
@@ -392,7 +366,6 @@ class FlowNetwork:
             self._use(group, 8.0 * group.first.bytes)
 
     def _use(self, group: Multicast, bits: float) -> None:
-        self._repetition.disturbed()
         latency = group.starts - group.first.started
         weight = group.first.weight
         self._sharing.join(-group.id, group.path, bits, self.env.now, weight=weight, latency=latency)
@@ -436,7 +409,6 @@ class FlowNetwork:
                 if self._observer is not None:
                     self._observer.flow_ended(flow)
                 flow.succeed(flow)
-            self._repetition.disturbed()
             return now  # processes that waited for these flows may start others at this instant; solve after them
         self._sharing.solve(now)
         if self._allocator is not None:

@@ -181,26 +181,6 @@ class Sharing:
         stream = self._streams.get(flow)
         return None if stream is None or stream.bundle is None else stream.bundle.bits_left(stream, now)
 
-    def all_bits_left(self, now: float) -> dict[int, float]:
-        """The remaining bits of every flow that has joined."""
-        return {flow: stream.bundle.bits_left(stream, now) for flow, stream in self._streams.items() if stream.bundle}
-
-    def suspend(self, now: float) -> list[Stream]:
-        """Remove all flows from their links for a while; ``stream.left`` is the remaining bits of each."""
-        streams = list(self._streams.values())
-        for stream in streams:
-            self._unbundle(stream, now)
-        self._vacate(streams, now)
-        return streams
-
-    def resume(self, streams: Iterable[Stream], now: float) -> None:
-        """Put flows that were suspended back on their links."""
-        for stream in streams:
-            path = tuple(link for link in stream.path if link < self._wires)
-            latency = stream.latency * self._transport.latency_factor
-            weight, limit = stream.own_weight, stream.limit
-            self.join(stream.flow, path, stream.left, now, weight=weight, latency=latency, limit=limit)
-
     def rate(self, flow: int) -> float:
         """The present rate of a flow, bit/s; 0 if it has not joined or was removed."""
         stream = self._streams.get(flow)

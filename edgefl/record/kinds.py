@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 EventKind = Literal[
     "run", "work", "round_start", "decision", "dispatch", "refused", "dropout", "lost", "failure",
-    "transfer_start", "transfer_end", "transfer_drop", "transfer_break", "radio", "capacity", "repetition",
+    "transfer_start", "transfer_end", "transfer_drop", "transfer_break", "radio", "capacity",
     "compute_start", "compute_end", "compute_partial", "compute_drop", "forward", "idle",
     "aggregation", "feedback", "evaluation", "round_end", "target", "budget", "diverged", "stalled", "fault", "stop",
 ]  # fmt: skip

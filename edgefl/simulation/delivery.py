@@ -117,10 +117,6 @@ class Stalls:
     sharing gives each flow a rate above 0. A time-out expires after all other events of its instant, so a byte that
     moves again at that instant prevents it.
 
-    Where whole periods of looped traces are computed at once (:class:`~edgefl.network.repetition.Repetition`), changes
-    are not reported. This does no harm: it ends at least a period before the next event, so before an alarm of this
-    class.
-
     Args:
         seconds: the time-out.
         expired: called with a flow when its time-out has expired.

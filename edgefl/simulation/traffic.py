@@ -196,10 +196,6 @@ class Traffic:
         if self._on_batteries:
             self.batteries.capacity_changed(link)
 
-    def capacities_repeated(self, since: float, period: float, times: int) -> None:
-        """The changes in the ``period`` seconds from ``since`` have repeated ``times`` more."""
-        self._log.write(self._env.now, "repetition", seconds=period, value=times, detail=detail(since=since))
-
     def _transferred(self, kind: EventKind, flow: Flow) -> None:
         delivery: Delivery = flow.tag  # type: ignore[assignment]
         client, round, dispatch, direction, _, _ = delivery.transfer

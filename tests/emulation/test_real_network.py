@@ -59,9 +59,6 @@ class Observer:
     def capacity_changed(self, source: object, target: object, bits_per_second: float) -> None:
         self.rows.append(("capacity", source, target, bits_per_second))
 
-    def capacities_repeated(self, since: float, period: float, times: int) -> None:
-        raise AssertionError
-
 
 def network(transport: Transport | None = None) -> tuple[RealNetwork, Carrier, Observer]:
     carrier, observer = Carrier(), Observer()

@@ -10,13 +10,12 @@ from scipy.optimize import linprog
 
 from edgefl.network import FifoQueue, FlowNetwork, Tcp, Transport, lv08
 from edgefl.network.allotment import Claim, Outlook, Shares, allotted
-from edgefl.network.audit import audit_flows
-from edgefl.network.audit_records import FlowRecord
-from edgefl.network.filling import Claim as Demand
-from edgefl.network.filling import fill_by_rank
 from edgefl.network.tree import TreeLinks
 from edgefl.scheduling.bandwidth.base import bandwidth
 from edgefl.simulation.traffic import Allocation
+
+from .audit import Claim as Demand
+from .audit import Log, fill_by_rank
 
 EXACT = {"rel": 1e-9, "abs": 1e-9}
 
@@ -29,8 +28,8 @@ def uploads(kind, *, server, own, bytes, starts, changes=(), topology=None, tran
     """When uploads end that begin at these times; checked by the audit."""
     env = simpy.Environment()
     links = topology or TreeLinks(server=(server, server), down=own, up=own)
-    seen = Seen(env)
-    network = FlowNetwork(env, links, observer=seen, transport=transport, allocator=allocator(kind))
+    log = Log(env)
+    network = FlowNetwork(env, links, observer=log, transport=transport, allocator=allocator(kind))
     flows = {}
 
     def upload(client):
@@ -47,37 +46,12 @@ def uploads(kind, *, server, own, bytes, starts, changes=(), topology=None, tran
     env.process(change())
     env.run()
     ended = [flows[client].ended for client in range(len(bytes))]
-    records = [
-        FlowRecord(flow.id, tuple(flow.path), flow.bytes, flow.started, flow.latency, flow.ended, outlook=flow.outlook)
-        for flow in flows.values()
-    ]
-    air = {link: network.topology.air(link) for link in range(len(network.topology.capacity))}
-    air = {link: channel for link, channel in air.items() if channel >= 0}
 
     def audit(kind):
-        capacities = [(seconds, network.topology.link(*ends), rate) for seconds, ends, rate in seen.capacities]
-        fair = network.topology.airtime_fair
-        return audit_flows(
-            capacities, records, air=air, airtime_fair=fair, transport=transport, allocator=allocator(kind)
-        )
+        return log.audit(network.topology, transport=transport, allocator=allocator(kind))
 
     assert audit(kind) == []
     return ended, audit
-
-
-class Seen:
-    """Remembers the capacities that the network reports."""
-
-    def __init__(self, env):
-        self.env, self.capacities = env, []
-
-    def flow_started(self, flow):
-        pass
-
-    flow_ended = flow_cancelled = flow_started
-
-    def capacity_changed(self, source, target, rate):
-        self.capacities.append((self.env.now, (source, target), rate))
 
 
 def test_shares_in_proportion_to_bytes_end_together():

@@ -1,7 +1,6 @@
 """Slow start, losses, a queue's draws and outages, in any order: bytes are conserved and shares stay fair."""
 
 import math
-from dataclasses import replace
 
 import networkx as nx
 import pytest
@@ -10,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.network import FlowNetwork, Transport
-from edgefl.network.audit import audit_flows
-from edgefl.network.audit_records import FlowRecord
 from edgefl.network.tcp import Tcp
 from edgefl.network.transport import FifoQueue
+
+from .audit import Log, audit_flows, record_of
 
 RATES = st.one_of(st.sampled_from([1e5, 1e6, 3e6]), st.floats(1e5, 1e7))
 MILLISECONDS = st.integers(1, 3000).map(lambda number: number / 1000.0)
@@ -61,13 +60,12 @@ def scenes(draw):
     return graph, draw(st.lists(transfer, min_size=1, max_size=8)), draw(st.lists(change, max_size=6))
 
 
-class World:
+class World(Log):
     """A scene that runs: its flows, and the capacities as the network reported them."""
 
     def __init__(self, scene, transport):
         self.graph, transfers, changes = scene
-        self.env = simpy.Environment()
-        self.capacities, self.flows = [], []
+        super().__init__(simpy.Environment())
         self.network = FlowNetwork(self.env, self.graph, observer=self, transport=transport)
         self.transport = transport
         for moment, client, down, size, cancelled in transfers:
@@ -83,37 +81,8 @@ class World:
 
     def begin(self, ends, size, cancelled):
         flow = self.network.transfer(*ends, size)
-        self.flows.append(flow)
         if cancelled is not None:
             self.at(cancelled, self.network.cancel, flow)
-
-    def flow_started(self, flow): ...
-    def flow_ended(self, flow): ...
-    def flow_cancelled(self, flow): ...
-    def capacities_repeated(self, since, period, times): ...
-
-    def capacity_changed(self, source, target, rate):
-        self.capacities.append((self.env.now, (source, target), rate))
-
-    def records(self):
-        """As a log has them: with whole bytes."""
-        return [
-            FlowRecord(
-                flow.id,
-                tuple(self.network.topology.ends(link) for link in flow.path),
-                flow.bytes,
-                flow.started,
-                latency=flow.latency,
-                ended=flow.ended,
-                delivered=float(int(flow.delivered + 1e-6)),
-                cancelled=flow.cancelled,
-                ends=(flow.source, flow.target),
-                setup=flow.setup,
-                opening=flow.opening,
-                losses=tuple(flow.losses),
-            )
-            for flow in self.flows
-        ]
 
     def limit(self, flow):
         tcp, latency = self.transport.tcp, flow.latency - flow.setup
@@ -153,7 +122,7 @@ def test_bytes_are_conserved_and_looking_changes_nothing(scene, transport, looks
 def test_the_audit_agrees_with_every_transfer(scene, transport):
     world = World(scene, transport)
     world.env.run()
-    assert audit_flows(world.capacities, world.records(), transport=transport) == []
+    assert world.audit(world.network.topology, transport=transport) == []
 
 
 @given(scenes(), TRANSPORTS, st.floats(0.0, 3.5))
@@ -201,7 +170,7 @@ def test_the_audit_finds_a_wrong_row(wrong):
     transfers = [(0.1 * client, client, True, 3e5, None) for client in range(3)]
     world = World((graph, transfers, []), transport)
     world.env.run()
-    records = world.records()
+    records = [record_of(flow, world.network.topology) for flow in world.flows]
     assert audit_flows(world.capacities, records, transport=transport) == []
     first = records[1]
     other = {
@@ -209,5 +178,5 @@ def test_the_audit_finds_a_wrong_row(wrong):
         "losses": (first.losses[0] + 0.01, *first.losses[1:]),
         "opening": first.opening._replace(rounds=2),
     }[wrong]
-    records[1] = replace(first, **{wrong: other})
+    records[1] = first._replace(**{wrong: other})
     assert audit_flows(world.capacities, records, transport=transport)

@@ -1,14 +1,12 @@
 """Many transfers of one payload: one flow on every link, per member what it would see of it."""
 
-import itertools
-
 import networkx as nx
 import pytest
 import simpy
 
 from edgefl.network import FlowNetwork, Transport, TreeLinks
-from edgefl.network.audit import audit_flows
-from edgefl.network.audit_records import FlowRecord
+
+from .audit import Log, audit_flows, merged, record_of
 
 MULTICAST = Transport(multicast=True)
 
@@ -76,23 +74,14 @@ def test_the_audit_follows_a_multicast_whose_member_leaves(leaves):
     for (source, target), capacity in edges.items():
         graph.add_edge(source, target, capacity=capacity, latency=0.1)
     env = simpy.Environment()
-    network = FlowNetwork(env, graph, transport=MULTICAST)
+    log = Log(env)
+    network = FlowNetwork(env, graph, observer=log, transport=MULTICAST)
     together = [network.transfer("s", end, 1e6, payload="model") for end in ("a", "b", "c")]
     rival = network.transfer("s", "c", 2e6)
     if leaves is not None:
         env.timeout(leaves).callbacks.append(lambda _: network.cancel(together[1]))
     env.run()
-    path = [("s", "m"), ("m", "a"), ("m", "n"), ("n", "b"), ("n", "c")]
-    gone = (("n", "b"),)
-    early = leaves is not None and leaves < 0.3
-    group = FlowRecord(
-        flow=0, path=tuple(link for link in path if not (early and link in gone)), bytes=1e6, started=0.0, latency=0.3,
-        ended=together[0].ended, delivered=1e6, pruned=((leaves, gone),) if leaves is not None and not early else (),
-    )  # fmt: skip
-    single = FlowRecord(
-        flow=1, path=tuple(itertools.pairwise("smnc")), bytes=2e6, started=0.0, latency=0.3, ended=rival.ended
-    )
-    capacities = [(0.0, link, capacity) for link, capacity in edges.items()]
-    assert audit_flows(capacities, [group, single]) == []
-    hasty = FlowRecord(**{**vars(group), "ended": group.ended * 0.999})
-    assert audit_flows(capacities, [hasty, single])
+    group = merged([record_of(flow, network.topology) for flow in together])
+    single = record_of(rival, network.topology)
+    assert audit_flows(log.capacities, [group, single]) == []
+    assert audit_flows(log.capacities, [group._replace(ended=group.ended * 0.999), single])

@@ -6,9 +6,9 @@ import simpy
 from pydantic import ValidationError
 
 from edgefl.network import FlowNetwork, Transport, lv08
-from edgefl.network.audit import audit_flows
-from edgefl.network.audit_records import FlowRecord
 from edgefl.network.transport import TransportSpec
+
+from .audit import Log
 
 
 def path_graph(*links):
@@ -77,24 +77,11 @@ def test_acknowledgements_belong_to_tcp():
 def test_the_audit_checks_flows_under_every_transport(transport):
     env = simpy.Environment()
     graph = path_graph(("s", "m", 1, 0.01), ("m", "a", 0.5, 0.03), ("m", "b", 2, 0.001), ("m", "c", 0.2, 0.02))
-    network = FlowNetwork(env, graph, transport=transport)
-    flows = [network.transfer("s", end, size) for end, size in (("a", 2e5), ("b", 4e5), ("c", 1e5), ("b", 3e4))]
+    log = Log(env)
+    network = FlowNetwork(env, graph, observer=log, transport=transport)
+    for end, size in (("a", 2e5), ("b", 4e5), ("c", 1e5), ("b", 3e4)):
+        network.transfer("s", end, size)
     env.timeout(0.9).callbacks.append(lambda _: network.set_capacity("m", "a", 8e6))
     env.run()
-    capacities = [
-        (0.0, (u, v), 8e6 * d) for u, v, d in (("s", "m", 1), ("m", "a", 0.5), ("m", "b", 2), ("m", "c", 0.2))
-    ]
-    records = [
-        FlowRecord(
-            flow.id,
-            tuple(network.topology.ends(link) for link in flow.path),
-            flow.bytes,
-            flow.started,
-            latency=flow.latency,
-            ended=flow.ended,
-        )
-        for flow in flows
-    ]
-    capacities.append((0.9, ("m", "a"), 8e6))
-    assert audit_flows(capacities, records, transport=transport) == []
-    assert audit_flows(capacities, records)
+    assert log.audit(network.topology, transport=transport) == []
+    assert log.audit(network.topology)

@@ -9,10 +9,10 @@ import networkx as nx
 
 from edgefl.network import GraphLinks
 from edgefl.network.allotment import Outlook
-from edgefl.network.audit import audit_flows
-from edgefl.network.audit_records import FlowRecord, Repetition, merged
 from edgefl.network.tcp import Opening
 from edgefl.simulation.traffic import Allocation
+
+from ..network.audit import FlowRecord, audit_flows, merged
 
 
 def unfair(result):
@@ -37,10 +37,6 @@ def unfair(result):
             airtime_fair=links.airtime_fair,
             transport=setup.transport,
             allocator=None if setup.bandwidth is None else Allocation(setup.bandwidth, "of the run"),
-            repetitions=[
-                Repetition(float(event.facts["since"]), event.seconds, int(event.value), event.time)
-                for event in result.of("repetition")
-            ],
         )
     )
 
@@ -59,7 +55,7 @@ def _flow(start, end):
         latency=start.value,
         ends=(facts["path"][0], facts["path"][-1]),
         setup=float(connection["setup"]) if connection else 0.0,
-        opening=Opening(0, connection["rounds"], float(connection.get("sent", 0.0))) if connection else None,
+        opening=Opening(0, connection["rounds"], float(connection.get("sent", 0.0))) if connection else Opening(0),
         losses=tuple(end.facts.get("losses", ())),
-        outlook=outlook and Outlook(outlook["up"], outlook["after"], outlook.get("deadline", math.inf)),
+        outlook=Outlook(outlook["up"], outlook["after"], outlook.get("deadline", math.inf)) if outlook else Outlook(),
     )

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
-
-from edgefl.network import StepTrace
 
 from .conftest import cells
 from .fair_shares import unfair
@@ -132,19 +128,3 @@ def test_every_protocol_goes_on_without_the_clients_whose_transfers_fail(run, pr
     )
     assert result.of("transfer_break")
     assert result.outcome.rounds == 5
-
-
-@pytest.mark.parametrize("phase", [[8e2, 0.0], [0.0, 8e2]])
-def test_an_outage_within_a_repeated_period_counts_each_time_alone(run, monkeypatch, phase):
-    # 0.3 s down, 0.1 s up, for hours: after some changes, whole periods are computed at once.
-    monkeypatch.setattr("edgefl.network.repetition._PATIENCE", 60)
-    trace = StepTrace([0.0, 0.1 if phase[0] else 0.3], phase, period=0.4)
-    changes = SimpleNamespace(
-        attach=lambda network: network.set_process("internet", "client/0", trace),
-        round_begins=lambda network, round: None,
-    )
-    result = sound(run(rates=[8e6], rounds=1, timeouts={"connection": 9000.0}, capacity_changes=changes))
-    assert result.of("repetition")
-    assert result.of("transfer_break") == []
-    # 8 Mbit take 10,000 s of the link's time.
-    assert result.of("transfer_end", item="down")[0].time == pytest.approx(40_000, abs=0.4)
