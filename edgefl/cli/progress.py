@@ -76,10 +76,6 @@ class _Display(Listener):
             value = f"{row.metric:6.1%}" if self._measured.share else f"{row.metric:.4g}"
             self._metric = f"{self._measured.word} {value}"
 
-    def results_reused(self, seed: int, trained: int, found: int) -> None:
-        """See :class:`Listener`."""
-        self._print(f"seed {seed}: {trained} jobs trained, {found} results reused")
-
     def _facts(self) -> tuple[str, str, str]:
         """Virtual time, metric and speed."""
         took = self._clock() - self._started

@@ -41,9 +41,6 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         EngineKind | None, typer.Option("--engine", help="How training runs.", show_default="the scenario's")
     ] = None,
     no_train: NoTrain = False,
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Do not cache training results for equal jobs and for resuming.")
-    ] = False,
     resume: Annotated[
         Path | None,
         typer.Option(
@@ -74,10 +71,10 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     if add_seeds is not None:
         reason = (
             "new seeds of a run have its scenario and options; expected RUN --add-seeds N, and no more than --device, "
-            "--no-cache, --trust and --json"
+            "--trust and --json"
         )
-        _refuse_others(context, ("scenario", "add_seeds", "device", "no_cache", "as_json", "trust"), reason)
-        _add_seeds(scenario, add_seeds, device=device, cache=not no_cache, as_json=as_json, trust=trust)
+        _refuse_others(context, ("scenario", "add_seeds", "device", "as_json", "trust"), reason)
+        _add_seeds(scenario, add_seeds, device=device, as_json=as_json, trust=trust)
         return
     if trust:
         raise UserError(
@@ -110,7 +107,6 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             device=device,
             engine=engine,
             train=not no_train,
-            cache=not no_cache,
             listeners=[display],
         )
 
@@ -141,7 +137,7 @@ def _refuse_others(context: typer.Context, accepted: Collection[str], reason: st
             raise UserError(reason, file=option)
 
 
-def _add_seeds(run: str, count: int, *, device: DeviceName, cache: bool, as_json: bool, trust: bool) -> None:
+def _add_seeds(run: str, count: int, *, device: DeviceName, as_json: bool, trust: bool) -> None:
     """Add seeds to a finished run."""
     from edgefl.experiment import add_seeds
 
@@ -150,7 +146,7 @@ def _add_seeds(run: str, count: int, *, device: DeviceName, cache: bool, as_json
         raise UserError("--add-seeds needs the folder of a finished run, from edgefl simulate --out RUN", file=run)
     check_device(device)
     with _shown(folder, run, lambda: _metric_of(folder), as_json=as_json) as display:
-        add_seeds(folder, count, device=device, cache=cache, listeners=[display], trust=trust)
+        add_seeds(folder, count, device=device, listeners=[display], trust=trust)
 
 
 def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:

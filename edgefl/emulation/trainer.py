@@ -28,7 +28,6 @@ from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import JobId, TrainingJob
-from edgefl.training.tracing.traced_steps import TracedSteps
 from edgefl.user_code import allow
 
 if TYPE_CHECKING:
@@ -101,8 +100,6 @@ def _live(control: socket.socket, orders: Iterable[bytes], name: str, plan: Plan
     def report(**facts: Any) -> None:
         control.sendall(json.dumps(facts).encode() + b"\n")
 
-    # A device's profile is measured with plain steps; traced ones are faster.
-    TracedSteps.used = False
     trainer = Trainer(plan, control)
     trainer.warm_up()
     report(node=name)

@@ -47,7 +47,6 @@ class Choices(Options):
     methods: Annotated[tuple[str, ...], Field(min_length=1)]
     device: Literal["auto", "cpu", "cuda"]
     train: bool
-    cache: bool = True
     emulated: bool = False
 
 
@@ -85,7 +84,6 @@ class NewSeeds:
 
     count: int
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    cache: bool = True
 
     def after(self, present: Sequence[int]) -> tuple[int, ...]:
         """The present seeds and the new ones.
@@ -361,7 +359,6 @@ def _state_with(new_seeds: NewSeeds, path: Path) -> State:
             methods=tuple(summary.methods),
             device=new_seeds.device,
             train=bool(recording.digests or recording.evaluations),
-            cache=new_seeds.cache,
         ),
         seeds=extended.seeds,
         finished=tuple(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -48,7 +45,6 @@ def run(
     device: str = "auto",
     engine: str | None = None,
     train: bool = True,
-    cache: bool = True,
     listeners: Sequence[Listener] = (),
     pause: Pause | None = None,
     testbed: MakeTestbed | None = None,
@@ -63,12 +59,10 @@ def run(
         device: ``auto``, ``cpu`` or ``cuda``: where training runs.
         engine: ``auto`` or an engine's name, in place of the scenario's ``training.engine.kind``.
         train: ``False`` simulates only the system, with placeholder numbers in place of training.
-        cache: if methods have equal training jobs, cache results of training on disk until their seed is done. They
-            serve equal jobs of other methods, and jobs since the last checkpoint of an interrupted run.
         listeners: follow all runs, in this order.
         pause: when to pause a run; the directory can then be resumed, with another pause or none.
         testbed: makes the real links of each run; computed ones if not given.
-        results: a folder for cached results that stays when the runs have ended, for other runs of this scenario.
+        results: a folder in which results of training are kept for other runs of this scenario.
 
     Returns:
         The run directory.
@@ -82,7 +76,7 @@ def run(
     """
     labels = [method.label for method in scenario.methods] if methods is None else list(methods)
     chosen = [scenario.method(label).label for label in labels]
-    options = {"methods": chosen, "device": device, "train": train, "cache": cache, "emulated": testbed is not None}
+    options = {"methods": chosen, "device": device, "train": train, "emulated": testbed is not None}
     choices = validated(Choices, options)
     if engine is not None:
         scenario = with_overrides(scenario, of_engine(engine))
@@ -122,7 +116,6 @@ def add_seeds(
     count: int,
     *,
     device: Literal["auto", "cpu", "cuda"] = "auto",
-    cache: bool = True,
     listeners: Sequence[Listener] = (),
     pause: Pause | None = None,
     trust: bool = False,
@@ -136,7 +129,6 @@ def add_seeds(
         path: the run directory.
         count: the number of new seeds.
         device: where training runs; it should be the device of the present runs.
-        cache: as for :func:`run`.
         listeners: follow the new runs.
         pause: when to pause.
         trust: as for :func:`resume`.
@@ -148,7 +140,7 @@ def add_seeds(
     """
     if not 1 <= count <= MOST_NEW_SEEDS:
         raise UserError(f"expected 1 to {MOST_NEW_SEEDS} new seeds, found {count}", file="--add-seeds")
-    directory = RunDirectory(path.absolute(), None, new_seeds=NewSeeds(count, device, cache))
+    directory = RunDirectory(path.absolute(), None, new_seeds=NewSeeds(count, device))
     return _continue(directory, path, listeners, pause, trust=trust)
 
 
@@ -281,17 +273,10 @@ class _AllRuns(Listener):
                 self._directory.run_finished(method.label, seed, entry, sorted(cost.used))
                 for listener in self._listeners:
                     listener.run_ended(entry)
-        memory = core.memory if core is not None else None
-        if memory is not None and memory.found:
-            for listener in self._listeners:
-                listener.results_reused(seed, memory.trained, memory.found)
-        shutil.rmtree(self._directory.paths.results, ignore_errors=True)
 
     def finish(self) -> None:
         """Write the files that cover all runs."""
         paths, finished = self._directory.paths, self._directory.finished
-        # Again, in case the process was killed before a seed's results were removed.
-        shutil.rmtree(paths.results, ignore_errors=True)
         entries = {
             method.label: [finished[method.label, seed].entry for seed in self._scenario.seeds]
             for method in self._methods
@@ -325,32 +310,14 @@ class _AllRuns(Listener):
         split, room = self._scenario.evaluation.split, room_for_data(device)
         return load_federated(self._scenario.data, seed, device, split, room=room)
 
-    def _trains_alike(self) -> bool:
-        """Whether two methods differ at most in when and where they send, so that they can share cached results.
-
-        Storing a result costs a few percent of its training time, so results are stored only if they can be used.
-        """
-        recipes = [replace(costs.method, name="", label="", overlap=False) for costs in self._costs.values()]
-        return any(one == other for one, other in combinations(recipes, 2))
-
     def _core(self, seed: int, data: FederatedData | None) -> AbstractContextManager[TrainingCore | None]:
         if data is None or not self._choices.train:
             return nullcontext()
         from edgefl.training.core import TrainingCore
-        from edgefl.training.result_memory import ResultMemory
 
-        memory = None
-        if self._results is not None:
-            memory = ResultMemory(self._results / str(seed))
-        elif self._choices.cache and self._trains_alike():
-            memory = ResultMemory(self._directory.paths.results_of(seed))
-        return TrainingCore.of(
-            data,
-            self._scenario.model.spec,
-            seed,
-            engine=self._scenario.training.engine,
-            memory=memory,
-        )
+        spec, engine = self._scenario.model.spec, self._scenario.training.engine
+        results = None if self._results is None else self._results / str(seed)
+        return TrainingCore.of(data, spec, seed, engine=engine, results=results)
 
 
 def begin_workers(scenario: Scenario, device: str, runs: int) -> None:

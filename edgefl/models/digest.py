@@ -20,3 +20,14 @@ def digest_of_model(vector: Tensor) -> str:
     """
     numbers = vector.detach().cpu().contiguous().view(torch.uint8).numpy()
     return hashlib.sha256(numbers.data).hexdigest()[:_DIGITS]
+
+
+def content_of(tensor: Tensor) -> str:
+    """A digest of a tensor's values, dtype and shape.
+
+    >>> zeros = torch.zeros(2)
+    >>> content_of(zeros.clone()) == content_of(zeros), content_of(-zeros) == content_of(zeros)
+    (True, False)
+    """
+    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return f"{tensor.dtype} {tuple(tensor.shape)} {hashlib.sha256(flat.numpy().data).hexdigest()}"

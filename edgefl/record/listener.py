@@ -49,9 +49,6 @@ class Listener:
     def run_ended(self, result: SeedResult) -> None:
         """The run has ended; ``result`` is its entry in ``summary.json``."""
 
-    def results_reused(self, seed: int, trained: int, found: int) -> None:
-        """All methods of a seed have ended: ``trained`` jobs were trained, and ``found`` cached results were used."""
-
 
 _tuple = tuple.__new__
 

@@ -13,12 +13,11 @@ AGAINST = "against.png"
 STATE = "unfinished.json"
 FAULTED = "faulted.json"
 LOCK = "unfinished.lock"
-RESULTS = "results"
 INPUTS = "inputs"
 
 FILES = (SCENARIO, SUMMARY, COSTS, SENSITIVITY, PICTURE, AGAINST, STATE, FAULTED, LOCK)
 """The files next to the methods' folders."""
-OWN = frozenset((*FILES, RESULTS, INPUTS))
+OWN = frozenset((*FILES, INPUTS))
 """Everything that edgefl creates next to the methods' folders; a label must not be one of these names."""
 
 EVENTS = "events.parquet"

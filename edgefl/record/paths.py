@@ -95,7 +95,6 @@ class RunPaths:
         state: the finished runs, while others are in progress; if this file exists, the directory can be resumed.
         faulted: the same for a finished run directory in which some runs failed.
         lock: the lock of the process that uses the run directory.
-        results: the folder of training results that several methods share, while runs are in progress.
         inputs: the folder of copies of the run's Python files; they are never executed from here.
     """
 
@@ -110,12 +109,7 @@ class RunPaths:
         self.state = root / names.STATE
         self.faulted = root / names.FAULTED
         self.lock = root / names.LOCK
-        self.results = root / names.RESULTS
         self.inputs = root / names.INPUTS
-
-    def results_of(self, seed: int) -> Path:
-        """The folder of one seed's training results."""
-        return self.results / names.seed_folder(seed)
 
     def code(self, field: str) -> Path:
         """The copy of the Python file that a field of the scenario names."""
@@ -144,8 +138,7 @@ class RunPaths:
                 SeedPaths(seed).remove()
             with suppress(OSError):
                 (self.root / label).rmdir()
-        for folder in (self.results, self.inputs):
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(self.inputs, ignore_errors=True)
         self.clear()
         for name in names.FILES:
             if name != names.LOCK:

@@ -13,7 +13,7 @@ from edgefl.scenario.components import Bandwidth, Named, Selection
 from edgefl.scheduling.bandwidth.base import bandwidth
 from edgefl.scheduling.selection.base import selection
 from edgefl.training.engine_spec import EngineChoice, EngineSpec
-from edgefl.training.ensemble import EnsembleSpec
+from edgefl.training.kept_models import EnsembleSpec
 
 
 class TrainingSpec(Options):

@@ -120,28 +120,14 @@ class JobData(Protocol):
         """The client's training samples, or those at some places of its shard, to evaluate a model on."""
 
 
-Arrived = Callable[[int, JobResult], None]
-"""Called with the index of a job and its result."""
-
-
-def ignored(place: int, result: JobResult) -> None:
-    """Ignore the result."""
-
-
 class Engine(Protocol):
     """Trains jobs. Every engine returns for every job the result that :func:`train_job` returns for it alone."""
 
-    def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs and return the results in the order of the tasks, independent of the order of execution.
-
-        Args:
-            tasks: the jobs.
-            arrived: called with every result, in the calling thread, in any order; if possible, while other jobs are
-                still running. If a job had to be trained again, it is called again.
 
         Raises:
             TrainingFault: a local step failed; the message names method, client, round and step.
-            Exception: ``arrived`` raised it.
         """
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
@@ -195,33 +181,3 @@ class EngineEntry:
 
 ENGINES: Registry[EngineEntry] = Registry("engine", package="edgefl.training.engines")
 """The engines by name."""
-
-
-class Around:
-    """An engine that wraps another one; a subclass overrides what it changes.
-
-    Args:
-        engine: the wrapped engine.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
-        """Train all jobs."""
-        return self._engine.train(tasks, arrived)
-
-    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Return metric and mean loss on the evaluation split."""
-        return self._engine.evaluate(vector, mode)
-
-    def close(self) -> None:
-        """Release the engine's workers and memory."""
-        self._engine.close()
-
-
-def delivered(results: Sequence[JobResult], arrived: Arrived) -> list[JobResult]:
-    """Call ``arrived`` with every result, and return the results."""
-    for place, result in enumerate(results):
-        arrived(place, result)
-    return list(results)

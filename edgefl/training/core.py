@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -15,15 +15,14 @@ from edgefl.methods.parts.objective import Objective
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import ModelSpec, build_model, initial_vector
-from edgefl.training.base import ENGINES, Around, Engine, EngineInputs, JobData
+from edgefl.training.base import ENGINES, Engine, EngineInputs, JobData
 from edgefl.training.choice import check_precision, choose_engine
 from edgefl.training.client_data import ClientData
 from edgefl.training.engine_spec import EngineSpec
-from edgefl.training.job import Evaluation
 from edgefl.training.kept_models import KeptModels
 from edgefl.training.learner import MethodLearner
 from edgefl.training.parts_of_models import EngineOfParts, PartsOfModel
-from edgefl.training.result_memory import RememberingEngine, ResultMemory, content_of
+from edgefl.training.result_memory import RememberingEngine
 
 
 class AdaptedModel(NamedTuple):
@@ -31,7 +30,7 @@ class AdaptedModel(NamedTuple):
 
     model: BlockModel
     initial: Tensor
-    engine: SharedEvaluation
+    engine: Engine
 
 
 class TrainingCore:
@@ -51,12 +50,11 @@ class TrainingCore:
         engine: a specification, or an engine's name; see :func:`~edgefl.training.choice.choose_engine`.
         workers: number of concurrent jobs in the parallel engine; by default the process's cores. It never changes a
             result.
-        memory: cache of results, so that no job is trained twice; not for the batched engine, whose bits depend on the
-            jobs that are trained side by side.
+        results: a folder in which results are kept, so that no job is trained twice; not for the batched engine, whose
+            bits depend on the jobs that are trained side by side.
 
     Attributes:
         engine_name: the chosen engine.
-        memory: as given.
 
     Raises:
         UserError: the engine or the precision does not exist, or not on that device.
@@ -71,12 +69,12 @@ class TrainingCore:
         *,
         engine: EngineSpec | str = "auto",
         workers: int | None = None,
-        memory: ResultMemory | None = None,
+        results: Path | None = None,
     ) -> None:
         self._device = torch.device(device)
-        self.memory = memory
         self._seed = seed
         self._workers = workers
+        self._results = results
         self._spec = EngineSpec.of(engine)
         check_precision(self._spec.precision, self._device)
         self.engine_name = choose_engine(self._spec.kind, self._device, workers)
@@ -94,12 +92,11 @@ class TrainingCore:
         *,
         engine: EngineSpec | str = "auto",
         workers: int | None = None,
-        memory: ResultMemory | None = None,
+        results: Path | None = None,
     ) -> Self:
         """The core of a scenario's data and model for one seed; it trains on the device that holds the data."""
         model = build_model(spec, data.shape, data.classes, data.train.task, tokens=data.tokens)
-        options: dict[str, Any] = {"engine": engine, "workers": workers, "memory": memory}
-        return cls(ClientData(data), model, seed, data.train.device, **options)
+        return cls(ClientData(data), model, seed, data.train.device, engine=engine, workers=workers, results=results)
 
     @property
     def model(self) -> BlockModel:
@@ -132,10 +129,7 @@ class TrainingCore:
         )
 
     def _engine_of_parts(self, parts: PartsOfModel, adapted: AdaptedModel) -> Engine:
-        def engine_of(level: int) -> Engine:
-            return self.engine_for(parts.of(level).model.to(self._device), f"{parts.name} {level}")
-
-        engine = EngineOfParts(adapted.engine, engine_of)
+        engine = EngineOfParts(adapted.engine, lambda level: self.engine_for(parts.of(level).model.to(self._device)))
         self._of_parts.append(engine)
         return engine
 
@@ -152,23 +146,17 @@ class TrainingCore:
     def _ready(self, model: BlockModel) -> AdaptedModel:
         initial = initial_vector(model, self._seed).to(self._device)
         model = model.to(self._device)
-        return AdaptedModel(model, initial, SharedEvaluation(self.engine_for(model)))
+        return AdaptedModel(model, initial, self.engine_for(model))
 
-    def engine_for(self, model: BlockModel, part: str = "") -> Engine:
-        """A new engine for a skeleton on the training device; the caller closes it.
-
-        Args:
-            model: the skeleton.
-            part: what distinguishes it from other skeletons of the same layers.
-        """
+    def engine_for(self, model: BlockModel) -> Engine:
+        """A new engine for a skeleton on the training device; the caller closes it."""
         spec = self._spec
-        entry = ENGINES[self.engine_name]
         given = EngineInputs(model, self.data, self._device, self._workers, spec.precision, spec.options())
+        entry = ENGINES[self.engine_name]
         engine = entry.build(given)
-        if self.memory is None or not entry.alike:
+        if self._results is None or not entry.alike:
             return engine
-        key = f"{torch.__version__} {self._device} {spec.precision} {model} {part}".rstrip()
-        return RememberingEngine(engine, self.memory, key, self._device)
+        return RememberingEngine(engine, self._results, model, self._device)
 
     def close(self) -> None:
         """Release the engines' workers and memory."""
@@ -184,24 +172,3 @@ class TrainingCore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class SharedEvaluation(Around):
-    """An engine that evaluates a model only once in each mode, even if several methods produce the same model.
-
-    Args:
-        engine: the wrapped engine.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
-        self._known: dict[str, Evaluation] = {}
-
-    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """The task's metric and mean loss on the evaluation split."""
-        if any(isinstance(value, Tensor) for value in mode.values()):
-            return self._engine.evaluate(vector, mode)
-        key = f"{content_of(vector)} {sorted(mode.items())}"
-        if key not in self._known:
-            self._known[key] = self._engine.evaluate(vector, mode)
-        return self._known[key]

@@ -16,13 +16,10 @@ from edgefl.tasks.base import Task
 from edgefl.training.base import EvaluationData
 from edgefl.training.device import exact_arithmetic
 from edgefl.training.job import Evaluation
-from edgefl.training.lent import Lent
 
 PLAIN = {"training": False, "track": False, "width": 1.0, "keep": None, "keep_probability": None, "unfolded": False}
 PLAIN |= {"exits": None, "ensemble": False}
 """The mode of an evaluation, independent of the caller's mode; an objective may change parts of it."""
-
-EVALUATED = "the evaluated model"
 
 BATCH, DEVICE_BATCH = 128, 1024
 """Images in an evaluation batch on a CPU, with every engine, and on an accelerator, which a small batch leaves idle."""
@@ -47,29 +44,23 @@ def evaluate_batches(
     """Score the model ``vector`` ``[size]`` on some batches, with running statistics and without gradients.
 
     Args:
-        vector: the model; the layers get a copy.
+        vector: the model; the layers get a copy, so that none changes it for later calls.
         places: the images of each batch.
         model: the skeleton.
         data: the source of the batches.
         mode: the differences from :data:`PLAIN`.
-
-    Raises:
-        WrittenInPlace: a layer wrote into the model.
     """
     scores, losses, terms = [], [], []
     task = model.task
     with exact_arithmetic(vector.device), torch.no_grad(), using(**{**PLAIN, **mode}):
-        lent = Lent({EVALUATED: vector}, model.layout)
-        weights = model.layout.frozen(*model.layout.split(lent[EVALUATED]))
+        weights = model.layout.frozen(*model.layout.split(vector.clone()))
         for place in places:
             batch = data.evaluation_batch(place)
             outputs = model.apply_blocks(weights, batch.inputs)
-            lent.check()
             scores.append(task.scores(outputs, batch.labels).sum(dim=0))
             loss, count = task.summed_loss(outputs, batch.labels)
             losses.append(loss)
             terms.append(torch.as_tensor(count, device=loss.device))
-        lent.check(numbers=True)
     if not terms:
         return []
     # One transfer for all batches: on an accelerator each .item() would wait for the device.

@@ -64,8 +64,7 @@ class PartFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
 def blaming(method: str, round: int, part: str) -> Iterator[None]:
     """Convert an error of a part within the block to a fault: the run of its method ends, the others continue.
 
-    All calls of a method's parts use it. ``sys.exit`` and other exceptions that are not an ``Exception`` also become
-    faults; Ctrl-C and edgefl's own errors are passed on unchanged.
+    All calls of a method's parts use it. Ctrl-C and edgefl's own errors are passed on; ``sys.exit`` is a fault.
 
     >>> with blaming("mine", 3, "block scheduler"):
     ...     [][0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -14,10 +15,11 @@ from edgefl.models.layout import Layout
 from edgefl.training.base import JobData, JobTask
 from edgefl.training.client_states import State
 from edgefl.training.job import TrainingJob
-from edgefl.training.lent import Lent
+from edgefl.training.parts_of_models import PartsOfModel
 
 
-class Received(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Received:
     """The model ``[size]`` and the broadcasts ``[parameter_count]``, by name, that the server sent for one version."""
 
     vector: Tensor
@@ -40,17 +42,27 @@ class JobResolver:
         depth: M, the model's number of blocks.
         initial: the initial model x^0 ``[size]``.
         data: the clients' data.
+        parts: the parts of the model that clients train, for methods with capacity levels.
 
     Raises:
         ValueError: the method's parts do not fit together: one reads a value that no other part provides.
     """
 
-    def __init__(self, method: Method, layout: Layout, depth: int, initial: Tensor, data: JobData) -> None:
+    def __init__(  # noqa: PLR0917  (a job is made of this many things)
+        self,
+        method: Method,
+        layout: Layout,
+        depth: int,
+        initial: Tensor,
+        data: JobData,
+        parts: PartsOfModel | None = None,
+    ) -> None:
         self._method = method
         self._layout = layout
         self._depth = depth
         self._initial = initial
         self._data = data
+        self._parts = parts
         kept = method.state.vectors if method.state is not None else ()
         self._vectors = sorted(method.objective.vectors | method.rule.vectors)
         self._require("vector", self._vectors, {"received", *method.server.broadcasts, *kept})
@@ -65,10 +77,6 @@ class JobResolver:
                     "broadcasts nor its clients keep"
                 )
 
-    def of_part(self, layout: Layout) -> JobResolver:
-        """The same for a part of the model, whose clients keep no state, so that an initial model is never read."""
-        return JobResolver(self._method, layout, self._depth, self._initial.new_empty(layout.size), self._data)
-
     def resolve(
         self, job: TrainingJob, received: Received, state: State | None, front: Tensor | None = None
     ) -> JobInputs:
@@ -82,17 +90,19 @@ class JobResolver:
 
         Raises:
             ValueError: the client received only some of the blocks and does not have the others.
-            WrittenInPlace: the client state wrote into the received model.
         """
         method, layout = self._method, self._layout
+        if self._parts is not None:
+            # Clients that train parts keep no state, receive no broadcasts and have no front blocks.
+            layout = self._parts.of(job.level).model.layout
+            received, state = Received(self._parts.taken(received.vector, job.level, job.round), {}), None
         start = self._start(job, received.vector, state, front)
         if layout.local:
             # A client that has not trained has the initial model's local part, which all clients share.
             own = layout.local_part(self._initial) if state is None else state[OWN]
             start = layout.with_local_part(start, own)
         if method.state is not None and state is None:
-            lent = Lent({"the received model": start})
-            state = lent.given_back(method.state.first(lent["the received model"], layout.parameter_count))
+            state = method.state.first(start, layout.parameter_count)
         known = {"received": start, **received.broadcasts, **(state or {})}
         task = JobTask(
             method=method.label,
@@ -107,7 +117,7 @@ class JobResolver:
             steps=job.steps,
             alpha=job.alpha,
             start=start,
-            frozen={name: self._whole(name, known[name], start) for name in sorted(method.objective.frozen)},
+            frozen={name: self._whole(name, known[name], start, layout) for name in sorted(method.objective.frozen)},
             vectors={name: _first(known[name], layout.parameter_count) for name in self._vectors},
             facts=self._facts(job.id.client, job.round),
             level=job.level,
@@ -127,9 +137,8 @@ class JobResolver:
         own = front if front is not None else self._initial if state is None else state["previous"]
         return self._layout.splice(own, received, self._depth - job.alpha)
 
-    def _whole(self, name: str, vector: Tensor, start: Tensor) -> Tensor:
+    def _whole(self, name: str, vector: Tensor, start: Tensor, layout: Layout) -> Tensor:
         """A vector as a whole model ``[size]``; if it has only parameters, the local model's buffers are appended."""
-        layout = self._layout
         if len(vector) == layout.size:
             return vector
         if len(vector) != layout.parameter_count:

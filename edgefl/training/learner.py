@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
-from math import nan
 from typing import Any
 
 import torch
@@ -19,14 +18,12 @@ from edgefl.randomness import generator
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import Engine, JobData, JobResult
 from edgefl.training.client_states import ClientStates, State
-from edgefl.training.epochs import epoch_losses, in_main_memory
-from edgefl.training.inputs_by_level import InputsByLevel
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.training.job_inputs import JobInputs, JobResolver, Received
 from edgefl.training.kept_models import KeptModels
-from edgefl.training.learner_state import LearnerState
-from edgefl.training.local_losses import local_losses
+from edgefl.training.losses import epoch_losses, in_main_memory, local_losses
 from edgefl.training.parts_of_models import PartsOfModel
+from edgefl.training.serialization import joined, split, within
 from edgefl.training.server_model import Outcome, ServerModel
 from edgefl.training.wire import Wire
 
@@ -81,8 +78,7 @@ class MethodLearner:
         self._data = data
         self._engine = engine
         self._evaluation_mode = method.objective.evaluation_mode(model)
-        resolver = JobResolver(method, model.layout, model.depth, initial, data)
-        self._resolver: JobResolver | InputsByLevel = resolver if parts is None else InputsByLevel(resolver, parts)
+        self._resolver = JobResolver(method, model.layout, model.depth, initial, data, parts)
         self._wire = Wire(method, model.layout, seed)
         self._server = ServerModel(method, initial, model.layout, data.clients, self._wire, parts)
         self._versions: dict[int, Received] = {0: self._server.sent()}
@@ -241,19 +237,22 @@ class MethodLearner:
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The learner's complete state between two rounds: tensors by name, and the rest as JSON data."""
-        tensors, facts = LearnerState(
-            version=self._server.version,
-            vector=self._server.vector,
-            server=self._server.state,
-            versions=self._versions,
-            waiting=self._waiting.values(),
-            discarded=self._discarded,
-            outcomes=self._outcomes,
-            states=self._states.kept(),
-            tips=self._states.last_jobs(),
-            broadcast=self._broadcast,
-        ).packed()
-        return {**tensors, **self._kept_models.packed()}, facts
+        outcomes = [(id, *split(outcome)) for id, outcome in self._outcomes.items()]
+        parts: dict[str, Mapping[str, Tensor]] = {"server": self._server.state}
+        parts |= {f"version/{version}": split(sent)[1] for version, sent in self._versions.items()}
+        parts |= {f"outcome/{number}": tensors for number, (_, _, tensors) in enumerate(outcomes)}
+        parts |= {f"state/{number}": state for number, state in enumerate(self._states.kept().values())}
+        named = {f"{part}/{name}": tensor for part, each in parts.items() for name, tensor in each.items()}
+        return {"latest": self._server.vector, **named, **self._kept_models.packed()}, {
+            "version": self._server.version,
+            "versions": list(self._versions),
+            "waiting": [asdict(job) for job in self._waiting.values()],
+            "discarded": [list(id) for id in sorted(self._discarded)],
+            "outcomes": [[list(id), asdict(bare)] for id, bare, _ in outcomes],
+            "states": [list(id) for id in self._states.kept()],
+            "tips": [[client, [list(id) for id in jobs]] for client, jobs in self._states.last_jobs().items()],
+            "broadcast": [list(each) for each in self._broadcast.items()],
+        }
 
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Restore a state from :meth:`snapshot`; feedback of earlier rounds is discarded.
@@ -261,16 +260,28 @@ class MethodLearner:
         Raises:
             KeyError: something is missing.
         """
-        memory = LearnerState.unpacked(tensors, facts).to(self._server.vector.device)
-        self._versions = dict(memory.versions)
-        self._server.resume(memory.version, memory.vector, memory.server, self._versions[memory.version])
-        self._waiting = {job.id: job for job in memory.waiting}
-        self._discarded = set(memory.discarded)
-        self._outcomes = dict(memory.outcomes)
-        self._states = ClientStates(memory.states, memory.tips)
-        self._broadcast = dict(memory.broadcast)
+        device = self._server.vector.device
+        here = {name: tensor.to(device) for name, tensor in tensors.items()}
+        version = int(facts["version"])
+        self._versions = {
+            each: joined(Received(None, {}), within(here, f"version/{each}"))  # type: ignore[arg-type]
+            for each in facts["versions"]
+        }
+        self._server.resume(version, here["latest"], within(here, "server"), self._versions[version])
+        waiting = [_job(each) for each in facts["waiting"]]
+        self._waiting = {job.id: job for job in waiting}
+        self._discarded = {_id(each) for each in facts["discarded"]}
+        self._outcomes = {
+            _id(id): joined(Outcome(**{**bare, "part": tuple(bare["part"])}), within(here, f"outcome/{number}"))
+            for number, (id, bare) in enumerate(facts["outcomes"])
+        }
+        self._states = ClientStates(
+            {_id(id): within(here, f"state/{number}") for number, id in enumerate(facts["states"])},
+            {int(client): tuple(_id(id) for id in jobs) for client, jobs in facts["tips"]},
+        )
+        self._broadcast = {int(client): int(sent) for client, sent in facts["broadcast"]}
         self._feedback, self._evaluations = {}, {}
-        self._kept_models.restore(tensors, memory.vector.device)
+        self._kept_models.restore(tensors, device)
 
     def _received(self, version: int) -> Received:
         try:
@@ -288,21 +299,13 @@ class MethodLearner:
             ready = [job for job in needed.values() if job.previous not in needed]
             ready.sort(key=lambda job: _order(job.id))
             inputs = [self._inputs(job) for job in ready]
+            results = self._engine.train([each.task for each in inputs])
+            losses = in_main_memory([each.cross_entropies for each in results])
             # Rows of one tensor, so that aggregation need not stack them.
             deltas = self._server.vector.new_empty(len(ready), len(self._server.vector))
-            trained: dict[int, tuple[State | None, Outcome]] = {}
-
-            def arrived(place: int, result: JobResult) -> None:
-                trained[place] = self._trained(ready[place], inputs[place], result, deltas[place])  # noqa: B023
-
-            results = self._engine.train([each.task for each in inputs], arrived)
-            losses = in_main_memory([each.cross_entropies for each in results])
             for place, job in enumerate(ready):
-                state, outcome = trained[place]
-                epochs = epoch_losses(
-                    replace(results[place], cross_entropies=losses[place]), self._method.local, outcome.samples
-                )
-                outcome = replace(outcome, loss=epochs.last, first_loss=epochs.first)
+                result = replace(results[place], cross_entropies=losses[place])
+                state, outcome = self._trained(job, inputs[place], result, deltas[place])
                 if state is not None:
                     self._states.put(job.id, state)
                 if job.id not in self._discarded:
@@ -313,7 +316,7 @@ class MethodLearner:
     def _trained(
         self, job: TrainingJob, inputs: JobInputs, result: JobResult, delta: Tensor
     ) -> tuple[State | None, Outcome]:
-        """The client's state after a job, and the job's outcome for the server without losses; fills ``delta``."""
+        """The client's state after a job, and the job's outcome for the server; fills ``delta``."""
         task, samples = inputs.task, self._data.samples(job.id.client)
         sent = self._versions[job.version].vector
         known = {**inputs.vectors, **result.kept}
@@ -325,14 +328,15 @@ class MethodLearner:
             torch.sub(upload.final, sent, out=delta)
         else:
             delta.copy_(upload.delta)
+        first_loss, loss = epoch_losses(result, self._method.local, samples)
         return upload.state, Outcome(
             client=job.id.client,
             final=upload.final,
             sent=sent,
             samples=samples,
             steps=job.steps,
-            loss=nan,
-            first_loss=nan,
+            loss=loss,
+            first_loss=first_loss,
             drift=0.0 if self._parts is not None else self._server.squared_distance(task.start, sent),
             delta=delta,
             part=(job.alpha if self._method.objective.trains_last else job.level, job.round),
@@ -383,3 +387,13 @@ class MethodLearner:
 def _order(job: JobId) -> tuple[int, int]:
     """The order in which results are collected and summed, independent of the order of execution or arrival."""
     return job.client, job.dispatch
+
+
+def _id(values: Iterable[Any]) -> JobId:
+    method, seed, client, dispatch = values
+    return JobId(str(method), int(seed), int(client), int(dispatch))
+
+
+def _job(values: Mapping[str, Any]) -> TrainingJob:
+    previous = values["previous"]
+    return TrainingJob(**{**values, "id": _id(values["id"]), "previous": None if previous is None else _id(previous)})

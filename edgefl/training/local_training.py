@@ -18,8 +18,6 @@ from edgefl.randomness import generator
 from edgefl.training.base import JobData, JobResult, JobTask
 from edgefl.training.device import exact_arithmetic
 from edgefl.training.faults import TrainingFault
-from edgefl.training.lent import Lent
-from edgefl.training.tracing.traced_steps import TracedSteps
 
 TRAINING = {"training": True, "track": True, "width": 1.0, "keep": None, "keep_probability": None, "unfolded": False}
 TRAINING |= {"exits": None, "ensemble": False}
@@ -55,18 +53,17 @@ def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision
     layout = model.layout
     received, first_buffers = layout.split(task.start)
     parameters, buffers = received.clone(), first_buffers.clone()
-    lent = Lent(lent_to(task), layout)
+    # Copies: a module or a loss that writes into them cannot reach another job.
     context = Context(
         model=model,
-        frozen={name: layout.frozen(*layout.split(lent[f"frozen['{name}']"])) for name in task.frozen},
-        vectors={name: lent[f"vectors['{name}']"] for name in task.vectors},
-        client={name: lent[f"client['{name}']"] for name in task.facts},
+        frozen={name: layout.frozen(*layout.split(vector.clone())) for name, vector in task.frozen.items()},
+        vectors={name: vector.clone() for name, vector in task.vectors.items()},
+        client={name: fact.clone() for name, fact in task.facts.items()},
         alpha=task.alpha,
     )
     trained = Trained(task.objective, layout, task.alpha, parameters)
     parameters, leaves = trained.parameters, trained.leaves
     memory = first_memory(task, received if trained.front is None else parameters)
-    differentiate = TracedSteps.of(model).job(task.objective, context)
     draw = draws_of(task, model)
     sizes: list[int] = []
     for batch in data.batches(task):
@@ -83,30 +80,18 @@ def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision
             task.lr,
             leaves=leaves,
             precision=precision,
-            differentiate=differentiate,
         )
-        lent.check()
         # Kept as a tensor: reading its value would synchronise with the accelerator in every step.
         losses.append(loss.cross_entropy)
         sizes.append(size)
     if not losses or len(losses) != task.steps:
         raise ValueError(f"the data returned {len(losses)} batches for {task.steps} local steps")
-    lent.check(numbers=True)
     kept = {name: memory[name] for name in task.rule.kept}
     if trained.front is not None:
         # The skeleton's layers may have updated the running statistics of the front, which are not trained.
         buffers[: trained.buffers_before] = first_buffers[: trained.buffers_before]
         parameters = torch.cat([trained.front, parameters])
     return JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes), kept)
-
-
-def lent_to(task: JobTask) -> dict[str, Tensor]:
-    """The tensors that the job's loss may read but must not change, by the names that its author uses."""
-    return {
-        f"{kind}['{name}']": tensor
-        for kind, named in (("frozen", task.frozen), ("vectors", task.vectors), ("client", task.facts))
-        for name, tensor in named.items()
-    }
 
 
 def first_memory(task: JobTask, received: Tensor) -> dict[str, Tensor]:

@@ -10,7 +10,8 @@ from torch import Tensor
 from edgefl.methods.parts.submodels import SubModel
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
-from edgefl.training.base import Arrived, Engine, JobResult, JobTask, ignored
+from edgefl.models.layout import Layout
+from edgefl.training.base import Engine, JobResult, JobTask
 from edgefl.training.job import Evaluation
 
 
@@ -27,8 +28,6 @@ class PartsOfModel:
         self._submodels = method.submodels
         self._whole = whole
         self._parts: dict[int, SubModel] = {}
-        self.name = f"{type(self._submodels).__name__} {self._submodels!r}"
-        """The kind of the parts and its options."""
 
     def of(self, level: int) -> SubModel:
         """The part of a level.
@@ -64,6 +63,33 @@ class PartsOfModel:
         return total
 
 
+class LastBlocks:
+    """Which numbers of the model clients train that train its last blocks.
+
+    Args:
+        layout: the model's layout.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def share_of(self, each: Sequence[tuple[int, int]], weights: Tensor) -> Tensor:
+        """The sum of the weights of the clients that trained each number of the model ``[size]``; 1 where none did.
+
+        Args:
+            each: the number of trained blocks, and the round, of each client.
+            weights: the weight of each client.
+        """
+        layout = self._layout
+        total = weights.new_zeros(layout.size)
+        for (blocks, _), weight in zip(each, weights, strict=True):
+            parameters, buffers = layout.before(len(layout.block_names) - blocks)
+            total[parameters : layout.parameter_count] += weight
+            total[layout.parameter_count + buffers :] += weight
+        total[total == 0] = 1
+        return total
+
+
 class EngineOfParts:
     """An engine that trains each job with the engine of its part of the model, and evaluates whole models.
 
@@ -77,18 +103,14 @@ class EngineOfParts:
         self._engine_of = engine_of
         self._engines: dict[int, Engine] = {}
 
-    def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs, level by level; see :class:`~edgefl.training.base.Engine`."""
         results: dict[int, JobResult] = {}
         for level in sorted({task.level for task in tasks}):
             places = [place for place, task in enumerate(tasks) if task.level == level]
             if level not in self._engines:
                 self._engines[level] = self._engine_of(level)
-
-            def here(place: int, result: JobResult, places: list[int] = places) -> None:
-                arrived(places[place], result)
-
-            trained = self._engines[level].train([tasks[place] for place in places], here)
+            trained = self._engines[level].train([tasks[place] for place in places])
             results.update(zip(places, trained, strict=True))
         return [results[place] for place in range(len(tasks))]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
-from edgefl.training.base import Arrived, JobData, JobResult, JobTask, delivered, ignored
+from edgefl.training.base import JobData, JobResult, JobTask
 from edgefl.training.evaluation import evaluate_batches, total
 from edgefl.training.job import Evaluation
 from edgefl.training.local_training import train_job
@@ -34,11 +34,9 @@ class SequentialEngine:
         self._data = data
         self._precision = precision
 
-    def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs; see :class:`~edgefl.training.base.Engine`."""
-        return delivered(
-            [train_job(task, self._model, self._data, precision=self._precision) for task in tasks], arrived
-        )
+        return [train_job(task, self._model, self._data, precision=self._precision) for task in tasks]
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Metric and mean loss on the evaluation split."""

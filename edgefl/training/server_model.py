@@ -16,8 +16,7 @@ from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 from edgefl.training.faults import Diverged, blaming
 from edgefl.training.job_inputs import Received
-from edgefl.training.last_blocks import LastBlocks
-from edgefl.training.parts_of_models import PartsOfModel
+from edgefl.training.parts_of_models import LastBlocks, PartsOfModel
 from edgefl.training.wire import Wire
 
 

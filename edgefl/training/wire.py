@@ -18,9 +18,6 @@ from edgefl.training.base import JobTask
 from edgefl.training.client_states import State
 from edgefl.training.faults import blaming
 from edgefl.training.job import TrainingJob
-from edgefl.training.lent import Lent
-
-RECEIVED, TRAINED = "the received model", "the trained model"
 
 
 class Upload(NamedTuple):
@@ -124,7 +121,7 @@ class Wire:
 
     def _state(self, task: JobTask, final: Tensor, known: State, steps: int) -> State | None:
         state = self._method.state
-        return None if state is None else _after(state, task, final, known, steps)
+        return None if state is None else state.after(dict(known), task.start, final, task.lr, steps)
 
     def _agreed(
         self, job: TrainingJob, task: JobTask, seen: Tensor, exact: State, known: State
@@ -134,7 +131,7 @@ class Wire:
         It follows from the update as received or, if its change is sent in a separate part, from that part.
         """
         assert self._server_state is not None
-        agreed = _after(self._server_state, task, seen, known, job.steps)
+        agreed = dict(self._server_state.after(dict(known), task.start, seen, task.lr, job.steps))
         others = {}
         for part, vector in self._server_state.uploads.items():
             if part in self._uplink_parts:
@@ -149,11 +146,3 @@ class Wire:
             if entry.block < first:
                 kept[entry.start : entry.start + entry.numel] = 0
         return kept
-
-
-def _after(state: ClientState, task: JobTask, final: Tensor, known: State, steps: int) -> dict[str, Tensor]:
-    """The client's state after a job, computed from copies, because the server and other clients share the inputs."""
-    named = {name: f"vectors['{name}']" for name in known}
-    lent = Lent({RECEIVED: task.start, TRAINED: final, **{named[name]: vector for name, vector in known.items()}})
-    vectors = {name: lent[called] for name, called in named.items()}
-    return lent.given_back(state.after(vectors, lent[RECEIVED], lent[TRAINED], task.lr, steps))

@@ -348,7 +348,7 @@ def bench_scenario(name: str, device: str, *, quick: bool = False) -> list[dict[
     timed = Timed()
     scenario = load_scenario(name, {"stop": "rounds", "training.rounds": 2} if quick else {"stop": "rounds"})
     with tempfile.TemporaryDirectory() as folder:
-        run(scenario, out=Path(folder) / "run", device=device, cache=False, listeners=[timed])
+        run(scenario, out=Path(folder) / "run", device=device, listeners=[timed])
     return timed.rows
 
 

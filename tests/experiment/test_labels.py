@@ -77,7 +77,7 @@ def test_whatever_edgefl_creates_is_on_the_list(tmp_path):
     write_pictures(RunResult(folder))
     write_sensitivity(folder)
     found |= entries(folder) | entries(Replay(folder).on([], tmp_path / "replayed"))
-    assert {"unfinished.json", "results", "twin/seed-0/journal.arrow", "sensitivity.parquet", "accuracy.png"} <= found
+    assert {"unfinished.json", "twin/seed-0/journal.arrow", "sensitivity.parquet", "accuracy.png"} <= found
     assert {path.split("/")[0] for path in found} - {"fedavg", "twin"} <= OWN
     inside = {path.split("/")[2] for path in found if path.startswith(("fedavg/seed-0/", "twin/seed-0/"))}
     assert inside <= {*SEED_FILES, CHECKPOINTS}

@@ -21,9 +21,8 @@ from edgefl.models.residual import basic_block
 from edgefl.models.slimmable import Conv2d, Linear
 from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
-from edgefl.training.ensemble import EnsembleSpec
 from edgefl.training.job import JobId, TrainingJob
-from edgefl.training.kept_models import KeptModels
+from edgefl.training.kept_models import EnsembleSpec, KeptModels
 
 LOCAL = LocalOptions(epochs=1, batch=8, lr=0.05, clip_norm=5)
 CLIENTS, IMAGES = 6, 16

@@ -21,7 +21,7 @@ from edgefl.simulation import protocol_specs as protocols
 from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.limits import BudgetSpec
 from edgefl.simulation.protocol_specs import HingeStaleness, PolynomialStaleness
-from edgefl.training.ensemble import EnsembleSpec
+from edgefl.training.kept_models import EnsembleSpec
 from edgefl.training.personalisation.calibration import CalibrationSpec
 from edgefl.units import UNITS
 from edgefl.yaml_file import parse_yaml

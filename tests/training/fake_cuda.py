@@ -21,7 +21,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from edgefl.training import accelerator
-from edgefl.training.tracing.traced_steps import TracedSteps
 
 CUDA = torch.device("cuda", 0)
 
@@ -226,8 +225,6 @@ def fake_cuda(monkeypatch: pytest.MonkeyPatch, *, memory_bytes: int = 1 << 32) -
         patched.setattr(accelerator, "memory_bytes", lambda device: memory_bytes)
         patched.setattr(accelerator, "wait_for", lambda device: None)
         patched.setattr(accelerator, "recorded", recorded)
-        # A traced step contains the arguments of operators, in which the device is the real one.
-        patched.setattr(TracedSteps, "used", False)
         stack.enter_context(_Operators(device))
         stack.enter_context(_Functions(device))
         yield device

@@ -1,4 +1,4 @@
-"""What is particular to CUDA devices, with PyTorch's functions for them replaced: the device, the pool, the failure."""
+"""What is particular to CUDA devices, with PyTorch's functions for them replaced: the device, the failure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SECOND = torch.device("cuda", 1)
 
 
 class Driver:
-    """Keeps the current device, and notes the device and the pool of each graph that is recorded or launched."""
+    """Keeps the current device, and notes the device of each graph that is recorded or launched."""
 
     def __init__(self, monkeypatch) -> None:
-        self.current, self.recorded, self.launched, self.pools = 0, [], [], 0
+        self.current, self.recorded, self.launched = 0, [], []
         driver = self
 
         class CUDAGraph:
@@ -35,33 +35,21 @@ class Driver:
 
         @contextmanager
         def graph(_, pool):
-            self.recorded.append((self.current, pool))
+            self.recorded.append(self.current)
             yield
 
-        def handle():
-            self.pools += 1
-            return self.pools, 0
-
-        parts = {"CUDAGraph": CUDAGraph, "device": device, "graph": graph, "graph_pool_handle": handle}
+        parts = {"CUDAGraph": CUDAGraph, "device": device, "graph": graph}
         parts |= {"synchronize": lambda: None, "current_device": lambda: self.current}
         for name, part in parts.items():
             monkeypatch.setattr(torch.cuda, name, part)
-        monkeypatch.setattr(accelerator, "_pools", {})
+        monkeypatch.setattr(accelerator, "_pool", lambda device: None)
 
 
 def test_graphs_are_recorded_and_launched_on_the_device_of_their_memory(monkeypatch):
     driver = Driver(monkeypatch)
     replay = accelerator.recorded(lambda: None, SECOND)
     replay()
-    assert ([device for device, _ in driver.recorded], driver.launched, driver.current) == ([1], [1], 0)
-
-
-def test_all_graphs_of_a_device_share_a_pool_and_other_devices_have_another(monkeypatch):
-    driver = Driver(monkeypatch)
-    for device in (SECOND, SECOND, torch.device("cuda", 0)):
-        accelerator.recorded(lambda: None, device)
-    one, two, other = (pool for _, pool in driver.recorded)
-    assert one == two != other
+    assert (driver.recorded, driver.launched, driver.current) == ([1], [1], 0)
 
 
 def test_a_failed_recording_is_reported_with_its_reason(monkeypatch):

@@ -52,8 +52,8 @@ class Watched:
         self.tasks, self.results, self.deltas, self.uploads = [], [], [], []
         train = self.learner._engine.train
 
-        def watch(tasks, arrived):
-            results = train(tasks, arrived)
+        def watch(tasks):
+            results = train(tasks)
             self.tasks += tasks
             self.results += results
             return results

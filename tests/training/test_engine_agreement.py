@@ -40,7 +40,7 @@ def test_worker_processes_and_any_order_give_the_sequential_bits(tiny, entry, ca
     reference = train_rounds(tiny.core(model=model()), method)
     with tiny.core("parallel", 2, model()) as core:
         assert same(reference, train_rounds(core, method, order=-1))
-        engine = core._adapted_to(method.objective).engine._engine
+        engine = core._adapted_to(method.objective).engine
         assert method.submodels is not None or engine._pool is not None
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgefl.training.ensemble import TemporalEnsemble
+from edgefl.training.kept_models import TemporalEnsemble
 
 models = st.lists(st.floats(-10, 10), min_size=1, max_size=20)
 

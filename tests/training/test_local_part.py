@@ -57,7 +57,7 @@ def built(**options):
 def trained(tiny, engine, method, rounds=3, **options):
     with tiny.core(engine, 2, built(**options)) as core:
         if engine == "parallel":
-            core._own.engine._engine._settled = 0
+            core._own.engine._settled = 0
             shared_pool(2).wait()
         learner = core.learner(method)
         for round in range(rounds):

@@ -18,7 +18,6 @@ from edgefl.models.registry import build_model
 from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
-from edgefl.training.lent import WrittenInPlace
 from edgefl.training.parallel.worker_pool import shared_pool
 
 from .conftest import jobs_of, same, train_round, train_rounds
@@ -54,7 +53,7 @@ class Ordinary(OrdinaryModel):
 def core_of(tiny, engine, model):
     core = tiny.core(engine, 2, model)
     if engine == "parallel":
-        core._own.engine._engine._settled = 0
+        core._own.engine._settled = 0
         shared_pool(2).wait()
     return core
 
@@ -206,13 +205,12 @@ def test_state_that_a_module_changes_reaches_no_other_client_method_or_evaluatio
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.usefixtures("worker_processes")
-def test_a_module_that_writes_its_weights_in_an_evaluation_ends_its_run_with_their_name(tiny, engine):
+def test_weights_that_a_module_changes_in_an_evaluation_reach_no_model(tiny, engine):
     method = tiny.method("fedavg", epochs=1)
     with core_of(tiny, engine, plain_model(Clamping)) as core:
         before, learner = core.initial.clone(), core.learner(method)
         train_round(learner, jobs_of(core, method, 0, CLIENTS))
-        with pytest.raises(WrittenInPlace, match=r"third\.1\.weight"):
-            learner.evaluate(1)
+        learner.evaluate(1)
         assert torch.equal(core.initial, before)
         assert learner.model(1)[: core.model.layout.parameter_count].abs().max() > 0.01
 

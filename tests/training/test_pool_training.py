@@ -24,7 +24,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a worker process 
 
 
 def engine_of(core) -> ParallelEngine:
-    return core._own.engine._engine
+    return core._own.engine
 
 
 def with_workers(tiny):

@@ -130,10 +130,6 @@ def differentiated(  # noqa: PLR0917  (a loss is made of this many things)
     return leaves.gradient(loss.total), Loss(loss.total.detach(), loss.cross_entropy.detach())
 
 
-Differentiate = Callable[[Objective, Leaves, Weights, Batch, Context, Precision], tuple[Tensor, Loss]]
-"""A replacement for :func:`differentiated`."""
-
-
 def local_step(  # noqa: PLR0917  (a step is made of this many things; they come in the order of use)
     objective: Objective,
     rule: LocalRule,
@@ -148,7 +144,6 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     leaves: Leaves | None = None,
     precision: Precision = "float32",
     entering: Callable[[Phase], None] = _unobserved,
-    differentiate: Differentiate | None = None,
 ) -> tuple[Tensor, Loss]:
     """Run one local step.
 
@@ -165,7 +160,6 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
         leaves: the leaves of the job's earlier steps; ``None``: new ones.
         precision: precision of the loss's products.
         entering: called at the start of each phase; used by the cost model.
-        differentiate: computes gradient and loss instead of :func:`differentiated`, with bit-identical results.
 
     Returns:
         The parameters after the step ``[parameter_count]``, and the detached loss at the gradient's point.
@@ -173,9 +167,6 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     entering("forward")
     leaves = Leaves(context.model.layout) if leaves is None else leaves
     weights = leaves.at(rule.point(parameters, memory, lr), buffers)
-    if differentiate is None:
-        gradient, loss = differentiated(objective, leaves, weights, batch, context, precision, entering)
-    else:
-        gradient, loss = differentiate(objective, leaves, weights, batch, context, precision)
+    gradient, loss = differentiated(objective, leaves, weights, batch, context, precision, entering)
     entering("update")
     return rule.update(parameters, gradient, memory, options, lr), loss

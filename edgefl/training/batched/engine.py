@@ -14,7 +14,7 @@ from edgefl.methods.parts.local_step import Precision
 from edgefl.methods.parts.objective import Batch
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
-from edgefl.training.base import Arrived, JobData, JobResult, JobTask, delivered, ignored
+from edgefl.training.base import JobData, JobResult, JobTask
 from edgefl.training.batched.chunk_width import ChunkWidths
 from edgefl.training.batched.replay import GraphReplay, Replay
 from edgefl.training.batched.stack import Stack
@@ -75,14 +75,14 @@ class BatchedEngine:
         self._replay = GraphReplay if replay is None and device.type == "cuda" else replay
         self._stacks: list[Stack] = []
 
-    def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs; see :class:`~edgefl.training.base.Engine`."""
         results: dict[int, JobResult] = {}
         with exact_arithmetic(self._device, tf32=self._precision == "tf32"):
             for chunk in self._chunks(tasks):
                 trained = self._chunk([tasks[place] for place in chunk])
                 results.update(zip(chunk, trained, strict=True))
-        return delivered([results[place] for place in range(len(tasks))], arrived)
+        return [results[place] for place in range(len(tasks))]
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Metric and mean loss on the evaluation split."""

@@ -15,7 +15,6 @@ from edgefl.models.random_layers import drawn_from
 from edgefl.training.base import JobResult, JobTask
 from edgefl.training.batched.chunk_width import padded
 from edgefl.training.batched.replay import Replay
-from edgefl.training.lent import WrittenInPlace, lent_unwritten, same_bits
 from edgefl.training.local_training import draws_of, first_memory
 
 Named = Mapping[str, Tensor]
@@ -137,9 +136,7 @@ class Stack:
 
         Raises:
             ValueError: the data returned fewer minibatches for a job than it has steps.
-            WrittenInPlace: a step wrote to a tensor that it may only read.
         """
-        self._check_unwritten()
         made = []
         # Without the padding rows; all are copies, because the memory is reused.
         for row, (task, losses, sizes) in enumerate(zip(self.tasks, self._losses, self._sizes, strict=True)):
@@ -149,15 +146,6 @@ class Stack:
             final = torch.cat([self._parameters[row], self._buffers[row]])
             made.append(JobResult(final, torch.stack(losses), tuple(sizes), kept))
         return made
-
-    def _check_unwritten(self) -> None:
-        """Compare what the losses read with the jobs' originals; version counters do not see every write."""
-        for kind in self._shared:
-            for name in (*self._shared[kind], *self._own[kind]):
-                for row, task in enumerate(self.tasks):
-                    read = self._own[kind][name][row] if name in self._own[kind] else self._shared[kind][name]
-                    if not same_bits(read, getattr(task, kind)[name]):
-                        raise WrittenInPlace(f"{kind}['{name}']")
 
     def _tensors(self) -> Iterator[tuple[str, Tensor]]:
         """All tensors that a step reads or writes, except its minibatch."""
@@ -216,14 +204,7 @@ class Stack:
         first = self.tasks[0]
         lr: Any = self._rates.get("lr", first.lr)  # a tensor only for rules that accept one
         point = first.rule.point(parameters, memory, lr)
-        lent = {
-            f"{kind}['{name}']": tensor
-            for held in (self._shared, own)
-            for kind, named in held.items()
-            for name, tensor in named.items()
-        }
-        with lent_unwritten(lent):
-            gradient, (losses, buffers) = self._gradient(point, buffers, inputs, labels, own, draws)
+        gradient, (losses, buffers) = self._gradient(point, buffers, inputs, labels, own, draws)
         return first.rule.update(parameters, gradient.detach(), memory, first.options, lr), buffers, losses
 
     def _loss(  # noqa: PLR0917  (vmap passes by position)

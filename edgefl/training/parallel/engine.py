@@ -12,7 +12,7 @@ from torch import Tensor
 
 from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
-from edgefl.training.base import Arrived, JobData, JobResult, JobTask, ignored
+from edgefl.training.base import JobData, JobResult, JobTask
 from edgefl.training.evaluation import total
 from edgefl.training.job import Evaluation
 from edgefl.training.parallel.pool_training import NotSendable, PoolTraining
@@ -64,7 +64,7 @@ class ParallelEngine:
         self._seconds = 0.0
         self._steps = 0
 
-    def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs; worker processes begin with the longest, so that all end at about the same time."""
         objectives = [task.objective for task in tasks]
         pool = self._ready_pool() if len(tasks) > 1 and self._is_sendable(*objectives) else None
@@ -73,7 +73,7 @@ class ParallelEngine:
             order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
             patience = self._patience(max(task.steps for task in tasks))
             try:
-                results = pool.train(tasks, order, patience, arrived)
+                results = pool.train(tasks, order, patience)
             except PoolBroken as error:
                 self._broke(error)
             except NotSendable as error:
@@ -82,7 +82,7 @@ class ParallelEngine:
                 self._took(start, tasks)
                 return results
         start = perf_counter()
-        results = self._here.train(tasks, arrived)
+        results = self._here.train(tasks)
         self._took(start, tasks)
         return results
 

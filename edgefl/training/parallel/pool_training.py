@@ -14,7 +14,7 @@ from torch import Tensor
 from edgefl.errors import EdgeflError
 from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
-from edgefl.training.base import Arrived, JobData, JobResult, JobTask, ignored
+from edgefl.training.base import JobData, JobResult, JobTask
 from edgefl.training.evaluation import BatchScore
 from edgefl.training.parallel import pool_worker
 from edgefl.training.parallel.pool_worker import Job, Sent, SharedInputs, Trained, Unreadable, received, sent
@@ -80,7 +80,6 @@ class PoolTraining:
         tasks: Sequence[JobTask],
         order: Sequence[int],
         patience: float | None = None,
-        arrived: Arrived = ignored,
     ) -> list[JobResult]:
         """Train all jobs, started in this ``order``.
 
@@ -88,13 +87,11 @@ class PoolTraining:
             tasks: the jobs.
             order: indices of the jobs.
             patience: seconds without any result after which a worker process is considered stuck.
-            arrived: called with every result, while other jobs are still running.
 
         Raises:
             NotSendable: a method cannot be pickled, or a worker process cannot read it.
             PoolBroken: a worker process ended or is stuck.
             TrainingFault: a local step failed.
-            Exception: ``arrived`` raised it.
         """
         methods = [self._method(task) for task in tasks]
         tensors = [tensors_of(task) for task in tasks]
@@ -118,7 +115,6 @@ class PoolTraining:
             named = {name: received(each, self._buffer).clone() for name, each in answer.tensors.items()}
             free.append(slots[index])
             results[index] = as_result(named, answer.batch_sizes)
-            arrived(index, results[index])
 
         self._each(calls(), done, patience)
         return [results[index] for index in range(len(tasks))]

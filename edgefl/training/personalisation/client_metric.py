@@ -18,8 +18,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
 from edgefl.tasks.base import Task
 from edgefl.training.device import exact_arithmetic
-from edgefl.training.evaluation import EVALUATED, PLAIN, batch_on
-from edgefl.training.lent import Lent
+from edgefl.training.evaluation import PLAIN, batch_on
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,15 +87,13 @@ def scores_of(
         mode: the differences from :data:`PLAIN`.
     """
     places = torch.from_numpy(indices if len(indices) else np.zeros(1, dtype=np.int64)).to(data.store)
-    lent = Lent({EVALUATED: vector}, model.layout)
-    weights = model.layout.frozen(*model.layout.split(lent[EVALUATED]))
+    weights = model.layout.frozen(*model.layout.split(vector.clone()))
     parts = []
     with exact_arithmetic(data.device), torch.no_grad(), using(**{**PLAIN, **mode}):
         size = batch_on(data.device)
         for start in range(0, len(places), size):
             batch = fetch(data, places[start : start + size])
             parts.append(model.task.scores(model.apply_blocks(weights, batch.inputs), batch.labels))
-    lent.check(numbers=True)
     scores: NDArray[np.float64] = torch.cat(parts).cpu().numpy()
     return scores if len(indices) else np.zeros_like(scores)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
-from edgefl.training.base import Arrived, JobData, JobResult, JobTask, delivered, ignored
+from edgefl.training.base import JobData, JobResult, JobTask
 from edgefl.training.evaluation import total
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
@@ -58,13 +58,12 @@ class RayEngine:
         self._task = model.task
         self._place = [self._ray.put(SharedInputs(model, data, device, precision))]
 
-    def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs, the longest first; see :class:`~edgefl.training.base.Engine`."""
         parcels = self._parcels(tasks)
         order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
         begun = {index: self._train.remote(self._place, parcels[index]) for index in order}
-        results = [result_of(self._fetched(begun[index], task), self._device) for index, task in enumerate(tasks)]
-        return delivered(results, arrived)
+        return [result_of(self._fetched(begun[index], task), self._device) for index, task in enumerate(tasks)]
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Metric and mean loss on the evaluation split; batches are summed in their order.

@@ -1,1 +1,0 @@
-"""Local steps that are recorded once and repeated without modules and autograd."""
