@@ -106,7 +106,7 @@ def _standard_streams() -> Iterator[None]:
         if getattr(stream, "errors", None) in {"strict", "surrogateescape"}:  # the latter in the locale C
             with suppress(AttributeError, ValueError):  # not a text stream of Python's
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    sys.stdout = _Output(before)  # type: ignore[assignment]
+    sys.stdout = _Output(before)
     try:
         yield
     finally:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from edgefl.profiling.measurement import Measurement
     from edgefl.scenario import Scenario
 
+__all__ = ["app"]
+
 Output = Annotated[
     Path,
     typer.Option(

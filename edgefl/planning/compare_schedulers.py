@@ -160,14 +160,9 @@ def compare_schedulers(
         except (UserError, PartFault) as error:
             if selections is not None:
                 raise _located(error, each.name) from None
-            left_out[each.name] = _why(error)
+            field = error.field if isinstance(error, UserError) else None
+            left_out[each.name] = str(error) if field is None else f"{field}: {error.message}"
     return SchedulerComparison(scenario.name, chosen.label, first, rounds, found, left_out)
-
-
-def _why(error: UserError | PartFault) -> str:
-    if isinstance(error, UserError) and error.field is not None:
-        return f"{error.field}: {error.message}"
-    return str(error)
 
 
 def _all(scenario: Scenario) -> Iterator[_Contender]:
@@ -240,7 +235,7 @@ class _Comparison:
             ratio_to_optimum=ratio,
             no_bound=no_bound,
             reads_losses=bool(setup.selector.reads & LOSSES),
-            ended=_ended(outcome, early, self._rounds),
+            ended=None if outcome.rounds >= self._rounds else early.why(outcome) or outcome.reason,
         )
 
     def _world(self, scenario: Scenario) -> SharedWorld:
@@ -283,10 +278,6 @@ def _ratio(known: LeastRoundSeconds, outcome: Outcome) -> tuple[float | None, st
     if any(row.aggregated for row in outcome.rows):
         return None, "some transfers have fewer bytes than the whole model"
     return None, "no update arrived"
-
-
-def _ended(outcome: Outcome, early: EarlyEnd, rounds: int) -> str | None:
-    return None if outcome.rounds >= rounds else early.why(outcome) or outcome.reason
 
 
 def jain_index(times: NDArray[np.int64]) -> float | None:

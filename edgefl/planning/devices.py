@@ -28,7 +28,7 @@ def device_plans(
     blocks: int,
     rows: Sequence[RoundRow],
 ) -> tuple[DevicePlan, ...]:
-    """Return one plan for each group of the scenario's fleet, in its order.
+    """One plan for each group of the scenario's fleet, in its order.
 
     Args:
         scenario: the scenario with the fleet.
@@ -38,17 +38,12 @@ def device_plans(
         blocks: the number of blocks of the model, M.
         rows: the rounds that count.
     """
-    entry = _entries(scenario.fleet)[world.fleet.group]
+    devices = [group.sample.devices if group.sample is not None else 1 for group in scenario.fleet]
+    entry = np.repeat(np.arange(len(devices)), devices)[world.fleet.group]  # of each client
     return tuple(
         _device_plan(group, np.flatnonzero(entry == index), world, costs, seen, blocks=blocks, rows=rows)
         for index, group in enumerate(scenario.fleet)
     )
-
-
-def _entries(groups: Sequence[FleetGroup]) -> NDArray[np.int64]:
-    """Return the index of the scenario's entry for each kind of device of the assignment, shape ``[kinds]``."""
-    numbers = [group.sample.devices if group.sample is not None else 1 for group in groups]
-    return np.repeat(np.arange(len(groups)), numbers)
 
 
 def _device_plan(

@@ -36,21 +36,13 @@ class Spent:
 
     def add(self, other: Spent) -> None:
         """Add what ``other`` spent."""
-        for name in (
-            "participations",
-            "download_seconds",
-            "upload_seconds",
-            "bytes_down",
-            "bytes_up",
-            "undisturbed_seconds",
-            "breaks",
-            "wait_seconds",
-        ):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for bound in BOUNDS:
-            self.compute_seconds[bound] += other.compute_seconds[bound]
-            self.joules[bound] += other.joules[bound]
-        self.lost += other.lost
+        for name, value in vars(other).items():
+            own = getattr(self, name)
+            if isinstance(value, dict):
+                for key, each in value.items():
+                    own[key] += each
+            else:
+                setattr(self, name, own + value)
 
 
 class Observation(Listener):
@@ -150,15 +142,7 @@ class Observation(Listener):
 def work_seconds(
     profile: DeviceProfile, costs: StepCosts, alpha: int, batches: dict[int, int], level: int = 0
 ) -> Range:
-    """Return the seconds of a client's local training at the bounds of the profile's figures.
-
-    Args:
-        profile: the device's profile.
-        costs: the step costs of the method.
-        alpha: the number of blocks received.
-        batches: the number of steps by batch size.
-        level: the capacity level.
-    """
+    """Seconds of a client's local training at the bounds of the profile's figures; ``batches``: steps by batch size."""
     operators = {size: costs.step(alpha, size, level).operators for size in batches}
     return Range.of(
         lambda bound: sum(

@@ -151,15 +151,7 @@ def _method_plan(
 def _budget_plan(
     kind: BudgetKind, limit: float, rows: Sequence[RoundRow], seen: Observation, scenario: Scenario
 ) -> BudgetPlan:
-    """Return how far one budget reaches if it is the only one of the run.
-
-    Args:
-        kind: the limited quantity.
-        limit: its limit.
-        rows: the planned rounds.
-        seen: what each client spent in these rounds.
-        scenario: the scenario with the budget.
-    """
+    """How far one budget reaches if it is the only one of the run."""
     last = scenario.training.rounds
     spent = _spent(kind, rows, seen)
     paid = sum(each <= limit for each in spent)
@@ -190,11 +182,9 @@ def _spent(kind: BudgetKind, rows: Sequence[RoundRow], seen: Observation) -> lis
                 totals[client] = totals.get(client, 0.0) + bytes
             most.append(max(totals.values(), default=0.0))
         return most
-    return list(accumulate(_spent_in(row, kind) for row in rows))
-
-
-def _spent_in(row: RoundRow, kind: BudgetKind) -> float:
-    return {"bytes": float(row.bytes_down + row.bytes_up), "flops": row.flops, "joules": row.joules}[kind]
+    if kind == "bytes":
+        return list(accumulate(float(row.bytes_down + row.bytes_up) for row in rows))
+    return list(accumulate(row.flops if kind == "flops" else row.joules for row in rows))
 
 
 def _busiest_reaches(limit: float, rows: Sequence[RoundRow], clients: int) -> int:

@@ -297,7 +297,8 @@ def _answer(
         if seed is None:
             break
         met, missed = boundary(partial(replay.meets, seed, name), easiest=question.easiest, missed=met)
-    why, different = ("", "") if missed is None else replay.why[name, missed]
+    nothing: tuple[Why, str] = ("", "")
+    why, different = nothing if missed is None else replay.why[name, missed]
     device, figures = own
     there = {} if met is None else {key: each * met for key, each in figures.items()}
     return Answer(met, missed, why, different, device, there)

@@ -42,10 +42,3 @@ def test_wrong_words_end_with_one_message(words, message, capsys):
     printed = capsys.readouterr()
     assert printed.out == ""
     assert message in printed.err
-
-
-def test_a_model_of_another_task_is_shown_with_its_outputs(capsys):
-    assert main(["models", "show", "mlp", "--shape", "6", "--classes", "1", "--task", "regression"]) == 0
-    assert "One input of 6, 1 outputs." in capsys.readouterr().out
-    assert main(["models", "show", "mlp", "--shape", "6", "--task", "regresion"]) == 2
-    assert "unknown task 'regresion'; did you mean 'regression'" in capsys.readouterr().err

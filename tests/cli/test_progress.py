@@ -89,12 +89,6 @@ def test_on_a_terminal_every_finished_run_leaves_a_line():
     assert "ended by joules" in output
 
 
-def test_the_display_suits_the_console():
-    for terminal, kind in ((False, Lines), (True, Live)):
-        with watching(accuracy, console(terminal=terminal)) as progress:
-            assert isinstance(progress, kind)
-
-
 def test_an_end_without_a_round_is_told_too():
     for screen in (console(terminal=False), console(terminal=True)):
         with watching(accuracy, screen) as progress:

@@ -1,7 +1,6 @@
 """``edgefl simulate`` from the outside: what is printed, and where it is written."""
 
 import json
-import os
 
 import pytest
 import typer
@@ -56,15 +55,6 @@ def test_a_person_gets_a_table_the_verdict_and_the_files(capsys, tmp_path):
     assert "here: summary.json" in output
     assert list((tmp_path / "here").glob("*.png"))
     assert main(["verify", "here"]) == 0
-
-
-def test_methods_and_seeds_can_be_picked(capsys, tmp_path):
-    arguments = ["--no-train", "--json", "--method", "prox", "--seed", "9", "--seed", "4"]
-    assert main(["simulate", "small.yaml", *arguments]) == 0
-    summary = json.loads(capsys.readouterr().out)
-    assert {label: [result["seed"] for result in results] for label, results in summary["methods"].items()} == {
-        "prox": [9, 4]
-    }
 
 
 def test_the_run_holds_the_whole_scenario_with_its_overrides(capsys, tmp_path):
@@ -135,15 +125,6 @@ def test_a_resumed_run_takes_no_other_option_instead_of_ignoring_it(capsys):
         value = [] if getattr(each, "is_flag", False) else ["auto" if each.name in ("device", "engine") else "1"]
         assert main(["simulate", "--resume", "somewhere", name, *value]) == 2
         assert f"error: {name}: " in capsys.readouterr().err
-
-
-def test_a_scenario_may_come_through_a_pipe(capsys, tmp_path):
-    reader, writer = os.pipe()
-    with os.fdopen(writer, "wb") as pipe:
-        pipe.write((tmp_path / "small.yaml").read_bytes())
-    assert main(["scenario", "validate", f"/dev/fd/{reader}"]) == 0
-    os.close(reader)
-    assert "small" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

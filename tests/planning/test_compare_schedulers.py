@@ -48,14 +48,6 @@ def test_every_selector_is_compared_or_left_out_with_a_reason(small):
     assert not made.schedulers["uniform, least_makespan"].reads_losses
 
 
-@pytest.mark.full
-def test_the_scenarios_own_options_are_kept(small):
-    own = compare_schedulers(small(training__selection={"kind": "fixed", "clients": [2, 5, 7]}), rounds=3).schedulers[
-        "fixed"
-    ]
-    assert (own.jain, own.clients_seen, own.rounds_to_cover) == (pytest.approx(3 / 8), 3 / 8, None)
-
-
 def test_of_single_clients_the_optimum_is_the_quickest(small):
     scenario = small(training__cohort=1, **CONSTANT)
     texts = [f"{{kind: fixed, clients: [{client}]}}" for client in range(8)]

@@ -226,22 +226,6 @@ def test_a_value_that_the_run_does_not_reach_needs_training(finished):
 
 
 @pytest.mark.full
-def test_what_the_run_spent_is_what_its_summary_says(finished, answered):
-    spent = first_target(finished[0])
-    for method in answered.methods:
-        own = [each for (label, _), each in spent.items() if label == method.label]
-        for kind in ("seconds", "bytes", "joules"):
-            assert method.spent[kind] == pytest.approx(max(each[kind] for each in own))
-
-
-@pytest.mark.full
-def test_where_arrival_times_decide_the_command_refuses_the_run(small, tmp_path):
-    folder = run(small(protocol={"deadline": "90 ms"}), out=tmp_path / "late")
-    with pytest.raises(UserError, match="deadline: the aggregated updates depend on arrival times"):
-        ask(folder, "targets.0 within 1h")
-
-
-@pytest.mark.full
 def test_the_rates_of_traces_are_scaled(small, tmp_path):
     trace = tmp_path / "trace.csv"
     trace.write_text("seconds,bits_per_second\n0,2000000\n0.4,9000000\n1,5000000\n")

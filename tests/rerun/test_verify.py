@@ -16,12 +16,11 @@ from edgefl.experiment import run
 from edgefl.experiment.directory import read_run_summary
 from edgefl.record import RunPaths
 from edgefl.record.costs import read_costs
-from edgefl.record.events import Event
 from edgefl.record.names import CLIENT_MODELS, COSTS, SUMMARY
 from edgefl.rerun.execution_again import ExecutionAgain
 from edgefl.rerun.verify import record_of, verify
 from edgefl.scenario.loading import check
-from edgefl.simulation.laws import at, violations
+from edgefl.simulation.laws import at
 
 from ..small_runs import CELLS, SMALL
 
@@ -217,22 +216,6 @@ def test_a_damaged_table_and_a_missing_model_are_named(copied):
     assert missing == f"fedbr, seed 0: {CLIENT_MODELS} is missing"
 
 
-TRAINED = {("feedback", "detail"), ("evaluation", "detail"), ("model", "detail")}
-"""Cells that only another training could give; the figures made of them are compared."""
-
-
-def other(value):
-    if isinstance(value, dict):
-        return {**value, sorted(value)[0]: other(value[sorted(value)[0]])}
-    if isinstance(value, list):
-        return [*value, 1]
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, str):
-        return f"{value}x"
-    return 0.5 if value is None else value + 1
-
-
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
     """A run as its files say, and its differences from a second execution."""
@@ -259,27 +242,3 @@ def test_the_first_difference_of_two_executions_is_named(executed):
         ]
         (text,) = differences(replace(record, events=events))
         assert text.startswith(f"{at(events[place])}: joules is {events[place].joules}, but")
-
-
-@pytest.mark.full
-def test_no_cell_of_the_log_or_the_rounds_can_be_another(executed):
-    record, differences = executed
-
-    def wrong(**changed):
-        changed = replace(record, **changed)
-        return next(iter(violations(changed)), None) or differences(changed)
-
-    unnoticed = set()
-    for kind in {event.kind for event in record.events}:
-        place = next(index for index, event in enumerate(record.events) if event.kind == kind)
-        event = record.events[place]
-        for name in Event._fields:
-            value = getattr(event, name)
-            changed = json.dumps(other(json.loads(value))) if name == "detail" and value else other(value)
-            events = [*record.events[:place], event._replace(**{name: changed}), *record.events[place + 1 :]]
-            if not wrong(events=events):
-                unnoticed.add((kind, name))
-        assert wrong(events=[*record.events[:place], *record.events[place + 1 :]]), kind
-    assert unnoticed <= TRAINED
-    for name, column in record.rounds.items():
-        assert wrong(rounds={**record.rounds, name: [other(column[0]), *column[1:]]}), name

@@ -53,13 +53,6 @@ def test_settings_of_different_lengths_race_until_the_longest_is_over():
     assert [jobs[0].pause and jobs[0].pause.rounds for jobs in told] == [5, 15, None]
 
 
-def test_halving_stops_where_runs_are_over():
-    candidates = [[job_of({"x": x}, "a", rounds=10)] for x in range(9)]
-    told = race(halving(candidates, HalvingSpec(least=5, factor=2)), lambda job: job.setting["x"])
-    assert [sorted(job.setting["x"] for job in jobs) for jobs in told] == [list(range(9)), [5, 6, 7, 8]]
-    assert {job.pause for job in told[-1]} == {None}
-
-
 def test_a_setting_that_failed_is_worse_than_any():
     candidates = [[job_of({"x": x}, "a")] for x in range(2)]
     told = race(halving(candidates, HalvingSpec(least=1, factor=2)), lambda job: 0.0 if job.setting["x"] else None)
@@ -188,12 +181,6 @@ def test_how_to_search_may_be_set_beside_a_grid_which_replaces_the_scenarios_sec
 def test_values_to_try_are_said_once(command, capsys, change):
     assert main(["sweep", command.path, "--set", change, "--grid", GRID]) == 2
     assert "--grid also sets the values to try" in capsys.readouterr().err
-
-
-def test_a_search_by_optuna_takes_no_random_part_of_a_grid(command, capsys):
-    section = ["--set", "sweep.optuna={trials: 2}", "--grid", GRID]
-    assert main(["sweep", command.path, *section, "--random", "2"]) == 2
-    assert "--random" in capsys.readouterr().err
 
 
 @pytest.mark.full

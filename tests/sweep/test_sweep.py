@@ -62,11 +62,6 @@ def test_a_grid_of_another_form_is_refused(text, file):
         jobs_of(file, [], settings_of(parse_grid([text])))
 
 
-def test_settings_are_every_combination_once():
-    settings = settings_of({"a": [1, 2, 3], "b": ["x", "y"]})
-    assert len({json.dumps(setting) for setting in settings}) == 6
-
-
 def test_random_settings_are_the_same_every_time_and_part_of_the_grid():
     grid = {"a": list(range(10)), "b": list(range(10))}
     some = settings_of(grid, random=7)
@@ -100,14 +95,6 @@ def test_every_setting_method_and_seed_has_a_row_with_its_summarys_figures(file,
             entry["bytes"]["down"],
             entry["joules"],
         )
-
-
-@pytest.mark.full
-def test_equal_jobs_run_once(file, tmp_path, here):
-    jobs = jobs_of(file, CHANGES, [{"training.rounds": 2}], train=False)
-    told = []
-    sweep([*jobs, *jobs], tmp_path / "out", done=lambda job, failure, left: told.append(left))
-    assert told == [0]
 
 
 def test_a_second_process_is_refused_and_a_finished_sweep_runs_nothing_again(file, tmp_path, here):
@@ -263,15 +250,6 @@ def test_nothing_is_chosen_by_the_test_images(file, tmp_path):
     assert isinstance(result.exception, UserError)
     assert "evaluation.split=validation" in str(result.exception)
     assert not (tmp_path / "out").exists()
-
-
-def test_the_files_own_section_says_what_is_tried(small, tmp_path, here):
-    small()
-    path = tmp_path / "small.yaml"
-    path.write_text(path.read_text() + "\nsweep: {grid: {training.cohort: [2, 3, 4]}, random: 2}\n")
-    result = CliRunner().invoke(app, ["sweep", str(path), "--no-train", "--out", str(tmp_path / "out")])
-    assert result.exit_code == 0, result.output
-    assert len(pq.read_table(tmp_path / "out" / "sweep.parquet")) == 2
 
 
 @pytest.mark.full
