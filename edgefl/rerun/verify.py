@@ -11,10 +11,10 @@ from pathlib import Path
 
 from edgefl.errors import UserError
 from edgefl.experiment.directory import read_run_summary
-from edgefl.experiment.inputs import SCENARIO, Inputs, digest_of_scenario, in_words, software_of
+from edgefl.experiment.inputs import SCENARIO, Input, Inputs, digest_of_scenario, in_words, software_of
 from edgefl.fleet import assign
-from edgefl.flower.scenario import app_scenario_of
-from edgefl.flower.verification import verify_app
+from edgefl.flower.app import digest_of_app
+from edgefl.flower.scenario import AppScenario, app_scenario_of
 from edgefl.input_file import code_files
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.record.costs import read_costs
@@ -35,22 +35,22 @@ def verify(run: Path) -> list[str]:
 
     The logs must obey the laws of conservation. If this version of edgefl wrote them, the simulation is also
     executed again with the recorded training results, and must give the same rows, rounds and figures. The seconds of
-    an emulated run were measured, so it is not executed again.
+    an emulated run were measured, so it is not executed again; nor is a Flower app.
 
     Raises:
         UserError: the folder contains no finished run.
     """
-    summary = read_run_summary(run)
-    if (app := app_scenario_of(run)) is not None:
-        return verify_app(run, app, summary)
-    scenario = load_scenario(RunPaths(run).scenario, run_code=False)
+    summary, app = read_run_summary(run), app_scenario_of(run)
+    scenario = load_scenario(RunPaths(run).scenario, run_code=False) if app is None else app
     if changed := list(_changed_inputs(run, scenario, summary)):
         return changed
     try:
         costs = read_costs(RunPaths(run).costs)
     except UserError as error:
         return [f"costs.json cannot be read: {error.message}"]
-    again = ExecutionAgain(scenario, costs) if can_execute_again(run, summary) else None
+    again = None
+    if isinstance(scenario, Scenario) and can_execute_again(run, summary):
+        again = ExecutionAgain(scenario, costs)
     found = []
     for label, entries in summary.methods.items():
         for entry in entries:
@@ -85,15 +85,19 @@ def other_software(run: Path, summary: Summary) -> str | None:
     return in_words(summary.software) if summary.software and summary.software != here else None
 
 
-def _changed_inputs(run: Path, scenario: Scenario, summary: Summary) -> Iterator[str]:
+def _changed_inputs(run: Path, scenario: Scenario | AppScenario, summary: Summary) -> Iterator[str]:
     """Inputs that changed since the run; then the log cannot be compared with the scenario."""
     known, file = summary.inputs, RunPaths(run).scenario
     if known.get(SCENARIO) != digest_of_scenario(read_yaml(file)):
         yield f"{file} is not the scenario that the run was made from"
         return
-    copies = {field: RunPaths(run).code(field) for field in code_files(scenario)}
     try:
-        found = Inputs(scenario, run).now(trains=False, copies=copies)
+        if isinstance(scenario, AppScenario):
+            folders = {field: app for field, app in scenario.apps().items() if Path(app).is_dir()}
+            found = {field: Input(app, digest_of_app(app)) for field, app in folders.items()}
+        else:
+            copies = {field: RunPaths(run).code(field) for field in code_files(scenario)}
+            found = Inputs(scenario, run).now(trains=False, copies=copies)
     except UserError as error:
         yield f"an input of the run is missing: {error}"
         return
@@ -103,7 +107,7 @@ def _changed_inputs(run: Path, scenario: Scenario, summary: Summary) -> Iterator
 
 
 def _broken(
-    paths: SeedPaths, scenario: Scenario, label: str, entry: SeedResult, again: ExecutionAgain | None
+    paths: SeedPaths, scenario: Scenario | AppScenario, label: str, entry: SeedResult, again: ExecutionAgain | None
 ) -> Iterator[str]:
     """The errors of one run, as sentences."""
     try:
@@ -113,7 +117,7 @@ def _broken(
         return
     broken = list(violations(record))
     yield from broken
-    if again is None or broken:
+    if again is None or broken or not isinstance(scenario, Scenario):
         return
     for path in paths.of_finished(entry, scenario.keep_models) if is_trained(record) else ():
         if not path.is_file():
@@ -123,7 +127,7 @@ def _broken(
     yield from again.final_model(record, label, paths.final_model)
 
 
-def record_of(paths: SeedPaths, scenario: Scenario, entry: SeedResult) -> Record:
+def record_of(paths: SeedPaths, scenario: Scenario | AppScenario, entry: SeedResult) -> Record:
     """The files of one run, as the laws check them."""
     return Record(
         events=list(read_events(paths.events)),

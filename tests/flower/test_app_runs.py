@@ -15,11 +15,10 @@ from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.fleet import load_profile
 from edgefl.flower.app import loaded
-from edgefl.flower.scenario import AppSpec, app_scenario_of
-from edgefl.flower.verification import verify_app
+from edgefl.flower.scenario import AppSpec
 from edgefl.flower.virtual_time import AppTime, virtual_time
 from edgefl.record import RunPaths
-from edgefl.record.summary import read_summary
+from edgefl.rerun.verify import verify
 
 from .runs import APPS, DOWN, LATENCY, UP, app_run, events_of, made_app, needs_flwr, said, summary_of
 
@@ -30,8 +29,7 @@ LEGACY = {"app": str(APPS / "legacy"), "seconds": {"train": "7 s", "evaluate": "
 
 def check(paths):
     """The run obeys every rule of the model."""
-    run = paths.scenario.parent
-    assert verify_app(run, app_scenario_of(run), read_summary(paths.summary)[1]) == []
+    assert verify(paths.scenario.parent) == []
 
 
 def transferred(paths, *items):
@@ -371,12 +369,11 @@ def test_verification_finds_a_changed_log_and_a_changed_app(tmp_path):
     summary["methods"]["flower"][0]["seconds"] += 1
     paths.summary.write_text(json.dumps(summary))
     run = tmp_path / "run"
-    scenario = app_scenario_of(run)
-    (found,) = verify_app(run, scenario, read_summary(paths.summary)[1])
+    (found,) = verify(run)
     assert found.startswith("flower, seed 0: seconds: summary.json has")
     (tmp_path / "app" / "made.py").write_text("")
-    (found,) = verify_app(run, scenario, read_summary(paths.summary)[1])
-    assert found.endswith("flower.app: is not the app that the run executed")
+    (found,) = verify(run)
+    assert found.endswith("flower.app: is not the file that the run read")
 
 
 def test_the_metric_of_a_scenario_is_the_accuracy(tmp_path):
