@@ -1,20 +1,22 @@
 """Turn pydantic's list of validation errors into one message for the user.
 
-:func:`validated` checks plain data against a model; :func:`user_error` writes the message: dotted paths with list
-indices, what was found, what was expected, the nearest valid key or choice, in at most five lines.
+The message has dotted paths with list indices, what was found, what was expected, and the nearest valid key or choice,
+in at most five lines. Pydantic reports an error for every member of a union, and puts the member's label into the
+path. The user wrote only one thing: paths contain only keys of the file, and only the likeliest member is described.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from edgefl.errors import UserError, nearest
-from edgefl.validation_problem import Problem, chosen, without_echoes
 
 MAXIMUM_LINES = 5
 
@@ -31,31 +33,20 @@ def validated(model: type[Model], data: Any, *, file: str | None = None, field: 
         field: the dotted path of ``data`` within that file, for messages.
 
     Raises:
-        UserError: the data is not a valid ``model``; see :func:`user_error`.
+        UserError: the data is not a valid ``model``.
+
+    >>> class Point(BaseModel, extra="forbid"):
+    ...     north: float
+    >>> validated(Point, {"nord": 1}, file="a.yaml")
+    Traceback (most recent call last):
+    edgefl.errors.UserError: a.yaml: nord: unknown key; did you mean 'north'?
     """
     try:
         return model.model_validate(data)
-    except UnicodeEncodeError:  # pydantic encodes the messages of checks, and a text in them is half a character
-        place = ".".join(part for part in (field, *map(str, _half_character(data) or ())) if part)
-        raise UserError("expected text, found half of a surrogate pair", file=file, field=place or None) from None
     except ValidationError as error:
-        raise user_error(error, file, model=model, field=field) from None
+        raise _user_error(error, data, model, file, field) from None
     except UserError as error:
         raise error.located(file=file, field=field) from None
-
-
-def _half_character(data: Any) -> tuple[str | int, ...] | None:
-    """The path of the first text, or of the mapping with the first key, that contains half of a surrogate pair."""
-    if isinstance(data, str):
-        return () if any("\ud800" <= character <= "\udfff" for character in data) else None
-    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list | tuple) else ()
-    for key, value in items:
-        if isinstance(key, str) and _half_character(key) is not None:
-            return ()
-        inside = _half_character(value)
-        if inside is not None:
-            return (key, *inside)
-    return None
 
 
 def first_repeated(values: Sequence[Any]) -> tuple[Any, int] | None:
@@ -73,28 +64,11 @@ def first_repeated(values: Sequence[Any]) -> tuple[Any, int] | None:
     return None
 
 
-def user_error(
-    error: ValidationError, file: str | None = None, *, model: Any = None, field: str | None = None
+def _user_error(
+    error: ValidationError, data: Any, model: type[BaseModel], file: str | None, field: str | None
 ) -> UserError:
-    """A validation error as an error for the user.
-
-    Args:
-        error: pydantic's error.
-        file: the file of the data.
-        model: the model (or any type) that was validated; it is needed to suggest valid keys and to remove the names of
-            union members from paths.
-        field: the dotted path of the validated data within the file.
-
-    >>> class Point(BaseModel, extra="forbid"):
-    ...     north: float
-    >>> try:
-    ...     Point.model_validate({"nord": 1})
-    ... except ValidationError as error:
-    ...     print(user_error(error, "a.yaml", model=Point))
-    a.yaml: nord: unknown key; did you mean 'north'?
-    """
-    problems = chosen([Problem.of(details, model) for details in _flattened(error)])
-    lines = list(dict.fromkeys((_dotted(field, problem), _sentence(problem)) for problem in without_echoes(problems)))
+    problems = _chosen([_Problem.of(details, data, model) for details in _flattened(error)])
+    lines = list(dict.fromkeys((_dotted(field, problem), _sentence(problem)) for problem in _without_echoes(problems)))
     if len(lines) == 1:
         path, sentence = lines[0]
         return UserError(sentence, field=path or None, file=file)
@@ -117,9 +91,160 @@ def _flattened(error: ValidationError) -> Iterator[ErrorDetails]:
             yield details
 
 
+@dataclass(frozen=True)
+class _Problem:
+    """One validation error.
+
+    Attributes:
+        steps: its location: keys and indices of the file (True), and labels of union members (False).
+        details: pydantic's description.
+        keys: the valid keys next to the last one, if known.
+        alternatives: the errors of all members of a union, if none of them fits better than the others.
+    """
+
+    steps: tuple[tuple[bool, int | str], ...]
+    details: ErrorDetails
+    keys: tuple[str, ...] = ()
+    alternatives: tuple[ErrorDetails, ...] = ()
+
+    @staticmethod
+    def of(details: ErrorDetails, data: Any, model: type[BaseModel]) -> _Problem:
+        """The problem that pydantic's details describe, for ``data`` validated as ``model``."""
+        steps: list[tuple[bool, int | str]] = []
+        members = [model]
+        parent: list[Any] = []
+        for name in details["loc"]:
+            there, value = _found(data, name)
+            is_last = len(steps) == len(details["loc"]) - 1
+            own = is_last and details["type"] in ("extra_forbidden", "missing")
+            if own or there:
+                steps.append((True, name))
+                parent, members, data = _fitting(members, data), _inside(_fitting(members, data), name), value
+            else:
+                steps.append((False, name))
+        if details["type"] in ("union_tag_invalid", "union_tag_not_found"):
+            # A discriminator function is named after the key that it reads: _kind() reads kind.
+            steps.append((True, str(details["ctx"]["discriminator"]).strip("'").removesuffix("()").lstrip("_")))
+        return _Problem(tuple(steps), details, tuple(dict.fromkeys(key for each in parent for key in _fields(each))))
+
+    @property
+    def path(self) -> tuple[int | str, ...]:
+        """Keys and indices from the data's root, as in the file."""
+        return tuple(name for own, name in self.steps if own)
+
+
+def _found(data: Any, name: int | str) -> tuple[bool, Any]:
+    """Whether a step of a location is a key or index of the data, and the value there."""
+    if isinstance(data, Mapping):
+        if data.get("kind") == name:  # the label of a union's member, even if it is a key too
+            return False, None
+        return next(((True, value) for key, value in data.items() if str(key) == str(name)), (False, None))
+    if isinstance(data, list | tuple) and isinstance(name, int) and name < len(data):
+        return True, data[name]
+    return False, None
+
+
+def _members(annotation: Any) -> list[Any]:
+    """The alternatives of an annotation, without ``Annotated``, ``Optional`` and aliases."""
+    if hasattr(annotation, "__value__"):  # type X = ... (TypeAliasType)
+        return _members(annotation.__value__)
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _members(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return [member for part in get_args(annotation) for member in _members(part)]
+    return [] if annotation is type(None) else [annotation]
+
+
+def _fields(annotation: Any) -> dict[str, Any]:
+    """Annotations of a model's fields by the name used in a file; empty for other types."""
+    if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        return {}
+    return {
+        (info.validation_alias if isinstance(info.validation_alias, str) else info.alias) or name: info.annotation
+        for name, info in annotation.model_fields.items()
+    }
+
+
+def _fitting(members: list[Any], data: Any) -> list[Any]:
+    """The members with the data's ``kind``; all of them if there is none."""
+    kind = data.get("kind") if isinstance(data, Mapping) else None
+    return [each for each in members if kind in get_args(_fields(each).get("kind"))] or members
+
+
+def _inside(members: list[Any], name: int | str) -> list[Any]:
+    """The alternatives of what is at ``name`` in one of these types."""
+    found = []
+    for member in members:
+        origin, arguments = get_origin(member), get_args(member)
+        if name in (fields := _fields(member)):
+            found += _members(fields[str(name)])
+        elif isinstance(origin, type) and arguments:
+            if issubclass(origin, Mapping):
+                found += _members(arguments[1])
+            elif issubclass(origin, Iterable) and isinstance(name, int):
+                fixed = issubclass(origin, tuple) and arguments[-1] is not Ellipsis
+                found += _members(arguments[name if fixed and name < len(arguments) else 0])
+    return found
+
+
+def _chosen(problems: list[_Problem]) -> list[_Problem]:
+    """Keep, for each union, the problems of the member that fits best."""
+    while depths := [depth for problem in problems if (depth := _first_label(problem)) is not None]:
+        depth = min(depths)
+        rest = [problem for problem in problems if _first_label(problem) != depth]
+        unions: dict[Any, dict[Any, list[_Problem]]] = {}
+        for problem in problems:
+            if _first_label(problem) == depth:
+                members = unions.setdefault(problem.steps[:depth], {})
+                members.setdefault(problem.steps[depth], []).append(problem)
+        problems = rest + [
+            replace(problem, steps=problem.steps[:depth] + problem.steps[depth + 1 :])
+            for members in unions.values()
+            for problem in _likeliest(list(members.values()), depth)
+        ]
+    return problems
+
+
+def _first_label(problem: _Problem) -> int | None:
+    return next((index for index, (own, _) in enumerate(problem.steps) if not own), None)
+
+
+def _likeliest(members: list[list[_Problem]], depth: int) -> list[_Problem]:
+    """Prefer a member that failed inside to one that failed as a whole, then fewest problems; else merge failures."""
+    inside = [problems for problems in members if any(len(problem.steps) > depth + 1 for problem in problems)]
+    if inside:
+        return min(inside, key=len)
+    flat = [problem for problems in members for problem in problems]
+    if any(isinstance(problem.details["input"], Mapping) for problem in flat):
+        # The label of a model has the name of its class: function-after[_check(), Name].
+        flat = [each for each in flat if re.search(r"(^|[ \[])[A-Z]", str(each.steps[depth][1]))] or flat
+    explained = [problem for problem in flat if not problem.details["type"].endswith("_type")]
+    if explained:
+        return explained[:1]
+    return [replace(flat[0], keys=(), alternatives=tuple(problem.details for problem in flat))]
+
+
+def _without_echoes(problems: list[_Problem]) -> list[_Problem]:
+    """Remove problems that only follow from another problem.
+
+    These are a missing key if an unknown key next to it is a misspelling of it, and a list that is too short because
+    its invalid items do not count.
+    """
+    meant = {
+        (*problem.path[:-1], key)
+        for problem in problems
+        if problem.details["type"] == "extra_forbidden"
+        for key in problem.keys
+        if nearest(str(problem.path[-1]), problem.keys) == f"did you mean '{key}'?"
+    }
+    inside = {problem.path[:depth] for problem in problems for depth in range(len(problem.path))}
+    echoed = {"missing": meant, "too_short": inside}
+    return [problem for problem in problems if problem.path not in echoed.get(problem.details["type"], ())]
+
+
 _EXPECTED = {
     "string_type": "text",
-    "string_unicode": "text without halves of surrogate pairs",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_parsing_size": "a smaller whole number",
@@ -166,7 +291,7 @@ def _expected(details: ErrorDetails) -> str:
     return re.sub(r"^(Input|Value|Keys) should be (an? valid )?", "", details["msg"]).rstrip(".")
 
 
-def _sentence(problem: Problem) -> str:
+def _sentence(problem: _Problem) -> str:
     details = problem.details
     kind, context = details["type"], details.get("ctx", {})
     if kind in ("value_error", "assertion_error"):
@@ -219,5 +344,5 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _dotted(root: str | None, problem: Problem) -> str:
+def _dotted(root: str | None, problem: _Problem) -> str:
     return ".".join([*([root] if root else []), *(str(name) for name in problem.path)])

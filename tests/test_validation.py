@@ -4,11 +4,11 @@ from datetime import date
 from typing import Annotated, Literal
 
 import pytest
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from edgefl.errors import UserError
 from edgefl.units import BitsPerSecond, Seconds
-from edgefl.validation import user_error, validated
+from edgefl.validation import validated
 
 
 class Constant(BaseModel, extra="forbid"):
@@ -122,13 +122,6 @@ def test_an_error_raised_by_a_validator_as_a_user_error_gets_its_file():
 
     with pytest.raises(UserError, match=r"^a\.yaml: no$"):
         validated(Strict, {}, file="a.yaml")
-
-
-def test_other_types_than_models_are_explained_too():
-    with pytest.raises(ValidationError) as caught:
-        TypeAdapter(list[Method]).validate_python([{"method": "a", "stepz": 1}])
-    assert str(user_error(caught.value, model=list[Method])) == "0.stepz: unknown key; did you mean 'steps'?"
-    assert str(user_error(caught.value)) == "0.stepz: unknown key"
 
 
 def test_long_values_are_cut():
