@@ -15,7 +15,7 @@ from edgefl.data.sharding import Integers
 from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError, WrongAnswer
 from edgefl.tasks.base import Task
-from edgefl.tasks.numbers import MOST_CLASSES
+from edgefl.tasks.base import MOST_CLASSES
 
 if TYPE_CHECKING:
     from edgefl.data.pictures import Pictures

@@ -12,7 +12,7 @@ from edgefl.data.sharding import Integers
 from edgefl.errors import WrongAnswer, one_line
 from edgefl.tasks.base import Task
 from edgefl.tasks.classification import Classification
-from edgefl.tasks.numbers import MOST_CLASSES
+from edgefl.tasks.base import MOST_CLASSES
 
 Kind = Literal["images", "numbers", "tokens"]
 """The kinds of inputs: images of bytes, float32 numbers, or integers such as the numbers of characters."""

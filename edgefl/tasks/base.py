@@ -108,3 +108,50 @@ class Task(Component):
 
 TASKS: Registry[type[Task]] = Registry("task", package="edgefl.tasks", group="edgefl.tasks", check=class_of(Task))
 """Every task by its kind; ``edgefl.tasks`` entry points add to it."""
+
+
+MOST_CLASSES = 100_000
+"""Classes or tokens; a larger label is not the number of a class."""
+
+
+def whole_numbers(found: NDArray[Any], what: str) -> NDArray[np.int64]:
+    """The numbers of classes or tokens (``what``) as int64.
+
+    Raises:
+        WrongAnswer: one is no whole number, or is negative or too large.
+    """
+    if found.dtype.kind not in "fiub":
+        raise WrongAnswer(f"expected whole numbers from 0, the {what}, found {_type_of(found)}")
+    if not found.size:
+        raise WrongAnswer("expected labels, found none")
+    broken = ~np.isfinite(found) | (found != np.floor(found)) if found.dtype.kind == "f" else np.zeros((), bool)
+    for wrong, expected in (
+        (broken, f"whole numbers from 0, the {what}"),
+        ((found < 0) | (found >= MOST_CLASSES), f"{what} from 0 to {MOST_CLASSES - 1}"),
+    ):
+        if wrong.any():
+            place = np.unravel_index(int(wrong.argmax()), found.shape)
+            raise WrongAnswer(f"expected {expected}, found {found[place]} in sample {place[0]}")
+    return found.astype(np.int64)
+
+
+def finite_numbers(found: NDArray[Any]) -> NDArray[np.float32]:
+    """Numbers as float32.
+
+    Raises:
+        WrongAnswer: one is no finite number of float32.
+    """
+    if found.dtype.kind not in "fiub":
+        raise WrongAnswer(f"expected numbers, found {_type_of(found)}")
+    if not found.size:
+        raise WrongAnswer("expected labels, found none")
+    with np.errstate(over="ignore"):
+        numbers = found.astype(np.float32)
+    if not np.isfinite(numbers).all():
+        place = np.argwhere(~np.isfinite(numbers))[0]
+        raise WrongAnswer(f"expected finite numbers of float32, found {found[tuple(place)]} in sample {place[0]}")
+    return numbers
+
+
+def _type_of(array: NDArray[Any]) -> str:
+    return f"the type {'text' if array.dtype.kind == 'U' else array.dtype}"

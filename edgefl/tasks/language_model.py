@@ -14,8 +14,7 @@ from torch import Tensor
 
 from edgefl.errors import WrongAnswer
 from edgefl.record.metric import ACCURACY, Metric
-from edgefl.tasks.base import TASKS, Task
-from edgefl.tasks.numbers import whole_numbers
+from edgefl.tasks.base import TASKS, Task, whole_numbers
 
 IGNORED = -100
 """The label of a place that does not count, such as padding; PyTorch's own number."""

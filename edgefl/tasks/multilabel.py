@@ -12,9 +12,8 @@ from torch import Tensor
 
 from edgefl.errors import WrongAnswer
 from edgefl.record.metric import Metric
-from edgefl.tasks.base import TASKS, Task
-from edgefl.tasks.f1 import MACRO_F1, f1_counts, macro_f1
-from edgefl.tasks.numbers import finite_numbers
+from edgefl.tasks.base import TASKS, Task, finite_numbers
+from edgefl.tasks.classification import MACRO_F1, f1_counts, macro_f1
 
 
 @TASKS.register("multilabel")

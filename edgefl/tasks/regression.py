@@ -14,8 +14,7 @@ from torch.nn import functional as F
 
 from edgefl.errors import WrongAnswer
 from edgefl.record.metric import Metric
-from edgefl.tasks.base import TASKS, Task
-from edgefl.tasks.numbers import finite_numbers
+from edgefl.tasks.base import TASKS, Task, finite_numbers
 
 RMSE = Metric("rmse", "lower", share=False, title="RMSE")
 MAE = Metric("mae", "lower", share=False, title="MAE")
