@@ -75,7 +75,7 @@ def datasets(name: Name = None, as_json: Json = False) -> None:
 
 def _show(model: str, shape: str, classes: int, task: str, *, as_json: bool) -> None:
     """The blocks of a model: their outputs, parameters, bytes and multiply-accumulates."""
-    from edgefl.cost.blocks import block_figures
+    from edgefl.cost.measure import block_figures
     from edgefl.models.registry import build_model
     from edgefl.scenario.components import MODEL_SECTION
     from edgefl.scenario.named_step import read_model, read_shape, read_task

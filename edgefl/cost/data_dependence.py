@@ -7,11 +7,15 @@ replayed. PyTorch tags the operators that do depend on numbers; this module list
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
+
+from edgefl.errors import EdgeflError
+from edgefl.models.block_model import BlockModel
 
 _TAGS = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 
@@ -33,6 +37,11 @@ class DataDependence(NamedTuple):
     call: str
     instead: str
 
+
+NEEDS_DATA = DataDependence(
+    "a function that reads the numbers in a tensor (NumPy, .tolist(), or another that PyTorch cannot run without data)",
+    "use functions of PyTorch that keep them tensors",
+)
 
 _ADVICE = {
     "_local_scalar_dense": DataDependence(
@@ -85,3 +94,34 @@ def _given(operator: OpOverload, name: str, arguments: Sequence[Any], keywords: 
         if argument.name == name:
             return arguments[place] if place < len(arguments) else keywords.get(name)
     return None
+
+
+class DataDependentError(EdgeflError):
+    """The operators of a local step depend on the data, so they cannot be counted without data.
+
+    Args:
+        dependence: the call that depends on data.
+        method: the label of the method, if known.
+        whose: the part that makes the call.
+
+    Attributes:
+        reason: the message without the method.
+    """
+
+    def __init__(self, dependence: DataDependence, method: str = "", whose: str = "its loss or local rule") -> None:
+        self.dependence = dependence
+        self.reason = (
+            f"{whose} calls {dependence.call}: what it executes then depends on the data, and the cost "
+            f"of a local step is counted without data; {dependence.instead}"
+        )
+        super().__init__(f"method '{method}': {self.reason}" if method else self.reason)
+
+
+def whose(frames: Iterable[FrameType]) -> str:
+    """The part whose code runs in these frames: the model if they include a call of a block.
+
+    >>> whose(())
+    'its loss or local rule'
+    """
+    in_model = any(frame.f_code is BlockModel._called.__code__ for frame in frames)
+    return "its model" if in_model else "its loss or local rule"

@@ -1,9 +1,12 @@
-"""Multiply-accumulates and floating-point operations of each operator that PyTorch executes.
+"""Multiply-accumulates, floating-point operations and the kind of each operator that PyTorch executes.
 
 Products (convolutions and matrix products) are exact: one multiply-accumulate (MAC) is two FLOPs, a bias one more. The
 backward pass of a convolution has the forward pass's MACs for each of the two gradients that are requested, for any
 number of groups. Other operators mostly move bytes; they count as the arithmetic of a plain loop over the elements: one
 FLOP for one function of a number, two for a fused multiply-add. Copies and views count zero.
+
+A device has a separate speed for each kind. Kinds depend on the operator and on the shape of its weights, never on the
+batch; their names are :data:`edgefl.operator_kinds.KINDS`.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
+
+from edgefl.operator_kinds import WIDTHS
 
 Arguments = Sequence[Any]
 
@@ -70,17 +75,8 @@ MOVES = frozenset(
     {
         *("copy_", "clone", "_to_copy", "cat", "stack", "index", "index_select", "gather", "scatter", "scatter_"),
         *("fill", "fill_", "zero_", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "scalar_tensor"),
-        *(
-            "new_zeros",
-            "new_ones",
-            "new_full",
-            "arange",
-            "eye",
-            "index_put",
-            "index_put_",
-            "embedding",
-            "_unsafe_index",
-        ),
+        *("new_zeros", "new_ones", "new_full", "arange", "eye"),
+        *("index_put", "index_put_", "embedding", "_unsafe_index"),
         *("where", "masked_fill", "masked_fill_", "flip", "roll", "repeat", "constant_pad_nd", "tril", "triu"),
         *("select_backward", "slice_backward", "slice_scatter", "select_scatter", "nll_loss_backward"),
     }
@@ -150,3 +146,49 @@ def _each(name: str, arguments: Arguments, keywords: Mapping[str, Any]) -> int:
     if name in OUTPUT_FLOPS:
         return OUTPUT_FLOPS[name]
     return 2 if keywords.get("alpha", 1) != 1 else 1
+
+
+BY_NAME: Mapping[str, str] = {
+    **dict.fromkeys(("mm", "mv", "dot", "vdot", "addmm", "addmv"), "matrix-product"),
+    **dict.fromkeys(("bmm", "baddbmm"), "batched-product"),
+    **dict.fromkeys(("copy_", "clone", "_to_copy", "cat", "stack", "repeat", "flip", "roll"), "move"),
+    **dict.fromkeys(("index_select", "index", "gather"), "move"),
+    **dict.fromkeys(("sum", "mean", "var", "var_mean", "amax", "max", "min"), "reduction"),
+    **dict.fromkeys(("linalg_vector_norm", "logsumexp"), "reduction"),
+}
+"""Matrix products, operators that copy numbers, and reductions."""
+
+FAMILIES = (("batch_norm", "batch-norm"), ("_norm", "group-norm"), ("pool", "pooling"))
+"""Substrings of the names of normalisation and pooling operators; the first match applies."""
+
+
+def kind_of(name: str, arguments: Sequence[Any]) -> str:
+    """The kind of an executed operator.
+
+    Args:
+        name: the ATen operator's name without overload, e.g. ``"convolution"``.
+        arguments: its positional arguments.
+
+    >>> import torch
+    >>> kind_of("convolution", (torch.zeros(1, 64, 8, 8), torch.zeros(64, 1, 3, 3), *[None] * 6, 64))
+    'convolution-depthwise-forward'
+    """
+    way = "backward" if name.endswith(("_backward", "_backward_data")) else "forward"
+    if name == "convolution":
+        return f"convolution-{_shape(arguments[1], arguments[8])}-{way}"
+    if name == "convolution_backward":
+        return f"convolution-{_shape(arguments[2], arguments[9])}-{way}"
+    if name in BY_NAME:
+        return BY_NAME[name]
+    family = next((word for part, word in FAMILIES if part in name), None)
+    if family is not None:
+        return f"{family}-{way}"
+    return "elementwise-in-place" if name.endswith("_") else "elementwise"
+
+
+def _shape(weight: Tensor, groups: int) -> str:
+    if groups > 1:
+        return "depthwise" if weight.shape[1] == 1 else "grouped"
+    width = min(weight.shape[:2])
+    word = next((word for below, word in WIDTHS if width < below), "wide")
+    return f"{word}-{'pointwise' if max(weight.shape[2:]) == 1 else 'spatial'}"

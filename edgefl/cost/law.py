@@ -6,7 +6,6 @@ determine the linear law of every operator; a third one checks it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgefl.cost.measure import Operator, StepCost, Trace, mean_cost, measure, trace
+from edgefl.cost.measure import Executed, StepCost, Trace, mean_cost, measure, step_cost, trace
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.torch_settings import neutral_torch
@@ -22,76 +21,46 @@ from edgefl.torch_settings import neutral_torch
 BATCHES = (2, 3, 5)
 """Measured batch sizes: two for the law, one to check it; not 1, which layers treat as a special case."""
 
-Numbers = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class AffineCost:
     """The costs of one local step as value + slope · batch, operator by operator in the order of execution.
 
     Attributes:
-        names: the operators.
-        kinds: the kind of each operator; see :mod:`edgefl.cost.kinds`.
-        forward: whether each belongs to the forward pass.
-        layer: whether a convolution or linear layer called it.
+        executed: the operators.
         value, slope: rows of MACs, FLOPs, bytes and live bytes ``[4, operators]``.
         brought: value and slope of the bytes that existed before the step.
     """
 
-    names: tuple[str, ...]
-    kinds: tuple[str, ...]
-    forward: NDArray[np.bool_]
-    layer: NDArray[np.bool_]
-    value: Numbers
-    slope: Numbers
+    executed: tuple[Executed, ...]
+    value: NDArray[np.int64]
+    slope: NDArray[np.int64]
     brought: tuple[int, int]
 
     @staticmethod
     def through(traces: tuple[Trace, ...]) -> AffineCost | None:
         """The law through two traces; ``None`` if a third trace contradicts it or the operators differ."""
         first, second, check = traces
-        runs = [[(record.name, record.kind, record.phase, record.layer) for record in one.records] for one in traces]
-        if runs[0] != runs[1] or runs[0] != runs[2]:
+        if not first.executed == second.executed == check.executed:
             return None
-        low, high, beyond = (_numbers(one) for one in traces)
         step = second.batch - first.batch
-        slope, remainder = np.divmod(high - low, step)
-        value = low - slope * first.batch
+        slope, remainder = np.divmod(second.numbers - first.numbers, step)
         brought_slope = (second.brought_bytes - first.brought_bytes) // step
-        brought_value = first.brought_bytes - brought_slope * first.batch
-        fits = not remainder.any() and np.array_equal(value + slope * check.batch, beyond)
-        if not fits or brought_value + brought_slope * check.batch != check.brought_bytes:
-            return None
-        return AffineCost(
-            names=tuple(record.name for record in first.records),
-            kinds=tuple(record.kind for record in first.records),
-            forward=np.array([record.phase == "forward" for record in first.records]),
-            layer=np.array([record.layer for record in first.records]),
-            value=value,
+        law = AffineCost(
+            first.executed,
+            value=first.numbers - slope * first.batch,
             slope=slope,
-            brought=(brought_value, brought_slope),
+            brought=(first.brought_bytes - brought_slope * first.batch, brought_slope),
         )
+        fits = not remainder.any() and np.array_equal(law.value + slope * check.batch, check.numbers)
+        return law if fits and law._brought(check.batch) == check.brought_bytes else None
 
     def at(self, batch: int) -> StepCost:
         """The cost for a batch of ``batch`` images."""
-        macs, flops, touched, live = self.value + self.slope * batch
-        counts = Counter(zip(self.names, flops.tolist(), touched.tolist(), self.kinds, strict=True))
-        return StepCost(
-            batch=batch,
-            operators=tuple(
-                Operator(name, flop, moved, count, kind) for (name, flop, moved, kind), count in counts.items()
-            ),
-            layer_macs=int(macs[self.forward & self.layer].sum()),
-            forward_macs=int(macs[self.forward].sum()),
-            training_flops=int(flops.sum()),
-            bytes_touched=int(touched.sum()),
-            peak_memory_bytes=self.brought[0] + self.brought[1] * batch + int(live.max(initial=0)),
-        )
+        return step_cost(batch, self.executed, self.value + self.slope * batch, self._brought(batch))
 
-
-def _numbers(one: Trace) -> Numbers:
-    rows = [(record.macs, record.flops, record.bytes, record.live) for record in one.records]
-    return np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    def _brought(self, batch: int) -> int:
+        return self.brought[0] + self.brought[1] * batch
 
 
 class CostModel:

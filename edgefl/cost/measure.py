@@ -10,31 +10,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from traceback import walk_tb
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from edgefl.cost.data_dependence import DataDependence
-from edgefl.cost.recorder import DataDependentError, Record, Recorder, whose
+from edgefl.cost.data_dependence import NEEDS_DATA, DataDependentError, whose
+from edgefl.cost.recorder import Record, Recorder
 from edgefl.errors import UserError
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_rule import LocalRule
-from edgefl.methods.parts.local_step import Trained, local_step
+from edgefl.methods.parts.local_step import Phase, Trained, local_step
 from edgefl.methods.parts.objective import Batch, Context, Objective
-from edgefl.models.block_model import BlockModel
+from edgefl.models.block_model import BlockModel, is_refusal
 from edgefl.models.layout import Frozen, Layout, Weights
-from edgefl.models.one_sample import is_refusal
+from edgefl.models.mode import using
 from edgefl.randomness import generator
 
 NOWHERE = torch.device("meta")
 """Tensors on this device have shapes but no data; operators compute only shapes."""
-
-NEEDS_DATA = DataDependence(
-    "a function that reads the numbers in a tensor (NumPy, .tolist(), or another that PyTorch cannot run without data)",
-    "use functions of PyTorch that keep them tensors",
-)
 
 
 class GlobalRandomness(UserWarning):
@@ -46,7 +42,7 @@ class Stepping(Protocol):
 
     @property
     def label(self) -> str:
-        """See :class:`~edgefl.methods.recipe.Method`."""
+        """For messages."""
 
     @property
     def objective(self) -> Objective:
@@ -63,10 +59,7 @@ class Stepping(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator that a step executes ``count`` times, on average; FLOPs and bytes are those of one execution.
-
-    For its kind, see :mod:`edgefl.cost.kinds`.
-    """
+    """An operator that a step executes ``count`` times, on average; FLOPs and bytes are those of one execution."""
 
     name: str
     flops: float
@@ -126,6 +119,44 @@ def mean_cost(costs: Sequence[StepCost]) -> StepCost:
     )
 
 
+class Executed(NamedTuple):
+    """An executed operator without its numbers, which depend on the batch."""
+
+    name: str
+    kind: str
+    phase: Phase
+    layer: bool
+
+
+def step_cost(batch: int, executed: Sequence[Executed], numbers: NDArray[np.int64], brought_bytes: int) -> StepCost:
+    """The summed cost of a step.
+
+    Args:
+        batch: images in the minibatch.
+        executed: its operators, in the order of execution.
+        numbers: rows of MACs, FLOPs, bytes and live bytes ``[4, operators]``.
+        brought_bytes: the bytes that existed before the step.
+    """
+    macs, flops, touched, live = numbers
+    counts = Counter(
+        (each.name, flop, moved, each.kind)
+        for each, flop, moved in zip(executed, flops.tolist(), touched.tolist(), strict=True)
+    )
+    forward = np.array([each.phase == "forward" for each in executed], dtype=bool)
+    layer = np.array([each.layer for each in executed], dtype=bool)
+    return StepCost(
+        batch=batch,
+        operators=tuple(
+            Operator(name, flop, moved, count, kind) for (name, flop, moved, kind), count in counts.items()
+        ),
+        layer_macs=int(macs[forward & layer].sum()),
+        forward_macs=int(macs[forward].sum()),
+        training_flops=int(flops.sum()),
+        bytes_touched=int(touched.sum()),
+        peak_memory_bytes=brought_bytes + int(live.max(initial=0)),
+    )
+
+
 @dataclass(frozen=True)
 class Trace:
     """The records of one local step, and the bytes that existed before it."""
@@ -134,21 +165,16 @@ class Trace:
     records: tuple[Record, ...]
     brought_bytes: int
 
-    def cost(self) -> StepCost:
-        """The summed cost of the trace."""
-        forward = [record for record in self.records if record.phase == "forward"]
-        counts = Counter((record.name, record.flops, record.bytes, record.kind) for record in self.records)
-        return StepCost(
-            batch=self.batch,
-            operators=tuple(
-                Operator(name, flops, moved, count, kind) for (name, flops, moved, kind), count in counts.items()
-            ),
-            layer_macs=sum(record.macs for record in forward if record.layer),
-            forward_macs=sum(record.macs for record in forward),
-            training_flops=sum(record.flops for record in self.records),
-            bytes_touched=sum(record.bytes for record in self.records),
-            peak_memory_bytes=self.brought_bytes + max((record.live for record in self.records), default=0),
-        )
+    @property
+    def executed(self) -> tuple[Executed, ...]:
+        """The operators."""
+        return tuple(Executed(each.name, each.kind, each.phase, each.layer) for each in self.records)
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """MACs, FLOPs, bytes and live bytes ``[4, operators]``."""
+        rows = [(record.macs, record.flops, record.bytes, record.live) for record in self.records]
+        return np.array(rows, dtype=np.int64).reshape(-1, 4).T
 
 
 def measure(
@@ -167,7 +193,8 @@ def measure(
         DataDependentError: the operators of the method's objective or rule depend on numbers in tensors.
         UserError: the model's batch norm needs a larger batch.
     """
-    return trace(model, method, alpha, batch, drawn).cost()
+    found = trace(model, method, alpha, batch, drawn)
+    return step_cost(batch, found.executed, found.numbers, found.brought_bytes)
 
 
 def trace(
@@ -302,3 +329,53 @@ def _frozen(layout: Layout, parameters: Tensor | None, device: torch.device) -> 
         return layout.frozen(parameters, _zeros(device, layout.buffer_count))
     shapes = layout.weights(_zeros(NOWHERE, layout.parameter_count), _zeros(NOWHERE, layout.buffer_count))
     return tuple(Frozen({name: _zeros(device, *tensor.shape) for name, tensor in block.items()}) for block in shapes)
+
+
+class BlockFigures(NamedTuple):
+    """One block, for one sample.
+
+    Attributes:
+        name: the block's name.
+        output: shape of its output without the batch dimension.
+        parameters: numbers that are trained and sent.
+        buffers: numbers that are not trained, such as running statistics.
+        bytes: of what is sent, as float32.
+        macs: multiply-accumulates of the forward pass.
+    """
+
+    name: str
+    output: tuple[int, ...]
+    parameters: int
+    buffers: int
+    bytes: int
+    macs: int
+
+
+def block_figures(model: BlockModel) -> list[BlockFigures]:
+    """The figures of each block, counted on tensors without data.
+
+    Raises:
+        UserError: what the model executes depends on the numbers in tensors.
+    """
+    try:
+        with without_data():
+            return _figures(model)
+    except DataDependentError as error:
+        raise UserError(DataDependentError(error.dependence, whose="the model").reason) from error
+
+
+def _figures(model: BlockModel) -> list[BlockFigures]:
+    layout = model.layout
+    parameters, buffers = (torch.empty(size, device=NOWHERE) for size in (layout.parameter_count, layout.buffer_count))
+    weights, found = layout.weights(parameters, buffers), []
+    tap = model.inputs(1, NOWHERE)
+    for index, name in enumerate(layout.block_names):
+        with Recorder() as recorder, torch.no_grad(), using(training=False):
+            tap = model.apply_blocks(weights, tap, start=index, stop=index + 1)
+        trained, others = (
+            sum(entry.numel for entry in entries if entry.block == index)
+            for entries in (layout.parameters, layout.buffers)
+        )
+        macs = sum(record.macs for record in recorder.records)
+        found.append(BlockFigures(name, tuple(tap.shape[1:]), trained, others, layout.block_bytes()[index], macs))
+    return found

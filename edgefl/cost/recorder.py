@@ -5,22 +5,31 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from traceback import walk_stack
-from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from edgefl.cost.data_dependence import DataDependence, data_dependence
-from edgefl.cost.formulas import work_of
-from edgefl.cost.kinds import kind_of
+from edgefl.cost.data_dependence import DataDependentError, data_dependence, whose
+from edgefl.cost.formulas import kind_of, work_of
 from edgefl.cost.shortcuts import SHORTCUTS
-from edgefl.cost.uncompiled import UncompiledMode
-from edgefl.errors import EdgeflError
 from edgefl.methods.parts.local_step import Phase
-from edgefl.models.block_model import BlockModel
+
+
+class UncompiledMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A :class:`TorchDispatchMode` whose first use does not import the compiler, which takes a second or two."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return false: skipping would import the compiler, and nothing is compiled within the mode."""
+        return False
+
 
 LAYERS = frozenset(
     (F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d, F.bilinear)
@@ -37,43 +46,12 @@ GATHERS = frozenset({"index", "index_select", "gather", "embedding", "_unsafe_in
 """Operators that read only as many numbers of their first argument as they return."""
 
 
-class DataDependentError(EdgeflError):
-    """The operators of a local step depend on the data, so they cannot be counted without data.
-
-    Args:
-        dependence: the call that depends on data.
-        method: the label of the method, if known.
-        whose: the part that makes the call.
-
-    Attributes:
-        reason: the message without the method.
-    """
-
-    def __init__(self, dependence: DataDependence, method: str = "", whose: str = "its loss or local rule") -> None:
-        self.dependence = dependence
-        self.reason = (
-            f"{whose} calls {dependence.call}: what it executes then depends on the data, and the cost "
-            f"of a local step is counted without data; {dependence.instead}"
-        )
-        super().__init__(f"method '{method}': {self.reason}" if method else self.reason)
-
-
-def whose(frames: Iterable[FrameType]) -> str:
-    """The part whose code runs in these frames: the model if they include a call of a block.
-
-    >>> whose(())
-    'its loss or local rule'
-    """
-    in_model = any(frame.f_code is BlockModel._called.__code__ for frame in frames)
-    return "its model" if in_model else "its loss or local rule"
-
-
 class Record(NamedTuple):
     """One executed operator.
 
     Attributes:
         name: the ATen operator, without overload.
-        kind: its kind, see :mod:`edgefl.cost.kinds`.
+        kind: its kind, see :mod:`edgefl.cost.formulas`.
         phase: the part of the local step that it belongs to.
         layer: whether a convolution or linear layer of a model called it.
         macs: its multiply-accumulates, 0 for operators other than products.

@@ -14,8 +14,7 @@ from edgefl.data.samples import Description, Samples, kind_of, strata
 from edgefl.data.sharding import Integers
 from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError, WrongAnswer
-from edgefl.tasks.base import Task
-from edgefl.tasks.base import MOST_CLASSES
+from edgefl.tasks.base import MOST_CLASSES, Task
 
 if TYPE_CHECKING:
     from edgefl.data.pictures import Pictures

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from edgefl.data.sharding import Integers
 from edgefl.errors import WrongAnswer, one_line
-from edgefl.tasks.base import Task
+from edgefl.tasks.base import MOST_CLASSES, Task
 from edgefl.tasks.classification import Classification
-from edgefl.tasks.base import MOST_CLASSES
 
 Kind = Literal["images", "numbers", "tokens"]
 """The kinds of inputs: images of bytes, float32 numbers, or integers such as the numbers of characters."""
@@ -127,7 +126,7 @@ def class_number(*labels: Integers) -> int:
     """The number of classes of labels: the largest label plus 1.
 
     Raises:
-        WrongAnswer: a label is not from 0 to :data:`~edgefl.tasks.numbers.MOST_CLASSES` - 1.
+        WrongAnswer: a label is not from 0 to :data:`~edgefl.tasks.base.MOST_CLASSES` - 1.
     """
     for label in (bound(each) for each in labels if each.size for bound in (np.min, np.max)):
         if not 0 <= label < MOST_CLASSES:

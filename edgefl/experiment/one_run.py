@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from edgefl.cost.recorder import DataDependentError
+from edgefl.cost.data_dependence import DataDependentError
 from edgefl.experiment.final_models import FinalModels, kept_models_of
 from edgefl.experiment.journal import Journal
 from edgefl.experiment.pausing import Pause, Pausing

@@ -20,7 +20,7 @@ from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 from edgefl.models.mode import mode
-from edgefl.models.width.cutting import Cut
+from edgefl.models.narrower import Cut
 
 
 class Scaler:

@@ -5,23 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from edgefl.models.classifier import Classifier
-from edgefl.models.layout import Frozen, Layout, Weights, is_frozen, variables
+from edgefl.models.layout import Entry, Frozen, Layout, Numbers, Weights, is_frozen, taken, variables
 from edgefl.models.mode import Mode, mode, using
+from edgefl.models.random_layers import RandomFunctions, ViewsAsReshapes
 from edgefl.models.residual import Residual
 from edgefl.models.slimmable import Conv2d, Linear
-from edgefl.models.views import ViewsAsReshapes
 from edgefl.tasks.base import Task
 from edgefl.tasks.classification import Classification
 
-if TYPE_CHECKING:
-    from edgefl.models.width.cutting import Nested
+
+class Nested(NamedTuple):
+    """A network within a wider one, with some of the channels of its tensors.
+
+    Attributes:
+        model: its skeleton.
+        numbers: for each tensor, the numbers of each dimension that belong to it.
+    """
+
+    model: BlockModel
+    numbers: Sequence[tuple[Entry, Sequence[Numbers]]]
+
+    def weights(self, wider: Weights) -> Weights:
+        """Its tensors as differentiable parts of the wider network's; consecutive numbers are views."""
+        layout = self.model.layout
+        blocks: Weights = tuple({} for _ in layout.block_names)
+        for entry, numbers in self.numbers:
+            blocks[entry.block][entry.name] = taken(wider[entry.block][entry.name], numbers)
+        for block, name, entry in layout.shared:
+            blocks[block][name] = blocks[entry.block][entry.name]
+        return blocks
 
 
 class BlockModel(nn.Module):
@@ -149,15 +168,19 @@ class BlockModel(nn.Module):
         """Inputs of the right shape and type, all zero."""
         return torch.zeros(batch, *self.sample_shape, dtype=self.input_type, device=device)
 
+    def zero_weights(self) -> Weights:
+        """Weights of the right shapes, all zero."""
+        # Real tensors: on meta tensors the first normalisation imports PyTorch's compiler (two seconds).
+        layout = self.layout
+        return layout.weights(
+            torch.zeros(layout.parameter_count, device="cpu"), torch.zeros(layout.buffer_count, device="cpu")
+        )
+
     @cached_property
     def tap_shapes(self) -> tuple[torch.Size, ...]:
         """The shape of each block's tap without the batch dimension; the last one is that of the task's outputs."""
-        # A real tensor: on meta tensors the first normalisation imports PyTorch's compiler (two seconds).
-        weights = self.layout.weights(
-            torch.zeros(self.layout.parameter_count, device="cpu"), torch.zeros(self.layout.buffer_count, device="cpu")
-        )
         with torch.no_grad(), using(training=False, width=1.0, keep=None, keep_probability=None):
-            taps = self.taps(weights, self.inputs(1))
+            taps = self.taps(self.zero_weights(), self.inputs(1))
         return tuple(tap.shape[1:] for tap in taps)
 
     @cached_property
@@ -315,3 +338,30 @@ def _places(block: nn.Module) -> list[_Place]:
                 else:
                     places.append(_Place(held, key, key, "constant"))
     return places
+
+
+_REFUSAL = "Expected more than 1 value per channel"
+
+
+def is_refusal(error: Exception) -> bool:
+    """True for the error of PyTorch's batch norm that it got one number per channel."""
+    return _REFUSAL in str(error)
+
+
+def has_library_norms(model: nn.Module) -> bool:
+    """True if a model has normalisation layers of PyTorch; those of edgefl take any batch."""
+    return any(isinstance(layer, _NormBase) for layer in model.modules())
+
+
+def takes_one_sample(model: BlockModel) -> bool:
+    """True if a local step can have a batch of one sample; the model is called once to find out."""
+    if not has_library_norms(model):
+        return True
+    try:
+        with torch.no_grad(), using(training=True, track=False), RandomFunctions(torch.tensor(0)):
+            model.apply_blocks(model.zero_weights(), model.inputs(1))
+    except ValueError as error:
+        if not is_refusal(error):
+            raise
+        return False
+    return True

@@ -16,14 +16,13 @@ from torch.nn.modules.lazy import LazyModuleMixin
 
 from edgefl.errors import UserError, one_line
 from edgefl.models.block_model import BlockModel
-from edgefl.models.layout import variables
+from edgefl.models.layout import matching, variables
 from edgefl.models.lora import Lora, add_adapters, without_adapters, without_base
 from edgefl.models.mode import using
-from edgefl.models.names import matching
-from edgefl.models.pointwise import correct
 from edgefl.models.pretrained import load
 from edgefl.models.random_layers import RandomFunctions
 from edgefl.models.registry import ModelSpec
+from edgefl.models.slimmable import correct
 from edgefl.models.splitting import Split, split
 from edgefl.tasks.base import Task
 from edgefl.tasks.classification import Classification
@@ -288,9 +287,7 @@ def _writing_to_their_input(
         input_type=call.input_type,
         reshapes=call.reshapes,
     )
-    layout, found = model.layout, set()
-    weights = layout.weights(torch.zeros(layout.parameter_count), torch.zeros(layout.buffer_count))
-    tap = model.inputs(2)
+    weights, tap, found = model.zero_weights(), model.inputs(2), set()
     with torch.no_grad(), using(training=True, track=False), RandomFunctions(torch.tensor(0)):
         for index, name in enumerate(blocks):
             version = tap._version

@@ -1,9 +1,9 @@
-"""Random layers (dropout, stochastic depth) that draw from a key instead of PyTorch's global generator.
+"""Functions of PyTorch that are replaced while a model runs: random ones draw from a key, and views may copy.
 
-A local step has one key, a number that its job determines. While a loss runs, PyTorch's random functions are replaced
-by a hash of the key, the number of the call in the step, and the position of the element (SplitMix64; Steele, Lea and
-Flood 2014). So a job's result depends on nothing else, is the same with every engine, and stays so where clients are
-stacked or a step is traced: the key is a tensor.
+A local step has one key, a number that its job determines. While a loss runs, PyTorch's random functions (dropout,
+stochastic depth) are replaced by a hash of the key, the number of the call in the step, and the position of the element
+(SplitMix64; Steele, Lea and Flood 2014). So a job's result depends on nothing else, is the same with every engine, and
+stays so where clients are stacked or a step is traced: the key is a tensor.
 """
 
 from __future__ import annotations
@@ -155,3 +155,26 @@ _REPLACED: dict[Any, Callable[..., Tensor]] = {
     torch.randn: _randn,
     F.scaled_dot_product_attention: _attention,
 }
+
+
+class ViewsAsReshapes(TorchFunctionMode):
+    """Lets ``tensor.view(sizes)`` copy where it cannot be a view.
+
+    Convolutions here store channels last, so that ``maps.view(batch, -1)``, which is common in ordinary modules, would
+    be an error.
+
+    >>> import torch
+    >>> maps = torch.arange(8).view(1, 2, 2, 2).to(memory_format=torch.channels_last)
+    >>> with ViewsAsReshapes():
+    ...     maps.view(1, -1).tolist()
+    [[0, 1, 2, 3, 4, 5, 6, 7]]
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func is Tensor.view and not kwargs and isinstance(args[1], int | tuple | list):
+            return args[0].reshape(*args[1:])
+        if func is Tensor.view_as:
+            return args[0].reshape(args[1].shape)
+        return func(*args, **(kwargs or {}))

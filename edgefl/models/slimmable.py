@@ -7,14 +7,13 @@ of input channels is always that of the actual input.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, cast
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgefl.errors import UserError
 from edgefl.models.mode import mode
-from edgefl.models.pointwise import without_stride
 
 Init = Literal["uniform", "fan_out"]
 """Initial values of a model's convolutions: PyTorch's default of a layer, or N(0, 2 / fan-out)."""
@@ -155,3 +154,38 @@ class Linear(nn.Linear):
             return F.linear(inputs, self.weight, self.bias)
         kept = channels(self.out_features, width) if self.slim_outputs else self.out_features
         return F.linear(inputs, self.weight[:kept, : inputs.shape[-1]], self.bias[:kept])
+
+
+def without_stride(inputs: Tensor, weight: Tensor, stride: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
+    """The input and the stride with which to compute an unpadded convolution of ``[batch, channels, height, width]``.
+
+    oneDNN 3 corrupts memory on CPUs: the gradient of a 1×1 convolution with a stride, fewer than 16 input channels and
+    channels-last images writes past a buffer (uxlfoundation/oneDNN issue 6035). The same convolution of every n-th
+    pixel without a stride does not.
+
+    >>> import torch
+    >>> inputs, stride = without_stride(torch.zeros(1, 3, 5, 5), torch.zeros(8, 3, 1, 1), (2, 2))
+    >>> tuple(inputs.shape), stride
+    ((1, 3, 3, 3), (1, 1))
+    """
+    _, arriving, height, width = weight.shape
+    if height == width == 1 and max(stride) > 1 and arriving < 16:
+        return inputs[:, :, :: stride[0], :: stride[1]], (1, 1)
+    return inputs, stride
+
+
+class Pointwise(nn.Conv2d):
+    """A convolution that :func:`without_stride` concerns."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Convolve ``[batch, channels, height, width]``."""
+        inputs, stride = without_stride(input, self.weight, self.stride)
+        return F.conv2d(inputs, self.weight, self.bias, stride)
+
+
+def correct(module: nn.Module) -> None:
+    """Let the convolutions of a module compute without a stride where that is needed."""
+    for layer in module.modules():
+        plain = type(layer) is nn.Conv2d and layer.groups == 1 and cast("str", layer.padding_mode) == "zeros"
+        if plain and layer.kernel_size == (1, 1) and layer.padding in ((0, 0), "valid", "same"):
+            layer.__class__ = Pointwise

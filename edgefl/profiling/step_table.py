@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from edgefl.cost.data_dependence import DataDependentError
 from edgefl.cost.measure import Operator, measure
-from edgefl.cost.recorder import DataDependentError
 from edgefl.errors import UserError, nearest
 from edgefl.fleet import step_signature
 from edgefl.methods.recipe import Method

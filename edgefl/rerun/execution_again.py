@@ -22,7 +22,7 @@ from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import EarlyEnd, summarise
 from edgefl.experiment.wiring import SharedWorld, recipe_of, setup_of, shared_world, skeleton
 from edgefl.methods.recipe import METHODS
-from edgefl.models.digest import digest_of_model
+from edgefl.models.layout import digest_of_model
 from edgefl.record.costs import StepRow
 from edgefl.record.events import Event
 from edgefl.record.kinds import EventKind

@@ -9,8 +9,7 @@ import numpy as np
 from edgefl.data.sharding import Integers
 from edgefl.errors import UserError
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.models.block_model import BlockModel
-from edgefl.models.one_sample import has_library_norms, takes_one_sample
+from edgefl.models.block_model import BlockModel, has_library_norms, takes_one_sample
 from edgefl.simulation.work import batch_counts
 
 

@@ -11,8 +11,7 @@ from edgefl.fleet import assign
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_part import keeping_local
-from edgefl.models.block_model import BlockModel
-from edgefl.models.one_sample import has_library_norms
+from edgefl.models.block_model import BlockModel, has_library_norms
 from edgefl.models.registry import build_model, checked_model
 from edgefl.network.build import build_topology
 from edgefl.network.replayed import ReplayedLink
@@ -48,7 +47,7 @@ def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Override
 
 
 def _rehearse_learning(scenario: Scenario) -> None:
-    from edgefl.cost.blocks import block_figures
+    from edgefl.cost.measure import block_figures
     from edgefl.data.dataset import check_tokens
 
     with built_at("data"):

@@ -13,7 +13,7 @@ from torch import Tensor
 from edgefl.methods.parts.local_part import OWN
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
-from edgefl.models.digest import digest_of_model
+from edgefl.models.layout import digest_of_model
 from edgefl.randomness import generator
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import Engine, JobData, JobResult

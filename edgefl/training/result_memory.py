@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from edgefl.models.block_model import BlockModel
-from edgefl.models.digest import content_of
+from edgefl.models.layout import content_of
 from edgefl.training.base import Engine, JobResult, JobTask
 from edgefl.training.job import Evaluation
 from edgefl.training.serialization import split

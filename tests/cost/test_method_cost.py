@@ -1,8 +1,7 @@
 import pytest
 
 from edgefl.cost import CostModel
-from edgefl.cost.method_cost import hybrid_path_factor, method_cost
-from edgefl.cost.storage import stored_parameters
+from edgefl.cost.method_cost import hybrid_path_factor, method_cost, stored_parameters
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgefl.models.pointwise import Pointwise, correct
+from edgefl.models.slimmable import Pointwise, correct
 
 
 @pytest.mark.parametrize(("channels", "side"), [(3, 7), (15, 8), (40, 8)])

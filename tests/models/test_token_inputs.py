@@ -11,8 +11,7 @@ from torch import nn
 
 from edgefl.cli.entry import main
 from edgefl.cost import DataDependentError
-from edgefl.cost.blocks import block_figures
-from edgefl.cost.measure import measure
+from edgefl.cost.measure import block_figures, measure
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.methods.build import build_method

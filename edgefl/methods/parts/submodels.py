@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from edgefl.models.block_model import BlockModel
-from edgefl.models.width.cutting import Cut, Rounding
+from edgefl.models.narrower import Cut, Rounding
 from edgefl.options import Component
 from edgefl.units import Seconds
 

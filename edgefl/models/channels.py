@@ -1,15 +1,18 @@
-"""Find the groups of channels of a model by running it once and following the dimensions of its tensors.
+"""Which channels of which tensors belong together, found by running a model once.
 
-Every operator that PyTorch executes relates the dimensions of its operands. So a model may be written in any way; only
-operators that mix channels in a way that no narrower network has are refused, with the name of their layer.
+The dimensions of tensors are sequences of channels. A group is a set of channels that can only be kept or removed
+together in all tensors: the outputs of a convolution, the scales of the norm after it, the inputs of the next
+convolution. Every operator that PyTorch executes relates the dimensions of its operands. So a model may be written in
+any way; only operators that mix channels in a way that no narrower network has are refused, with the name of their
+layer.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,41 +21,140 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from edgefl.errors import UserError
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
-from edgefl.models.width.axes import Axis, Groups, fixed
+
+
+class Piece(NamedTuple):
+    """Consecutive numbers of a dimension: ``repeat`` for each of the ``channels``, one channel after the other.
+
+    ``group`` is the group of the channels; ``None``: they are always kept.
+    """
+
+    group: int | None
+    channels: int
+    repeat: int = 1
+
+    @property
+    def size(self) -> int:
+        """Length of the piece."""
+        return self.channels * self.repeat
+
+
+Axis = tuple[Piece, ...]
+"""A dimension, as its consecutive pieces."""
+
+
+def fixed(size: int) -> Axis:
+    """A dimension that is always whole.
+
+    >>> fixed(3)
+    (Piece(group=None, channels=3, repeat=1),)
+    """
+    return (Piece(None, size),)
+
+
+class Groups:
+    """The groups of channels of a model, joined step by step.
+
+    >>> groups = Groups()
+    >>> outputs, inputs = groups.new(4), groups.new(12)
+    >>> flattened = tuple(piece._replace(repeat=3) for piece in outputs)  # of 1×3 images
+    >>> groups.join(inputs, flattened)
+    >>> groups.of(inputs)
+    (Piece(group=0, channels=4, repeat=3),)
+    """
+
+    def __init__(self) -> None:
+        self._bound: dict[int, Axis] = {}
+        self._sizes: list[int] = []
+
+    def new(self, size: int) -> Axis:
+        """A dimension with channels of its own; one of a single number is always kept."""
+        if size == 1:
+            return fixed(1)
+        self._sizes.append(size)
+        return (Piece(len(self._sizes) - 1, size),)
+
+    def of(self, axis: Axis) -> Axis:
+        """The axis in terms of the groups known now."""
+        pieces: list[Piece] = []
+        for piece in axis:
+            if piece.group in self._bound and piece.group is not None:
+                inner = self.of(self._bound[piece.group])
+                found = tuple(each._replace(repeat=each.repeat * piece.repeat) for each in inner)
+            else:
+                found = (piece,)
+            for each in found:
+                if each.group is not None:
+                    pieces.append(each)
+                else:
+                    before = pieces.pop().channels if pieces and pieces[-1].group is None else 0
+                    pieces.append(Piece(None, before + each.size))
+        return tuple(pieces)
+
+    def join(self, one: Axis, other: Axis) -> None:
+        """The two dimensions have the same channels; where they cannot, the channels of both are always kept."""
+        one, other = self.of(one), self.of(other)
+        if one == other:
+            return
+        if _is_whole(one) and one[0].group not in {piece.group for piece in other}:
+            self._bind(one[0].group, other)
+        elif _is_whole(other) and other[0].group not in {piece.group for piece in one}:
+            self._bind(other[0].group, one)
+        elif [(piece.channels, piece.repeat) for piece in one] == [(piece.channels, piece.repeat) for piece in other]:
+            for mine, others in zip(one, other, strict=True):
+                self.join((mine._replace(repeat=1),), (others._replace(repeat=1),))
+        else:
+            self.keep(one)
+            self.keep(other)
+
+    def keep(self, axis: Axis) -> None:
+        """The channels of a dimension are always kept."""
+        for piece in self.of(axis):
+            if piece.group is not None:
+                self._bind(piece.group, fixed(piece.channels))
+
+    def _bind(self, group: int | None, axis: Axis) -> None:
+        assert group is not None
+        self._bound[group] = axis
+
+
+def _is_whole(axis: Axis) -> bool:
+    return len(axis) == 1 and axis[0].group is not None and axis[0].repeat == 1
+
+
+def sizes_of(axes: Sequence[Axis]) -> dict[int, int]:
+    """The number of channels of each group in some dimensions."""
+    return {piece.group: piece.channels for axis in axes for piece in axis if piece.group is not None}
+
+
+def kept_numbers(axis: Axis, kept: Mapping[int, Tensor]) -> Tensor:
+    """The numbers of a dimension that belong to the ``kept`` channels of each group, in their order, int64.
+
+    >>> kept_numbers((Piece(0, 4, 2), Piece(None, 1)), {0: torch.tensor([0, 3])})
+    tensor([0, 1, 6, 7, 8])
+    """
+    numbers, start = [], 0
+    for piece in axis:
+        chosen = torch.arange(piece.channels) if piece.group is None else kept[piece.group]
+        numbers.append(start + (chosen[:, None] * piece.repeat + torch.arange(piece.repeat)).flatten())
+        start += piece.size
+    return torch.cat(numbers)
+
 
 Axes = tuple[Axis, ...]
 
-BATCH = 3
-"""Samples in the traced batch."""
+_BATCH = 3
+"""Samples in the traced batch; a number that no other dimension is likely to have."""
 
-_SAME = {
-    "detach",
-    "clone",
-    "_to_copy",
-    "alias",
-    "contiguous",
-    "lift_fresh",
-    "native_dropout",
-    "_softmax",
-    "_log_softmax",
-}
+_SAME = {"detach", "clone", "_to_copy", "alias", "contiguous", "lift_fresh", "native_dropout"}
+_SAME |= {"_softmax", "_log_softmax"}
 """Operators whose outputs have the dimensions of their first operand."""
-_POOLS = {
-    "max_pool2d_with_indices",
-    "avg_pool2d",
-    "_adaptive_avg_pool2d",
-    "max_pool1d",
-    "avg_pool3d",
-    "upsample_nearest2d",
-}
+_POOLS = {"max_pool2d_with_indices", "avg_pool2d", "_adaptive_avg_pool2d", "max_pool1d", "avg_pool3d"}
+_POOLS |= {"upsample_nearest2d"}
 _POOLS |= {"adaptive_max_pool2d", "max_pool3d_with_indices", "_adaptive_avg_pool3d", "upsample_bilinear2d"}
 """Operators that compute each channel of ``[batch, channels, ...]`` alone."""
-_BATCH_NORMS = {
-    "native_batch_norm",
-    "_native_batch_norm_legit",
-    "_native_batch_norm_legit_no_training",
-    "cudnn_batch_norm",
-}
+_NORMS = {"native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"}
+_NORMS |= {"cudnn_batch_norm", "native_group_norm"}
 _REDUCTIONS = {"mean", "sum", "amax", "amin", "var", "std", "linalg_vector_norm"}
 
 
@@ -64,20 +166,17 @@ def traced_axes(model: BlockModel) -> list[Axes]:
     Raises:
         UserError: a layer mixes channels in a way that a narrower network cannot.
     """
-    layout = model.layout
-    weights = layout.weights(torch.zeros(layout.parameter_count), torch.zeros(layout.buffer_count))
-    tracing = Tracing()
+    weights, tracing = model.zero_weights(), Tracing()
     for block in weights:
         for tensor in block.values():
             tracing.name(tensor, tuple(tracing.groups.new(size) for size in tensor.shape))
-    inputs = model.inputs(BATCH)
     with torch.no_grad(), using(training=False, track=False, width=1.0, keep=None), _named(model, tracing), tracing:
-        outputs = model.apply_blocks(weights, inputs)
+        outputs = model.apply_blocks(weights, model.inputs(_BATCH))
     for axis in tracing.axes(outputs):
         tracing.groups.keep(axis)
     return [
         tuple(tracing.groups.of(axis) for axis in tracing.axes(weights[entry.block][entry.name]))
-        for entry in layout.entries
+        for entry in model.layout.entries
     ]
 
 
@@ -160,7 +259,7 @@ class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._convolution(args, result)
         if operator in ("addmm", "mm", "bmm"):
             return self._product(operator, operands)
-        if operator in _BATCH_NORMS or operator == "native_group_norm":
+        if operator in _NORMS:
             for each in operands[1:]:
                 self.groups.join(self.axes(each)[0], first[1])
             return first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -13,17 +13,13 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
 from edgefl.errors import UserError
-from edgefl.models.block_model import BlockModel
-from edgefl.models.layout import Entry, Weights, variables
+from edgefl.models.block_model import BlockModel, Nested
+from edgefl.models.channels import Axes, Axis, kept_numbers, sizes_of, traced_axes
+from edgefl.models.layout import Entry, Numbers, taken, variables
 from edgefl.models.mode import using
 from edgefl.models.norm import BatchNorm, GroupNorm
-from edgefl.models.width.axes import Axis, kept_numbers, sizes_of
-from edgefl.models.width.tracing import Axes, traced_axes
 
 Rounding = Literal["up", "down"]
-
-Numbers = Tensor | int | None
-"""The kept numbers of a dimension: these, the first ones, or all."""
 
 
 def kept_channels(count: int, share: float, rounding: Rounding = "up") -> int:
@@ -53,7 +49,9 @@ class Cut:
 
     def __init__(self, whole: BlockModel, share: float, rounding: Rounding = "up") -> None:
         self._whole = whole
-        self._axes = _axes_of(whole)
+        if whole not in _AXES:
+            _AXES[whole] = traced_axes(whole)
+        self._axes = _AXES[whole]
         sizes = sizes_of([axis for axes in self._axes for axis in axes])
         if not sizes:
             raise UserError(
@@ -113,7 +111,7 @@ class Cut:
     def _chosen(self, weights: tuple[Mapping[str, Tensor], ...], shift: int) -> list[Tensor]:
         kept = {group: (shift + torch.arange(count)) % size for group, (size, count) in self._counts.items()}
         return [
-            _selected(weights[entry.block][entry.name], axes, kept)
+            taken(weights[entry.block][entry.name], [_numbers(axis, kept) for axis in axes])
             for entry, axes in zip(self._whole.layout.entries, self._axes, strict=True)
         ]
 
@@ -127,7 +125,8 @@ class Cut:
         blocks = copy.deepcopy(dict(whole.blocks.items()))
         own = tuple({name: tensor.detach() for name, tensor, _ in variables(block)} for block in blocks.values())
         smaller: dict[int, Tensor] = {}
-        chosen = dict(zip(map(_key, whole.layout.entries), self._chosen(own, 0), strict=True))
+        keys = [(entry.block, entry.name) for entry in whole.layout.entries]
+        chosen = dict(zip(keys, self._chosen(own, 0), strict=True))
         for index, block in enumerate(blocks.values()):
             for name, tensor, is_parameter in variables(block):
                 if id(tensor) not in smaller:
@@ -147,14 +146,13 @@ class Cut:
         return model
 
     def _try(self, model: BlockModel) -> None:
-        layout, shape = model.layout, (2, *self._whole.tap_shapes[-1])
-        weights = layout.weights(torch.zeros(layout.parameter_count), torch.zeros(layout.buffer_count))
+        shape = (2, *self._whole.tap_shapes[-1])
         called: list[str] = []
         named = [(name, layer) for name, layer in model.blocks.named_modules() if name]
         hooks = [layer.register_forward_pre_hook(lambda *_, name=name: called.append(name)) for name, layer in named]
         try:
             with torch.no_grad(), using(training=False, track=False, width=1.0, keep=None):
-                found = tuple(model.apply_blocks(weights, model.inputs(2)).shape)
+                found = tuple(model.apply_blocks(model.zero_weights(), model.inputs(2)).shape)
         except Exception as error:  # noqa: BLE001  (whatever the module's code raises)
             layer, reason = called[-1] if called else "", str(error).strip().splitlines()[:1]
             raise UserError(
@@ -168,33 +166,6 @@ class Cut:
             raise UserError(f"the model cannot be trained at a smaller width: it then returns {found}, not {shape}")
 
 
-class Nested:
-    """A network within a wider one, with some of the channels of its tensors.
-
-    Args:
-        model: its skeleton.
-        numbers: for each tensor, the numbers of each dimension that belong to it.
-    """
-
-    def __init__(self, model: BlockModel, numbers: Sequence[tuple[Entry, Sequence[Numbers]]]) -> None:
-        self.model = model
-        self._numbers = numbers
-
-    def weights(self, wider: Weights) -> Weights:
-        """Its tensors as differentiable parts of the wider network's; consecutive numbers are views."""
-        layout = self.model.layout
-        blocks: Weights = tuple({} for _ in layout.block_names)
-        for entry, numbers in self._numbers:
-            blocks[entry.block][entry.name] = _taken(wider[entry.block][entry.name], numbers)
-        for block, name, entry in layout.shared:
-            blocks[block][name] = blocks[entry.block][entry.name]
-        return blocks
-
-
-def _key(entry: Entry) -> tuple[int, str]:
-    return entry.block, entry.name
-
-
 def _numbers(axis: Axis, kept: Mapping[int, Tensor]) -> Numbers:
     if all(piece.group is None for piece in axis):
         return None
@@ -202,83 +173,31 @@ def _numbers(axis: Axis, kept: Mapping[int, Tensor]) -> Numbers:
     return len(numbers) if torch.equal(numbers, torch.arange(len(numbers))) else numbers
 
 
-def _selected(tensor: Tensor, axes: Axes, kept: Mapping[int, Tensor]) -> Tensor:
-    return _taken(tensor, [_numbers(axis, kept) for axis in axes])
-
-
-def _taken(tensor: Tensor, each: Sequence[Numbers]) -> Tensor:
-    for place, numbers in enumerate(each):
-        if isinstance(numbers, int):
-            tensor = tensor.narrow(place, 0, numbers)
-        elif numbers is not None:
-            tensor = tensor.index_select(place, numbers.to(tensor.device))
-    return tensor
-
-
 _AXES: weakref.WeakKeyDictionary[BlockModel, list[Axes]] = weakref.WeakKeyDictionary()
+"""The groups of channels of each model, which every share of it needs."""
 
 
-def _axes_of(model: BlockModel) -> list[Axes]:
-    if model not in _AXES:
-        _AXES[model] = traced_axes(model)
-    return _AXES[model]
-
-
-def _resize(layer: nn.Module, before: Mapping[str, torch.Size]) -> None:
+def _resize(layer: Any, before: Mapping[str, torch.Size]) -> None:
     """Set the sizes that a layer keeps besides its tensors."""
     weight = layer._parameters.get("weight")
     if weight is None:
         return
-    whole = before["weight"]
-    for kind, change in _SIZES.items():
-        if isinstance(layer, kind):
-            change(layer, weight, whole)
-            return
-
-
-def _convolution(layer: Any, weight: Tensor, _: torch.Size) -> None:
-    if layer.groups > 1:  # depthwise
-        layer.groups = weight.shape[0]
-    layer.out_channels, layer.in_channels = weight.shape[0], weight.shape[1] * layer.groups
-
-
-def _linear(layer: Any, weight: Tensor, _: torch.Size) -> None:
-    layer.out_features, layer.in_features = weight.shape
-
-
-def _embedding(layer: Any, weight: Tensor, _: torch.Size) -> None:
-    layer.embedding_dim = weight.shape[1]
-
-
-def _batch_norm(layer: Any, weight: Tensor, _: torch.Size) -> None:
-    layer.num_features = weight.shape[0]
-
-
-def _own_batch_norm(layer: Any, weight: Tensor, _: torch.Size) -> None:
-    layer.channels = weight.shape[0]
-
-
-def _group_norm(layer: Any, weight: Tensor, whole: torch.Size) -> None:
-    layer.num_groups = GroupNorm(layer.num_groups, whole[0]).groups_of(weight.shape[0])
-    layer.num_channels = weight.shape[0]
-
-
-def _own_group_norm(layer: Any, weight: Tensor, _: torch.Size) -> None:
-    layer.groups = layer.groups_of(weight.shape[0])
-    layer.channels = weight.shape[0]
-
-
-def _layer_norm(layer: Any, weight: Tensor, _: torch.Size) -> None:
-    layer.normalized_shape = tuple(weight.shape)
-
-
-_SIZES: Mapping[type[nn.Module], Callable[[Any, Tensor, torch.Size], None]] = {
-    _ConvNd: _convolution,
-    nn.Linear: _linear,
-    nn.Embedding: _embedding,
-    BatchNorm: _own_batch_norm,
-    GroupNorm: _own_group_norm,
-    _NormBase: _batch_norm,
-    nn.GroupNorm: _group_norm,
-    nn.LayerNorm: _layer_norm,
-}
+    if isinstance(layer, _ConvNd):
+        if layer.groups > 1:  # depthwise
+            layer.groups = weight.shape[0]
+        layer.out_channels, layer.in_channels = weight.shape[0], weight.shape[1] * layer.groups
+    elif isinstance(layer, nn.Linear):
+        layer.out_features, layer.in_features = weight.shape
+    elif isinstance(layer, nn.Embedding):
+        layer.embedding_dim = weight.shape[1]
+    elif isinstance(layer, BatchNorm):
+        layer.channels = weight.shape[0]
+    elif isinstance(layer, GroupNorm):
+        layer.groups, layer.channels = layer.groups_of(weight.shape[0]), weight.shape[0]
+    elif isinstance(layer, _NormBase):
+        layer.num_features = weight.shape[0]
+    elif isinstance(layer, nn.GroupNorm):
+        layer.num_groups = GroupNorm(layer.num_groups, before["weight"][0]).groups_of(weight.shape[0])
+        layer.num_channels = weight.shape[0]
+    elif isinstance(layer, nn.LayerNorm):
+        layer.normalized_shape = tuple(weight.shape)

@@ -9,8 +9,8 @@ from torch import nn
 from edgefl.errors import UserError
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
+from edgefl.models.narrower import Cut, kept_channels
 from edgefl.models.registry import MODELS, build_model, initial_vector
-from edgefl.models.width.cutting import Cut, kept_channels
 
 
 def model(*layers: nn.Module, shape=(3, 8, 8), classes=4) -> BlockModel:
