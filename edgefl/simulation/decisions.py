@@ -30,22 +30,18 @@ class Forecasts:
 
     def of_round(self, round: int, clients: NDArray[np.int64]) -> Foreseen:
         """The predicted seconds of a round with the whole model for each client."""
-        world, setup = self._world, self._world.setup
-        sizes = setup.sizes
-        asked = clients.tolist()
-        bytes = [self._bytes(client) for client in asked]
-        return Foreseen(
-            np.array(
-                [
-                    world.traffic.foreseen(client, "down").seconds(down)
-                    for client, (down, _) in zip(asked, bytes, strict=True)
-                ]
-            ),
-            np.array([world.foreseen_compute(client, round, world.work.of(client, sizes.blocks)) for client in asked]),
-            np.array(
-                [world.traffic.foreseen(client, "up").seconds(up) for client, (_, up) in zip(asked, bytes, strict=True)]
-            ),
-        )
+        world, rows = self._world, []
+        for client in clients.tolist():
+            down, up = self._bytes(client)
+            work = world.work.of(client, world.setup.sizes.blocks)
+            rows.append(
+                (
+                    world.traffic.foreseen(client, "down").seconds(down),
+                    world.foreseen_compute(client, round, work),
+                    world.traffic.foreseen(client, "up").seconds(up),
+                )
+            )
+        return Foreseen(*np.array(rows, np.float64).reshape(-1, 3).T.copy())
 
     def charge(self, round: int, clients: NDArray[np.int64]) -> Charge:
         """The clients' batteries now, and what a round with the whole model is predicted to use of them."""

@@ -148,13 +148,11 @@ class Hierarchical(RoundByRound):
         self._prefetches: dict[Node, CellPrefetch] = {}
 
     def hold(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> Generator[simpy.Event, object, None]:
-        """See :class:`RoundByRound`."""
         world = self.world
         self._begin(round, cohort, alphas)
         yield world.env.all_of([world.env.process(cell.live()) for cell in self._cells])
 
     def prefetch(self, round: int) -> None:
-        """See :class:`RoundByRound`."""
         present = {each.client for each in self.participants}
         cells: dict[Node, dict[int, tuple[Part, ...]]] = {}
         for client, parts in self.commit(round).items():
@@ -163,7 +161,6 @@ class Hierarchical(RoundByRound):
             self._prefetches[node] = CellPrefetch(self.world, node, early, round, present)
 
     def break_off(self) -> None:
-        """See :class:`RoundByRound`."""
         for cell in self._cells:
             cell.break_off()
         for prefetch in self._prefetches.values():

@@ -127,7 +127,6 @@ class Synchronous(RoundByRound):
         self._broadcasting = Broadcasting(world)
 
     def hold(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> Generator[simpy.Event, object, None]:
-        """See :class:`RoundByRound`."""
         world = self.world
         closed = world.env.event()
         self._begin(round, cohort, alphas, closed)
@@ -173,13 +172,11 @@ class Synchronous(RoundByRound):
             self.world.evaluated(client, round, images, seconds)
 
     def prefetch(self, round: int) -> None:
-        """See :class:`RoundByRound`."""
         present = {each.client for each in self.participants}
         for client, parts in self.commit(round).items():
             self._prefetches[client] = Prefetch(self.world, client, parts, round, awake=client in present)
 
     def break_off(self) -> None:
-        """See :class:`RoundByRound`."""
         for participant in self.participants:
             participant.drop("unfinished")
         for prefetch in self._prefetches.values():

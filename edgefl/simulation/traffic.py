@@ -47,11 +47,6 @@ class Allocation:
         self.round = 0
 
     def shares(self, now: float, transfers: Sequence[Progress]) -> Shares:
-        """See :class:`~edgefl.network.allotment.Allocator`.
-
-        Raises:
-            PartFault: the allocation raised an error, or answered with something else than an order.
-        """
         asked = _arrays(now, transfers)
         with blaming(self._label, self.round, "bandwidth allocation"):
             order = checked_order(self._spec.order(asked), len(transfers))

@@ -22,7 +22,6 @@ class DeadlineFirst(BandwidthSpec):
     needs: ClassVar[frozenset[Need]] = frozenset({"rounds", "deadline"})
 
     def order(self, transfers: Transfers) -> Order:
-        """See :class:`BandwidthSpec`."""
         # In a round of one instant, rounding must decide neither about lateness nor about the order.
         tolerance = 1e-9 * max(1.0, transfers.now)
         due = transfers.deadline - transfers.after

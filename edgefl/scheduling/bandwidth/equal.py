@@ -12,6 +12,6 @@ class Equal(BandwidthSpec):
     """Max-min fair shares; the transport decides about weights (round-trip times, one queue)."""
 
     def order(self, transfers: Transfers) -> Order:
-        """See :class:`BandwidthSpec`; the network computes these shares without calling this."""
+        """The network computes these shares without calling this."""
         count = len(transfers.bytes)
         return Order(np.zeros(count, np.int64), np.ones(count))

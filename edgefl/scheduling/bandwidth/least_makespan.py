@@ -40,7 +40,6 @@ class LeastMakespan(BandwidthSpec):
     )
 
     def order(self, transfers: Transfers) -> Order:
-        """See :class:`BandwidthSpec`."""
         count = len(transfers.bytes)
         if not (self.downloads or transfers.up.all()):
             return Order(np.zeros(count, np.int64), np.ones(count))

@@ -15,5 +15,4 @@ class Proportional(BandwidthSpec):
     """
 
     def order(self, transfers: Transfers) -> Order:
-        """See :class:`BandwidthSpec`."""
         return Order(np.zeros(len(transfers.bytes), np.int64), np.maximum(transfers.bytes, 1.0))

@@ -15,5 +15,4 @@ class ShortestFirst(BandwidthSpec):
     """
 
     def order(self, transfers: Transfers) -> Order:
-        """See :class:`BandwidthSpec`."""
         return strict(ties(transfers.left, 1e-9 * float(transfers.bytes.max())))

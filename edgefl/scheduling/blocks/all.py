@@ -11,5 +11,4 @@ class All(BlockSchedulerSpec):
     """α = M: the whole model."""
 
     def start(self, seed: int, blocks: int) -> ConstantScheduler:
-        """See :class:`BlockSchedulerSpec`."""
         return ConstantScheduler(blocks)

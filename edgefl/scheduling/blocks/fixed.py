@@ -18,7 +18,6 @@ class ConstantScheduler(BlockScheduler):
     alpha: int
 
     def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
-        """See :class:`BlockScheduler`."""
         return dict.fromkeys(cohort, self.alpha)
 
 
@@ -29,7 +28,6 @@ class Fixed(BlockSchedulerSpec):
     alpha: int = Field(ge=1, description="how many of the last blocks are sent, 1 … M")
 
     def start(self, seed: int, blocks: int) -> ConstantScheduler:
-        """See :class:`BlockSchedulerSpec`."""
         if self.alpha > blocks:
             raise UserError(f"alpha is {self.alpha}, but the model has only {blocks} blocks", field="alpha")
         return ConstantScheduler(self.alpha)

@@ -52,7 +52,6 @@ class GmbsScheduler(BlockScheduler):
         return np.asarray(self._remembered[client] + bonus)
 
     def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
-        """See :class:`BlockScheduler`."""
         chosen = {}
         for client in cohort:
             values = self.values(round, client)
@@ -93,5 +92,4 @@ class Gmbs(BlockSchedulerSpec):
     bonus_scale: float = Field(default=1.0, ge=0, description="factor on the bonus for rarely played choices (Eq. 24)")
 
     def start(self, seed: int, blocks: int) -> GmbsScheduler:
-        """See :class:`BlockSchedulerSpec`."""
         return GmbsScheduler(seed, max(1, blocks - 1), lam=self.lam, bonus_scale=self.bonus_scale)

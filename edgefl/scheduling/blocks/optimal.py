@@ -42,7 +42,6 @@ class OptimalScheduler(BlockScheduler):
         self._distance: dict[int, float] = {}
 
     def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
-        """See :class:`BlockScheduler`."""
         if forecast is None:
             raise UserError(
                 "block scheduler 'optimal' needs predicted seconds and bytes, which this simulation cannot compute"
@@ -56,7 +55,6 @@ class OptimalScheduler(BlockScheduler):
         return {client: int(alpha) for client, alpha in zip(cohort, alphas, strict=True)}
 
     def observe(self, feedback: BlockFeedback) -> None:
-        """See :class:`BlockScheduler`."""
         mean = float(feedback.distance.mean())
         for client, distance in zip(feedback.client.tolist(), feedback.distance.tolist(), strict=True):
             self._distance[client] = distance / mean if mean > 0 else 1.0
@@ -133,7 +131,6 @@ class Optimal(BlockSchedulerSpec):
     )
 
     def start(self, seed: int, blocks: int) -> OptimalScheduler:
-        """See :class:`BlockSchedulerSpec`."""
         limits = {
             "seconds": np.inf if self.seconds is None else self.seconds,
             "bytes": np.inf if self.bytes is None else self.bytes,

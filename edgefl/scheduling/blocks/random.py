@@ -17,7 +17,6 @@ class RandomScheduler(BlockScheduler):
     arms: int
 
     def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
-        """See :class:`BlockScheduler`."""
         return {
             client: int(generator(self.seed, "random blocks", round, client).integers(1, self.arms + 1))
             for client in cohort
@@ -29,5 +28,4 @@ class Random(BlockSchedulerSpec):
     """Uniform over 1 … M-1 (Tan et al. 2023, Sec. V, FedBR-Ran)."""
 
     def start(self, seed: int, blocks: int) -> RandomScheduler:
-        """See :class:`BlockSchedulerSpec`."""
         return RandomScheduler(seed, max(1, blocks - 1))

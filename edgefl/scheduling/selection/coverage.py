@@ -29,7 +29,6 @@ class CoverageSelector(Selector):
     tries: int
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """See :class:`Selector`."""
         support = needed(facts.label_support, "coverage", "classes of each client")[available]
         draws = generator(self.seed, "selection", round)
         reachable = int(support.any(axis=0).sum())
@@ -69,5 +68,4 @@ class Coverage(SelectorSpec):
     tries: int = Field(default=1000, ge=1, description="draws before the last one is repaired")
 
     def start(self, seed: int) -> CoverageSelector:
-        """See :class:`SelectorSpec`."""
         return CoverageSelector(seed, self.tries)

@@ -31,7 +31,6 @@ class DeadlineSelector(Selector):
     uploads: Literal["parallel", "sequential"]
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """See :class:`Selector`."""
         number = max(cohort, int(self.asked * cohort + 0.5))
         asked = sample(generator(self.seed, "selection", round), available, number)
         seconds = needed(facts.foreseen, "deadline", "predicted seconds of clients")(asked)
@@ -71,5 +70,4 @@ class Deadline(SelectorSpec):
     )
 
     def start(self, seed: int) -> DeadlineSelector:
-        """See :class:`SelectorSpec`."""
         return DeadlineSelector(seed, self.deadline, self.asked, self.uploads)

@@ -48,5 +48,4 @@ class Eafl(Oort):
     f: float = Field(default=0.25, ge=0, le=1, description="weight of Oort's utility; 1 - f is that of the battery")
 
     def start(self, seed: int) -> EaflSelector:
-        """See :class:`SelectorSpec`."""
         return EaflSelector(seed, self)

@@ -19,13 +19,11 @@ class FixedSelector(Selector):
     clients: tuple[int, ...] | None
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """See :class:`Selector`."""
         if self.clients is None:
             return available[:cohort].copy()
         return np.intersect1d(np.asarray(self.clients, dtype=np.int64), available)[:cohort]
 
     def candidates(self) -> NDArray[np.int64] | None:
-        """See :class:`Selector`."""
         return None if self.clients is None else np.array(sorted(self.clients), dtype=np.int64)
 
 
@@ -38,7 +36,6 @@ class Fixed(SelectorSpec):
     )
 
     def start(self, seed: int) -> FixedSelector:
-        """See :class:`SelectorSpec`."""
         if self.clients is not None and (len(set(self.clients)) < len(self.clients) or min(self.clients) < 0):
             raise UserError("expected different clients, numbered from 0", field="clients")
         return FixedSelector(self.clients)

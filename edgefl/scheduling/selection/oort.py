@@ -42,7 +42,6 @@ class OortSelector(Selector):
         self._gathered: list[float] = []
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """See :class:`Selector`."""
         self._picks += 1
         draws = generator(self._seed, "selection", round)
         cohort = min(cohort, len(available))
@@ -54,7 +53,6 @@ class OortSelector(Selector):
         return np.sort(np.concatenate([exploited, sample(draws, unknown, explore)]))
 
     def observe(self, feedback: SelectionFeedback) -> None:
-        """See :class:`Selector`."""
         utilities = feedback.samples * feedback.loss
         for client, utility, seconds in zip(
             feedback.client.tolist(), utilities.tolist(), feedback.seconds.tolist(), strict=True
@@ -130,5 +128,4 @@ class Oort(SelectorSpec):
     window: int = Field(default=20, ge=1, description="rounds whose total utility the pacer compares")
 
     def start(self, seed: int) -> OortSelector:
-        """See :class:`SelectorSpec`."""
         return OortSelector(seed, self)

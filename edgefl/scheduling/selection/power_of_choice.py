@@ -40,7 +40,6 @@ class AskedLosses(Selector):
         self._spec = spec
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """See :class:`Selector`."""
         sizes = needed(facts.data_sizes, "power_of_choice", "numbers of samples")[available]
         wanted = min(len(available), max(cohort, round_up(self._spec.candidates * cohort)))
         draws = generator(self._seed, "selection", round)
@@ -73,7 +72,6 @@ class ReportedLosses(AskedLosses):
         self._reported: dict[int, float] = {}
 
     def observe(self, feedback: SelectionFeedback) -> None:
-        """See :class:`Selector`."""
         self._reported.update(zip(feedback.client.tolist(), feedback.loss.tolist(), strict=True))
 
     def _losses(self, candidates: NDArray[np.int64], facts: Facts) -> NDArray[np.float64]:
@@ -98,7 +96,6 @@ class PowerOfChoice(SelectorSpec):
     )
 
     def start(self, seed: int) -> AskedLosses:
-        """See :class:`SelectorSpec`."""
         if self.losses == "reported":
             if self.images is not None:
                 raise UserError("reported losses are not evaluated on images", field="images")

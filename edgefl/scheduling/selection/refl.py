@@ -41,7 +41,6 @@ class ReflSelector(Selector):
         self._rested: dict[int, int] = {}
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """See :class:`Selector`."""
         now = needed(facts.now, "refl", "time")
         if self._before is not None:
             alpha = self._spec.smoothing
@@ -72,5 +71,4 @@ class Refl(SelectorSpec):
     rest: int = Field(default=5, ge=0, description="rounds in which a client does not take part again")
 
     def start(self, seed: int) -> ReflSelector:
-        """See :class:`SelectorSpec`."""
         return ReflSelector(seed, self)

@@ -37,7 +37,6 @@ class StaticTiers(Selector):
         self.probabilities: Numbers = np.array(spec.probabilities or [1 / spec.tiers] * spec.tiers)
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """See :class:`Selector`."""
         if self._tiers is None:
             self._tiers = self._profiled(facts)
         members = [np.intersect1d(tier, available) for tier in self._tiers]
@@ -152,7 +151,6 @@ class TiFL(SelectorSpec):
     )
 
     def start(self, seed: int) -> StaticTiers:
-        """See :class:`SelectorSpec`."""
         for field in ("probabilities", "credits"):
             given = getattr(self, field)
             if given is not None and len(given) != self.tiers:

@@ -29,7 +29,6 @@ class UniformSelector(Selector):
     seed: int
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """See :class:`Selector`."""
         return sample(generator(self.seed, "selection", round), available, cohort)
 
 
@@ -38,5 +37,4 @@ class Uniform(SelectorSpec):
     """Uniform without replacement (FedAvg's sampling)."""
 
     def start(self, seed: int) -> UniformSelector:
-        """See :class:`SelectorSpec`."""
         return UniformSelector(seed)
