@@ -17,7 +17,7 @@ import torch
 from edgefl import registry
 from edgefl.scenario import load_scenario
 from edgefl.scenario.loading import check
-from edgefl.scenario.writing import dump_yaml
+from edgefl.yaml_file import dump_yaml
 
 from .no_skips import pytest_addoption, pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 from .small_runs import SMALL

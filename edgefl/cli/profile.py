@@ -391,7 +391,7 @@ def _files(
     from datetime import datetime
 
     from edgefl.profiling.calibrated import link_data, profile_data, scenario_data
-    from edgefl.scenario import dump_yaml
+    from edgefl.yaml_file import dump_yaml
 
     name = f"{base.name}-calibrated"
     today = datetime.now().astimezone().date()

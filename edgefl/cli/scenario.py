@@ -59,7 +59,8 @@ def validate(
 ) -> None:
     """Check a scenario without running it."""
     from edgefl.flower.scenario import AppScenario, load_any_scenario
-    from edgefl.scenario import dump_yaml, rehearse, resolve
+    from edgefl.scenario import rehearse, resolve
+    from edgefl.yaml_file import dump_yaml
 
     checked = load_any_scenario(scenario, changes or ())
     if not isinstance(checked, AppScenario):

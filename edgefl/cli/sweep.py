@@ -16,7 +16,7 @@ from edgefl.hardware import EngineKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from edgefl.scenario.sweep import SweepSpec
+    from edgefl.scenario.sections import SweepSpec
     from edgefl.sweep.jobs import Job
     from edgefl.sweep.searching import Chosen
     from edgefl.sweep.sweeping import SweepResult

@@ -31,10 +31,10 @@ from edgefl.record import RunPaths, names
 from edgefl.record.costs import read_costs
 from edgefl.record.paths import how_to_continue, is_interrupted
 from edgefl.record.summary import SCHEMA, SeedResult, Summary, is_summary, read_summary
-from edgefl.scenario import dump_yaml, load_scenario, resolve
+from edgefl.scenario import load_scenario, resolve
 from edgefl.validation import validated
 from edgefl.version import __version__
-from edgefl.yaml_file import read_yaml
+from edgefl.yaml_file import dump_yaml, read_yaml
 
 
 class Choices(Options):

@@ -20,8 +20,8 @@ from edgefl.record.paths import how_to_continue
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import write_summary
 from edgefl.scenario import Scenario, load_scenario, with_overrides
-from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scenario.overrides import of_engine
+from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import PartFault
 from edgefl.validation import validated

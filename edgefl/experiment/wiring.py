@@ -27,7 +27,7 @@ from edgefl.record.costs import StepRow
 from edgefl.record.listener import Listener
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
-from edgefl.scenario.targets import values_of
+from edgefl.scenario.sections import values_of
 from edgefl.scheduling.bandwidth.equal import Equal
 from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost

@@ -16,11 +16,10 @@ from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
 from edgefl.record.metric import ACCURACY
 from edgefl.record.names import label_fault
-from edgefl.scenario.loading import FLOWER, changed_data, check, read_scenario
+from edgefl.scenario.loading import FLOWER, changed_data, check, json_schema, read_scenario
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import NAME, Scenario
-from edgefl.scenario.schema import json_schema
-from edgefl.scenario.targets import Target, check_targets, values_of
+from edgefl.scenario.sections import Target, check_targets, values_of
 from edgefl.simulation.failure_specs import Crash, Failure
 from edgefl.simulation.limits import BudgetSpec
 from edgefl.units import Seconds

@@ -28,7 +28,7 @@ from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
 from edgefl.record.listener import Listener
 from edgefl.record.metric import ACCURACY
-from edgefl.scenario.targets import values_of
+from edgefl.scenario.sections import values_of
 from edgefl.scheduling.selection.base import Facts, selection
 from edgefl.simulation.limits import Limits
 from edgefl.simulation.protocol_specs import SynchronousSpec

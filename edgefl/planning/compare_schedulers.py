@@ -19,7 +19,7 @@ from edgefl.planning.planning import planned_world
 from edgefl.record.events import Event
 from edgefl.record.listener import Listener
 from edgefl.scenario import Scenario, with_overrides
-from edgefl.scenario.last_batches import check_last_batches
+from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.scheduling.bandwidth.base import ALLOCATIONS
 from edgefl.scheduling.selection.base import SELECTORS
 from edgefl.simulation.protocol_specs import AsynchronousSpec

@@ -23,8 +23,8 @@ from edgefl.record.rounds import RoundRow
 from edgefl.report.timeline.data import Timeline, timeline_of
 from edgefl.report.timeline.usage import Bottleneck, bottleneck_counts, bottlenecks_of
 from edgefl.scenario import Scenario
-from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scenario.methods import ScenarioMethod
+from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.delivery import Direction
 from edgefl.simulation.run import Outcome, simulate_run

@@ -12,7 +12,7 @@ from edgefl.errors import UserError
 from edgefl.record.metric import Metric
 from edgefl.record.rounds import RoundRow
 from edgefl.scenario import Scenario
-from edgefl.scenario.targets import values_of
+from edgefl.scenario.sections import values_of
 from edgefl.units import UNITS, parse
 
 Kind = Literal["seconds", "bytes", "joules"]

@@ -18,9 +18,10 @@ from edgefl.record.costs import write_costs
 from edgefl.record.names import CLIENT_MODELS, CLIENTS, FINAL_MODEL
 from edgefl.record.summary import SeedResult, write_summary
 from edgefl.rerun.finished_run import FinishedRun
-from edgefl.scenario import Scenario, dump_yaml, resolve, with_overrides
+from edgefl.scenario import Scenario, resolve, with_overrides
 from edgefl.scenario.overrides import Overrides, parse_overrides
 from edgefl.torch_settings import neutral_torch
+from edgefl.yaml_file import dump_yaml
 
 CHANGEABLE = ("network", "fleet", "failures", "budgets", "targets", "target_metric", "stop", "name")
 """Sections of a scenario that do not affect training; ``training.bandwidth`` does not either."""

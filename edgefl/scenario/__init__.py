@@ -4,17 +4,14 @@
 schema of scenario files.
 """
 
-from edgefl.scenario.loading import load_scenario, resolve, with_overrides
+from edgefl.scenario.loading import json_schema, load_scenario, resolve, with_overrides
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.scenario.rehearsal import rehearse
 from edgefl.scenario.scenario import Scenario
-from edgefl.scenario.schema import json_schema
-from edgefl.scenario.writing import dump_yaml
 
 __all__ = [
     "Scenario",
     "ScenarioMethod",
-    "dump_yaml",
     "json_schema",
     "load_scenario",
     "rehearse",

@@ -1,4 +1,4 @@
-"""Load and check a scenario file, and write a scenario with all defaults filled in."""
+"""Load and check a scenario file, write a scenario with all defaults filled in, and the JSON schema of such files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import Any
 
 from edgefl import shipped
 from edgefl.data.location import data_root
+from edgefl.data.spec import data_sets_schema
 from edgefl.errors import UserError, nearest, one_line
 from edgefl.files import user_path
 from edgefl.input_file import code_files
 from edgefl.options import Options
+from edgefl.scenario.components import BANDWIDTH_SECTION, MODEL_SECTION, SELECTION_SECTION, TASK_SECTION
+from edgefl.scenario.methods import methods_schema
 from edgefl.scenario.overrides import Override, Overrides, blamed, overridden, parse_overrides
 from edgefl.scenario.paths import anchored, found_below
 from edgefl.scenario.scenario import Scenario
@@ -169,3 +172,48 @@ def _refuse_not_finite(data: Any, path: tuple[str, ...] = ()) -> None:
     items = data.items() if isinstance(data, Mapping) else enumerate(data) if isinstance(data, list) else ()
     for name, inner in items:
         _refuse_not_finite(inner, (*path, str(name)))
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of a scenario file, with the options of every registered part.
+
+    >>> sorted(json_schema()["required"])
+    ['data', 'fleet', 'methods', 'model', 'name', 'network', 'training']
+    """
+    schema = Scenario.model_json_schema(mode="validation")
+    definitions = schema["$defs"]
+    described = {
+        "task": TASK_SECTION.json_schema(),
+        "data": data_sets_schema(),
+        "model": MODEL_SECTION.json_schema(),
+        "selection": SELECTION_SECTION.json_schema(),
+        "bandwidth": BANDWIDTH_SECTION.json_schema(),
+    }
+    sections: dict[str, tuple[dict[str, Any], str]] = {
+        "task": (schema, "what the model is trained for: a kind and its options"),
+        "data": (schema, "the data set, and how it is distributed over the clients"),
+        "model": (schema, "the model to train: its name and options"),
+        "selection": (definitions["TrainingSpec"], "how the cohort is selected: a kind and its options"),
+        "bandwidth": (
+            definitions["TrainingSpec"],
+            "how the server divides its bandwidth among transfers: a kind and its options",
+        ),
+    }
+    for name, (parent, description) in sections.items():
+        parent["properties"][name] = {**_lifted(described[name], definitions), "description": description}
+    for name in ("targets", "budgets"):  # null is equivalent to omitting them
+        allowed = schema["properties"][name]
+        meaning = {key: allowed.pop(key) for key in ("description", "default", "title") if key in allowed}
+        schema["properties"][name] = {"anyOf": [allowed, {"type": "null"}], **meaning}
+    schema["properties"]["methods"] = _lifted(methods_schema(), definitions)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _lifted(schema: Any, definitions: dict[str, Any]) -> Any:
+    """The schema with its own definitions moved to ``definitions``, to which its references refer."""
+    if isinstance(schema, dict):
+        definitions.update({name: _lifted(inner, definitions) for name, inner in schema.get("$defs", {}).items()})
+        return {key: _lifted(inner, definitions) for key, inner in schema.items() if key != "$defs"}
+    if isinstance(schema, list):
+        return [_lifted(inner, definitions) for inner in schema]
+    return schema

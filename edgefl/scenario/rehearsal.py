@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 from edgefl.data.federated import reads_samples, shard_sizes
 from edgefl.data.partitions import ByFile, Flwr, Natural
+from edgefl.data.sharding import Integers
 from edgefl.errors import UserError
 from edgefl.fleet import assign
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_part import keeping_local
-from edgefl.models.block_model import BlockModel, has_library_norms
+from edgefl.models.block_model import BlockModel, has_library_norms, takes_one_sample
 from edgefl.models.registry import build_model, checked_model
 from edgefl.network.build import build_topology
 from edgefl.network.replayed import ReplayedLink
 from edgefl.network.specs import FileTopology
 from edgefl.scenario.components import built_at
-from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import Scenario
 from edgefl.simulation.failure_specs import check_outages, outages_of
+from edgefl.simulation.work import batch_counts
 from edgefl.torch_settings import neutral_torch
 
 
@@ -100,3 +103,40 @@ def _rehearse_network(scenario: Scenario) -> None:
         with built_at("network.topology"):
             links = build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()])
         check_outages(scenario.failures, links)
+
+
+def check_last_batches(model: BlockModel, options: Iterable[LocalOptions], samples: Integers) -> None:
+    """Check that no client has a batch of one sample if the model cannot be trained with it.
+
+    Args:
+        model: the scenario's model.
+        options: the local options of each method.
+        samples: training samples of each client ``[clients]``.
+
+    Raises:
+        UserError: a client has; the message has its number, its samples and the remedy.
+    """
+    if not has_library_norms(model):
+        return
+    for local in options:
+        alone = {size for size in np.unique(samples).tolist() if 1 in batch_counts(local, size)}
+        clients = [client for client, size in enumerate(samples.tolist()) if size in alone]
+        if clients and not takes_one_sample(model):
+            raise UserError(_message(local, clients, samples), field="training.local")
+
+
+def _message(local: LocalOptions, clients: list[int], samples: Integers) -> str:
+    needs = "but the model's batch norm needs two or more to train"
+    others = f", as {len(clients) - 1} other clients do" if len(clients) > 2 else ", as another client does"
+    others = others if len(clients) > 1 else ""
+    if local.batch == 1:
+        return f"batch is 1, {needs}; set a larger batch"
+    single = [client for client in clients if samples[client] == 1]
+    if single:
+        have = "client {} has" if len(single) == 1 else f"{len(single)} clients, such as client {{}}, have"
+        return f"{have.format(single[0])} one sample, {needs}; divide the data so that each client has two or more"
+    first = clients[0]
+    return (
+        f"client {first} trains its {samples[first]} samples in batches of {local.batch} and a last one of one sample"
+        f"{others}, {needs}; set drop_last: true, which leaves out the last batch, or another batch"
+    )

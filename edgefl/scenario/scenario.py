@@ -17,10 +17,15 @@ from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
 from edgefl.scenario.components import Data, Model, Task, built_at, within
 from edgefl.scenario.methods import Methods, ScenarioMethod
-from edgefl.scenario.published import Published
-from edgefl.scenario.sweep import SweepSpec
-from edgefl.scenario.targets import Target, check_targets, values_of
-from edgefl.scenario.training import EvaluationSpec, TrainingSpec
+from edgefl.scenario.sections import (
+    EvaluationSpec,
+    Published,
+    SweepSpec,
+    Target,
+    TrainingSpec,
+    check_targets,
+    values_of,
+)
 from edgefl.scheduling.selection.fixed import Fixed
 from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
 from edgefl.simulation.failure_specs import Crash, Failure

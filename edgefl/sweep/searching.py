@@ -18,7 +18,7 @@ from edgefl.errors import UserError
 from edgefl.experiment.pausing import Pause
 from edgefl.record.metric import WORST, Metric
 from edgefl.registry import chosen_part
-from edgefl.scenario.sweep import HalvingSpec, OptunaSpec, SweepSpec
+from edgefl.scenario.sections import HalvingSpec, OptunaSpec, SweepSpec
 from edgefl.sweep.jobs import Job, Search, Setting
 from edgefl.tasks.base import TASKS
 

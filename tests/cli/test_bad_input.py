@@ -4,9 +4,10 @@ import pytest
 
 from edgefl.cli import main
 from edgefl.errors import UserError
-from edgefl.scenario import dump_yaml, rehearse
+from edgefl.scenario import rehearse
 from edgefl.scenario.loading import check
 from edgefl.scenario.overrides import overridden, parse_overrides
+from edgefl.yaml_file import dump_yaml
 
 SCENARIO = {
     "name": "small",

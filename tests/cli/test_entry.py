@@ -12,7 +12,7 @@ import edgefl
 import edgefl.rerun.verify
 from edgefl.cli import main
 from edgefl.cli.progress import Lines
-from edgefl.scenario import dump_yaml
+from edgefl.yaml_file import dump_yaml
 
 from ..small_runs import SMALL
 

@@ -10,7 +10,8 @@ from edgefl import shipped
 from edgefl.cli import main
 from edgefl.cli.app import app
 from edgefl.record.listener import Listener
-from edgefl.scenario import dump_yaml, load_scenario
+from edgefl.scenario import load_scenario
+from edgefl.yaml_file import dump_yaml
 
 SMALL = {
     "name": "small",

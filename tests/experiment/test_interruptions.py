@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from edgefl.experiment import is_interrupted
-from edgefl.scenario.writing import dump_yaml
+from edgefl.yaml_file import dump_yaml
 
 from ..small_runs import SMALL
 

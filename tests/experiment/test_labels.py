@@ -17,7 +17,7 @@ from edgefl.report import RunResult, write_pictures
 from edgefl.rerun.replay import Replay
 from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.scenario.loading import check
-from edgefl.scenario.writing import dump_yaml
+from edgefl.yaml_file import dump_yaml
 
 from ..small_runs import SMALL, Stop
 

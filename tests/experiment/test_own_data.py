@@ -10,7 +10,8 @@ import pytest
 
 from edgefl.experiment import run
 from edgefl.rerun.verify import verify
-from edgefl.scenario import dump_yaml, load_scenario, resolve
+from edgefl.scenario import load_scenario, resolve
+from edgefl.yaml_file import dump_yaml
 
 from ..small_runs import SMALL, tree
 

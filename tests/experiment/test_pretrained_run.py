@@ -13,7 +13,7 @@ from edgefl.errors import UserError
 from edgefl.experiment import resume, run
 from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
-from edgefl.scenario.writing import dump_yaml
+from edgefl.yaml_file import dump_yaml
 
 from ..small_runs import SMALL, Stop, tree
 

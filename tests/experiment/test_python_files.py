@@ -15,7 +15,7 @@ from edgefl.cli.entry import main
 from edgefl.experiment import run
 from edgefl.record.listener import Listener
 from edgefl.scenario import load_scenario
-from edgefl.scenario.writing import dump_yaml
+from edgefl.yaml_file import dump_yaml
 
 from ..small_runs import SMALL
 

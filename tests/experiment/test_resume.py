@@ -16,8 +16,9 @@ import edgefl
 from edgefl.cli import main
 from edgefl.experiment import is_interrupted, resume, run
 from edgefl.rerun.verify import verify
-from edgefl.scenario import dump_yaml, resolve
+from edgefl.scenario import resolve
 from edgefl.training.learner import MethodLearner
+from edgefl.yaml_file import dump_yaml
 
 from ..small_runs import CELLS, Stop, tree
 

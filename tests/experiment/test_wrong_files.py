@@ -22,7 +22,7 @@ import torch
 from PIL import Image
 
 from edgefl.cli import main
-from edgefl.scenario import dump_yaml
+from edgefl.yaml_file import dump_yaml
 
 from ..small_runs import SMALL
 

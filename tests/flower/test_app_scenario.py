@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from edgefl.errors import UserError
 from edgefl.flower.app import digest_of_app, require_flwr
 from edgefl.flower.scenario import AppScenario, AppSpec, flat, load_any_scenario
-from edgefl.scenario import Scenario, dump_yaml, load_scenario, resolve
+from edgefl.scenario import Scenario, load_scenario, resolve
 from edgefl.scenario.paths import what_decides
 from edgefl.validation import validated
+from edgefl.yaml_file import dump_yaml
 
 from .runs import APPS, world
 

@@ -19,7 +19,8 @@ from edgefl.network.tcp import Opening
 from edgefl.profiling.calibrated import link_data, predicted, profile_data
 from edgefl.profiling.calibration import COLUMNS, ClientLog, calibrate, read_client_log
 from edgefl.record.tables import read_events
-from edgefl.scenario import dump_yaml, load_scenario, resolve
+from edgefl.scenario import load_scenario, resolve
+from edgefl.yaml_file import dump_yaml
 
 SIZES = np.array([400_000, 800_000, 1_600_000])
 

@@ -18,7 +18,7 @@ from edgefl.report import RunResult
 from edgefl.report.published import cells, comparisons, orderings, published_table, shortened
 from edgefl.scenario import load_scenario, resolve
 from edgefl.scenario.loading import check
-from edgefl.scenario.writing import dump_yaml
+from edgefl.yaml_file import dump_yaml
 
 ACCURACIES = {"fedavg": [0.1, 0.3, 0.5, 0.4], "fedprox": [0.2, 0.5, 0.6, 0.6]}
 

@@ -15,7 +15,7 @@ from edgefl.rerun.replay import replay
 from edgefl.rerun.replayed_learner import TrainsDifferentlyError
 from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
-from edgefl.scenario.writing import dump_yaml
+from edgefl.yaml_file import dump_yaml
 
 from ..small_runs import CELLS, SMALL, Stop, tree
 

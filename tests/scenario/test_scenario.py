@@ -13,12 +13,12 @@ from edgefl.fleet import DeviceProfile, load_profile
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS
-from edgefl.scenario import dump_yaml, load_scenario, resolve, with_overrides
+from edgefl.scenario import load_scenario, resolve, with_overrides
 from edgefl.scenario.loading import check
 from edgefl.scenario.methods import read_methods, write_methods
 from edgefl.simulation.limits import BudgetSpec
 from edgefl.simulation.protocol_specs import SynchronousSpec
-from edgefl.yaml_file import parse_yaml
+from edgefl.yaml_file import dump_yaml, parse_yaml
 
 from ..small_runs import SMALL
 

@@ -14,9 +14,7 @@ from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.network import specs as network
 from edgefl.scenario import Scenario, load_scenario, resolve
 from edgefl.scenario.loading import check
-from edgefl.scenario.published import Published
-from edgefl.scenario.sweep import SweepSpec
-from edgefl.scenario.training import EvaluationSpec, TrainingSpec
+from edgefl.scenario.sections import EvaluationSpec, Published, SweepSpec, TrainingSpec
 from edgefl.simulation import protocol_specs as protocols
 from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.limits import BudgetSpec

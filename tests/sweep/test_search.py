@@ -12,7 +12,7 @@ from edgefl.cli.app import app
 from edgefl.cli.entry import main
 from edgefl.errors import UserError
 from edgefl.experiment.pausing import Pause, Standing, add_standing
-from edgefl.scenario.sweep import HalvingSpec, SweepSpec
+from edgefl.scenario.sections import HalvingSpec, SweepSpec
 from edgefl.sweep import jobs as jobs_module
 from edgefl.sweep.jobs import Job
 from edgefl.sweep.searching import halving, proposals

@@ -26,7 +26,8 @@ from edgefl.report.verdict import verdict
 from edgefl.rerun.inverse import ask
 from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
-from edgefl.scenario import dump_yaml, load_scenario
+from edgefl.scenario import load_scenario
+from edgefl.yaml_file import dump_yaml
 
 from ..small_runs import SMALL, Stop, tree
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.report import RunResult
-from edgefl.scenario.writing import dump_yaml
+from edgefl.yaml_file import dump_yaml
 
 from ..small_runs import SMALL, tree
 

@@ -12,9 +12,9 @@ from edgefl.data.partitions import Flwr, LabelLevel, Natural, SortAndPartition
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError
 from edgefl.experiment.inputs import software_of
-from edgefl.scenario import dump_yaml
 from edgefl.scenario.loading import check
 from edgefl.tasks.regression import Regression
+from edgefl.yaml_file import dump_yaml
 
 from ...small_runs import SMALL
 

@@ -14,7 +14,7 @@ from edgefl.data.federated import load_federated, shard_sizes
 from edgefl.data.sets.arrays import Arrays
 from edgefl.data.spec import data_set
 from edgefl.errors import UserError
-from edgefl.scenario import dump_yaml
+from edgefl.yaml_file import dump_yaml
 
 from ...small_runs import SMALL
 

@@ -11,7 +11,7 @@ import pytest
 from edgefl.cli import main
 from edgefl.data.spec import data_set
 from edgefl.errors import UserError
-from edgefl.scenario import dump_yaml
+from edgefl.yaml_file import dump_yaml
 
 from ...small_runs import SMALL
 

@@ -11,7 +11,8 @@ from edgefl.data.sets.image_folder import ImageFolder
 from edgefl.data.spec import data_set
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
-from edgefl.scenario import dump_yaml, load_scenario
+from edgefl.scenario import load_scenario
+from edgefl.yaml_file import dump_yaml
 
 from ...small_runs import SMALL, Stop, tree
 

@@ -13,8 +13,9 @@ from edgefl.data.dataset import load
 from edgefl.data.spec import data_set
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
-from edgefl.scenario import dump_yaml, load_scenario
+from edgefl.scenario import load_scenario
 from edgefl.tasks.regression import Regression
+from edgefl.yaml_file import dump_yaml
 
 from ...small_runs import SMALL, Stop, tree
 

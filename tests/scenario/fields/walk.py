@@ -12,7 +12,7 @@ from edgefl.data.own_data import OwnArrays
 from edgefl.data.spec import DataSpec
 from edgefl.methods.build import RESERVED
 from edgefl.models.registry import ModelSpec
-from edgefl.scenario.schema import json_schema
+from edgefl.scenario.loading import json_schema
 
 TAGS = ("kind", "name", "method")
 """Keys that tell the kinds of a family apart."""
