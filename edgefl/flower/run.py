@@ -12,8 +12,7 @@ from edgefl.experiment.inputs import SCENARIO, Input, digest_of_scenario, versio
 from edgefl.experiment.step_costs import row_of
 from edgefl.experiment.summary import EarlyEnd, summarise
 from edgefl.flower.app import digest_of_app, read_app, require_flwr
-from edgefl.flower.client_work import Costs
-from edgefl.flower.replies import Replies
+from edgefl.flower.client_work import Costs, Replies
 from edgefl.flower.scenario import AppMethod, AppScenario, app_scenario_of
 from edgefl.flower.setup import run_app
 from edgefl.record import RunPaths, names

@@ -13,11 +13,10 @@ import numpy as np
 
 from edgefl.fleet import assign
 from edgefl.flower.app import App, loaded, located_error, own_path
-from edgefl.flower.client_work import Clients, Costs, Works
+from edgefl.flower.client_work import Clients, Costs, Replies, Works
 from edgefl.flower.grid import AppBook, AppRun, virtual_grid
 from edgefl.flower.legacy import legacy_server
 from edgefl.flower.metrics import Metrics, observed
-from edgefl.flower.replies import Replies
 from edgefl.flower.scenario import AppMethod, AppScenario
 from edgefl.flower.thread_scheduler import ThreadScheduler
 from edgefl.flower.virtual_time import AppTime, replaced, seeded, virtual_time

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from edgefl.errors import UserError
-from edgefl.flower.replies import DecidedDifferently
+from edgefl.flower.client_work import DecidedDifferently
 from edgefl.flower.scenario import AppScenario
 from edgefl.record import RunPaths
 from edgefl.record.listener import Listener

@@ -61,7 +61,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_quotas_of_all_cgroups_that_hold_the_process_count(tmp_path, case):
+def test_trainers_of_all_cgroups_that_hold_the_process_count(tmp_path, case):
     group, mounts, files, expected = CASES[case]
     assert list(_quotas(machine(tmp_path, group, mounts, files))) == expected
 

@@ -47,7 +47,7 @@ ELSEWHERE = {
     "model<torchvision>.lora": "likewise",
     "methods[].server<flower>": "tests/methods/test_flower.py, where flwr is installed",
     "data.partition<flwr>": "tests/data/partitions/test_flwr.py, where flwr-datasets is installed",
-    "fleet[].profile.compute.cpu_quota": "real training only: tests/emulation/test_quotas.py",
+    "fleet[].profile.compute.cpu_quota": "real training only: tests/emulation/test_trainers.py",
 }
 """Sections that are tried by other tests."""
 
