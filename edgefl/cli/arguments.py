@@ -11,29 +11,34 @@ from edgefl.files import user_path
 from edgefl.hardware import DeviceName
 from edgefl.record.outputs import output_path
 
-Run = Annotated[Path, typer.Argument(parser=user_path, metavar="RUN", help="A run directory.", show_default=False)]
-Scenario = Annotated[
-    str, typer.Argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.", show_default=False)
-]
+
+def option(*names: str, **settings: Any) -> Any:
+    """An option whose default is not shown."""
+    return typer.Option(*names, show_default=False, **settings)
+
+
+def argument(**settings: Any) -> Any:
+    """An argument whose default is not shown."""
+    return typer.Argument(show_default=False, **settings)
+
+
+Run = Annotated[Path, argument(parser=user_path, metavar="RUN", help="A run directory.")]
+Scenario = Annotated[str, argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.")]
 
 
 def changes(help: str) -> Any:
     """The option ``--set`` of a command that reads it in its own way; its default is ``None``."""
-    return typer.Option("--set", metavar="PATH=VALUE", help=help, show_default=False)
+    return option("--set", metavar="PATH=VALUE", help=help)
 
 
 Changes = Annotated[
     list[str] | None, changes("Change a value, such as training.rounds=20 or fleet.0.share=0.3; repeatable.")
 ]
 Methods = Annotated[
-    list[str] | None,
-    typer.Option("--method", metavar="NAME", help="Only this method, by its label; repeatable.", show_default=False),
+    list[str] | None, option("--method", metavar="NAME", help="Only this method, by its label; repeatable.")
 ]
 Seeds = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--seed", metavar="N", help="Use this seed instead of the scenario's; repeatable.", show_default=False
-    ),
+    list[int] | None, option("--seed", metavar="N", help="Use this seed instead of the scenario's; repeatable.")
 ]
 Device = Annotated[DeviceName, typer.Option("--device", help="Where training runs.")]
 NoTrain = Annotated[
@@ -50,12 +55,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def new_file(help: str, *names: str) -> Any:
     """An option for a file that the command writes; its default is ``None``."""
-    return typer.Option(*names, parser=output_path, metavar="FILE", help=help, show_default=False)
+    return option(*names, parser=output_path, metavar="FILE", help=help)
 
 
 def new_figure_file(help: str, *names: str) -> Any:
     """The same for a figure; its file extension sets the format."""
-    return typer.Option(*names, parser=_figure_path, metavar="FILE", help=help, show_default=False)
+    return option(*names, parser=_figure_path, metavar="FILE", help=help)
 
 
 def _figure_path(name: str) -> Path:
@@ -66,4 +71,4 @@ def _figure_path(name: str) -> Path:
 
 def new_folder(help: str, *names: str) -> Any:
     """An option for a folder that the command makes; its default is ``None``."""
-    return typer.Option(*names, parser=user_path, metavar="DIR", help=help, show_default=False)
+    return option(*names, parser=user_path, metavar="DIR", help=help)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefl.cli import arguments
-from edgefl.cli.arguments import Json
+from edgefl.cli.arguments import Json, option
 from edgefl.cli.printing import print_table, quiet, say, say_json
 from edgefl.errors import UserError
 
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 
 
 def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by name)
-    model: Annotated[
-        str,
-        typer.Option("--model", "-m", help="Model, as in a scenario: cnn, or '{timm: resnet18}'.", show_default=False),
-    ],
-    method: Annotated[str | None, typer.Option("--method", "-x", help="Method.", show_default=False)] = None,
+    model: Annotated[str, option("--model", "-m", help="Model, as in a scenario: cnn, or '{timm: resnet18}'.")],
+    method: Annotated[str | None, option("--method", "-x", help="Method.")] = None,
     changes: Annotated[
         list[str] | None,
         arguments.changes(

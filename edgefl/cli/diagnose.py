@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefl.cli.arguments import Json, Methods, Run, Trust, new_figure_file
+from edgefl.cli.arguments import Json, Methods, Run, Trust, new_figure_file, option
 from edgefl.cli.printing import print_table, quiet, say_json
 
 if TYPE_CHECKING:
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 def diagnose(  # noqa: PLR0917  (the options of the command)
     run: Run,
     method: Methods = None,
-    seed: Annotated[
-        list[int] | None, typer.Option("--seed", metavar="N", help="Only this seed; repeatable.", show_default=False)
-    ] = None,
+    seed: Annotated[list[int] | None, option("--seed", metavar="N", help="Only this seed; repeatable.")] = None,
     batches: Annotated[
         int, typer.Option(min=1, help="Batches of 64 training images on which the loss is computed.")
     ] = 10,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, new_folder
+from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, argument, new_folder
 from edgefl.cli.printing import say
 from edgefl.cli.simulate import check_device, chosen_labels, following, print_result
 from edgefl.errors import UserError
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
     scenario: Annotated[
-        str | None,
-        typer.Argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.", show_default=False),
+        str | None, argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.")
     ] = None,
     rounds: Annotated[
         int | None, typer.Option("--rounds", min=1, help="How many rounds.", show_default="the scenario's")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgefl.cli.arguments import argument
 from edgefl.cli.printing import print_table, quiet, say_json
 from edgefl.errors import UserError
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from edgefl.methods.recipe import Recipe
 
-Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show the options of this one.", show_default=False)]
+Name = Annotated[str | None, argument(metavar="[NAME]", help="Show the options of this one.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, including options.")]
 
 
@@ -38,10 +39,9 @@ def models(  # noqa: PLR0917  (Typer reads options from the signature)
     name: Name = None,
     model: Annotated[
         str | None,
-        typer.Argument(
+        argument(
             metavar="[MODEL]",
             help="With NAME 'show': the model to show, as in a scenario: cnn, or '{torchvision: resnet18}'.",
-            show_default=False,
         ),
     ] = None,
     shape: Annotated[str, typer.Option(metavar="CxHxW", help="With show: shape of one input.")] = "3x32x32",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefl.cli.arguments import Changes, Json, Methods, Trust
+from edgefl.cli.arguments import Changes, Json, Methods, Trust, argument, option
 from edgefl.cli.plan_run import print_answers, print_seeds, refuse_run
 from edgefl.cli.printing import print_table, quiet, say, say_json
 from edgefl.errors import UserError
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     scenario: Annotated[
         str,
-        typer.Argument(
+        argument(
             metavar="SCENARIO",
             help="A YAML file, or a shipped scenario's name; with --for or --seeds-for, a run directory.",
-            show_default=False,
         ),
     ],
     changes: Changes = None,
@@ -41,22 +40,20 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     ] = None,
     condition: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--for",
             metavar="CONDITION",
             help="METRIC=VALUE within QUANTITY [and within QUANTITY…]: search the least bandwidth, the slowest "
             "devices, the smallest batteries and the largest model with which a finished run meets it.",
-            show_default=False,
         ),
     ] = None,
     seeds_for: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--seeds-for",
             metavar="DIFFERENCE",
             help="1pt, or a number in the metric's unit: how many seeds each two methods of a finished run need so "
             "that this difference is decided.",
-            show_default=False,
         ),
     ] = None,
     power: Annotated[

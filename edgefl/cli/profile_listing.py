@@ -152,13 +152,7 @@ def say_left_out(table: StepTable) -> None:
 def print_steps(compared: Sequence[Compared]) -> None:
     """Print a row for each measured time."""
     rows = [
-        [
-            each.time.text,
-            f"{each.time.seconds:.4g}",
-            f"{each.predicted:.4g}",
-            f"{each.error:+.0%}",
-        ]
-        for each in compared
+        [each.time.text, f"{each.time.seconds:.4g}", f"{each.predicted:.4g}", f"{each.error:+.0%}"] for each in compared
     ]
     print_table(["step", "s measured", "s predicted", "error"], rows, words=(0,))
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from edgefl.cli import arguments
-from edgefl.cli.arguments import Methods, Run, Trust, new_folder
+from edgefl.cli.arguments import Methods, Run, Trust, new_folder, option
 from edgefl.cli.printing import say, standard_output
 from edgefl.errors import UserError
 
@@ -22,12 +22,7 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
     ] = None,
     grid: Annotated[
         list[str] | None,
-        typer.Option(
-            "--grid",
-            metavar="PATH=[V1, V2]",
-            help="Replay with each of these values; repeatable.",
-            show_default=False,
-        ),
+        option("--grid", metavar="PATH=[V1, V2]", help="Replay with each of these values; repeatable."),
     ] = None,
     out: Annotated[Path | None, new_folder("Folder for the result; RUN-replayed if not given.", "--out", "-o")] = None,
     method: Methods = None,

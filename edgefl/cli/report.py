@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from edgefl.cli.arguments import new_file, new_folder
+from edgefl.cli.arguments import argument, new_file, new_folder, option
 from edgefl.cli.printing import into_file, say, standard_output
 from edgefl.errors import UserError
 from edgefl.files import user_path
@@ -27,10 +27,7 @@ Layout = Literal["comparison", "paper"]
 
 def report(  # noqa: PLR0917  (Typer reads options from the signature)
     runs: Annotated[
-        list[Path],
-        typer.Argument(
-            parser=user_path, metavar="RUN...", help="Run directories, or a sweep's folder.", show_default=False
-        ),
+        list[Path], argument(parser=user_path, metavar="RUN...", help="Run directories, or a sweep's folder.")
     ],
     form: Annotated[Format, typer.Option("--format", help="Output format.")] = "table",
     output: Annotated[Path | None, new_file("Write to this file instead of printing.", "--output", "-o")] = None,
@@ -38,10 +35,7 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         Layout, typer.Option(help="paper: smoothed accuracy at rounds, and rounds to each target (N+: not reached).")
     ] = "comparison",
     at: Annotated[
-        list[int] | None,
-        typer.Option(
-            metavar="N", min=1, help="Rounds for --layout paper; half and all if not given.", show_default=False
-        ),
+        list[int] | None, option(metavar="N", min=1, help="Rounds for --layout paper; half and all if not given.")
     ] = None,
     html: Annotated[Path | None, new_file("Write one self-contained page instead of a table.")] = None,
     against: Annotated[
@@ -98,10 +92,10 @@ _EXCLUDED_BY = {
 
 
 def _refuse_excluded(given: set[str]) -> None:
-    for option, (reason, others) in _EXCLUDED_BY.items():
+    for name, (reason, others) in _EXCLUDED_BY.items():
         excluded = [other for other in others if other in given]
-        if option in given and excluded:
-            raise UserError(f"{reason}; remove {' and '.join(excluded)}", file=option)
+        if name in given and excluded:
+            raise UserError(f"{reason}; remove {' and '.join(excluded)}", file=name)
 
 
 def _write(text: str, output: Path | None) -> None:

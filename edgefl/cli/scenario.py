@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from edgefl import shipped
-from edgefl.cli.arguments import Changes, Json, Scenario
+from edgefl.cli.arguments import Changes, Json, Scenario, argument
 from edgefl.cli.printing import print_table, say, say_json
 from edgefl.errors import UserError
 
@@ -21,9 +21,7 @@ app = typer.Typer(help="List the shipped scenarios, check a file, or print the J
 
 @app.command("list")
 def list_scenarios(
-    under: Annotated[
-        str, typer.Argument(metavar="[FOLDER]", help="Only this folder, such as papers/fedbr.", show_default=False)
-    ] = "",
+    under: Annotated[str, argument(metavar="[FOLDER]", help="Only this folder, such as papers/fedbr.")] = "",
     as_json: Json = False,
 ) -> None:
     """List the shipped scenarios."""

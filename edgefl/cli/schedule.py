@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefl.cli.arguments import Changes, Json, Scenario, new_figure_file
+from edgefl.cli.arguments import Changes, Json, Scenario, new_figure_file, option
 from edgefl.cli.printing import print_table, say, say_json
 from edgefl.errors import UserError
 
@@ -21,12 +21,11 @@ def schedule(  # noqa: PLR0917  (Typer reads options from the signature)
     rounds: Annotated[int, typer.Option(min=1, help="Rounds to simulate with each scheduler.")] = 1000,
     selection: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--selection",
             metavar="VALUE",
             help="Compare only this value of training.selection, such as tifl or '{kind: oort, exploration: 0.5}'; "
             "repeatable.",
-            show_default=False,
         ),
     ] = None,
     method: Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, Trust, new_folder
+from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, Trust, argument, new_folder, option
 from edgefl.cli.printing import Stopped, quiet, say, standard_output
 from edgefl.errors import UserError, in_words, nearest
 from edgefl.files import user_path
@@ -26,10 +26,8 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     context: typer.Context,
     scenario: Annotated[
         str | None,
-        typer.Argument(
-            metavar="SCENARIO",
-            help="A YAML file, or a shipped scenario's name; with --add-seeds, a run directory.",
-            show_default=False,
+        argument(
+            metavar="SCENARIO", help="A YAML file, or a shipped scenario's name; with --add-seeds, a run directory."
         ),
     ] = None,
     out: Annotated[Path | None, new_folder("The run directory; runs/NAME if not given.")] = None,
@@ -42,19 +40,15 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     ] = None,
     no_train: NoTrain = False,
     resume: Annotated[
-        Path | None,
-        typer.Option(
-            "--resume", parser=user_path, metavar="DIR", help="Resume an interrupted run.", show_default=False
-        ),
+        Path | None, option("--resume", parser=user_path, metavar="DIR", help="Resume an interrupted run.")
     ] = None,
     add_seeds: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--add-seeds",
             min=1,
             metavar="N",
             help="Extend a finished run by N seeds; the present ones are not executed again.",
-            show_default=False,
         ),
     ] = None,
     trust: Trust = False,
@@ -100,15 +94,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     from edgefl.experiment import run
 
     with _shown(folder, scenario, lambda: chosen.task.measured, as_json=as_json) as display:
-        run(
-            chosen,
-            out=folder,
-            methods=labels,
-            device=device,
-            engine=engine,
-            train=not no_train,
-            listeners=[display],
-        )
+        run(chosen, out=folder, methods=labels, device=device, engine=engine, train=not no_train, listeners=[display])
 
 
 def _simulate_apps(
@@ -133,8 +119,8 @@ def _refuse_others(context: typer.Context, accepted: Collection[str], reason: st
         name = parameter.name or ""
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE" and name not in accepted:
-            option = next((each for each in parameter.opts if each.startswith("--")), name.upper())
-            raise UserError(reason, file=option)
+            named = next((each for each in parameter.opts if each.startswith("--")), name.upper())
+            raise UserError(reason, file=named)
 
 
 def _add_seeds(run: str, count: int, *, device: DeviceName, as_json: bool, trust: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from edgefl.cli.arguments import Changes, Device, Json, Methods, NoTrain, Scenario, Seeds, new_folder
+from edgefl.cli.arguments import Changes, Device, Json, Methods, NoTrain, Scenario, Seeds, new_folder, option
 from edgefl.cli.printing import Stopped, quiet, say, say_json
 from edgefl.errors import EdgeflError, UserError
 from edgefl.hardware import EngineKind
@@ -29,10 +29,7 @@ Metric = Literal["accuracy", "best", "ema"]
 def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     scenario: Scenario,
     grid: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--grid", metavar="PATH=V1,V2", help="Values to try, in all combinations; repeatable.", show_default=False
-        ),
+        list[str] | None, option("--grid", metavar="PATH=V1,V2", help="Values to try, in all combinations; repeatable.")
     ] = None,
     random: Annotated[
         int | None,

@@ -6,9 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from edgefl.cli.arguments import Run, new_figure_file, new_file
+from edgefl.cli.arguments import Run, new_figure_file, new_file, option
 from edgefl.cli.printing import say
 from edgefl.errors import UserError
 
@@ -18,13 +16,9 @@ if TYPE_CHECKING:
 
 def timeline(  # noqa: PLR0917  (the options of the command)
     run: Run,
-    method: Annotated[str, typer.Option(metavar="NAME", help="The method's label.", show_default=False)],
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", help="The seed; the method's first if not given.", show_default=False)
-    ] = None,
-    rounds: Annotated[
-        str | None, typer.Option(metavar="A-B", help="Only these rounds; all if not given.", show_default=False)
-    ] = None,
+    method: Annotated[str, option(metavar="NAME", help="The method's label.")],
+    seed: Annotated[int | None, option(metavar="N", help="The seed; the method's first if not given.")] = None,
+    rounds: Annotated[str | None, option(metavar="A-B", help="Only these rounds; all if not given.")] = None,
     output: Annotated[Path | None, new_file("Write the trace to this file.", "--output", "-o")] = None,
     png: Annotated[Path | None, new_figure_file("Draw the first selected round as a Gantt chart.")] = None,
 ) -> None:

@@ -8,9 +8,7 @@ from edgefl.cli.arguments import Run
 from edgefl.cli.printing import say
 
 
-def verify(
-    run: Run,
-) -> None:
+def verify(run: Run) -> None:
     """Check a run's event log against the model's rules, and that scenario.yaml reproduces the log and summary.json.
 
     The exit code is 1 if a rule is violated.

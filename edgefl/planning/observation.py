@@ -57,12 +57,7 @@ class Observation(Listener):
     """
 
     def __init__(
-        self,
-        fleet: FleetAssignment,
-        costs: StepCosts,
-        *,
-        given_seconds: bool,
-        alone: Callable[[Event, float], float],
+        self, fleet: FleetAssignment, costs: StepCosts, *, given_seconds: bool, alone: Callable[[Event, float], float]
     ) -> None:
         self._fleet = fleet
         self._costs = costs

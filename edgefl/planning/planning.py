@@ -95,10 +95,7 @@ def _method_plan(
     scenario: Scenario, method: ScenarioMethod, world: SharedWorld, costs: StepCosts, rounds: int
 ) -> MethodPlan:
     seen = Observation(
-        world.fleet,
-        costs,
-        given_seconds=isinstance(scenario.cost, SecondsCost),
-        alone=_alone(scenario, world),
+        world.fleet, costs, given_seconds=isinstance(scenario.cost, SecondsCost), alone=_alone(scenario, world)
     )
     early = EarlyEnd(rounds)
     setup = setup_of(scenario, method, world, costs, learner=NeutralLearner(), trains=False, listeners=[seen, early])

@@ -142,13 +142,7 @@ def _retimed(
         return []
     found = _TrainedRounds(rounds)
     setup = run.setup(
-        label,
-        recording,
-        found,
-        world=world,
-        links=links,
-        bandwidth=condition.bandwidth,
-        draw=condition.draw,
+        label, recording, found, world=world, links=links, bandwidth=condition.bandwidth, draw=condition.draw
     )
     timed = {what for _, what, _ in recording.timed}
     if "blocks" in timed:

@@ -190,14 +190,7 @@ def run_job(job: Job, folder: Path) -> str | None:
         if is_interrupted(folder):
             resume(folder, pause=job.pause)
         elif not is_summary(RunPaths(folder).summary):
-            run(
-                scenario_of(job),
-                out=folder,
-                methods=job.methods,
-                device=job.device,
-                train=job.train,
-                pause=job.pause,
-            )
+            run(scenario_of(job), out=folder, methods=job.methods, device=job.device, train=job.train, pause=job.pause)
     except Paused:
         return None
     except (EdgeflError, OSError) as error:

@@ -97,12 +97,7 @@ class _Sweep:
     """Jobs in one folder."""
 
     def __init__(
-        self,
-        out: Path,
-        processes: int | None,
-        done: Callable[[Job, str | None, int], None] | None,
-        *,
-        cluster: bool,
+        self, out: Path, processes: int | None, done: Callable[[Job, str | None, int], None] | None, *, cluster: bool
     ) -> None:
         self._out = out
         self._folder = out / "jobs"

@@ -200,12 +200,7 @@ def federated(case: Case, core: TrainingCore, method: Method) -> Turn:
 
 
 def centralised(
-    case: Case,
-    data: FederatedData,
-    model: BlockModel,
-    method: Method,
-    batch: int,
-    precision: Precision = "float32",
+    case: Case, data: FederatedData, model: BlockModel, method: Method, batch: int, precision: Precision = "float32"
 ) -> Turn:
     """The same number of images in one plain training loop, with ``torch.optim.SGD``, channels-last, on all cores.
 

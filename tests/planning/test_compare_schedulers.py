@@ -15,9 +15,7 @@ from edgefl.planning.compare_schedulers import compare_schedulers
 from edgefl.scenario import with_overrides
 from edgefl.scheduling.selection.base import SELECTORS
 
-CONSTANT = {
-    "network__links": {"5g": {"down": "8 Mbit/s", "up": "4 Mbit/s"}},
-}
+CONSTANT = {"network__links": {"5g": {"down": "8 Mbit/s", "up": "4 Mbit/s"}}}
 
 
 def test_its_figures_are_those_of_the_run_without_training(small, tmp_path):

@@ -28,8 +28,7 @@ def ray():
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     store = 100 * 2**20
     made = Cluster(
-        initialize_head=True,
-        head_node_args={"num_cpus": 1, "include_dashboard": False, "object_store_memory": store},
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, "object_store_memory": store}
     )
     made.add_node(num_cpus=1, object_store_memory=store)
     try:
