@@ -11,7 +11,7 @@ from edgefl.cli.arguments import Changes, Json, Scenario, new_figure_file
 from edgefl.cli.printing import print_table, say_json
 
 if TYPE_CHECKING:
-    from edgefl.data.holdings import Holdings
+    from edgefl.data.distribution import DataDistribution
 
 app = typer.Typer(help="Show how a scenario's data are divided among the clients.", no_args_is_help=True)
 
@@ -38,13 +38,13 @@ def show(
 
     The data are read and divided as a run does; nothing is trained.
     """
+    from edgefl.data.distribution import data_distribution
     from edgefl.data.federated import load_federated
-    from edgefl.data.holdings import holdings
     from edgefl.scenario import load_scenario
 
     chosen = load_scenario(scenario, changes or ())
     number = chosen.seeds[0] if seed is None else seed
-    found = holdings(load_federated(chosen.data, number, split=chosen.evaluation.split))
+    found = data_distribution(load_federated(chosen.data, number, split=chosen.evaluation.split))
     if picture is not None:
         from edgefl.report.data_distribution import holdings_figure, write_holdings
 
@@ -59,7 +59,7 @@ def show(
         _print(f"{chosen.name}, {chosen.data.name}, seed {number}", found)
 
 
-def _as_data(found: Holdings) -> dict[str, Any]:
+def _as_data(found: DataDistribution) -> dict[str, Any]:
     columns = {
         "samples": found.sizes,
         "test_samples": found.test_sizes,
@@ -86,7 +86,7 @@ def _or_none(value: Any) -> Any:
     return None if value != value else value  # noqa: PLR0124
 
 
-def _print(title: str, found: Holdings) -> None:
+def _print(title: str, found: DataDistribution) -> None:
     names = {
         "samples": "training samples of a client",
         "test_samples": "test samples of a client",
@@ -110,7 +110,7 @@ def _print(title: str, found: Holdings) -> None:
     _print_clients(found)
 
 
-def _print_clients(found: Holdings) -> None:
+def _print_clients(found: DataDistribution) -> None:
     """A row for each client; if there are many, for some of them from the smallest to the largest."""
     import numpy as np
 

@@ -18,19 +18,6 @@ from edgefl.cost.formulas import kind_of, work_of
 from edgefl.cost.shortcuts import SHORTCUTS
 from edgefl.methods.parts.local_step import Phase
 
-
-class UncompiledMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A :class:`TorchDispatchMode` whose first use does not import the compiler, which takes a second or two."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return false: skipping would import the compiler, and nothing is compiled within the mode."""
-        return False
-
-
 LAYERS = frozenset(
     (F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d, F.bilinear)
 )
@@ -87,7 +74,7 @@ class _Layers(TorchFunctionMode):
             self.recorder.layer = outer
 
 
-class Recorder(UncompiledMode):
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A context that creates a :class:`Record` for every executed operator.
 
     Storages that an operator reads and that existed before are listed in ``brought``, with their bytes, and count as
@@ -101,7 +88,7 @@ class Recorder(UncompiledMode):
     """
 
     def __init__(self, *, with_data: bool = False) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._with_data = with_data
         self.records: list[Record] = []
         self.phase: Phase = "forward"
@@ -111,6 +98,11 @@ class Recorder(UncompiledMode):
         self._live = 0
         self._made: dict[int, weakref.ref[Any]] = {}
         self._layers = _Layers(self)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return false: skipping would import the compiler, a second or two, and nothing is compiled in this mode."""
+        return False
 
     def entering(self, phase: Phase) -> None:
         """Assign the following operators to ``phase``."""

@@ -160,18 +160,7 @@ def job_batches(
     client: int,
     dispatch: int,
 ) -> JobBatches:
-    """The minibatches of one job: :func:`batch_plan` and the random numbers for augmenting every image.
-
-    Args:
-        data: the training images.
-        augment: the augmentation.
-        shard: positions of the client's images in ``data``.
-        options: see :func:`batch_plan`.
-        steps: local steps H_k.
-        seed: the run's seed.
-        client: the client of the job.
-        dispatch: index of the client's job, from 0.
-    """
+    """The minibatches of one job: :func:`batch_plan` and the random numbers for augmenting every image."""
     plan = batch_plan(shard, options, steps, seed=seed, client=client, dispatch=dispatch)
     offsets = (0, *np.cumsum([len(batch) for batch in plan]).tolist())
     draws = augment_draws(augment, generator(seed, "augment", client, dispatch), offsets[-1])
@@ -206,13 +195,6 @@ def fetch(data: Dataset, indices: Tensor | Integers, draws: AugmentDraws | None 
     if draws is not None:
         images = augmented(images, draws.to(data.device))
     return Batch(_normalised(images, data), data.labels.index_select(0, positions))
-
-
-def evaluation_batches(data: Dataset, batch: int = 1000) -> Iterator[Batch]:
-    """All images in order, without augmentation, in batches of ``batch`` and a last smaller one."""
-    for start in range(0, len(data), batch):
-        images, labels = data.inputs[start : start + batch].to(data.device), data.labels[start : start + batch]
-        yield Batch(_normalised(images, data), labels)
 
 
 def _normalised(inputs: Tensor, data: Dataset) -> Tensor:

@@ -137,14 +137,9 @@ def load_federated(
 
 
 def _skewed(data: Dataset, shards: Shards, skew: FeatureSkew, seed: int, part: str) -> Dataset:
-    """The samples, each transformed as those of its client; samples of no client are unchanged.
+    """A copy of the samples, each transformed as those of its client; samples of no client are unchanged.
 
-    Args:
-        data: the samples in main memory; they are copied.
-        shards: the samples of each client.
-        skew: the transformation.
-        seed: the run's seed, which decides the parameters of each client.
-        part: ``train`` or ``test``; a client has the same parameters in both.
+    A client has the same parameters in each ``part``, train and test; the seed decides them.
     """
     parameters = torch.from_numpy(skew.draw(shards.clients, generator(seed, "feature skew")))
     owners = np.repeat(np.arange(shards.clients), shards.sizes)

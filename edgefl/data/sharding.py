@@ -64,11 +64,7 @@ class Shards:
 def deal(labels: Integers, counts: Integers, rng: np.random.Generator) -> Shards:
     """Distribute images so that client k gets exactly ``counts[k, c]`` of class c, in random order within a class.
 
-    Args:
-        labels: the class of each image, ``[images]``.
-        counts: ``[clients, classes]``; the sum of a column must not exceed the images of its class. Remaining images
-            are not used.
-        rng: random generator; shuffles each class once.
+    The sum of a column must not exceed the images of its class. Remaining images are not used.
 
     >>> labels = np.array([0, 0, 1, 1, 1])
     >>> deal(labels, np.array([[1, 2], [1, 0]]), np.random.default_rng(0)).label_counts(labels, 2).tolist()

@@ -51,9 +51,7 @@ def ending_in(block: nn.Module, make: Callable[[int], nn.Module]) -> nn.Module:
     >>> other[-1].normalized_shape, tuple(other(torch.zeros(5, 2, 3, 3)).shape)
     ((8,), (5, 8))
 
-    Args:
-        block: the block.
-        make: creates the layer from its number of input features.
+    ``make`` creates the layer from its number of input features.
 
     Raises:
         TypeError: the block's last layer is not linear.

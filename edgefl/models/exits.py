@@ -96,9 +96,7 @@ def has_exits(model: BlockModel) -> bool:
 def with_exits(model: BlockModel, grid: int = 1) -> BlockModel:
     """The model with an internal classifier after each block but the last two, whose classifier is the last block.
 
-    Args:
-        model: blocks before a classifier.
-        grid: cells of the maps along each dimension whose means an internal classifier reads, at most.
+    An internal classifier reads the means of at most ``grid`` cells of the maps along each dimension.
 
     Raises:
         UserError: the output of a block is neither a vector nor maps of channels.

@@ -22,12 +22,7 @@ Inputs = Callable[[int, torch.device], Tensor]
 
 
 def layered(module: nn.Module, inputs: Inputs) -> Split | None:
-    """The blocks of a module with a list of layers, or ``None`` if it has none that can be called alone.
-
-    Args:
-        module: takes one tensor, and returns one.
-        inputs: its inputs.
-    """
+    """The blocks of a module with a list of layers, or ``None`` if it has none that can be called alone."""
     found = _list_of_layers(module)
     if found is None:
         return None

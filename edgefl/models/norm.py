@@ -23,10 +23,7 @@ EPSILON = 1e-5
 def norm_of(kind: NormKind, groups: int, *, least: int) -> Norm:
     """The normalisation selected by a model's options; only group norm uses ``groups``.
 
-    Args:
-        kind: the option ``norm``.
-        groups: the option ``groups``.
-        least: the greatest common divisor of the model's channel numbers.
+    The numbers of the model's channels are multiples of ``least``.
 
     Raises:
         UserError: ``groups`` does not divide the channels.

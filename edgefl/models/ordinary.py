@@ -141,11 +141,7 @@ class OrdinaryModel(ModelSpec):
 
 
 def _check_adapters(module: nn.Module, blocks: Mapping[str, nn.Module]) -> None:
-    """Check that the adapters are in the blocks.
-
-    Raises:
-        UserError: one is not.
-    """
+    """Check that the adapters are in the blocks."""
     placed = {id(tensor) for block in blocks.values() for tensor in block.parameters()}
     for name, parameter in module.named_parameters():
         if ".lora_" in name and id(parameter) not in placed:
@@ -154,11 +150,7 @@ def _check_adapters(module: nn.Module, blocks: Mapping[str, nn.Module]) -> None:
 
 
 def _train_only(named: Sequence[tuple[str, nn.Parameter]], patterns: Iterable[str]) -> None:
-    """Freeze all of these parameters but those that the patterns mean, and adapters.
-
-    Raises:
-        UserError: a pattern has no parameters.
-    """
+    """Freeze all of these parameters but those that the patterns mean, and adapters."""
     chosen = matching((name for name, _ in named), patterns, field="trainable")
     for name, parameter in named:
         parameter.requires_grad_(name in chosen or ".lora_" in name)
@@ -207,13 +199,6 @@ def _checked(
     reshapes: bool,
 ) -> _Call:
     """Call a module once in training, and check that it can be called with weights.
-
-    Args:
-        module: the module.
-        sample_shape: the shape of one input.
-        expected: the shape of the output for it.
-        input_type: the type of inputs.
-        reshapes: whether views become reshapes.
 
     Raises:
         UserError: it cannot be called with a batch, does not return such outputs, or has a layer that cannot be made

@@ -119,11 +119,7 @@ def build_model(
 
 
 def _check_outputs(model: BlockModel) -> None:
-    """Check that the model returns outputs of its task's shape.
-
-    Raises:
-        UserError: it does not.
-    """
+    """Check that the model returns outputs of its task's shape."""
     if isinstance(model.task, Classification):
         return
     expected, found = model.task.output_shape(model.classes, model.sample_shape), tuple(model.tap_shapes[-1])
@@ -226,11 +222,6 @@ def initialise(block: nn.Module, tensors: Mapping[str, Tensor], generator: torch
 
     Convolutions and linear layers use PyTorch's defaults; embeddings draw N(0, 1); norms start with scale 1, shift 0,
     running mean 0 and running variance 1.
-
-    Args:
-        block: the module.
-        tensors: its parameters and buffers by name, views of the vector to fill.
-        generator: the random generator.
 
     Raises:
         TypeError: a module with its own tensors is of an unknown kind and has no ``initialise`` method.

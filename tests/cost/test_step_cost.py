@@ -254,26 +254,6 @@ def test_a_loss_over_pairs_is_measured_at_each_batch():
         assert cost.layer_macs == batch * 6 * 3
 
 
-class Peeking(Objective):
-    """A loss that looks at a number."""
-
-    how: str = "item"
-
-    def loss(self, local, batch, context):
-        cross_entropy = F.cross_entropy(context.model.apply_blocks(local, batch.inputs), batch.labels)
-        if self.how == "item":
-            return Loss(cross_entropy * cross_entropy.item(), cross_entropy)
-        if self.how == "condition" and cross_entropy > 1:
-            return Loss(2 * cross_entropy, cross_entropy)
-        return Loss(cross_entropy + batch.inputs[batch.inputs > 0].sum(), cross_entropy)
-
-
-@pytest.mark.parametrize("how", ["item", "condition", "mask"])
-def test_a_loss_that_reads_a_number_is_refused_with_the_method_named(how):
-    with pytest.raises(DataDependentError, match="method 'own'"):
-        measure(classifier(6, 3), with_objective(Peeking(how=how)), 1, 2)
-
-
 NUMBERS = {
     "unique": (lambda x: len(x.unique()), "unique", "one_hot"),
     "mask": (lambda x: x[x > 0].mean(), r"indexing by a mask \(x\[mask\]\)", r"torch\.where\(mask, x, 0\)"),

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.data.augment import augmented
-from edgefl.data.batches import batch_plan, evaluation_batches, fetch, job_batches
+from edgefl.data.batches import batch_plan, fetch, job_batches
 from edgefl.data.dataset import Dataset
 from edgefl.methods.parts.local_options import LocalOptions
 
@@ -98,13 +98,6 @@ def test_steps_gathered_several_at_a_time_are_the_same_as_one_by_one(augment, si
         assert torch.equal(batch.labels, job.step(step).labels)
 
 
-def test_evaluation_sees_every_image_once_in_order_and_as_it_is():
-    data = images(count=25, channels=1)
-    batches = list(evaluation_batches(data, batch=10))
-    assert [len(batch.labels) for batch in batches] == [10, 10, 5]
-    assert torch.equal(torch.cat([batch.inputs for batch in batches]), fetch(data, np.arange(25)).inputs)
-
-
 @pytest.mark.gpu
 def test_a_gpu_makes_the_same_batches():
     if not torch.cuda.is_available():
@@ -127,5 +120,4 @@ def test_numbers_pass_unchanged_and_integers_as_tokens_whatever_their_shape(shap
         batch = fetch(data, np.array([3, 1]))
         assert batch.inputs.dtype == type
         assert torch.equal(batch.inputs, inputs[[3, 1]].to(type))
-        assert torch.equal(torch.cat([part.inputs for part in evaluation_batches(data, 7)]), inputs.to(type))
         assert data.shape == shape

@@ -40,12 +40,6 @@ def test_a_quarter_turn_is_torchs_and_turns_each_sample_by_its_own_angle():
     assert torch.equal(turned[1], torch.rot90(IMAGES[1], -1, (1, 2)))
 
 
-def test_angles_are_uniform_up_to_the_largest():
-    angles = Rotation(degrees=45).draw(10_000, rng())[:, 0]
-    assert np.abs(angles).max() <= 45
-    assert angles.std() == pytest.approx(90 / np.sqrt(12), rel=0.03)
-
-
 def test_noise_grows_with_the_clients_number_or_is_drawn():
     assert Noise(std=0.4).draw(4, rng())[:, 0].tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4])  # σ·i/N
     drawn = Noise(std=0.4, levels="drawn").draw(10_000, rng())[:, 0]

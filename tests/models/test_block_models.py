@@ -166,12 +166,6 @@ def test_an_image_too_small_is_refused_in_one_sentence(name, shape, message):
         built(name, shape)
 
 
-@pytest.mark.parametrize("side", [8, 17])
-def test_the_small_cnn_takes_any_image_of_eight_pixels_or_more(side):
-    model = built("cnn", (1, side, side), 10, width=4)
-    assert model(torch.zeros(2, 1, side, side)).shape == (2, 10)
-
-
 def test_a_frozen_copy_leaves_running_statistics_alone():
     model = built("cnn", norm="batch")
     vector = initial_vector(model, 0)

@@ -113,25 +113,6 @@ def test_counters_and_tables_of_indices_do_not_travel():
     assert cost.layer_macs > 0
 
 
-def test_tied_weights_have_one_place_and_their_gradients_add_up():
-    class Tied(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.second = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
-            self.second.weight = self.first.weight
-
-        def forward(self, inputs):
-            return self.second(self.first(inputs))
-
-    model = built(Tied, (4,), 4)
-    assert (model.layout.parameter_count, model.depth) == (16, 2)
-    vector = initial_vector(model, 0).requires_grad_()
-    model.apply_blocks(model.layout.weights(vector), torch.eye(4)).sum().backward()
-    weight = vector.detach().view(4, 4).clone().requires_grad_()
-    F.linear(F.linear(torch.eye(4), weight), weight).sum().backward()
-    assert torch.allclose(vector.grad.view(4, 4), weight.grad)
-
-
 def test_a_recurrent_network_is_called_with_the_weights_that_are_passed():
     class Recurrent(nn.Module):
         def __init__(self):
@@ -239,11 +220,6 @@ def test_a_forward_that_depends_on_numbers_is_one_block_and_methods_say_why():
         UserError, match=r"FedBR combines blocks of two models, and this model is one block: Branching\."
     ):
         build_method("fedbr", LocalOptions()).objective.adapt(model)
-
-
-def test_methods_that_need_narrower_layers_refuse_ordinary_ones():
-    with pytest.raises(UserError, match=r"FedAlign runs a model's layers at a smaller width"):
-        build_method("fedalign", LocalOptions()).objective.adapt(built())
 
 
 def masks(key, module, inputs):

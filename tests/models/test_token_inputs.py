@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -134,14 +133,3 @@ def test_tokens_beyond_the_embedding_and_models_of_numbers_are_refused(play, tmp
     assert main(["models", "show", model, "--shape", "20", "--classes", "96", "--json"]) == 0
     blocks = json.loads(capsys.readouterr().out)["blocks"]
     assert [each["name"] for each in blocks] == ["embedding", "lstm"]
-
-
-def test_arrays_of_integers_are_tokens(small, tmp_path):
-    draws = np.random.default_rng(0)
-    x = draws.integers(0, 7, (160, 4))
-    np.savez(tmp_path / "train.npz", x=x, y=x[:, 0] % 3)
-    (tmp_path / "net.py").write_text(NET)
-    model = {"python": f"{tmp_path / 'net.py'}:Bag", "args": {"tokens": 7, "classes": 3}}
-    data = {"name": "arrays", "train": str(tmp_path / "train.npz"), "clients": 8}
-    out = run(small(data=data, model=model, **{"training.rounds": 1}), out=tmp_path / "run")
-    assert json.loads((out / "summary.json").read_text())["methods"]["fedavg"][0]["rounds"] == 1

@@ -102,15 +102,6 @@ class TestWithTheLibrary:
         else:
             assert data.for_task(Regression()).describe().train == (200,)
 
-    def test_every_usable_partitioner_of_the_library_is_in_the_test_above(self, library):
-        tried = {
-            each.partitioner
-            for mark in type(self).test_no_sample_belongs_to_two_clients_and_a_seed_repeats.pytestmark
-            for each in mark.args[1]
-        }
-        refused = {"IdToSizeFncPartitioner", "VerticalEvenPartitioner", "VerticalSizePartitioner", "Partitioner"}
-        assert set(library.__all__) - tried - refused == set()
-
     def test_each_keeps_what_its_documentation_promises(self):
         shards = flwr("PathologicalPartitioner", num_classes_per_partition=2).split(
             LABELS, CLASSES, 12, np.random.default_rng(0)

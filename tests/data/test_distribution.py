@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from edgefl.data.distribution import data_distribution, of_targets
 from edgefl.data.federated import load_federated
-from edgefl.data.holdings import holdings, of_targets
 from edgefl.data.sets.arrays import Arrays
 from edgefl.data.sharding import Shards
 from edgefl.tasks.language_model import LanguageModel
@@ -75,4 +75,6 @@ def test_places_that_do_not_count_are_no_tokens_of_any_client(tmp_path):
     data = load_federated(spec.for_task(LanguageModel()), 0)
     train = data.train.labels.numpy()
     mine = [train[data.shards.shard(client)] for client in range(4)]
-    assert holdings(data).counts.tolist() == [[int((part == token).sum()) for token in range(6)] for part in mine]
+    assert data_distribution(data).counts.tolist() == [
+        [int((part == token).sum()) for token in range(6)] for part in mine
+    ]

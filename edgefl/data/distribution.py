@@ -18,8 +18,8 @@ What = Literal["classes", "labels", "tokens", "numbers"]
 
 
 @dataclass(frozen=True, eq=False)
-class Holdings:
-    """What each client holds.
+class DataDistribution:
+    """The samples and targets of each client.
 
     Attributes:
         what: what targets are.
@@ -66,8 +66,8 @@ class Holdings:
         return {name: _spread(values) for name, values in figures.items() if values is not None}
 
 
-def holdings(data: FederatedData) -> Holdings:
-    """What each client of a federation holds."""
+def data_distribution(data: FederatedData) -> DataDistribution:
+    """The distribution of the training data of a federation."""
     tests, labels = data.evaluation_shards, data.train.labels.cpu().numpy()
     return of_targets(
         labels,
@@ -85,7 +85,7 @@ def of_targets(
     test_sizes: Integers | None = None,
     *,
     counted: NDArray[np.bool_] | None = None,
-) -> Holdings:
+) -> DataDistribution:
     """What clients hold of samples with these targets.
 
     Args:
@@ -121,7 +121,7 @@ def of_targets(
         if counted is not None:
             cells = cells[counted[shards.indices].ravel()]
         counts = np.bincount(cells, minlength=shards.clients * categories).reshape(shards.clients, categories)
-    return Holdings(what, shards.sizes, len(targets) - len(mine), test_sizes, counts, means, between)
+    return DataDistribution(what, shards.sizes, len(targets) - len(mine), test_sizes, counts, means, between)
 
 
 def total_variation(counts: Integers) -> Floats:
