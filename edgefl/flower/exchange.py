@@ -8,13 +8,14 @@ from typing import Any, Literal
 
 import simpy
 
+from edgefl.fleet import Direction
 from edgefl.fleet.figure import value
 from edgefl.flower.client_work import Clients
 from edgefl.flower.messages import NODE_SECONDS_WITHOUT_HEARTBEAT, Sent, Wire, error_reply, expired, node_unavailable
 from edgefl.flower.virtual_time import date_at
 from edgefl.methods.parts.payload import Downlink, Part
 from edgefl.record.kinds import Lost
-from edgefl.simulation.delivery import Delivery, Direction
+from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.participation import Phases
 from edgefl.simulation.work import Work
 from edgefl.simulation.world import World

@@ -11,6 +11,7 @@ from edgefl.experiment.precision_advice import precision_advice
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import EarlyEnd
 from edgefl.experiment.wiring import SharedWorld, setup_of, shared_world, step_costs
+from edgefl.fleet import Direction
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.specs import FileTopology
 from edgefl.network.tcp import Opening
@@ -26,7 +27,6 @@ from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.simulation.cost_specs import SecondsCost
-from edgefl.simulation.delivery import Direction
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.neutral import NeutralLearner

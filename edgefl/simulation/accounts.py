@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import simpy
 
-from edgefl.fleet import FleetAssignment, idle_joules, transfer_joules
+from edgefl.fleet import Direction, FleetAssignment, idle_joules, transfer_joules
 from edgefl.fleet.battery import Charges
 from edgefl.record.kinds import BudgetKind, StopReason
-from edgefl.simulation.delivery import Direction
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.setup import Setup
 

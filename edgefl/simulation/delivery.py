@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import simpy
 
+from edgefl.fleet import Direction
 from edgefl.methods.parts.payload import Part
 from edgefl.network.allotment import Outlook
 from edgefl.network.flow import Flow, Network
@@ -16,9 +17,6 @@ from edgefl.network.timeouts import Timeouts
 from edgefl.network.topology import Node
 from edgefl.record.events import ABSENT
 from edgefl.simulation.clock import Clock
-
-Direction = Literal["down", "up"]
-"""``down``: from the server to a client; ``up``: from a client to the server."""
 
 
 class Transfer(NamedTuple):

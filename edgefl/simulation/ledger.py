@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from operator import sub
 from typing import Literal, NamedTuple, Self
 
+from edgefl.fleet import Direction
 from edgefl.record.kinds import Lost
-from edgefl.simulation.delivery import Direction
 
 
 class Ages(NamedTuple):

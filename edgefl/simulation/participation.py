@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple
 
 import simpy
 
-from edgefl.fleet import Pace
+from edgefl.fleet import Direction, Pace
 from edgefl.methods.parts.payload import Downlink, Part
 from edgefl.record.kinds import Lost
-from edgefl.simulation.delivery import Delivery, Direction
+from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.prefetching import Prefetch
 from edgefl.simulation.work import Plan, Work
 from edgefl.simulation.world import World

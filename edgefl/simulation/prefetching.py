@@ -52,7 +52,7 @@ class Prefetch:
         self._round = round
         self._awake = awake
         self.over: simpy.Event = world.env.event()
-        world.presence.prefetches(client, self)
+        world.presence.prefetches(client, self.drop)
 
     def serves(self, downlink: Downlink) -> bool:
         """Whether the client needs any of the parts, and has not lost them."""
@@ -66,7 +66,7 @@ class Prefetch:
     def settle(self) -> float:
         """Its participation begins: charge the client's waiting up to now; return the transfer's seconds so far."""
         self.over.succeed()
-        self._world.presence.prefetched(self._client, self)
+        self._world.presence.prefetched(self._client, self.drop)
         sent = self.delivery
         seconds = (self._world.now if sent.ended is None else sent.ended) - sent.started
         if not self._awake:

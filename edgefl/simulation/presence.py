@@ -60,13 +60,6 @@ class Participant(Protocol):
         """The device leaves the round now; no effect if its participation has ended."""
 
 
-class Prefetching(Protocol):
-    """The interface of a prefetch that presence uses."""
-
-    def drop(self) -> None:
-        """Cancel the prefetch; no effect if it is over."""
-
-
 class Presence:
     """Tracks the devices' availability, batteries, accidents and crashes.
 
@@ -86,7 +79,7 @@ class Presence:
         self._accidents = Accidents(fleet, seed)
         self._down: dict[int, float] = {}
         self._participants: dict[int, Participant] = {}
-        self._prefetches: dict[int, list[Prefetching]] = {}
+        self._prefetches: dict[int, list[Callable[[], None]]] = {}
 
     def available(self) -> NDArray[np.bool_]:
         """Whether each client could take part now, shape ``[clients]``; do not modify it."""
@@ -136,13 +129,13 @@ class Presence:
         if self._batteries.charges.any:
             self._batteries.leave(participant.client)
 
-    def prefetches(self, client: int, prefetch: Prefetching) -> None:
-        """The client receives parts for a later participation."""
-        self._prefetches.setdefault(client, []).append(prefetch)
+    def prefetches(self, client: int, drop: Callable[[], None]) -> None:
+        """The client receives parts for a later participation; ``drop`` cancels this."""
+        self._prefetches.setdefault(client, []).append(drop)
 
-    def prefetched(self, client: int, prefetch: Prefetching) -> None:
+    def prefetched(self, client: int, drop: Callable[[], None]) -> None:
         """The prefetch is over: its participation has begun, or it was dropped."""
-        self._prefetches[client].remove(prefetch)
+        self._prefetches[client].remove(drop)
 
     def is_down(self, client: int) -> bool:
         """Whether the client has crashed and is not back."""
@@ -151,8 +144,8 @@ class Presence:
     def crash(self, client: int, until: float) -> None:
         """The client crashes, and is absent until a time, which may be infinite."""
         self._down[client] = until
-        for prefetch in list(self._prefetches.get(client, ())):
-            prefetch.drop()
+        for drop in list(self._prefetches.get(client, ())):
+            drop()
         participant = self._participants.get(client)
         if participant is not None:
             participant.quit("crash")

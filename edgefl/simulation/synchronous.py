@@ -41,7 +41,7 @@ class Broadcast:
         self._delivery: Delivery = world.traffic.send(
             client, "down", parts, round, self._dispatch, item="broadcast", outlook=outlook
         )
-        world.presence.prefetches(client, self)
+        world.presence.prefetches(client, self.drop)
         if self._delivery.callbacks is not None:
             self._delivery.callbacks.append(lambda _: self.end())
 
@@ -50,7 +50,7 @@ class Broadcast:
         if self._over:
             return
         self._over, sent, world = True, self._delivery, self._world
-        world.presence.prefetched(self._client, self)
+        world.presence.prefetched(self._client, self.drop)
         self.complete = sent.ended is not None and not sent.failed
         world.traffic.cancel(sent)
         seconds = (world.now if sent.ended is None else sent.ended) - sent.started

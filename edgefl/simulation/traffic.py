@@ -12,6 +12,7 @@ from typing import Literal
 import networkx as nx
 import numpy as np
 
+from edgefl.fleet import Direction
 from edgefl.methods.parts.payload import Part
 from edgefl.network.allotment import Outlook, Progress, Shares
 from edgefl.network.flow import Alone, Flow, Network
@@ -23,7 +24,7 @@ from edgefl.record.kinds import EventKind
 from edgefl.scheduling.bandwidth.base import BandwidthSpec, Transfers, checked_order, checked_seconds
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
-from edgefl.simulation.delivery import Attempts, Cause, Delivery, Direction, Transfer, whole_bytes
+from edgefl.simulation.delivery import Attempts, Cause, Delivery, Transfer, whole_bytes
 from edgefl.simulation.power import Batteries, Radios
 from edgefl.simulation.protocol_specs import HierarchicalSpec
 from edgefl.simulation.setup import Setup

@@ -69,13 +69,6 @@ def test_coverage_cohorts_hold_every_class() -> None:
         assert facts.label_support[picked].any(axis=0).all()
 
 
-def test_about_a_third_of_uniform_cohorts_would_have_covered_two_classes_a_client() -> None:
-    """The specification works out an acceptance of 0.31 for 10 of 100 clients and two of ten classes each."""
-    facts, selector = two_classes_each(100), selection("uniform").start(0)
-    covered = [facts.label_support[selector.pick(t, np.arange(100), 10, facts)].any(axis=0).all() for t in range(1500)]
-    assert np.mean(covered) == pytest.approx(0.31, abs=0.06)
-
-
 def test_a_cohort_that_chance_would_never_find_is_repaired() -> None:
     support = np.zeros((400, 8), dtype=bool)
     support[:, 0] = True

@@ -74,15 +74,6 @@ def test_cells_close_at_the_adaptive_deadline(run):
     assert [row.aggregated for row in result.outcome.rows] == [3, 2]
 
 
-def test_work_is_shortened_to_an_adaptive_deadline(run):
-    # Client 1 takes 6 s; half the deadline's clients take 4 s, so it has time for no more than 2 s down and 2 s up.
-    protocol = {**adaptive(deviations=0.5), "late": "partial"}
-    result = run(rates=[8e6, 4e6], rounds=2, protocol=protocol)
-    # The median of 4 and 6 is 5, the MAD is 1.
-    assert decided(result) == [near(5.5)]
-    assert [event.value for event in result.of("compute_partial")] == [1.0]
-
-
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rates=st.lists(st.floats(1e6, 2e7), min_size=1, max_size=6),

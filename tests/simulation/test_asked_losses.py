@@ -40,18 +40,6 @@ def test_fewer_images_take_less_time(run):
     assert [event.value for event in result.of("forward")] == [4.0] * 8
 
 
-def test_the_round_waits_for_the_slowest_candidate(run):
-    result = run(rates=[1e6, 8e6, 8e6, 8e6], cohort=2, rounds=1, selector=ALL)
-    assert [job.client for job in result.learner.aggregated[0]] == [2, 3]
-    assert result.outcome.seconds == pytest.approx(8 + FORWARD + 2 + 1)
-
-
-def test_reported_losses_cost_nothing(run):
-    result = run(rates=RATES, cohort=2, rounds=1, selector={**ALL, "losses": "reported"})
-    assert result.outcome.seconds == pytest.approx(4)
-    assert not result.of("forward")
-
-
 def test_a_deadline_counts_from_the_end_of_the_asking(run):
     for deadline, aggregated in ((3.1, 2), (2.9, 0)):
         result = run(rates=RATES, cohort=2, rounds=1, selector=ALL, protocol={"deadline": deadline})

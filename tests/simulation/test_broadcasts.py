@@ -79,29 +79,12 @@ def test_a_broadcast_that_a_newer_model_replaces_was_in_vain(run, turns, clients
     assert result.outcome.spent.bytes_prefetched_in_vain == 1e6
 
 
-def test_an_aborted_job_leaves_the_broadcast_for_the_next_one(run, turns, device):
-    """Client 1 computes for 20 s, and a round closes after 8 s."""
-    turns(0, 1, 0, 0, 0, 1)
-    entry, slow = {**ENTRY, "full_every": 100}, [device(), device(flops_per_second=1e8)]
-    result = run(entry, rates=[8e6] * 2, cohort=1, rounds=6, devices=slow, protocol={"deadline": 8.0}, scheduler=LAST)
-    assert [(job.id.client, job.front) for job in result.learner.submitted if job.id.client] == [(1, 0), (1, 0)]
-
-
 def test_devices_without_the_memory_for_a_job_are_not_sent_the_model(run, turns, device):
     turns(0)
     result = run(
         ENTRY, rates=[8e6] * 3, cohort=1, rounds=1, devices=[device(), device(memory=1e8), device()], scheduler=LAST
     )
     assert sent(result, "broadcast") == [(2, 1, 1e6)]
-
-
-@pytest.mark.parametrize(("full_every", "age"), [(2, 1.0), (4, 2.0)])
-def test_front_blocks_are_as_old_as_where_all_clients_take_part(run, full_every, age):
-    """The mean of 1 … τ, although one of five clients takes part."""
-    entry = {**ENTRY, "full_every": full_every}
-    spent = run(entry, rates=[8e6] * 5, cohort=1, rounds=12, scheduler=LAST).outcome.spent
-    # A client that takes part twice between two broadcasts keeps its own front blocks, which are as old.
-    assert spent.front_block_rounds / spent.front_blocks == age
 
 
 def test_it_needs_synchronous_rounds_and_an_exact_uplink(small):

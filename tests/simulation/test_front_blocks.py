@@ -36,20 +36,6 @@ def test_a_block_that_was_never_sent_counts_from_the_first_model(run, monkeypatc
     assert age(result) == pytest.approx(2.0)
 
 
-def test_whole_models_have_no_front_blocks(run):
-    assert run("fedavg", rounds=3).outcome.spent.front_blocks == 0
-
-
-def test_a_job_that_was_broken_off_leaves_nothing_behind(run, device):
-    # The slow device misses the deadline of each round while it computes.
-    devices = [device(), device(flops_per_second=1e8)]
-    entry = {"method": "fedbr", "full_every": 2}
-    result = run(entry, devices=devices, rounds=4, protocol={"deadline": 6.0}, scheduler={"kind": "fixed", "alpha": 2})
-    assert {event.client for event in result.of("compute_drop")} == {1}
-    assert result.outcome.spent.front_blocks == 2 * 2
-    assert age(result) == 1.0
-
-
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=40))
 def test_ages_are_those_of_a_table_of_everything_that_was_sent(jobs):

@@ -89,14 +89,6 @@ def test_a_tail_drains_the_battery_too(run, device, joules, seconds):
     assert charged(result, "tail")[0][2] == pytest.approx(4 * min(0.5, seconds - 1), rel=1e-9)
 
 
-def test_a_device_without_power_has_no_tail(run, device):
-    # Empty in mid-download, whose transfer ends there.
-    lingering = changed(device(), battery={"capacity": 2.0}, tail={"seconds": 0.5, "watts": 4})
-    result = run(devices=[lingering, device()], rounds=1)
-    assert result.of("dropout")[0].time == pytest.approx(0.5, rel=1e-9)
-    assert charged(result, "tail") == []
-
-
 def test_a_radio_wakes_with_what_is_left(run, device):
     # 3 J are asked for at once; the battery has 2, and the device drops out before it has received anything.
     weak = changed(device(), battery={"capacity": 2.0}, promotion=3.0)

@@ -47,17 +47,6 @@ def test_a_cell_whose_upload_fails_loses_the_updates_that_it_has(run):
     assert result.outcome.spent.bytes_dropped == 4_000_000
 
 
-def test_a_cell_repeats_its_transfers_and_its_clients_wait_for_them(run):
-    timeouts = {"connection": 1.0, "resume": "ranges"}
-    usual = in_cells(run, link=("internet", "cell/0"), timeouts=timeouts)
-    result = in_cells(run, (0.0, 1.5), link=("internet", "cell/0"), timeouts=timeouts)
-    assert result.outcome.rows[0].aggregated == 3
-    first = {event.client: event.time for event in result.of("transfer_start", item="down")}
-    before = {event.client: event.time for event in usual.of("transfer_start", item="down")}
-    assert first[0] == pytest.approx(before[0] + 2.0)
-    assert first[1] == before[1]
-
-
 def test_a_cell_whose_prefetch_fails_downloads_its_parts_again_in_the_round(run):
     timeouts = {"connection": 0.5, "retries": 0}
     options = {"link": ("internet", "cell/0"), "entry": FEDADC, "cohort": 1, "rounds": 8, "timeouts": timeouts}
