@@ -51,9 +51,6 @@ class Emulation(Options):
     Attributes:
         dilation: seconds of the computer for one second of the run; all other seconds are those of the run.
         compute: ``paced``: local training lasts as long as the device model says; ``real``: as long as it took.
-        queue: the queueing of the links.
-        wire_bytes: what the interfaces carried.
-        load: how busy the computer was.
         trust: sentences about how far its seconds can be trusted.
         machine: the computer: names and figures.
     """

@@ -77,20 +77,16 @@ def read_retimed(run: Path) -> Retimed:
     """Read the file in the directory of a run.
 
     Raises:
-        UserError: the file does not exist, is damaged, or belongs to another run.
+        UserError: the file cannot be read, or belongs to another run.
     """
     from edgefl.record.tables import SENSITIVITY, read_parquet
 
     file = RunPaths(run).sensitivity
     rows = read_parquet(file, SENSITIVITY)
-    try:
-        facts = parse_json((rows.schema.metadata or {})[b"edgefl"], file=str(file))
-        found, summary = Retimed(rows, dict(facts["held"]), dict(facts["refused"])), facts["summary"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"cannot be read: {error!r} in its metadata", file=str(file)) from None
-    if summary != _digest(run):
+    facts = parse_json(rows.schema.metadata[b"edgefl"], file=str(file))
+    if facts["summary"] != _digest(run):
         raise UserError("was made from another run", file=str(file))
-    return found
+    return Retimed(rows, facts["held"], facts["refused"])
 
 
 def _digest(run: Path) -> str:

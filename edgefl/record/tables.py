@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -162,21 +161,6 @@ def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
-
-
-def check_schema(file: Path, schema: pa.Schema) -> None:
-    """Check that a table that was read has exactly the columns of a schema: names, order, types and metadata.
-
-    Raises:
-        UserError: a column differs; the message gives the first one.
-    """
-    for number, (expected, found) in enumerate(zip_longest(schema, pq.read_schema(file)), start=1):
-        if expected is None or found is None or not found.equals(expected, check_metadata=True):
-            raise UserError(f"expected {_text(expected)} as column {number}, found {_text(found)}", file=str(file))
-
-
-def _text(field: pa.Field | None) -> str:
-    return "none" if field is None else f"'{field.name}' ({field.type}, metadata {field.metadata})"
 
 
 def read_events(file: Path, kinds: Collection[EventKind] | None = None) -> Iterator[Event]:
