@@ -68,9 +68,11 @@ class EventFile(Listener):
             self._opened.__exit__(kind, error, trace)
             return
         with self._opened:
-            if self._waiting:
-                self._write(self._waiting)
-            self._close()
+            try:
+                if self._waiting:
+                    self._write(self._waiting)
+            finally:
+                self._close()
 
     def events(self, rows: list[Event]) -> None:
         """Append rows; they are written in groups of a fixed size, independent of the number of ``rows``."""
