@@ -58,7 +58,6 @@ class FinalModels(Listener):
     results: dict[str, ClientResult] = field(default_factory=dict)
 
     def simulated(self, rounds: int) -> None:
-        """Write models and tables as the run's files."""
         final = self.learner.model(rounds)
         model = self.method.objective.adapt(self.core.model)
         if self.scenario.keep_models != "none":

@@ -177,25 +177,21 @@ class RecordedLearner:
         """Ignore the end of the job."""
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
-        """Return the next version; raises ``Diverged`` if the run diverged there."""
         diverged = self._recording.diverged
         if diverged is not None and diverged[0] == round:
             raise Diverged(self._method, round, Diverged.reason_in(diverged[1]))
         return version + 1
 
     def digests(self, version: int) -> Digests | None:
-        """Return the recorded digests."""
         return self._recording.digests.get(version)
 
     def feedback(self, job: JobId) -> Feedback:
-        """Return the recorded feedback."""
         found = self._recording.feedback.get((job.client, job.dispatch))
         if found is None:
             raise self._missing(f"feedback of job {job.dispatch} of client {job.client}")
         return found
 
     def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
-        """Return the recorded losses."""
         known = self._recording.local_losses
         for client in clients:
             if (version, client) not in known:
@@ -203,7 +199,6 @@ class RecordedLearner:
         return [known[version, client] for client in clients]
 
     def evaluate(self, version: int) -> Evaluation:
-        """Return the recorded evaluation."""
         found = self._recording.evaluations.get(version)
         if found is None:
             raise self._missing(f"evaluation of version {version}")

@@ -52,12 +52,10 @@ class LeastRoundSeconds:
 
     @cached_property
     def bytes_down(self) -> int:
-        """See :class:`~edgefl.simulation.setup.RoundOptimum`."""
         parts = self._setup.method.payload.downlink(self._setup.sizes, 0, None, None).parts
         return sum(part.bytes for part in parts)
 
     def least_seconds(self, round: int, available: NDArray[np.int64], updates: int) -> float:
-        """See :class:`~edgefl.simulation.setup.RoundOptimum`."""
         able = available[self._fits[available]]
         costs = self.costs(round, able)
         # Rates that are redrawn every ten rounds give ten equal rounds, if devices are not slowed down.

@@ -224,7 +224,6 @@ class _AllRuns(Listener):
                 self._costs[label].step(*key)
 
     def round_ended(self, row: RoundRow) -> None:
-        """Count the round."""
         self.rounds += 1
 
     def begin(self) -> None:

@@ -156,7 +156,6 @@ class EarlyEnd(Listener):
         self._broken_off = -1.0
 
     def events(self, rows: list[Event]) -> None:
-        """Process the next rows."""
         for event in [event for event in rows if event.kind in _READ]:
             match event.kind:
                 case "stalled" | "diverged":
