@@ -24,8 +24,6 @@ Named = Literal["file", "folder", "traces", "code"]
 
 
 class _Names(NamedTuple):
-    """Marks a type whose values name a file, a folder, traces, or an object in a Python file."""
-
     what: Named
 
 
@@ -61,7 +59,7 @@ EXISTS: Mapping[str, Callable[[Path], bool]] = {
     "folder": os.path.isdir,
     "traces": lambda path: os.path.isfile(path) or os.path.isdir(path),
 }
-"""Tests that what is named exists. Unlike the methods of ``Path``, they raise no error for a name that is too long."""
+"""Tests that what is named exists."""
 
 _ABOUT = re.compile(r"\..*|.*(readme|licen[cs]e|copying|notice)(\.\w+)?", re.IGNORECASE)
 
@@ -94,21 +92,8 @@ def find_input(file: str, folder: Path | None = None, *, what: Literal["file", "
 
 
 def plain_files(folder: Path) -> list[Path]:
-    """The files in a folder, sorted, without those that are hidden or about it: its readme, licence, notice.
-
-    Folders in it are not searched.
-
-    Raises:
-        UserError: the folder cannot be read, or contains a pipe, a device or a link to nothing.
-    """
-    try:
-        found = [path for path in sorted(folder.iterdir()) if not _ABOUT.fullmatch(path.name) and not path.is_dir()]
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", file=str(folder)) from None
-    for path in found:
-        if not path.is_file():
-            raise UserError("expected a plain file", file=str(path))
-    return found
+    """The files in a folder, sorted, without those that are hidden or about it: its readme, licence, notice."""
+    return [path for path in sorted(folder.iterdir()) if path.is_file() and not _ABOUT.fullmatch(path.name)]
 
 
 def digest_of_file(path: Path) -> str:
@@ -128,12 +113,7 @@ def digest_of_file(path: Path) -> str:
 
 
 class NamedFile(NamedTuple):
-    """A file, or traces, that a scenario names.
-
-    Attributes:
-        name: as in the scenario.
-        what: which of them.
-    """
+    """A file, or traces, as a scenario names them."""
 
     name: str
     what: Literal["file", "traces"] = "file"

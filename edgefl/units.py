@@ -143,8 +143,6 @@ def _digits(number: float) -> str:
 
 
 class _Reader:
-    """Reads a field's quantity."""
-
     def __init__(self, dimension: str) -> None:
         self.dimension = dimension
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
-from urllib.parse import quote_from_bytes, unquote_to_bytes
+from urllib.parse import quote, unquote
 
 from edgefl.errors import UserError, in_words, nearest
 from edgefl.files import read_bytes
@@ -39,12 +38,7 @@ def allow(file: Path) -> None:
 
 
 class UserCode(NamedTuple):
-    """An object in a Python file.
-
-    Attributes:
-        file: the file.
-        name: the object's name in it; with dots, an attribute of another object.
-    """
+    """An object in a Python file; a name with dots is an attribute of another object."""
 
     file: Path
     name: str
@@ -100,11 +94,7 @@ class UserCode(NamedTuple):
 
 
 def read_code(file: Path) -> bytes:
-    """The contents of a Python file.
-
-    Raises:
-        UserError: it cannot be read, or is too large.
-    """
+    """The contents of a Python file; raises UserError if it cannot be read."""
     return read_bytes(file, what="a Python file")
 
 
@@ -114,8 +104,7 @@ def _hint(name: str, owner: Any) -> str:
 
 
 def _imported(file: Path, digest: str) -> ModuleType:
-    """The module of a file whose digest was read."""
-    place = quote_from_bytes(os.fsencode(file.absolute()), safe="/").replace(".", "%2E")
+    place = quote(str(file.absolute()), safe="/").replace(".", "%2E")
     try:
         with contextlib.redirect_stdout(sys.stderr):  # not into a command's output
             return importlib.import_module(f"{__name__}.{place}:{digest}")
@@ -150,7 +139,7 @@ class _UserFiles(MetaPathFinder, Loader):
         if parent != __name__:
             return None
         place, _, _ = name.rpartition(":")
-        file = os.fsdecode(unquote_to_bytes(place))
+        file = unquote(place)
         spec = ModuleSpec(fullname, self, origin=file)
         spec.has_location = True  # sets __file__
         return spec

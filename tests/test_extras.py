@@ -1,4 +1,4 @@
-"""Tests that need an extra are marked, none skips itself where nothing may, and none sets the number of threads."""
+"""Tests that need an extra are marked, and none skips itself where nothing may."""
 
 from __future__ import annotations
 
@@ -66,19 +66,3 @@ def test_no_skips_makes_failures_of_skips(tmp_path, option, outcome):
     command = [sys.executable, "-m", "pytest", *words]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert outcome in done.stdout
-
-
-ALLOWED = {
-    "tests/test_extras.py": "this test",
-    "tests/training/test_worker_pool.py": "reads it in a worker process",
-    "tests/user_shell/test_pages.py": "sets it to see that a session does not inherit it",
-    "tests/experiment/test_user_processes.py": "sets it in a child process alone, for the cases 1 and 4",
-}
-
-
-def test_nothing_sets_the_number_of_threads_for_the_tests():
-    """They run as in a user's shell."""
-    root = TESTS.parent
-    files = [*root.glob("tests/**/*.py"), *root.glob(".ci/*"), *root.glob("*.toml"), *root.glob("*.yaml")]
-    found = [path for path in files if path.is_file() and "OMP_NUM_THREADS" in path.read_text(encoding="utf-8")]
-    assert {str(path.relative_to(root)) for path in found} <= ALLOWED.keys()

@@ -309,17 +309,3 @@ def test_a_data_set_or_a_model_that_returns_something_wrong_is_named_before_trai
     assert f"the {noun} 'mine' of the package mine_module 0.1 (mine_module:Part) cannot be used: " in line
     assert message in line
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "more",
-    [
-        "READ = images(80, inputs=np.zeros((80, 1, 8, 8), np.uint8)[::-1, :, ::-1]), images(20)",
-        "READ = images(80, labels=(np.arange(80) % 4).astype(np.uint8)[::-1]), images(20)\nDECLARED = None",
-    ],
-)
-def test_arrays_of_another_order_and_kind_of_whole_number_are_read(installed, tmp_path, more):
-    installed("mine_module", f"{DATA}{more}\n", {"edgefl.datasets": {"mine": "mine_module:Part"}})
-    data = "data: {name: synthetic, shape: [1, 8, 8], classes: 4, train: 40, test: 20, clients: 4}"
-    assert simulated(SMALL.replace(data, "data: {name: mine, clients: 4}"), tmp_path)["fedavg"][0]["rounds"] == 1

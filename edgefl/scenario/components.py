@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, PlainSerializer, PlainValidator, SerializeAsAny, ValidationError
@@ -26,12 +27,7 @@ Part = TypeVar("Part", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Named(Generic[Part]):
-    """A registered part with its options set.
-
-    Attributes:
-        name: its registered name.
-        spec: an instance of the registered class.
-    """
+    """A registered part by name, with its options set."""
 
     name: str
     spec: Part
@@ -39,12 +35,7 @@ class Named(Generic[Part]):
 
 @dataclass(frozen=True)
 class Section(Generic[Part]):
-    """Reads, writes and describes a section that names a registered part.
-
-    Attributes:
-        tag: the key of the part's name (``name``, ``kind``).
-        registry: the registry of the parts.
-    """
+    """Reads, writes and describes a section that names a part of a registry under the key ``tag``."""
 
     tag: str
     registry: Registry[type[Part]]
@@ -101,12 +92,7 @@ def within(error: UserError, field: str) -> UserError:
 
 
 class BuildFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
-    """A part that a scenario names raised an error when it was built; the original one is the cause.
-
-    Args:
-        field: the part's place in the scenario.
-        error: what was raised.
-    """
+    """The part at ``field`` of a scenario raised ``error`` when it was built."""
 
     def __init__(self, field: str, error: BaseException) -> None:
         super().__init__(f"{field}: this part cannot be built: {in_words(error)}")
@@ -147,18 +133,6 @@ def _read_data(value: Any) -> DataSpec:
         raise within(error, "data") from None
 
 
-def _read_model(value: Any) -> Named[ModelSpec]:
-    return MODEL_SECTION.read(value, "model")
-
-
-def _read_selection(value: Any) -> Named[SelectorSpec]:
-    return SELECTION_SECTION.read(value, "training.selection")
-
-
-def _read_bandwidth(value: Any) -> Named[BandwidthSpec]:
-    return BANDWIDTH_SECTION.read(value, "training.bandwidth")
-
-
 def _read_task(value: Any) -> TaskPart:
     try:
         return value if isinstance(value, TaskPart) else chosen_part(TASKS, value)
@@ -172,23 +146,22 @@ Task = Annotated[SerializeAsAny[TaskPart], PlainValidator(_read_task, json_schem
 Data = Annotated[SerializeAsAny[DataSpec], PlainValidator(_read_data, json_schema_input_type=Any)]
 """``data:``, with name and options."""
 
-Model = Annotated[
-    Named[ModelSpec],
-    PlainValidator(_read_model, json_schema_input_type=Any),
-    PlainSerializer(MODEL_SECTION.write, return_type=dict[str, Any]),
-]
+
+def _reader(section: Section[Any], field: str) -> PlainValidator:
+    return PlainValidator(partial(section.read, field=field), json_schema_input_type=Any)
+
+
+def _writer(section: Section[Any]) -> PlainSerializer:
+    return PlainSerializer(section.write, return_type=dict[str, Any])
+
+
+Model = Annotated[Named[ModelSpec], _reader(MODEL_SECTION, "model"), _writer(MODEL_SECTION)]
 """``model:``, with name and options."""
 
-Selection = Annotated[
-    Named[SelectorSpec],
-    PlainValidator(_read_selection, json_schema_input_type=Any),
-    PlainSerializer(SELECTION_SECTION.write, return_type=dict[str, Any]),
-]
+Selection = Annotated[Named[SelectorSpec], _reader(SELECTION_SECTION, "training.selection"), _writer(SELECTION_SECTION)]
 """``training.selection:``, with kind and options."""
 
 Bandwidth = Annotated[
-    Named[BandwidthSpec],
-    PlainValidator(_read_bandwidth, json_schema_input_type=Any),
-    PlainSerializer(BANDWIDTH_SECTION.write, return_type=dict[str, Any]),
+    Named[BandwidthSpec], _reader(BANDWIDTH_SECTION, "training.bandwidth"), _writer(BANDWIDTH_SECTION)
 ]
 """``training.bandwidth:``, with kind and options."""

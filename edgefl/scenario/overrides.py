@@ -82,7 +82,6 @@ def parse_overrides(overrides: Overrides, option: str = "--set") -> list[Overrid
 
 
 def _check_types(overrides: object) -> None:
-    """Check what Python code may give wrongly; the command line gives texts."""
     items: Sequence[object]
     kinds: tuple[type, ...]
     if isinstance(overrides, Mapping):
