@@ -143,10 +143,8 @@ class FleetGroup(Options):
 def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None = None) -> FleetGroup:
     """The same group with its complete profile embedded and overrides applied, so that it depends on no file.
 
-    Args:
-        group: a group as a scenario states it.
-        folder: where relative paths of profile files start.
-        field: the group's dotted path in the scenario (``fleet.0``), for messages.
+    ``folder`` is where relative paths of profile files start; ``field`` is the group's dotted path in the scenario
+    (``fleet.0``), for messages.
 
     Raises:
         UserError: unknown profile, or an override that does not fit.
@@ -235,12 +233,6 @@ def assign(groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Pat
     Counts are exact (largest remainder, earlier groups first among equals). Clients are shuffled by a generator that
     depends only on the seed, so that every method has the same fleet.
 
-    Args:
-        groups: the scenario's ``fleet:`` list.
-        clients: how many clients there are.
-        seed: the run's seed.
-        folder: where relative paths of profile files start.
-
     Raises:
         UserError: shares do not sum to 1, counts do not sum to ``clients``, or groups use both.
     """
@@ -273,11 +265,7 @@ def _devices(group: FleetGroup, seed: int, index: int) -> list[DeviceProfile]:
 
 
 def group_counts(groups: Sequence[FleetGroup], clients: int) -> NDArray[np.int64]:
-    """The number of clients in each group, shape ``[groups]``, summing to ``clients``.
-
-    Raises:
-        UserError: as :func:`assign`.
-    """
+    """The number of clients in each group, shape ``[groups]``, summing to ``clients``; raises UserError as `assign`."""
     if not groups:
         raise UserError("expected at least one group, found an empty list", field="fleet")
     shares = [group.share for group in groups if group.share is not None]

@@ -21,9 +21,7 @@ class Attendance:
     Results are cached until they change: a query for the fleet costs one comparison per client, and more only for
     clients whose state has changed. Queries must be in ascending order of time.
 
-    Args:
-        fleet: the clients' groups with their ``availability``.
-        seed: the run's seed; the draws are keyed by seed and group only.
+    The draws are keyed by seed and group only.
 
     Raises:
         UserError: a trace cannot be read.
@@ -88,12 +86,7 @@ class Attendance:
 
 
 class Accidents:
-    """Random dropouts of clients while they compute (a group's ``dropout``).
-
-    Args:
-        fleet: the clients' groups.
-        seed: the run's seed.
-    """
+    """Random dropouts of clients while they compute (a group's ``dropout``)."""
 
     def __init__(self, fleet: FleetAssignment, seed: int) -> None:
         chances = np.array(fleet.dropout or (0.0,) * len(fleet.profiles), np.float64)

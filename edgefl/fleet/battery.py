@@ -43,10 +43,7 @@ class Charges:
     The energy that a device draws is subtracted by :meth:`draw`. The battery charges between :meth:`leave` and the next
     :meth:`enter`, in closed form.
 
-    Args:
-        batteries: each group's battery, or None.
-        group: each client's group, shape ``[clients]``.
-        seed: the run's seed, from which one vector of initial charges is drawn.
+    ``batteries`` has each group's battery, or None; ``group`` has each client's group, shape ``[clients]``.
 
     >>> charges = Charges([Battery(capacity="1 Wh", charging="2 W")], np.zeros(1, np.int32), seed=0)
     >>> charges.enter(0, now=90.0); charges.run_empty(0); charges.leave(0, now=100.0)

@@ -28,14 +28,9 @@ def idle_joules(profile: DeviceProfile, seconds: float, *, bound: Bound = "nomin
 def transfer_joules(
     profile: DeviceProfile, direction: Direction, seconds: float, transferred_bytes: float, *, bound: Bound = "nominal"
 ) -> float:
-    """Joules that a transfer adds to the device's other energy.
+    """Joules that a transfer adds to the device's other energy, also one that was aborted after so many bytes.
 
-    Args:
-        profile: the device.
-        direction: ``"down"`` if the device receives, ``"up"`` if it sends.
-        seconds: duration of the transfer.
-        transferred_bytes: bytes moved, also if the transfer was aborted.
-        bound: lowest, nominal or highest joules that the profile's uncertain figures allow.
+    The direction is ``"down"`` if the device receives.
     """
     radio = profile.power.radio.down if direction == "down" else profile.power.radio.up
     per_byte = value(radio.energy_per_megabyte, bound) / 1e6

@@ -49,12 +49,10 @@ def all_profiles() -> list[DeviceProfile]:
 
 
 def load_profile(name_or_path: str | PathLike[str], *, folder: Path | None = None) -> DeviceProfile:
-    """A device profile.
+    """The device profile of a name of :func:`profile_names`, or in a YAML file.
 
-    Args:
-        name_or_path: a name listed by :func:`profile_names`, or the path of a YAML file: any text that ends in
-            ``.yaml`` or ``.yml`` or contains a separator.
-        folder: where relative paths start; the working directory if not given.
+    Any text that ends in ``.yaml`` or ``.yml`` or contains a separator is the path of a file; relative paths start at
+    ``folder``, or else in the working directory.
 
     Raises:
         UserError: there is no such profile (the message suggests the nearest name), or the file is not a valid profile.

@@ -58,12 +58,8 @@ def step_seconds(
 ) -> float:
     """Seconds of one training step on one device: the measured time if the profile has it, else by the roofline.
 
-    Args:
-        profile: the device.
-        operators: the operators of the step.
-        bound: lowest, nominal or highest seconds that the profile's uncertain figures allow.
-        hot: whether heat has lowered the device's rate; a measured time is scaled as a whole, because the part of
-            arithmetic in it is unknown.
+    ``bound`` selects the lowest, nominal or highest seconds that the profile's uncertain figures allow. If heat has
+    lowered the device's rate (``hot``), a measured time is scaled as a whole: the part of arithmetic in it is unknown.
 
     >>> from types import SimpleNamespace
     >>> from edgefl.fleet import load_profile

@@ -20,12 +20,8 @@ from edgefl.randomness import generator
 class Pace:
     """The progress of one computation.
 
-    It advances at 1 / ``cool`` per second for the first ``after`` seconds, and at 1 / ``hot`` afterwards.
-
-    Attributes:
-        cool: seconds that the whole computation takes at the full rate.
-        hot: seconds that the whole computation takes at the throttled rate.
-        after: seconds at the full rate; infinite for devices that do not throttle.
+    It advances at 1 / ``cool`` per second for the first ``after`` seconds, and at 1 / ``hot`` afterwards: ``cool`` are
+    the seconds that the whole computation takes at the full rate, ``hot`` those at the throttled rate.
 
     A computation of one minute on a device that halves its rate after 20 s:
 
@@ -73,10 +69,6 @@ class Slowdown:
     A factor is exp(σz - σ²/2) / (1 - b). The first part is lognormal with mean 1; z is a standard normal number and σ
     the profile's ``compute.jitter``. b is the part of the processor that other programs use
     (``compute.background_load``).
-
-    Args:
-        fleet: which device each client has.
-        seed: the run's seed.
 
     >>> from edgefl.fleet import FleetGroup, assign
     >>> groups = [FleetGroup(profile="raspberry-pi-5", share=1, link="5g", overrides={"compute": {"jitter": 0.2}})]

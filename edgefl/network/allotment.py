@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from edgefl.network.fairness import fair_levels
@@ -76,23 +77,17 @@ class Allocator(Protocol):
         """
 
 
+@dataclass(slots=True)
 class Terms:
-    """The allotted part of a flow's state.
+    """What an allocator must know about a flow, its largest rate given the links that it alone uses, and its last rate.
 
-    Attributes:
-        bytes: its size.
-        outlook: what is known about its client's round.
-        most: the maximum of its rate, given the links that it alone uses, bit/s.
-        rate: the rate that was allotted to it last, bit/s.
+    Rates are in bit/s.
     """
 
-    __slots__ = ("bytes", "most", "outlook", "rate")
-
-    def __init__(self, bytes: float, outlook: Outlook) -> None:
-        self.bytes = bytes
-        self.outlook = outlook
-        self.most = math.inf
-        self.rate = math.inf
+    bytes: float
+    outlook: Outlook
+    most: float = math.inf
+    rate: float = math.inf
 
 
 class Claim(NamedTuple):
@@ -115,7 +110,7 @@ class Claim(NamedTuple):
 
 
 class _Member:
-    """A transfer in the filling of its rank; see :class:`~edgefl.network.fairness.Group`."""
+    """A transfer in the filling of its rank, as a :class:`~edgefl.network.fairness.Group`."""
 
     __slots__ = ("_most", "_per_bit", "_weight", "level", "links")
 
@@ -136,10 +131,7 @@ class _Member:
 def allotted(claims: Sequence[Claim], shares: Shares, capacity: Mapping[int, float]) -> list[float]:
     """The rate of each transfer, bit/s: rank after rank, each weighted max-min fair on what is left.
 
-    Args:
-        claims: the transfers.
-        shares: their ranks and weights.
-        capacity: of each shared link, bit/s; of a wireless channel, the usable share of its time.
+    ``capacity`` is that of each shared link, bit/s; of a wireless channel, the usable share of its time.
 
     A link of 10 bit/s; the first transfer comes first but cannot use more than 4 bit/s.
 

@@ -30,12 +30,6 @@ def build_topology(
     :class:`~edgefl.network.client_links.ClientLinks` to set. In a file they are those of the file, unless the client's
     link sets others.
 
-    Args:
-        spec: the topology.
-        links: the named links.
-        link_of_client: the name of each client's link.
-        folder: where files with relative paths are also searched.
-
     Raises:
         UserError: an unknown link; a missing file, or one that is not such a graph.
     """

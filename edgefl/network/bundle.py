@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
 
 from edgefl.network.allotment import Terms
 
@@ -32,19 +33,6 @@ class DemandCurve:
     >>> curve.at(5.0)           # flow 0 stands at its cap, flow 1 grows with the level
     (4.0, 1.0)
     """
-
-    __slots__ = (
-        "_high",
-        "_highs",
-        "_keys",
-        "_load_sums",
-        "_loads",
-        "_low",
-        "_piece",
-        "_slope_sums",
-        "_slopes",
-        "_thresholds",
-    )
 
     def __init__(self) -> None:
         self._low, self._high = math.inf, -math.inf
@@ -162,60 +150,41 @@ _LAST = 2**63  # above every flow number
 _REBASE = 1024.0  # clock readings stay within this factor of what the flows have left: 13 digits of the largest
 
 
+@dataclass(slots=True, eq=False)
 class Stream:
     """The fluid part of one flow: its remaining bits and the limits of its rate.
 
     Attributes:
         flow: the flow's number.
         path: the links that it crosses.
-        weight: its share relative to flows of weight 1.
+        left: bits left at ``since``; meaningful while ``held``.
         own_weight: the requested weight, before the weights of the channel and of TCP.
         latency: one-way seconds of its path.
         limit: the most that it gets whatever its links, bit/s.
+        terms: what an allocator must know about it and has allotted to it; None without an allocator.
+        weight: its share relative to flows of weight 1.
         airs: the wireless channels that it uses, each with the link by which it uses the channel.
         airtime: for each of them, the share of its time that a bit/s takes.
         cap: the least capacity of the links that it alone uses, bit/s; infinite without such links.
-        left: bits left at ``since``; meaningful while ``held``.
         held: whether its cap, not the bundle's level, determines its rate.
         end: the time (held) or the clock reading (not held) at which it is complete.
-        terms: what an allocator must know about it and has allotted to it; None without an allocator.
     """
 
-    __slots__ = (
-        "airs",
-        "airtime",
-        "bundle",
-        "cap",
-        "end",
-        "flow",
-        "held",
-        "latency",
-        "left",
-        "limit",
-        "own_weight",
-        "path",
-        "since",
-        "terms",
-        "weight",
-    )
-
-    def __init__(
-        self, flow: int, path: tuple[int, ...], bits: float, *, weight: float, latency: float, limit: float
-    ) -> None:
-        self.flow = flow
-        self.path = path
-        self.weight = self.own_weight = weight
-        self.airs: tuple[tuple[int, int], ...] = ()
-        self.airtime: dict[int, float] = {}
-        self.cap = math.inf
-        self.latency = latency
-        self.limit = limit
-        self.left = bits
-        self.since = math.nan
-        self.held = True
-        self.end = math.nan
-        self.bundle: Bundle | None = None
-        self.terms: Terms | None = None
+    flow: int
+    path: tuple[int, ...]
+    left: float
+    own_weight: float
+    latency: float
+    limit: float
+    terms: Terms | None = None
+    weight: float = 1.0
+    airs: tuple[tuple[int, int], ...] = ()
+    airtime: dict[int, float] = field(default_factory=dict)
+    cap: float = math.inf
+    since: float = math.nan
+    held: bool = True
+    end: float = math.nan
+    bundle: Bundle | None = None
 
 
 class Bundle:
@@ -226,21 +195,6 @@ class Bundle:
         number: a unique number, for a fixed order.
         now: the virtual time, seconds.
     """
-
-    __slots__ = (
-        "_airtime",
-        "_clock",
-        "_clock_time",
-        "_curve",
-        "_free",
-        "_furthest",
-        "_held",
-        "level",
-        "links",
-        "next_end",
-        "number",
-        "streams",
-    )
 
     def __init__(self, links: tuple[int, ...], number: int, now: float) -> None:
         self.links = links

@@ -36,13 +36,9 @@ AnyCapacity = ConstantCapacity | UniformCapacity | TraceCapacity | GeneratedCapa
 
 
 class ClientLinks:
-    """The capacities of the clients' links, round by round.
+    """The capacities of the clients' links, round by round; ``link_of_client`` has the name of each client's link.
 
-    Args:
-        links: the named links of the scenario.
-        link_of_client: the name of each client's link.
-        seed: the run's seed.
-        folder: where trace files are looked for that are not found as they are named.
+    Trace files that are not found as they are named are searched in ``folder``.
 
     Raises:
         UserError: an unknown link, or a trace that cannot be read.
@@ -89,29 +85,28 @@ class ClientLinks:
 
     def usual(self, direction: Direction) -> NDArray[np.float64]:
         """Each client's usual capacity, bit/s: the middle of a range, the median of a process, a trace's mean."""
-        vector = np.zeros(self._count)
-        for name, clients in self._members.items():
-            spec = self._spec(name, direction)
-            if isinstance(spec, TraceCapacity):
-                vector[clients] = [trace.mean() for trace in self._replayed[name].of(direction, clients)]
-            elif isinstance(spec, GeneratedCapacity):
-                percents = sorted(spec.rates)
-                vector[clients] = np.interp(50.0, percents, [spec.rates[percent] for percent in percents])
-            else:
-                vector[clients] = spec.rate if isinstance(spec, ConstantCapacity) else (spec.low + spec.high) / 2
-        return vector
+        return self._typical(direction, highest=False)
 
     def highest(self, direction: Direction) -> NDArray[np.float64]:
         """The highest capacity that each client's link can have, bit/s."""
+        return self._typical(direction, highest=True)
+
+    def _typical(self, direction: Direction, *, highest: bool) -> NDArray[np.float64]:
         vector = np.zeros(self._count)
         for name, clients in self._members.items():
             spec = self._spec(name, direction)
             if isinstance(spec, TraceCapacity):
-                vector[clients] = [max(trace.rates) for trace in self._replayed[name].of(direction, clients)]
+                traces = self._replayed[name].of(direction, clients)
+                vector[clients] = [max(trace.rates) if highest else trace.mean() for trace in traces]
             elif isinstance(spec, GeneratedCapacity):
-                vector[clients] = max(spec.rates.values())
+                percents = sorted(spec.rates)  # the rates rise with the percent
+                vector[clients] = np.interp(
+                    100.0 if highest else 50.0, percents, [spec.rates[percent] for percent in percents]
+                )
+            elif isinstance(spec, ConstantCapacity):
+                vector[clients] = spec.rate
             else:
-                vector[clients] = spec.rate if isinstance(spec, ConstantCapacity) else spec.high
+                vector[clients] = spec.high if highest else (spec.low + spec.high) / 2
         return vector
 
     def redraws_at(self, round: int) -> bool:
@@ -190,11 +185,7 @@ class ClientLinks:
 
 
 def client_link_numbers(topology: Topology, clients: int, direction: Direction) -> NDArray[np.int64]:
-    """The number of each client's own link in one direction.
-
-    Raises:
-        UserError: a client that has not exactly one link.
-    """
+    """The number of each client's own link in one direction; raises UserError for a client without just one link."""
     return np.array(
         [topology.access(f"client/{client}", up=direction == "up") for client in range(clients)], dtype=np.int64
     )
@@ -218,7 +209,7 @@ class _Redrawn:
 
 
 def scaled_links(links: Mapping[str, LinkSpec], factor: float) -> dict[str, LinkSpec]:
-    """Return the clients' links with every capacity multiplied by ``factor``; random draws stay the same.
+    """The clients' links with every capacity multiplied by ``factor``; random draws stay the same.
 
     >>> link = LinkSpec.model_validate({"down": "10 Mbit/s", "up": {"kind": "uniform", "low": 1e6, "high": 2e6}})
     >>> scaled = scaled_links({"lte": link}, 0.5)["lte"]

@@ -95,8 +95,6 @@ class _Sender:
     """One transfer's use of its connection.
 
     Attributes:
-        connection: the connection.
-        state: its state.
         latency: one-way seconds of its path.
         joined: when its first byte was sent, seconds.
         ticks: round-trip times since then.
@@ -112,15 +110,7 @@ class _Sender:
 
 
 class TcpFlows:
-    """Opens connections for transfers, and changes the limits of their rates over time.
-
-    Args:
-        env: the clock.
-        tcp: how connections begin, grow and lose packets.
-        agenda: the network's agenda.
-        sharing: the flows.
-        most: the maximum rate of any transfer, bit/s.
-    """
+    """Opens connections for transfers, and changes the limits of their rates (at most ``most``, bit/s) over time."""
 
     def __init__(
         self,

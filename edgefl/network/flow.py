@@ -93,19 +93,11 @@ class Flow(simpy.Event):
 
 
 class Multicast:
-    """Flows that carry the same payload from one node, combined to one flow on the links.
+    """Flows that carry the same payload from one node: a tree of links that carries it once, at one rate for all.
 
-    The first byte flows when the longest latency of the members' paths has passed, and all members end at once. A
-    cancelled member also removes the links that only it used; delays that it caused before remain.
-
-    Args:
-        number: 1, 2, 3, … in the order of start.
-        key: what all its members have in common: source, time and payload.
-
-    Attributes:
-        members: the flows, by number.
-        starts: when its first byte flows.
-        joined: whether it has begun to use its links.
+    The first byte flows (``starts``) when the longest latency of the members' paths has passed, and all members end at
+    once. A cancelled member also removes the links that only it used; delays that it caused before remain. ``key`` is
+    what all members have in common: source, time and payload.
     """
 
     def __init__(self, number: int, key: Hashable) -> None:

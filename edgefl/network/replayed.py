@@ -25,14 +25,7 @@ _WAY = re.compile(r"(.+)[._-](down|up)(?:link)?(?:\.\w+)?", re.IGNORECASE)
 
 
 class ReplayedLink:
-    """The traces of a link, in the directions that follow some.
-
-    Args:
-        name: the link's name.
-        link: the link.
-        clients: the number of clients in the fleet.
-        seed: the run's seed.
-        folder: where files are searched that are not found as they are named.
+    """The traces of a link for a fleet of so many clients, in the directions that follow some.
 
     Raises:
         UserError: a file that is missing or no trace, a file without its partner, or a name that nothing has. Its
@@ -103,10 +96,8 @@ class ReplayedLink:
 def traces_of(spec: TraceCapacity, direction: Direction, folder: Path | None = None) -> dict[str, StepTrace]:
     """The traces that a capacity names, in order, by the names of their files and groups.
 
-    Args:
-        spec: the capacity.
-        direction: its direction; of a folder with pairs of files, those for it are read.
-        folder: where the file or folder is searched if it is not found as it is named.
+    Of a folder with pairs of files, those for the direction are read. ``folder`` is where the file or folder is
+    searched if it is not found as it is named.
 
     Raises:
         UserError: a file that is missing or no trace, a file without its partner, or a name that nothing has.

@@ -38,13 +38,8 @@ class Sharing:
     Only links that carry flows have a state here, so an idle link costs only its place in the arrays. A link with a
     single flow becomes part of that flow's cap; flows that cross the same shared links form a bundle.
 
-    Args:
-        topology: the links.
-        transport: how flows use their paths.
-        now: the virtual time, seconds.
-        announce: called with a link and its capacity before a flow first uses it and when a busy link's changes.
-        occupied: called with a link when it begins to carry flows, so that its capacity can be updated.
-        allocator: decides how flows share links; None for equal shares.
+    ``announce`` is called with a link and its capacity before a flow first uses it and when a busy link's changes;
+    ``occupied`` with a link when it begins to carry flows, so that its capacity can be updated.
     """
 
     def __init__(
@@ -128,22 +123,13 @@ class Sharing:
         limit: float | None = None,
         terms: Terms | None = None,
     ) -> None:
-        """A flow begins to use its links.
+        """A flow begins to use its links for its remaining bits, at most at the rate ``limit`` (None: the transport's).
 
-        Args:
-            flow: its number.
-            path: the links.
-            bits: its remaining bits.
-            now: the virtual time, seconds.
-            weight: its share relative to flows of weight 1.
-            latency: seconds before its first byte, under the transport model, without the set-up of a connection.
-            limit: the maximum of its rate, bit/s; None for that of the transport.
-            terms: what the allocator must know about it, where there is one.
+        ``latency`` is the seconds before its first byte under the transport model, without the set-up of a connection.
         """
         latency /= self._transport.latency_factor
         limit = self._transport.limit(latency) if limit is None else limit
-        stream = self._streams[flow] = Stream(flow, path, bits, weight=weight, latency=latency, limit=limit)
-        stream.terms = terms
+        stream = self._streams[flow] = Stream(flow, path, bits, weight, latency, limit, terms)
         if self._topology.airs:
             channels = ((self._topology.air(link), link) for link in path)
             stream.airs = tuple((self._wires + air, link) for air, link in channels if air >= 0)

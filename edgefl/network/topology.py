@@ -152,7 +152,7 @@ class GraphLinks:
         return self._air[link]
 
     def link(self, source: Node, target: Node) -> int:
-        """The number of the link from ``source`` to ``target``; UserError where there is none."""
+        """The number of the link; raises UserError if there is none."""
         ends = (self._find(source), self._find(target))
         if ends not in self._links:
             raise no_link(self, source, target)
@@ -232,13 +232,7 @@ _KEPT = 4096
 
 
 class Route(NamedTuple):
-    """The least-latency path between two nodes.
-
-    Attributes:
-        links: their numbers, in the order in which they are crossed.
-        latency: their total latency, seconds.
-        nodes: the names of all nodes on the path, both ends included.
-    """
+    """The least-latency path between two nodes: its links and their total latency (seconds), and all nodes on it."""
 
     links: tuple[int, ...]
     latency: float

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -24,9 +24,6 @@ from edgefl.units import UNITS
 from edgefl.validation import shown
 
 _RATES = UNITS["bits_per_second"]
-_LATEST = 1e15
-"""Larger numbers are no times; their differences would be rounded."""
-
 TimeFormat = Literal["s", "ms", "iso", "YYYY.MM.DD_HH.MM.SS"]
 
 
@@ -99,21 +96,12 @@ PRESETS: Mapping[str, TraceColumns] = {
 """Tables whose columns are known, by the name of their format."""
 
 
-class _Rows(NamedTuple):
-    seconds: list[float]
-    bits_per_second: list[float]
-
-
 def read_table(text: str, columns: TraceColumns) -> dict[str, StepTrace]:
     """The traces in a table, in the order of their first rows; each is looped at its end.
 
     A rate is valid from its row's time to the next row's, and the last for as long as the one before it. Rows with
     equal times share the time to the next one equally, in their order: the clock was coarser than the measurement.
     Times may begin at any value: the first becomes 0.
-
-    Args:
-        text: CSV with a header.
-        columns: the columns that are read.
 
     Returns:
         The traces by the texts of their group's columns, joined by ``/``; without a group, one named ''.
@@ -128,7 +116,7 @@ def read_table(text: str, columns: TraceColumns) -> dict[str, StepTrace]:
     >>> [a.value(t) / 1e6 for t in (0, 1, 2, 3.9)], [b.value(t) / 1e6 for t in (0, 0.5, 1, 1.9)], b.period
     ([1.0, 1.0, 3.0, 3.0], [4.0, 2.0, 6.0, 6.0], 2.0)
     """
-    found: dict[str, _Rows] = {}
+    found: dict[str, tuple[list[float], list[float]]] = {}
     rows = csv.reader(io.StringIO(text, newline=""))
     try:
         header = next(rows, [])
@@ -145,24 +133,24 @@ def read_table(text: str, columns: TraceColumns) -> dict[str, StepTrace]:
             if where and any(row[position].strip() != value for position, value in where.items()):
                 continue
             name = "/".join([row[position].strip() for position in group])
-            trace = found.get(name) or found.setdefault(name, _Rows([], []))
+            times, rates = found.get(name) or found.setdefault(name, ([], []))
             if row[rate].strip() in columns.missing:
                 continue
             seconds = _read(rows.line_num, columns.time, row[time], seconds_of, _EXPECTED[columns.time_format])
-            if trace.seconds and seconds < trace.seconds[-1]:
+            if times and seconds < times[-1]:
                 earlier = f"found {shown(row[time].strip())} after a later one"
                 _refuse(rows.line_num, f"{columns.time}: expected times that do not fall within a trace, {earlier}")
-            trace.seconds.append(seconds)
-            trace.bits_per_second.append(scale * _read(rows.line_num, columns.rate, row[rate], _rate, _A_RATE))
+            times.append(seconds)
+            rates.append(scale * _read(rows.line_num, columns.rate, row[rate], _rate, _A_RATE))
     except csv.Error as error:
         _refuse(rows.line_num + 1, f"expected CSV: {error}")
     if not found:
         raise UserError("expected rows below the header, found none")
-    return {name: _steps(name, trace) for name, trace in found.items()}
+    return {name: _steps(name, *trace) for name, trace in found.items()}
 
 
-def _steps(name: str, rows: _Rows) -> StepTrace:
-    counts = Counter(rows.seconds)
+def _steps(name: str, seconds: list[float], rates: list[float]) -> StepTrace:
+    counts = Counter(seconds)
     if len(counts) < 2:
         of = f" of the trace '{name}'" if name else ""
         raise UserError(f"expected rates at two times or more{of}, found {len(counts)}")
@@ -172,7 +160,7 @@ def _steps(name: str, rows: _Rows) -> StepTrace:
     starts: list[float] = []
     for (time, count), length in zip(counts.items(), lengths, strict=True):
         starts += [time - times[0] + length * number / count for number in range(count)]
-    return StepTrace(starts, rows.bits_per_second, period=times[-1] - times[0] + lengths[-1])
+    return StepTrace(starts, rates, period=times[-1] - times[0] + lengths[-1])
 
 
 def _position(header: Sequence[str], name: str) -> int:
@@ -206,21 +194,14 @@ def _rate(text: str) -> float:
     return number
 
 
-def _seconds(text: str) -> float:
-    number = _number(text)
-    if abs(number) > _LATEST:
-        raise ValueError
-    return number
-
-
 def _date(text: str) -> float:
     moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 _TIMES: Mapping[TimeFormat, Callable[[str], float]] = {
-    "s": _seconds,
-    "ms": lambda text: _seconds(text) / 1000.0,
+    "s": _number,
+    "ms": lambda text: _number(text) / 1000.0,
     "iso": _date,
     "YYYY.MM.DD_HH.MM.SS": lambda text: datetime.strptime(f"{text}+0000", "%Y.%m.%d_%H.%M.%S%z").timestamp(),
 }
@@ -257,16 +238,9 @@ _WHOLE = re.compile(r"[0-9]{1,15}")
 def read_traces(
     file: str | Path, form: str | TraceColumns, *, every: float = 1.0, scale: float = 1.0
 ) -> dict[str, StepTrace]:
-    """The traces in a file, with every rate multiplied by ``scale``.
+    """The traces in a file, with every rate multiplied by ``scale``, by the name of their group ('' for only one).
 
-    Args:
-        file: the file.
-        form: the name of its format, or its columns.
-        every: of :func:`read_mahimahi`.
-        scale: the factor.
-
-    Returns:
-        The traces by the name of their group; the name is empty if the file is one trace.
+    ``form`` is the name of the file's format, or its columns; ``every`` is that of :func:`read_mahimahi`.
 
     Raises:
         UserError: a missing file, one that does not have the format, intervals below 1 ms in the mean, or a scaled

@@ -16,14 +16,7 @@ Layer = Callable[[Tensor, Tensor], Tensor]
 
 
 def _chain(layers: Sequence[Layer], shape: Shape, weights: Sequence[Shape], backward: bool) -> Case:
-    """Return a case of consecutive layers, forward only or forward and backward.
-
-    Args:
-        layers: functions of the layer's input and one weight each.
-        shape: the shape of the first layer's input.
-        weights: the shape of each layer's weight.
-        backward: whether the gradients of weights and inputs are computed.
-    """
+    """A case of consecutive layers, forward only or forward and backward, with the shapes of input and weights."""
 
     def prepare(numbers: Maker) -> Run:
         inputs = channels_last(numbers(*shape))

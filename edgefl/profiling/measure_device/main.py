@@ -57,14 +57,9 @@ def measurement(
     wanted: Optional[Dict[str, Case]] = None,
     least_block: float = LEAST_BLOCK_SECONDS,
 ) -> Dict[str, Any]:
-    """Measure this device, and return the data that `edgefl profile fit` reads.
+    """Measure this device for about so many seconds, and return the data that `edgefl profile fit` reads.
 
-    Args:
-        seconds: approximately how long it may take.
-        threads: threads that train; 0 for PyTorch's default.
-        say: prints progress.
-        wanted: the cases to time; all of them if not given.
-        least_block: shorter runs are timed in groups of this duration.
+    0 threads are PyTorch's default. All cases are timed if not given; runs shorter than ``least_block`` in groups.
     """
     before = torch.get_num_threads()
     used = threads or before
