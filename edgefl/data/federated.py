@@ -109,7 +109,7 @@ def load_federated(
         kept, held = held_out(train.strata, train.origin, spec.validation)
         train, validation = train.part(kept), train.part(held)
     strata, count = train.strata, train.stratum_count
-    shards = spec.partition.split_owned(strata, train.owner, count, spec.clients, generator(seed, "partition"))
+    shards = spec.partition.split(strata, count, spec.clients, generator(seed, "partition"), train.owner)
     label_counts = shards.label_counts(strata, count)
     evaluated = test if validation is None else validation
     evaluation_shards = None
@@ -175,6 +175,6 @@ def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
         if split == "validation":
             train = train.part(held_out(train.strata, train.origin, spec.validation)[0])
         strata, count, rng = train.strata, train.stratum_count, generator(seed, "partition")
-        return spec.partition.split_owned(strata, train.owner, count, spec.clients, rng).sizes
+        return spec.partition.split(strata, count, spec.clients, rng, train.owner).sizes
     class_sizes = np.array(spec.describe().train, dtype=np.int64)
     return spec.partition.sizes(class_sizes, spec.clients, generator(seed, "partition"))

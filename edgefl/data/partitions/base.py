@@ -50,22 +50,14 @@ class Partition(Component):
         """
 
     @abstractmethod
-    def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
-        """The shards of samples with these ``labels``.
-
-        Raises:
-            UserError: as :meth:`sizes`.
-        """
-
-    def split_owned(
-        self, labels: Integers, owner: Integers | None, classes: int, clients: int, rng: np.random.Generator
+    def split(
+        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
     ) -> Shards:
         """The shards of samples with these ``labels`` and owners; ``None``: the data have no owners.
 
         Raises:
             UserError: as :meth:`sizes`.
         """
-        return self.split(labels, classes, clients, rng)
 
 
 class ClasswisePartition(Partition):
@@ -89,7 +81,9 @@ class ClasswisePartition(Partition):
         totals: Integers = self.counts(class_sizes, clients, rng).sum(axis=1)
         return totals
 
-    def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
+    def split(
+        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
+    ) -> Shards:
         """Shards of random samples with exactly the numbers of :meth:`counts`."""
         class_sizes = np.bincount(labels, minlength=classes)
         return deal(labels, self.counts(class_sizes, clients, rng), rng)

@@ -38,12 +38,8 @@ class Natural(Partition):
         """Always raise an error: class sizes do not contain owners."""
         _refuse_without_owners()
 
-    def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
-        """Always raise an error: labels do not contain owners."""
-        _refuse_without_owners()
-
-    def split_owned(
-        self, labels: Integers, owner: Integers | None, classes: int, clients: int, rng: np.random.Generator
+    def split(
+        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
     ) -> Shards:
         """The samples of each owner."""
         return split_by_owner(owner, clients, self.kind)
@@ -106,15 +102,11 @@ class ByFile(Partition):
         """The number of each client's samples in the file."""
         return split_by_owner(self.owners(int(class_sizes.sum())), clients, self.kind).sizes
 
-    def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
-        """The samples of each client in the file."""
-        return split_by_owner(self.owners(len(labels)), clients, self.kind)
-
-    def split_owned(
-        self, labels: Integers, owner: Integers | None, classes: int, clients: int, rng: np.random.Generator
+    def split(
+        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
     ) -> Shards:
-        """The same; the samples may be a part of the training data, with their owners from :meth:`owners`."""
-        return split_by_owner(owner, clients, self.kind)
+        """The samples of each client in the file; a part of the training data has its owners from :meth:`owners`."""
+        return split_by_owner(self.owners(len(labels)) if owner is None else owner, clients, self.kind)
 
     def owners(self, samples: int) -> Integers:
         """The client of each of the training samples, from 0; -1 for samples that the file does not list.

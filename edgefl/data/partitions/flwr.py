@@ -62,12 +62,8 @@ class Flwr(Partition):
         """The sizes of :meth:`split`, which depend on the class sizes only."""
         return self.split(np.repeat(np.arange(len(class_sizes)), class_sizes), len(class_sizes), clients, rng).sizes
 
-    def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
-        """The partitioner's first partitions, for samples without owners."""
-        return self.split_owned(labels, None, classes, clients, rng)
-
-    def split_owned(
-        self, labels: Integers, owner: Integers | None, classes: int, clients: int, rng: np.random.Generator
+    def split(
+        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
     ) -> Shards:
         """The partitioner's first partitions."""
         # Sorted by class first: then the table's labels, and so the sizes, depend on the class sizes only.

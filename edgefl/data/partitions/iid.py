@@ -29,7 +29,9 @@ class Iid(Partition):
         """The same size for all; nothing is drawn."""
         return np.full(clients, require_a_sample_for_each(class_sizes, clients), dtype=np.int64)
 
-    def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
+    def split(
+        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
+    ) -> Shards:
         """See :func:`iid_shards`."""
         require_a_sample_for_each(np.bincount(labels, minlength=classes), clients)
         return iid_shards(len(labels), clients, rng)
@@ -76,7 +78,9 @@ class Quantity(Partition):
         rest = int(class_sizes.sum()) - clients * self.min_size
         return self.min_size + largest_remainders(weights, rest)
 
-    def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
+    def split(
+        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
+    ) -> Shards:
         """A random permutation of the images, split into pieces of these sizes."""
         sizes = self.sizes(np.bincount(labels, minlength=classes), clients, rng)
         return Shards.of(np.repeat(np.arange(clients), sizes), rng.permutation(len(labels)), clients)

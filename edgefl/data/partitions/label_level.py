@@ -51,7 +51,9 @@ class LabelLevel(Partition):
             size = self._size(class_sizes, clients, rng.permutation(len(class_sizes)))
         return np.full(clients, size, dtype=np.int64)
 
-    def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
+    def split(
+        self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
+    ) -> Shards:
         """Shards of random images with exactly the level on every client."""
         class_sizes = np.bincount(labels, minlength=classes)
         require_a_sample_for_each(class_sizes, clients)

@@ -70,7 +70,7 @@ class TestWithTheLibrary:
     )
     def test_no_sample_belongs_to_two_clients_and_a_seed_repeats(self, partition):
         def shards(seed):
-            return partition.split_owned(LABELS, OWNER, CLASSES, CLIENTS, np.random.default_rng(seed))
+            return partition.split(LABELS, CLASSES, CLIENTS, np.random.default_rng(seed), OWNER)
 
         first, again = shards(3), shards(3)
         assert np.array_equal(first.indices, again.indices)
