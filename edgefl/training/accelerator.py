@@ -83,7 +83,7 @@ def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], Non
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         try:
-            with torch.cuda.graph(graph, pool=_pool(torch.cuda.current_device())), _no_garbage_collected():
+            with _no_garbage_collected(), torch.cuda.graph(graph, pool=_pool(torch.cuda.current_device())):
                 step()
         except RuntimeError as error:
             torch.cuda.synchronize()
