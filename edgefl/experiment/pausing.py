@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
-
-from pydantic import RootModel
+from typing import Any
 
 from edgefl.errors import EdgeflError
 from edgefl.files import read_json, write_file
-from edgefl.options import Options
 from edgefl.record import SeedPaths
 from edgefl.record.listener import Listener
 from edgefl.record.metric import Metric
 from edgefl.record.rounds import RoundRow
-from edgefl.validation import validated
 
 
 @dataclass(frozen=True)
@@ -59,46 +56,18 @@ class Paused(EdgeflError):  # noqa: N818  (not an error)
         return f"{self.label} paused after round {self.round}"
 
 
-class Standing(Options):
-    """What a run had reached and spent at a pause; its fields are columns of a sweep's table."""
+def read_pauses(path: Path) -> dict[str, dict[str, Any]]:
+    """Return what a run had reached and spent at its pauses, by the pause's name, in order; empty without the file.
 
-    seed: int
-    stop: Literal["paused"] = "paused"
-    rounds: int
-    rounds_without_update: int
-    refused: int
-    seconds: float
-    accuracy_final: float | None
-    accuracy_best: float | None
-    accuracy_ema: float | None
-    metric_final: float | None
-    metric_best: float | None
-    metric_ema: float | None
-    bytes_down: int
-    bytes_up: int
-    flops: float
-    joules: float
-
-
-class _Standings(RootModel[dict[str, Standing]]):
-    pass
-
-
-def read_standings(path: Path) -> dict[str, Standing]:
-    """Return the content of a ``standings.json`` by the pause's name, in the order of the pauses.
-
-    A sweep chooses from it the settings to continue. Without the file there were no pauses.
-
-    Raises:
-        UserError: the file cannot be read.
+    The figures are columns of a sweep's table, which chooses from them the settings to continue.
     """
-    return validated(_Standings, read_json(path), file=str(path)).root if path.exists() else {}
+    found: dict[str, dict[str, Any]] = read_json(path) if path.exists() else {}
+    return found
 
 
-def add_standing(name: str, standing: Standing, path: Path) -> None:
+def add_pause(name: str, figures: Mapping[str, Any], path: Path) -> None:
     """Write the figures of one more pause."""
-    data = {each: row.model_dump(mode="json") for each, row in (read_standings(path) | {name: standing}).items()}
-    write_file(path, json.dumps(data))
+    write_file(path, json.dumps(read_pauses(path) | {name: figures}))
 
 
 @dataclass
@@ -126,10 +95,10 @@ class Pausing(Listener):
         """Write the figures and raise :class:`Paused` if it is time to pause."""
         self._rows.append(row)
         if row.round < self.last and self.pause.reached(row.round, row.seconds):
-            add_standing(self.pause.name, self._standing(), self.paths.standings)
+            add_pause(self.pause.name, self._figures(), self.paths.pauses)
             raise Paused(self.label, row.round)
 
-    def _standing(self) -> Standing:
+    def _figures(self) -> dict[str, Any]:
         rows = self._rows
         evaluated = [row for row in rows if not math.isnan(row.metric)]
         is_accuracy = self.metric.is_accuracy
@@ -137,16 +106,17 @@ class Pausing(Listener):
         if evaluated:
             best = self.metric.best(*(row.metric for row in evaluated))
             values = {"final": evaluated[-1].metric, "best": best, "ema": evaluated[-1].metric_ema}
-        return Standing(
-            seed=self.seed,
-            rounds=rows[-1].round,
-            rounds_without_update=sum(not row.aggregated for row in rows),
-            refused=sum(row.refused for row in rows),
-            seconds=rows[-1].seconds,
-            **{f"metric_{name}": value for name, value in values.items()},
+        return {
+            "seed": self.seed,
+            "stop": "paused",
+            "rounds": rows[-1].round,
+            "rounds_without_update": sum(not row.aggregated for row in rows),
+            "refused": sum(row.refused for row in rows),
+            "seconds": rows[-1].seconds,
             **{f"accuracy_{name}": value if is_accuracy else None for name, value in values.items()},
-            bytes_down=sum(row.bytes_down for row in rows),
-            bytes_up=sum(row.bytes_up for row in rows),
-            flops=sum(row.flops for row in rows),
-            joules=sum(row.joules for row in rows),
-        )
+            **{f"metric_{name}": value for name, value in values.items()},
+            "bytes_down": sum(row.bytes_down for row in rows),
+            "bytes_up": sum(row.bytes_up for row in rows),
+            "flops": float(sum(row.flops for row in rows)),
+            "joules": float(sum(row.joules for row in rows)),
+        }

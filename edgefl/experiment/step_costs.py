@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import astuple, fields, replace
 
 from edgefl.cost.law import CostModel
 from edgefl.cost.measure import Operator, StepCost
@@ -22,30 +22,15 @@ StepKey = tuple[int, int, int]
 
 def recorded_cost(row: StepRow) -> StepCost:
     """Return the cost of a step in ``costs.json``."""
-    return StepCost(
-        batch=row.batch,
-        operators=tuple(Operator(*operator) for operator in row.operators),
-        layer_macs=row.layer_macs,
-        forward_macs=row.forward_macs,
-        training_flops=row.training_flops,
-        bytes_touched=row.bytes_touched,
-        peak_memory_bytes=row.peak_memory_bytes,
-    )
+    figures = {each.name: getattr(row, each.name) for each in fields(StepCost)}
+    return StepCost(**{**figures, "operators": tuple(Operator(*operator) for operator in row.operators)})
 
 
 def row_of(alpha: int, batch: int, cost: StepCost, level: int = 0) -> StepRow:
     """Return the row of a step for ``costs.json``."""
-    return StepRow(
-        alpha=alpha,
-        level=level,
-        batch=batch,
-        layer_macs=cost.layer_macs,
-        forward_macs=cost.forward_macs,
-        training_flops=cost.training_flops,
-        bytes_touched=cost.bytes_touched,
-        peak_memory_bytes=cost.peak_memory_bytes,
-        operators=tuple((each.name, each.flops, each.bytes, each.count, each.kind) for each in cost.operators),
-    )
+    operators = tuple(astuple(operator) for operator in cost.operators)
+    figures = {each.name: getattr(cost, each.name) for each in fields(StepCost)}
+    return StepRow(**{**figures, "alpha": alpha, "batch": batch, "level": level, "operators": operators})
 
 
 class StepCosts:

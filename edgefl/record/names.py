@@ -25,13 +25,13 @@ ROUNDS = "rounds.parquet"
 CLIENTS = "clients.parquet"
 FINAL_MODEL = "final.safetensors"
 CLIENT_MODELS = "clients.safetensors"
-STANDINGS = "standings.json"
+PAUSES = "pauses.json"
 EMULATION = "emulation.json"
 JOURNAL = "journal.arrow"
 CHECKPOINTS = "checkpoints"
 REPLIES = "replies"
 
-SEED_FILES = (EVENTS, ROUNDS, CLIENTS, FINAL_MODEL, CLIENT_MODELS, STANDINGS, EMULATION, JOURNAL)
+SEED_FILES = (EVENTS, ROUNDS, CLIENTS, FINAL_MODEL, CLIENT_MODELS, PAUSES, EMULATION, JOURNAL)
 """The files in the folder of one method and seed."""
 SEED_FOLDERS = (CHECKPOINTS, REPLIES)
 """The folders next to them, while the run is in progress."""

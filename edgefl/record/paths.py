@@ -28,7 +28,7 @@ class SeedPaths:
         clients: the final model's metric on each client.
         final_model: the last server model.
         client_models: the local models of the last round.
-        standings: the run's figures at each pause.
+        pauses: the run's figures at each pause.
         emulation: how an emulated run was measured; a simulated run has no such file.
         journal, checkpoints, replies: what continues the run while it is in progress.
     """
@@ -40,7 +40,7 @@ class SeedPaths:
         self.clients = folder / names.CLIENTS
         self.final_model = folder / names.FINAL_MODEL
         self.client_models = folder / names.CLIENT_MODELS
-        self.standings = folder / names.STANDINGS
+        self.pauses = folder / names.PAUSES
         self.emulation = folder / names.EMULATION
         self.journal = folder / names.JOURNAL
         self.checkpoints = folder / names.CHECKPOINTS

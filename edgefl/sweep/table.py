@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from edgefl.experiment.pausing import read_standings
+from edgefl.experiment.pausing import read_pauses
 from edgefl.record import RunPaths
 from edgefl.record.paths import is_interrupted
 from edgefl.record.summary import SeedResult, is_summary, read_summary
@@ -44,7 +44,7 @@ def is_done(job: Job, folder: Path) -> bool:
         return True
     name = job.pause and job.pause.name
     return name is not None and all(
-        name in read_standings(RunPaths(folder).of(label, job.seed).standings) for label in job.methods
+        name in read_pauses(RunPaths(folder).of(label, job.seed).pauses) for label in job.methods
     )
 
 
@@ -58,13 +58,13 @@ def figures_by_method(job: Job, folder: Path) -> dict[str, list[dict[str, Any]]]
     summary = RunPaths(folder).summary
     ended = read_summary(summary)[1].methods if is_summary(summary) else {}
     for label in job.methods:
-        standings = read_standings(RunPaths(folder).of(label, job.seed).standings)
-        if job.pause is not None and job.pause.name in standings:
-            found[label] = [dict(standings[job.pause.name])]
+        pauses = read_pauses(RunPaths(folder).of(label, job.seed).pauses)
+        if job.pause is not None and job.pause.name in pauses:
+            found[label] = [pauses[job.pause.name]]
         elif label in ended:
             found[label] = [figures_of(entry) for entry in ended[label]]
-        elif standings and job.pause is None:
-            found[label] = [dict(list(standings.values())[-1])]
+        elif pauses and job.pause is None:
+            found[label] = [list(pauses.values())[-1]]
     return found
 
 

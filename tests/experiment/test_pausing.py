@@ -4,7 +4,7 @@ import pytest
 
 from edgefl.experiment import resume, run
 from edgefl.experiment.journal import Journal
-from edgefl.experiment.pausing import Pause, Paused, read_standings
+from edgefl.experiment.pausing import Pause, Paused, read_pauses
 from edgefl.record import RunPaths
 from edgefl.record.listener import Listener
 from edgefl.training import sequential
@@ -68,8 +68,8 @@ def test_a_round_is_on_disk_before_a_listener_follows_it_and_a_pause_comes_last(
 def test_a_run_is_left_at_the_first_round_that_reaches_the_seconds(small, tmp_path):
     with pytest.raises(Paused):
         run(small(), out=tmp_path / "left", engine="sequential", pause=Pause(seconds=1e-9))
-    (standing,) = read_standings(RunPaths(tmp_path / "left").of("fedavg", 0).standings).values()
-    assert (standing.rounds, standing.stop) == (1, "paused")
+    (figures,) = read_pauses(RunPaths(tmp_path / "left").of("fedavg", 0).pauses).values()
+    assert (figures["rounds"], figures["stop"]) == (1, "paused")
 
 
 def test_a_run_that_is_over_before_its_pause_ends_as_usual(small, tmp_path):

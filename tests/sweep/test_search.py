@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from edgefl.cli.app import app
 from edgefl.cli.entry import main
 from edgefl.errors import UserError
-from edgefl.experiment.pausing import Pause, Standing, add_standing
+from edgefl.experiment.pausing import Pause, add_pause
 from edgefl.scenario.sections import HalvingSpec, SweepSpec
 from edgefl.sweep import jobs as jobs_module
 from edgefl.sweep.jobs import Job
@@ -64,8 +64,7 @@ def test_a_job_that_failed_before_its_pause_has_no_figures_of_an_earlier_one(tmp
     job = replace(job_of({"x": 1}, "a"), pause=later)
     folder = tmp_path / "a" / f"seed-{job.seed}"
     folder.mkdir(parents=True)
-    figures = dict.fromkeys(Standing.model_fields, 0) | {"seed": job.seed, "stop": "paused", "accuracy_final": 0.9}
-    add_standing(reached.name, Standing.model_validate(figures), folder / "standings.json")
+    add_pause(reached.name, {"seed": job.seed, "stop": "paused", "accuracy_final": 0.9}, folder / "pauses.json")
     assert figures_by_method(job, tmp_path) == {}
     assert figures_by_method(replace(job, pause=reached), tmp_path)["a"][0]["accuracy_final"] == 0.9
     assert figures_by_method(replace(job, pause=None), tmp_path)["a"][0]["accuracy_final"] == 0.9
