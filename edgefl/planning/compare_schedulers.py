@@ -160,8 +160,9 @@ def compare_schedulers(
         except (UserError, PartFault) as error:
             if selections is not None:
                 raise _located(error, each.name) from None
-            field = error.field if isinstance(error, UserError) else None
-            left_out[each.name] = str(error) if field is None else f"{field}: {error.message}"
+            left_out[each.name] = str(error)
+            if isinstance(error, UserError) and error.field is not None:
+                left_out[each.name] = f"{error.field}: {error.message}"
     return SchedulerComparison(scenario.name, chosen.label, first, rounds, found, left_out)
 
 
