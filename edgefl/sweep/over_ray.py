@@ -42,9 +42,9 @@ def run_all_on_ray(jobs: Sequence[Job], folder: Path, at_once: int | None, done:
     if not jobs:
         return
     from edgefl.training.device import choose_device
-    from edgefl.training.ray.cluster import joined, needs
+    from edgefl.training.ray.cluster import connected, needs
 
-    ray = joined()
+    ray = connected()
     work = ray.remote(**needs(ray, choose_device(jobs[0].device)))(run_there)
     folder.mkdir(parents=True, exist_ok=True)
     sign = folder.parent / f"shared-{uuid.uuid4().hex}"

@@ -12,8 +12,7 @@ from edgefl.experiment.faults import NotWritten, RunsFailed
 from edgefl.experiment.journal import Journal
 from edgefl.rerun.verify import verify
 from edgefl.training.job_inputs import JobResolver
-from edgefl.training.parallel.engine import ParallelEngine
-from edgefl.training.parallel.pool_training import PoolTraining
+from edgefl.training.parallel.engine import ParallelEngine, PoolTraining
 from edgefl.training.parallel.worker_pool import shared_pool
 from edgefl.training.processors import cores
 

@@ -15,7 +15,7 @@ from edgefl.training.device import choose_device, exact_arithmetic
 from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.parallel.engine import ParallelEngine
 from edgefl.training.processors import cores
-from edgefl.training.ray.cluster import joined
+from edgefl.training.ray.cluster import connected
 from edgefl.training.sequential import SequentialEngine
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -108,4 +108,4 @@ def test_exact_arithmetic_restores_what_it_sets(monkeypatch):
 def test_without_ray_the_message_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"edgefl\[ray\]"):
-        joined()
+        connected()

@@ -58,19 +58,17 @@ def reference(tiny):
     return train_rounds(tiny.core(), tiny.method("fedavg"))
 
 
-def test_results_arrive_one_by_one_and_are_returned_in_the_order_of_the_tasks(tiny):
+def test_results_are_returned_in_the_order_of_the_tasks(tiny):
     method, (core, engine) = tiny.method("fedavg"), with_workers(tiny)
     learner = core.learner(method)
     tasks = [learner._inputs(job).task for job in jobs_of(core, method, 0)]
-    arrived = {}
-    results = engine.train(tasks, arrived.__setitem__)
-    assert [arrived[place] for place in range(6)] == results
+    results = engine.train(tasks)
     assert [len(result.batch_sizes) for result in results] == [task.steps for task in tasks]
     core.close()
 
 
 def test_vectors_without_room_in_the_shared_buffer_travel_with_the_message(tiny, monkeypatch):
-    monkeypatch.setattr("edgefl.training.parallel.pool_training._VECTORS", 0)
+    monkeypatch.setattr("edgefl.training.parallel.engine._VECTORS", 0)
     method = tiny.method("scaffold")
     core, engine = with_workers(tiny)
     assert same(train_rounds(tiny.core(), method), train_rounds(core, method))
@@ -83,7 +81,7 @@ def test_one_process_trains_without_shared_memory(tiny, reference, monkeypatch, 
         raise OSError("no room")
 
     shared_pool(2).wait()
-    monkeypatch.setattr("edgefl.training.parallel.pool_training.SharedBuffer", full)
+    monkeypatch.setattr("edgefl.training.parallel.engine.Buffer", full)
     core = tiny.core("parallel", 2)
     assert same(reference, train_rounds(core, tiny.method("fedavg")))
     assert engine_of(core)._pool is None
@@ -201,14 +199,3 @@ def test_another_pool_starts_some_time_after_a_worker_process_was_killed(tiny, r
     assert engine._pool is not None
     assert len(caplog.records) == 1
     core.close()
-
-
-def test_one_process_evaluates_if_worker_processes_are_stuck(tiny, monkeypatch, caplog):
-    core, engine = with_workers(tiny)
-    assert engine._patience(1000) is None, "nothing is stuck before a step's time is known"
-    for process in workers_of(engine):
-        os.kill(process, signal.SIGSTOP)
-    monkeypatch.setattr(engine, "_patience", lambda steps: 0.3)
-    assert engine.evaluate(core.initial, {})[:2] == engine_of(tiny.core()).evaluate(core.initial, {})[:2]
-    assert engine._pool is None
-    assert "no worker process has answered" in caplog.text

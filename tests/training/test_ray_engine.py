@@ -16,7 +16,7 @@ from edgefl.methods.parts.objective import Batch
 from edgefl.training.base import ENGINES, EngineInputs
 from edgefl.training.core import TrainingCore
 from edgefl.training.faults import PartFault, TrainingFault, blaming
-from edgefl.training.ray.cluster import joined
+from edgefl.training.ray.cluster import connected
 
 from .conftest import same, train_rounds
 
@@ -38,7 +38,7 @@ def cluster():
     os.environ["RAY_ADDRESS"] = made.address
     try:
         stopping = signal.getsignal(signal.SIGTERM)
-        joined()
+        connected()
         assert signal.getsignal(signal.SIGTERM) == stopping
         # Only now, so that this process belongs to the head.
         made.add_node(num_cpus=1, object_store_memory=nodes["object_store_memory"])
@@ -201,8 +201,8 @@ def test_a_cluster_without_gpus_is_refused_for_cuda(cluster, tiny, data):
 def test_a_local_cluster_is_started_where_none_is_named_and_ends_with_the_process():
     pytest.importorskip("ray", reason="Ray is not installed")
     program = (
-        "from edgefl.training.ray.cluster import joined\n"
-        "ray = joined()\n"
+        "from edgefl.training.ray.cluster import connected\n"
+        "ray = connected()\n"
         "print(ray.get(ray.remote(lambda: 7).remote()), ray._private.worker._global_node.get_session_dir_path())\n"
     )
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import math
 import os
 import signal
 import sys
@@ -12,11 +11,10 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError, Future
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from contextlib import contextmanager
 from functools import cache
 from multiprocessing.util import Finalize
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from edgefl.errors import EdgeflError
@@ -24,9 +22,6 @@ from edgefl.torch_settings import INTRA_OP_THREADS
 
 _IDLE_SECONDS = 60
 """Seconds without work after which worker processes end; the next call starts new ones."""
-
-_LOOK_SECONDS = 1.0
-"""Interval in seconds at which a waiting thread checks that an answer can still arrive."""
 
 _WATCH_SECONDS = 0.25
 """Interval in seconds at which a worker process checks that its parent process still exists."""
@@ -42,7 +37,7 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class PoolBroken(EdgeflError):  # noqa: N818  (what happened to it)
-    """A worker process ended during its work (killed, or out of memory), is stuck, or could not start."""
+    """A worker process ended during its work (killed, or out of memory), or could not start."""
 
 
 class WorkerPool:
@@ -68,20 +63,17 @@ class WorkerPool:
 
         self.size = size
         self._process = os.getpid()
-        self._up = 0
         self._broken = False
         try:
-            context = get_context("loky")
-            self._begun = context.Semaphore(0)
             self._executor = ProcessPoolExecutor(
                 size,
                 timeout=_IDLE_SECONDS,
-                context=context,
+                context=get_context("loky"),
                 initializer=_begin,
-                initargs=(os.getpid(), self._begun),
+                initargs=(os.getpid(),),
                 env=_ONE_THREAD,
             )
-            self._submit(os.getpid, ())
+            self._first = self._submit(os.getpid, ())
         except (OSError, NotImplementedError, AssertionError) as error:  # AssertionError: this process may start none
             raise PoolBroken(f"cannot start a worker process: {error}") from None
         _pools.add(self)
@@ -94,82 +86,56 @@ class WorkerPool:
 
     @property
     def ready(self) -> bool:
-        """Whether all worker processes have started.
+        """Whether worker processes have started.
 
         Raises:
-            PoolBroken: one of them ended.
+            PoolBroken: they could not start.
         """
-        if self._up < self.size:
-            self._submit(os.getpid, ())  # raises an error if one of them could not start
-            while self._begun.acquire(block=False):
-                self._up += 1
-        return self._up >= self.size
+        return self._first.done() and bool(self._result(self._first))
 
     def wait(self, seconds: float = 300) -> None:
         """Wait until it is :attr:`ready`.
 
         Raises:
-            PoolBroken: one of them ended, or they have not started after so many seconds.
+            PoolBroken: they could not start, or have not started after so many seconds.
         """
-        until = time.monotonic() + seconds
-        while not self.ready:
-            if time.monotonic() > until:
-                self.close()
-                raise PoolBroken(f"worker processes did not start within {seconds:g} s")
-            time.sleep(0.02)
+        wait([self._first], timeout=seconds)
+        if not self.ready:
+            self.close()
+            raise PoolBroken(f"worker processes did not start within {seconds:g} s")
 
-    def each(
-        self,
-        calls: Iterable[tuple[int, Call]],
-        done: Callable[[int, Any], None],
-        at_once: int,
-        patience: float | None = None,
-    ) -> None:
+    def each(self, calls: Iterable[tuple[int, Call]], done: Callable[[int, Any], None], at_once: int) -> None:
         """Run calls, each in the next free worker process.
 
         Args:
             calls: numbered calls; the next one is requested when it can be submitted.
             done: called with a call's number and result, in this thread, while other calls are running.
             at_once: maximum number of submitted calls, including those that wait for a worker process.
-            patience: seconds without any result after which a worker process is considered stuck; ``None``: never.
 
         Raises:
-            PoolBroken: a worker process ended or is stuck; the pool is closed.
+            PoolBroken: a worker process ended; the pool is closed.
             BaseException: the exception of the failed call with the lowest number, raised in the worker or by ``done``;
                 running calls are finished, and no new ones are started.
         """
         waiting = iter(calls)
-        numbers: dict[Future[Any], int] = {}
-        completed: SimpleQueue[Future[Any]] = SimpleQueue()
+        running: dict[Future[Any], int] = {}
         failures: dict[int, BaseException] = {}
-
-        def hand_over() -> None:
-            for number, (function, arguments) in waiting:
-                future = self._submit(function, arguments)
-                numbers[future] = number
-                future.add_done_callback(completed.put)
-                return
-
         try:
-            for _ in range(at_once):
-                hand_over()
-            while numbers:
-                future = self._next(completed, patience)
-                number, error = numbers.pop(future), _error_of(future)
-                if error is None:
+            while True:
+                while not failures and len(running) < at_once and (call := next(waiting, None)) is not None:
+                    running[self._submit(*call[1])] = call[0]
+                if not running:
+                    break
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    number = running.pop(future)
                     try:
-                        done(number, future.result())
-                    except Exception as raised:  # noqa: BLE001  (raised below, once the others are done)
-                        error = raised
-                if error is not None:
-                    failures[number] = error
-                if not failures:
-                    hand_over()
-        except Empty:
-            self.close()
-            raise PoolBroken(f"no worker process has answered for {patience:.0f} s") from None
+                        done(number, self._result(future))
+                    except PoolBroken:
+                        raise
+                    except Exception as error:  # noqa: BLE001  (raised below, once the others are done)
+                        failures[number] = error
         except BaseException:
-            # Ctrl-C, for example: the results of the running calls are lost.
+            # A killed process or Ctrl-C, for example: the results of the running calls are lost.
             self.close()
             raise
         if failures:
@@ -181,22 +147,21 @@ class WorkerPool:
             self._broken = True
             self._executor.shutdown(wait=True, kill_workers=True)
 
-    def _next(self, completed: SimpleQueue[Future[Any]], patience: float | None) -> Future[Any]:
-        """The next call that is completed.
+    @staticmethod
+    def _result(future: Future[Any]) -> Any:
+        """The result of a completed call.
 
         Raises:
-            Empty: there was none for ``patience`` seconds.
-            PoolBroken: there will be none.
+            PoolBroken: the call was not run, or not to its end.
         """
-        until = math.inf if patience is None else time.monotonic() + patience
-        while True:
-            try:
-                return completed.get(timeout=max(0.0, min(_LOOK_SECONDS, until - time.monotonic())))
-            except Empty:
-                if time.monotonic() >= until:
-                    raise
-                if self.broken or not self._executor._executor_manager_thread.is_alive():
-                    raise PoolBroken("the worker pool was closed") from None
+        try:
+            return future.result()
+        except CancelledError:
+            raise PoolBroken("the worker pool was closed") from None
+        except BaseException as error:
+            if isinstance(error, BrokenExecutor) or type(error).__module__.startswith("loky."):
+                raise PoolBroken(_first_line(error)) from None
+            raise
 
     def _submit(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Future[Any]:
         if os.getpid() != self._process:
@@ -233,7 +198,7 @@ os.register_at_fork(after_in_child=_forked)
 
 @cache
 def _close_at_exit() -> None:
-    """End all worker processes when this process ends.
+    """End the worker processes when this process ends.
 
     Called after loky has registered its own function, so that this one runs first: loky's waits until workers that
     still start have imported PyTorch.
@@ -282,21 +247,6 @@ def close_pool() -> None:
         pool.close()
 
 
-def _error_of(future: Future[Any]) -> BaseException | None:
-    """The exception of the call, if it raised one.
-
-    Raises:
-        PoolBroken: the call was not run.
-    """
-    try:
-        error = future.exception()
-    except CancelledError:
-        raise PoolBroken("the worker pool was closed") from None
-    if error is not None and (isinstance(error, BrokenExecutor) or type(error).__module__.startswith("loky.")):
-        raise PoolBroken(_first_line(error)) from None
-    return error
-
-
 def _first_line(error: BaseException) -> str:
     """The message of an executor, without its guesses about the cause."""
     return str(error).strip().partition("\n")[0].partition(". ")[0].rstrip(".") or type(error).__name__
@@ -311,12 +261,11 @@ def _ctrl_c_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(parent: int, begun: Any) -> None:
+def _begin(parent: int) -> None:
     """Initialise a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    _compute_only()
     _keep_memory()
     import torch
 
@@ -325,7 +274,6 @@ def _begin(parent: int, begun: Any) -> None:
     torch.set_num_threads(INTRA_OP_THREADS)
     # The executor runs the garbage collector every second: exclude the objects that are loaded already.
     gc.freeze()
-    begun.release()
 
 
 def _end_with(parent: int) -> None:
@@ -333,14 +281,6 @@ def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_WATCH_SECONDS)
     os._exit(1)
-
-
-def _compute_only() -> None:
-    """Use the batch scheduling policy, so that waking a worker does not preempt the process that wakes the others."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    except (AttributeError, OSError):
-        return  # not Linux, or a container that forbids it; it costs a few milliseconds a call
 
 
 def _keep_memory() -> None:

@@ -18,7 +18,7 @@ RETRIES = 5
 """How often a task is retried on another worker after its worker was lost, before it counts as failed."""
 
 
-def joined() -> ModuleType:
+def connected() -> ModuleType:
     """The module ``ray``, connected to a cluster.
 
     It is the caller's cluster if there is one, else that of ``RAY_ADDRESS``, else a local one with this process's

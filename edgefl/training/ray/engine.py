@@ -15,9 +15,9 @@ from edgefl.training.base import JobData, JobResult, JobTask
 from edgefl.training.evaluation import total
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
-from edgefl.training.parcels import PackedResult, Parcel, packed, result_of, tensors_of, without_tensors
-from edgefl.training.ray.cluster import RETRIES, joined, needs
-from edgefl.training.ray.worker import SharedInputs, score_batches, train_parcel
+from edgefl.training.ray.cluster import RETRIES, connected, needs
+from edgefl.training.ray.worker import SharedInputs, packed, score_batches, train_sent, unpacked
+from edgefl.training.serialization import joined, split
 
 BATCHES_A_PIECE = 16
 """Number of evaluation batches per task, independent of the cluster's size."""
@@ -34,7 +34,7 @@ class RayEngine:
     bit-identical to the sequential engine's, for any number of workers. Model and data are placed in the cluster's
     object store once; a worker unpacks them at its first job. A tensor that several jobs read, such as the server's
     model, is sent once. If a worker or its machine is lost, Ray reruns its jobs on other workers. After a fault the
-    running jobs are not cancelled, see :func:`~edgefl.training.ray.cluster.joined`.
+    running jobs are not cancelled, see :func:`~edgefl.training.ray.cluster.connected`.
 
     Args:
         model: the skeleton that jobs are called with.
@@ -49,21 +49,21 @@ class RayEngine:
     def __init__(
         self, model: BlockModel, data: JobData, device: torch.device, precision: Precision = "float32"
     ) -> None:
-        self._ray = joined()
+        self._ray = connected()
         self._data = data
         self._device = device
         asked = needs(self._ray, device)
-        self._train = self._ray.remote(**asked)(train_parcel)
+        self._train = self._ray.remote(**asked)(train_sent)
         self._score = self._ray.remote(**asked)(score_batches)
         self._task = model.task
         self._place = [self._ray.put(SharedInputs(model, data, device, precision))]
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs, the longest first; see :class:`~edgefl.training.base.Engine`."""
-        parcels = self._parcels(tasks)
+        sent = self._sent(tasks)
         order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
-        begun = {index: self._train.remote(self._place, parcels[index]) for index in order}
-        return [result_of(self._fetched(begun[index], task), self._device) for index, task in enumerate(tasks)]
+        begun = {index: self._train.remote(self._place, *sent[index]) for index in order}
+        return [self._fetched(begun[index], task) for index, task in enumerate(tasks)]
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Metric and mean loss on the evaluation split; batches are summed in their order.
@@ -82,10 +82,10 @@ class RayEngine:
         """Delete model and data from the cluster; the connection stays open for the next engine."""
         self._place = []
 
-    def _parcels(self, tasks: Sequence[JobTask]) -> list[Parcel]:
-        """The jobs; their common tensors are placed in the object store."""
-        named = [tensors_of(task) for task in tasks]
-        readers = Counter(id(tensor) for tensors in named for tensor in tensors.values())
+    def _sent(self, tasks: Sequence[JobTask]) -> list[tuple[JobTask, dict[str, Any]]]:
+        """The jobs without their tensors, and the tensors; common ones are placed in the object store."""
+        parts = [split(task) for task in tasks]
+        readers = Counter(id(tensor) for _, tensors in parts for tensor in tensors.values())
         placed: dict[int, Any] = {}
 
         def sent(tensor: Tensor) -> Any:
@@ -95,19 +95,17 @@ class RayEngine:
                 placed[id(tensor)] = self._ray.put(packed(tensor))
             return placed[id(tensor)]
 
-        return [
-            Parcel(without_tensors(task), {name: sent(tensor) for name, tensor in tensors.items()})
-            for task, tensors in zip(tasks, named, strict=True)
-        ]
+        return [(bare, {name: sent(tensor) for name, tensor in tensors.items()}) for bare, tensors in parts]
 
-    def _fetched(self, reference: Any, task: JobTask) -> PackedResult:
+    def _fetched(self, reference: Any, task: JobTask) -> JobResult:
         try:
-            result: PackedResult = self._answer(reference)
+            bare, arrays = self._answer(reference)
         except TrainingFault:
             raise
         except Exception as error:
             reason = str(error) if isinstance(error, WorkersLost) else f"{type(error).__name__}: {error}"
             raise TrainingFault(task.method, task.client, task.round, 0, reason) from error
+        result: JobResult = joined(bare, {name: unpacked(array, self._device) for name, array in arrays.items()})
         return result
 
     def _answer(self, reference: Any) -> Any:
