@@ -75,8 +75,8 @@ class FinalModels(Listener):
         method, data, personalisation = self.method, self.data, self.scenario.personalisation
         if data.evaluation_shards is None:
             return
+        from edgefl.training.personalisation.calibration import personalised_metric
         from edgefl.training.personalisation.client_metric import metric_of_each, metric_of_one
-        from edgefl.training.personalisation.personalise import personalised_metric
 
         own = self.learner.local_parts()  # a client that never trained has the server's
 

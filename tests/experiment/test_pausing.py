@@ -7,7 +7,7 @@ from edgefl.experiment.journal import Journal
 from edgefl.experiment.pausing import Pause, Paused, read_pauses
 from edgefl.record import RunPaths
 from edgefl.record.listener import Listener
-from edgefl.training import sequential
+from edgefl.training.engines import sequential
 from edgefl.training.local_training import train_job
 
 METHODS = [{"method": "fedadc", "overlap": True}, pytest.param("fedbr", marks=pytest.mark.full)]

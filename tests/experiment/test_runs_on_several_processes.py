@@ -11,8 +11,8 @@ from edgefl.experiment import resume, run
 from edgefl.experiment.faults import NotWritten, RunsFailed
 from edgefl.experiment.journal import Journal
 from edgefl.rerun.verify import verify
+from edgefl.training.engines.parallel import ParallelEngine, PoolTraining
 from edgefl.training.job_inputs import JobResolver
-from edgefl.training.parallel.engine import ParallelEngine, PoolTraining
 from edgefl.training.parallel.worker_pool import shared_pool
 from edgefl.training.processors import cores
 

@@ -88,7 +88,7 @@ def test_a_replayed_graph_gives_the_bits_of_the_step_that_it_recorded(entry, con
     replayed = two_rounds(DEVICE, entry, "cnn", {}, engine=engine, steps=8)
     assert recorded
     assert None not in recorded
-    monkeypatch.setattr("edgefl.training.batched.engine.GraphReplay", DirectReplay)
+    monkeypatch.setattr("edgefl.training.engines.batched.GraphReplay", DirectReplay)
     direct = two_rounds(DEVICE, entry, "cnn", {}, engine=engine, steps=8)
     assert torch.equal(replayed[0], direct[0])
     assert replayed[1:] == direct[1:]

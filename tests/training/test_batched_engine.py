@@ -17,15 +17,15 @@ from edgefl.methods.parts.local_rule import Sgd
 from edgefl.methods.parts.objective import Batch
 from edgefl.methods.recipe import METHODS
 from edgefl.training.batched.chunk_width import ChunkWidths, padded
-from edgefl.training.batched.engine import BatchedEngine
 from edgefl.training.batched.replay import DirectReplay
 from edgefl.training.batched.stack import Stack
 from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
+from edgefl.training.engines.batched import BatchedEngine
+from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.faults import TrainingFault
 from edgefl.training.local_training import train_job
-from edgefl.training.sequential import SequentialEngine
 from edgefl.validation import validated
 
 from .conftest import TinyData, few_of, jobs_of, residual_model, train_round

@@ -18,10 +18,10 @@ from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS
 from edgefl.models.registry import MODELS
 from edgefl.training.core import TrainingCore
+from edgefl.training.engines.parallel import ParallelEngine
+from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.faults import TrainingFault
-from edgefl.training.parallel.engine import ParallelEngine
 from edgefl.training.parallel.worker_pool import shared_pool
-from edgefl.training.sequential import SequentialEngine
 
 from .conftest import RESIDUAL, few_of, jobs_of, residual_model, same, tiny_model, train_rounds
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from edgefl.methods.fedavg import CrossEntropy
+from edgefl.training.engines.parallel import ParallelEngine
 from edgefl.training.faults import TrainingFault
-from edgefl.training.parallel.engine import ParallelEngine
 from edgefl.training.parallel.worker_pool import shared_pool
 
 from .conftest import jobs_of, same, train_rounds
@@ -68,7 +68,7 @@ def test_results_are_returned_in_the_order_of_the_tasks(tiny):
 
 
 def test_vectors_without_room_in_the_shared_buffer_travel_with_the_message(tiny, monkeypatch):
-    monkeypatch.setattr("edgefl.training.parallel.engine._VECTORS", 0)
+    monkeypatch.setattr("edgefl.training.engines.parallel._VECTORS", 0)
     method = tiny.method("scaffold")
     core, engine = with_workers(tiny)
     assert same(train_rounds(tiny.core(), method), train_rounds(core, method))
@@ -81,7 +81,7 @@ def test_one_process_trains_without_shared_memory(tiny, reference, monkeypatch, 
         raise OSError("no room")
 
     shared_pool(2).wait()
-    monkeypatch.setattr("edgefl.training.parallel.engine.Buffer", full)
+    monkeypatch.setattr("edgefl.training.engines.parallel.Buffer", full)
     core = tiny.core("parallel", 2)
     assert same(reference, train_rounds(core, tiny.method("fedavg")))
     assert engine_of(core)._pool is None
@@ -94,9 +94,9 @@ def test_one_process_trains_until_worker_processes_have_started(tiny, reference,
     class Starting:
         size, broken, ready = 2, False, False
 
-    monkeypatch.setattr("edgefl.training.parallel.engine.ready_pool", lambda size: started[-1] if started else None)
+    monkeypatch.setattr("edgefl.training.engines.parallel.ready_pool", lambda size: started[-1] if started else None)
     monkeypatch.setattr(
-        "edgefl.training.parallel.engine.shared_pool", lambda size: started.append(Starting()) or started[-1]
+        "edgefl.training.engines.parallel.shared_pool", lambda size: started.append(Starting()) or started[-1]
     )
     engine, method = engine_of(core), tiny.method("fedavg")
     assert same(reference, train_rounds(core, method))

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import edgefl.training.parallel.engine  # noqa: F401  (tests/conftest.py keeps it from starting worker processes)
+import edgefl.training.engines.parallel  # noqa: F401  (tests/conftest.py keeps it from starting worker processes)
 from edgefl.cli import main
 
 from .pages import PROGRAMS, ROOT, Command

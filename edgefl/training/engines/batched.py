@@ -1,7 +1,192 @@
-"""Engine ``batched``: many jobs in one computation, for accelerators."""
+"""The engine for accelerators: one call runs the local steps of many clients on stacked parameters."""
 
-from edgefl.training.base import ENGINES, EngineEntry, EngineInputs
-from edgefl.training.batched.engine import BatchedEngine
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgefl.errors import in_words
+from edgefl.methods.parts.local_step import Precision
+from edgefl.methods.parts.objective import Batch
+from edgefl.models.block_model import BlockModel
+from edgefl.models.mode import using
+from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
+from edgefl.training.batched.chunk_width import ChunkWidths
+from edgefl.training.batched.replay import GraphReplay, Replay
+from edgefl.training.batched.stack import Stack
+from edgefl.training.device import exact_arithmetic
+from edgefl.training.engine_spec import Convolutions
+from edgefl.training.engines.sequential import SequentialEngine
+from edgefl.training.faults import TrainingFault
+from edgefl.training.job import Evaluation
+from edgefl.training.local_training import TRAINING, train_job
+
+KEPT_STACKS = 2
+"""Number of chunks whose memory is kept for replay: one for a cohort's full chunks, one for its last chunk."""
+
+
+class BatchedEngine:
+    """Trains chunks of jobs side by side in single calls (``torch.func.vmap``).
+
+    A chunk contains jobs with the same local step: the same objective, rule, options, learning rate and number of
+    received blocks. In each step, one call runs all jobs of the chunk that are not finished and whose minibatches have
+    the same size, padded to at least 2 rows (:func:`~edgefl.training.batched.chunk_width.padded`), because a single row
+    uses other kernels. The division into chunks depends only on the jobs and on the device's memory. A single job, jobs
+    whose random draws decide shapes (GradAug), and jobs whose step depends on data are trained one after another.
+
+    On CUDA, steps of a whole chunk are replayed as CUDA graphs. The memory of the last chunks is kept, so graphs are
+    reused in later rounds; for rules that do not accept the learning rate as a tensor, as long as it does not change.
+
+    Results agree with the sequential engine's within rounding; they are not bit-identical.
+
+    Args:
+        model: the skeleton that jobs are called with.
+        data: where batches come from.
+        device: the device that holds model, data and jobs.
+        width: maximum number of jobs in a chunk; by default chosen by the device's memory.
+        replay: repeats the step of a whole chunk; by default chosen by the device.
+        precision: of a local step's products.
+        convolutions: how the convolutions of several clients become one call; see
+            :class:`~edgefl.training.engine_spec.EngineSpec`.
+    """
+
+    def __init__(
+        self,
+        model: BlockModel,
+        data: JobData,
+        device: torch.device,
+        width: int | None = None,
+        replay: Callable[[Callable[[], None]], Replay] | None = None,
+        *,
+        precision: Precision = "float32",
+        convolutions: Convolutions = "grouped",
+    ) -> None:
+        self._mode = {**TRAINING, "unfolded": convolutions == "products"}
+        self._model = model
+        self._data = data
+        self._device = device
+        self._precision = precision
+        self._reference = SequentialEngine(model, data, device, precision)
+        self._widths = ChunkWidths(model, device, width)
+        self._replay = GraphReplay if replay is None and device.type == "cuda" else replay
+        self._stacks: list[Stack] = []
+
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+        """Train all jobs; see :class:`~edgefl.training.base.Engine`."""
+        results: dict[int, JobResult] = {}
+        with exact_arithmetic(self._device, tf32=self._precision == "tf32"):
+            for chunk in self._chunks(tasks):
+                trained = self._chunk([tasks[place] for place in chunk])
+                results.update(zip(chunk, trained, strict=True))
+        return [results[place] for place in range(len(tasks))]
+
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        """Metric and mean loss on the evaluation split."""
+        return self._reference.evaluate(vector, mode)
+
+    def close(self) -> None:
+        """Release the reference engine and the kept memory."""
+        self._reference.close()
+        self._stacks.clear()
+
+    def _chunks(self, tasks: Sequence[JobTask]) -> Iterator[list[int]]:
+        """Indices of jobs to train together; longest first within a kind, so that a chunk's jobs end together."""
+        kinds: list[tuple[tuple[object, ...], list[int]]] = []
+        for place, task in enumerate(tasks):
+            kind = _kind(task)
+            known = next((places for other, places in kinds if other == kind), None)
+            if known is None:
+                kinds.append((kind, [place]))
+            else:
+                known.append(place)
+        for _, places in kinds:
+            places.sort(key=lambda place: (-tasks[place].steps, tasks[place].client, tasks[place].dispatch))
+            with using(**self._mode):
+                width = self._width(tasks[places[0]])
+            yield from (places[start : start + width] for start in range(0, len(places), width))
+
+    def _width(self, task: JobTask) -> int:
+        if not task.objective.side_by_side:
+            return 1
+        try:
+            return self._widths.of(task)
+        except Exception:  # noqa: BLE001  (its step depends on data, or fails: training it alone tells why)
+            return 1
+
+    def _chunk(self, tasks: list[JobTask]) -> list[JobResult]:
+        if len(tasks) == 1:
+            return [self._alone(tasks[0])]
+        stack = self._stacked(tasks)
+        try:
+            with using(**self._mode):
+                self._steps(stack)
+            return stack.results()
+        except torch.OutOfMemoryError:
+            # Other programs may use the device's memory: retry with half as many jobs, down to one job at a time.
+            del stack
+            self._stacks.clear()
+            half = len(tasks) // 2
+            return [*self._chunk(tasks[:half]), *self._chunk(tasks[half:])]
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._stacks.clear()
+            # In a stack, the failing job is unknown; training the jobs one by one raises the fault with its client.
+            for task in tasks:
+                self._alone(task)
+            first, reason = tasks[0], f"{in_words(error)} (only when jobs are batched)"
+            raise TrainingFault(first.method, first.client, first.round, stack.taken, reason) from error
+
+    def _alone(self, task: JobTask) -> JobResult:
+        return train_job(task, self._model, self._data, precision=self._precision)
+
+    def _stacked(self, tasks: Sequence[JobTask]) -> Stack:
+        """The jobs' matrices; for replayed steps, in the memory on which they were recorded."""
+        stack = Stack(tasks, self._model, self._precision, repeated=self._replay is not None)
+        if self._replay is None:
+            return stack
+        for kept in self._stacks:
+            if _step(kept.tasks[0]) == _step(tasks[0]) and kept.shapes == stack.shapes:
+                kept.adopt(stack)
+                return kept
+        self._stacks = [stack, *self._stacks[: KEPT_STACKS - 1]]
+        return stack
+
+    def _steps(self, stack: Stack) -> None:
+        """Run every job's steps; in each step, one call per minibatch size."""
+        together = self._data.side_by_side(stack.tasks)
+        if together is not None:
+            for each in together:
+                stack.step_all(each, self._replay)
+                stack.taken += 1
+            return
+        batches = [iter(self._data.batches(task)) for task in stack.tasks]
+        for _ in range(max(task.steps for task in stack.tasks)):
+            drawn = [(row, batch) for row, each in enumerate(batches) if (batch := next(each, None)) is not None]
+            drawn.sort(key=lambda one: (-len(one[1].labels), one[0]))
+            for _, group in groupby(drawn, key=lambda one: len(one[1].labels)):
+                members = list(group)
+                inputs, labels = (torch.stack(parts) for parts in zip(*(batch for _, batch in members), strict=True))
+                if len(members) == len(stack.tasks):
+                    stack.step_all(Batch(inputs, labels), self._replay)
+                else:
+                    stack.step([row for row, _ in members], Batch(inputs, labels))
+            stack.taken += 1
+
+
+def _kind(task: JobTask) -> tuple[object, ...]:
+    """The properties that jobs of one chunk share."""
+    return *_step(task), task.lr
+
+
+def _step(task: JobTask) -> tuple[object, ...]:
+    """The properties that the recording of a step depends on."""
+    lr = () if task.rule.takes_lr_on_device else (task.lr,)
+    return task.objective, task.rule, task.options, *lr, task.alpha
 
 
 def build(given: EngineInputs) -> BatchedEngine:

@@ -1,8 +1,286 @@
-"""Engine ``parallel``: jobs on the cores of a CPU."""
+"""The engine for CPUs: clients train in parallel, each in a worker process on one core."""
 
-from edgefl.training.base import ENGINES, EngineEntry, EngineInputs
-from edgefl.training.parallel.engine import ParallelEngine
+from __future__ import annotations
+
+import logging
+import weakref
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import cloudpickle
+import torch
+from torch import Tensor
+
+from edgefl.errors import EdgeflError
+from edgefl.methods.parts.local_step import Precision
+from edgefl.models.block_model import BlockModel
+from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
+from edgefl.training.engines.sequential import SequentialEngine
+from edgefl.training.evaluation import BatchScore, total
+from edgefl.training.job import Evaluation
+from edgefl.training.parallel import pool_worker
+from edgefl.training.parallel.pool_worker import Job, SharedInputs, Unreadable
+from edgefl.training.parallel.shared_memory import Buffer, Region, Sent, SharedObject, received
+from edgefl.training.parallel.worker_pool import Call, PoolBroken, WorkerPool, ready_pool, shared_pool
 from edgefl.training.processors import cores
+from edgefl.training.serialization import joined, split
+
+SETTLED_SECONDS = 5.0
+"""Seconds of training after which worker processes start; starting takes seconds, and short runs end before."""
+
+_LATER = 4
+"""Factor on the time before worker processes start, after a failure of earlier ones."""
+
+_VECTORS = 8
+"""Number of model-sized vectors that each region of the buffer holds; further ones are sent with the message."""
+
+_PLAIN = ("seed", "client", "round", "dispatch", "steps", "alpha", "level", "lr")
+"""The fields in which the jobs of a method differ."""
+
+_log = logging.getLogger(__name__)
+
+
+class NotSendable(EdgeflError):  # noqa: N818  (what it is)
+    """A part of a method, the model or the data cannot be pickled, or a worker process cannot read it."""
+
+
+class ParallelEngine:
+    """Trains jobs on several cores at once; each job runs the sequential engine's code, so results are bit-identical.
+
+    Worker processes start in the background, and train and evaluate as soon as they are ready; until then this process
+    does, one job after another. This never changes a result. If worker processes fail, or a method cannot be sent to
+    them, the log states it and this process continues.
+
+    Worker processes belong to the process, not to the engine or the calling thread: the next engine uses them again.
+
+    Args:
+        model: the skeleton that jobs are called with.
+        data: the source of batches.
+        workers: number of concurrent jobs, at least 1.
+        precision: precision of a local step's products.
+        settled: seconds of training before worker processes start, unless some are ready already; ``None``: never.
+    """
+
+    def __init__(
+        self,
+        model: BlockModel,
+        data: JobData,
+        workers: int,
+        precision: Precision = "float32",
+        *,
+        settled: float | None = SETTLED_SECONDS,
+    ) -> None:
+        if workers < 1:
+            raise ValueError(f"an engine needs at least one worker, not {workers}")
+        self._model, self._data, self._workers, self._precision = model, data, workers, precision
+        self._here = SequentialEngine(model, data, torch.device("cpu"), precision)
+        self._pool: PoolTraining | None = None
+        self._settled = settled if workers > 1 else None
+        self._unsendable: list[object] = []
+        self._seconds = 0.0
+
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+        """Train all jobs; worker processes begin with the longest, so that all end at about the same time."""
+        start = perf_counter()
+        try:
+            objectives = [task.objective for task in tasks]
+            pool = self._ready_pool(*objectives) if len(tasks) > 1 else None
+            if pool is not None:
+                try:
+                    return pool.train(tasks)
+                except (PoolBroken, NotSendable) as error:
+                    self._failed(error, *objectives)
+            return self._here.train(tasks)
+        finally:
+            self._seconds += perf_counter() - start
+
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        """Metric and mean loss on the evaluation split; batches are summed in their order."""
+        batches = len(self._data.evaluation())
+        pool = self._ready_pool(mode) if batches > 1 else None
+        if pool is not None:
+            try:
+                return total(pool.evaluate(vector, batches, mode), self._model.task)
+            except (PoolBroken, NotSendable) as error:
+                self._failed(error, mode)
+        return self._here.evaluate(vector, mode)
+
+    def close(self) -> None:
+        """Start no more worker processes; running ones remain for the next engine, or end after a minute."""
+        self._pool = self._settled = None
+
+    def _failed(self, error: Exception, *parts: object) -> None:
+        """Continue in this process: for a while, or with a part that cannot be sent for good."""
+        if isinstance(error, NotSendable):
+            _log.warning("%s; training uses one process only", error)
+            self._unsendable += parts
+            return
+        _log.warning("worker processes: %s; training continues in this process", error)
+        self._pool = None
+        if self._settled is not None:
+            self._settled = _LATER * max(self._seconds, SETTLED_SECONDS)
+
+    def _ready_pool(self, *parts: object) -> PoolTraining | None:
+        """The worker processes, if they are ready and can get these parts; they start after some training."""
+        if any(part is each for part in parts for each in self._unsendable):
+            return None
+        if self._pool is not None and self._pool.broken:
+            self._pool = None  # another engine found and logged the failure
+        if self._pool is not None or self._settled is None:
+            return self._pool
+        try:
+            pool = ready_pool(self._workers)
+            if pool is None and self._seconds >= self._settled:
+                pool = shared_pool(self._workers)
+            if pool is not None and pool.ready:
+                self._pool = PoolTraining(pool, self._model, self._data, self._precision)
+        except PoolBroken as error:
+            self._failed(error)
+        except NotSendable as error:
+            self._failed(error)
+            self._settled = None
+        return self._pool
+
+
+class PoolTraining:
+    """Trains jobs in the worker processes of a pool.
+
+    The data set and the model are shared once. Weights are sent in a shared buffer. Its first region holds the weights
+    that several jobs read or that are evaluated. Each running job has another one, for the weights that it alone reads,
+    and then for its result. So messages are short: a worker process that is killed leaves no part of one.
+
+    Args:
+        pool: the worker pool, which is ready.
+        model: the skeleton that jobs are called with.
+        data: the source of batches.
+        precision: precision of a local step's products.
+
+    Raises:
+        NotSendable: the model or the data cannot be pickled.
+        PoolBroken: the system has no shared memory available.
+    """
+
+    def __init__(self, pool: WorkerPool, model: BlockModel, data: JobData, precision: Precision) -> None:
+        self._pool = pool
+        room = _VECTORS * (-(-model.layout.size * 4 // 64) * 64 + 4096)
+        # One more is queued for the next free process, and one more has its result being read.
+        slots = 2 * pool.size + 1
+        try:
+            self._model = _shared(model, "the model")
+            if data not in _data_sets:
+                _data_sets[data] = _shared(data, "the data set")
+            self._data = _data_sets[data]
+            self._buffer = Buffer(max(64, room * (1 + slots)))
+        except OSError as error:
+            raise PoolBroken(f"no shared memory is available for worker processes: {error}") from None
+        self._memory = self._buffer.memory
+        self._common = Region(self._memory, 0, room)
+        self._regions = [((1 + slot) * room, room) for slot in range(slots)]
+        self._inputs = SharedInputs(
+            self._model.token, self._data.token, self._buffer.token, self._buffer.size, precision
+        )
+        self._known: tuple[tuple[object, ...], bytes] | None = None
+
+    @property
+    def broken(self) -> bool:
+        """Whether the pool is unusable."""
+        return self._pool.broken
+
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+        """Train all jobs, the longest first.
+
+        Raises:
+            NotSendable: a method cannot be pickled, or a worker process cannot read it.
+            PoolBroken: a worker process ended.
+            TrainingFault: a local step failed.
+        """
+        order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
+        methods = [self._method(task) for task in tasks]
+        tensors = [split(task)[1] for task in tasks]
+        readers = Counter(id(tensor) for named in tensors for tensor in named.values())
+        several = {id(each): each for named in tensors for each in named.values() if readers[id(each)] > 1}
+        self._common.clear()
+        common = {number: self._common.put(tensor) for number, tensor in several.items()}
+        free, regions = list(self._regions), dict[int, tuple[int, int]]()
+        results: dict[int, JobResult] = {}
+
+        def calls() -> Iterator[tuple[int, Call]]:
+            for index in order:
+                regions[index] = region = free.pop()
+                sent = _sent(tensors[index], common, Region(self._memory, *region))
+                plain = {name: getattr(tasks[index], name) for name in _PLAIN}
+                yield index, (pool_worker.train, (self._inputs, Job(methods[index], plain, sent, region)))
+
+        def done(index: int, answer: tuple[JobResult, dict[str, Sent]]) -> None:
+            bare, sent = answer
+            results[index] = joined(bare, {name: received(each, self._memory).clone() for name, each in sent.items()})
+            free.append(regions[index])
+
+        self._each(calls(), done)
+        return [results[index] for index in range(len(tasks))]
+
+    def evaluate(self, vector: Tensor, batches: int, mode: Mapping[str, Any]) -> list[BatchScore]:
+        """The scores of the model ``vector`` ``[size]`` on so many batches of the evaluation split, in their order.
+
+        Raises:
+            NotSendable: ``mode`` cannot be pickled or read.
+            PoolBroken: a worker process ended.
+        """
+        self._common.clear()
+        weights, how = self._common.put(vector), _pickled(mode, "the mode of an evaluation")
+        size = max(1, -(-batches // self._pool.size))
+        shares = [range(start, min(start + size, batches)) for start in range(0, batches, size)]
+        scores: dict[int, list[BatchScore]] = {}
+        calls: list[tuple[int, Call]] = [
+            (number, (pool_worker.score, (self._inputs, weights, share, how))) for number, share in enumerate(shares)
+        ]
+        self._each(iter(calls), scores.__setitem__)
+        return [score for number in sorted(scores) for score in scores[number]]
+
+    def _each(self, calls: Iterator[tuple[int, Call]], done: Any) -> None:
+        try:
+            self._pool.each(calls, done, len(self._regions))
+        except Unreadable as error:
+            raise NotSendable(f"a worker process cannot read what it was sent ({error})") from None
+
+    def _method(self, task: JobTask) -> bytes:
+        """The parts that the jobs of a method share; pickled once, because pickling is slow."""
+        parts = task.method, task.objective, task.rule, task.options
+        if self._known is None or any(one is not other for one, other in zip(self._known[0], parts, strict=True)):
+            bare = replace(split(task)[0], **dict.fromkeys(_PLAIN, 0))
+            self._known = parts, _pickled(bare, f"method '{task.method}'")
+        return self._known[1]
+
+
+_data_sets: weakref.WeakKeyDictionary[JobData, SharedObject] = weakref.WeakKeyDictionary()
+"""Data sets in shared memory, once for all engines that read them."""
+
+
+def _sent(tensors: Mapping[str, Tensor], common: Mapping[int, Sent], region: Region) -> dict[str, Sent]:
+    """A job's tensors for sending; those that several jobs read are in ``common``, by ``id``."""
+    own = {id(each): each for each in tensors.values() if id(each) not in common}
+    placed = {**common, **{number: region.put(each) for number, each in own.items()}}
+    return {name: placed[id(each)] for name, each in tensors.items()}
+
+
+def _shared(value: Any, name: str) -> SharedObject:
+    try:
+        return SharedObject(value)
+    except OSError:
+        raise
+    except Exception as error:
+        raise NotSendable(f"{name} cannot be pickled ({type(error).__name__}: {error})") from error
+
+
+def _pickled(value: Any, name: str) -> bytes:
+    try:
+        content: bytes = cloudpickle.dumps(value)
+    except Exception as error:
+        raise NotSendable(f"{name} cannot be pickled ({type(error).__name__}: {error})") from error
+    return content
 
 
 def build(given: EngineInputs) -> ParallelEngine:

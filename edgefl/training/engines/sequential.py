@@ -1,7 +1,49 @@
-"""Engine ``sequential``: one job after another, in the calling thread."""
+"""The reference engine: one client after another."""
 
-from edgefl.training.base import ENGINES, EngineEntry, EngineInputs
-from edgefl.training.sequential import SequentialEngine
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgefl.methods.parts.local_step import Precision
+from edgefl.models.block_model import BlockModel
+from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
+from edgefl.training.evaluation import evaluate_batches, total
+from edgefl.training.job import Evaluation
+from edgefl.training.local_training import train_job
+
+
+class SequentialEngine:
+    """Trains jobs in the given order, in the calling thread.
+
+    Args:
+        model: the skeleton that jobs are called with.
+        data: the source of batches.
+        device: the device that holds model, data and jobs.
+        precision: precision of a local step's products.
+    """
+
+    def __init__(
+        self, model: BlockModel, data: JobData, device: torch.device, precision: Precision = "float32"
+    ) -> None:
+        self._model = model
+        self._device = device
+        self._data = data
+        self._precision = precision
+
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+        """Train all jobs; see :class:`~edgefl.training.base.Engine`."""
+        return [train_job(task, self._model, self._data, precision=self._precision) for task in tasks]
+
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        """Metric and mean loss on the evaluation split."""
+        return total(evaluate_batches(vector, self._data.evaluation(), self._model, self._data, mode), self._model.task)
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to release."""
 
 
 def build(given: EngineInputs) -> SequentialEngine:

@@ -16,11 +16,16 @@ from edgefl.models.mode import using
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.tasks.classification import Classification
 from edgefl.training.client_data import ClientData
+from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.local_training import train_job
-from edgefl.training.personalisation.calibration import CalibrationSpec
+from edgefl.training.personalisation.calibration import (
+    DISPATCH,
+    CalibrationSpec,
+    _tasks,
+    last_block,
+    personalised_metric,
+)
 from edgefl.training.personalisation.client_metric import ClientMetric, metric_of_one, scores_of
-from edgefl.training.personalisation.personalise import DISPATCH, _tasks, last_block, personalised_metric
-from edgefl.training.sequential import SequentialEngine
 
 LOCAL = LocalOptions(epochs=1, batch=8, lr=0.5, lr_decay=0.9, weight_decay=0.01)
 
