@@ -14,7 +14,7 @@ from edgefl.report.statistics import Estimate, TimeToTarget
 from edgefl.wording import escape
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
 
 class Cell(NamedTuple):
@@ -214,18 +214,18 @@ def target_data(found: TimeToTarget, unit: str) -> dict[str, object]:
 _GAP = 2  # blanks between two columns: one of padding and the box's own blank divider
 
 
-def layout(grid: Grid, width: int) -> Table:
+def layout(grid: Grid, width: int) -> RichTable:
     """A table of at most ``width`` columns, unless a single figure is wider, with its notes below it.
 
     An interval is printed next to its mean if the terminal is wide enough, else below it. If the table is still too
     wide, its columns are split into several tables, one below the other, each with the names in front.
     """
-    from rich.table import Table
+    from rich.table import Table as RichTable
     from rich.text import Text
 
     everything = range(len(grid.heads))
     stacked = _width(grid, everything, stacked=False) > width
-    outer = Table.grid()
+    outer = RichTable.grid()
     for columns in _groups(grid, width) if stacked else [everything]:
         outer.add_row(_table(grid, columns, stacked=stacked))
         outer.add_row("")
@@ -234,12 +234,12 @@ def layout(grid: Grid, width: int) -> Table:
     return outer
 
 
-def _table(grid: Grid, columns: Sequence[int], *, stacked: bool) -> Table:
+def _table(grid: Grid, columns: Sequence[int], *, stacked: bool) -> RichTable:
     from rich import box
-    from rich.table import Table
+    from rich.table import Table as RichTable
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for column in columns:
         head = grid.heads[column]
         words = Text("\n".join(escape(part) for part in (head.group, head.detail) if part))
