@@ -321,8 +321,8 @@ class _AllRuns(Listener):
 
 def begin_workers(scenario: Scenario, device: str, runs: int) -> None:
     """Start worker processes while data are read, if the parallel engine will have enough work in so many runs."""
-    from edgefl.training.choice import choose_engine
     from edgefl.training.device import choose_device
+    from edgefl.training.engine_spec import choose_engine
     from edgefl.training.parallel.worker_pool import PoolBroken, shared_pool
     from edgefl.training.processors import cores
 

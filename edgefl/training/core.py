@@ -16,9 +16,8 @@ from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import ModelSpec, build_model, initial_vector
 from edgefl.training.base import ENGINES, Engine, EngineInputs, JobData
-from edgefl.training.choice import check_precision, choose_engine
 from edgefl.training.client_data import ClientData
-from edgefl.training.engine_spec import EngineSpec
+from edgefl.training.engine_spec import EngineSpec, check_precision, choose_engine
 from edgefl.training.kept_models import KeptModels
 from edgefl.training.learner import MethodLearner
 from edgefl.training.parts_of_models import EngineOfParts, PartsOfModel
@@ -47,7 +46,7 @@ class TrainingCore:
         model: the scenario's skeleton, which the core takes over and moves to the training device.
         seed: decides the initial model x^0; see ``initial_vector``.
         device: the training device.
-        engine: a specification, or an engine's name; see :func:`~edgefl.training.choice.choose_engine`.
+        engine: a specification, or an engine's name; see :func:`~edgefl.training.engine_spec.choose_engine`.
         workers: number of concurrent jobs in the parallel engine; by default the process's cores. It never changes a
             result.
         results: a folder in which results are kept, so that no job is trained twice; not for the batched engine, whose

@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from edgefl.training.choice import engines_on
+from edgefl.training.engine_spec import engines_on
 
 from ..small_runs import SMALL
 from .training import CASES, SAME, WHOLE, bench_engines

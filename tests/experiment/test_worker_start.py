@@ -15,7 +15,7 @@ def begun(monkeypatch):
     sizes = []
     monkeypatch.setattr("edgefl.training.parallel.worker_pool.shared_pool", sizes.append)
     monkeypatch.setattr("edgefl.training.processors.cores", lambda: 2)
-    monkeypatch.setattr("edgefl.training.choice.cores", lambda: 2)
+    monkeypatch.setattr("edgefl.training.engine_spec.cores", lambda: 2)
     return sizes
 
 

@@ -9,9 +9,8 @@ from edgefl.errors import UserError
 from edgefl.hardware import ENGINE_NAMES
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import ENGINES, EngineInputs
-from edgefl.training.choice import choose_engine, engines_on
 from edgefl.training.device import choose_device, exact_arithmetic
-from edgefl.training.engine_spec import EngineSpec
+from edgefl.training.engine_spec import EngineSpec, choose_engine, engines_on
 from edgefl.training.engines.batched import BatchedEngine
 from edgefl.training.engines.parallel import ParallelEngine
 from edgefl.training.engines.sequential import SequentialEngine

@@ -11,10 +11,9 @@ from edgefl.errors import UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS
-from edgefl.training.choice import check_precision
 from edgefl.training.core import TrainingCore
 from edgefl.training.device import exact_arithmetic
-from edgefl.training.engine_spec import EngineSpec
+from edgefl.training.engine_spec import EngineSpec, check_precision
 
 from .conftest import few_of, train_rounds
 

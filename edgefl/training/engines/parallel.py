@@ -250,7 +250,8 @@ class PoolTraining:
         """The parts that the jobs of a method share; pickled once, because pickling is slow."""
         parts = task.method, task.objective, task.rule, task.options
         if self._known is None or any(one is not other for one, other in zip(self._known[0], parts, strict=True)):
-            bare = replace(split(task)[0], **dict.fromkeys(_PLAIN, 0))
+            plain: dict[str, Any] = dict.fromkeys(_PLAIN, 0)
+            bare = replace(split(task)[0], **plain)
             self._known = parts, _pickled(bare, f"method '{task.method}'")
         return self._known[1]
 
