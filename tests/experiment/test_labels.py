@@ -43,7 +43,7 @@ def labelled(label: object) -> dict:
     return {**copy.deepcopy(SMALL), "methods": [{"method": "fedavg", "as": label}]}
 
 
-@pytest.mark.parametrize("label", ["summary.json", "Results", "SUMMARY.json", *WRONG, 3])
+@pytest.mark.parametrize("label", ["summary.json", "Inputs", "SUMMARY.json", *WRONG, 3])
 def test_a_label_that_cannot_name_a_folder_is_refused_with_its_field(label):
     with pytest.raises(UserError) as refusal:
         check(labelled(label))
