@@ -56,21 +56,17 @@ class _Display(Listener):
         self._most = 0
 
     def began(self, runs: list[tuple[str, int]], rounds: int) -> None:
-        """See :class:`Listener`."""
         self._most, self._measured = rounds, self._metric_of_runs()
 
     def advised(self, advice: str) -> None:
-        """See :class:`Listener`."""
         self._print(advice)
 
     def run_began(self, label: str, seed: int) -> None:
-        """See :class:`Listener`."""
         self._run = f"{label} seed {seed}"
         self._started = self._clock()
         self._rounds, self._seconds, self._metric = 0, 0.0, f"{self._measured.word} –"
 
     def round_ended(self, row: RoundRow) -> None:
-        """See :class:`Listener`."""
         self._rounds, self._seconds = row.round, row.seconds
         if not math.isnan(row.metric):
             value = f"{row.metric:6.1%}" if self._measured.share else f"{row.metric:.4g}"
@@ -96,13 +92,11 @@ class Lines(_Display):
     """The shortest interval between two lines on unfinished runs."""
 
     def began(self, runs: list[tuple[str, int]], rounds: int) -> None:
-        """See :class:`Listener`."""
         super().began(runs, rounds)
         self._remaining, self._last = len(runs), self._clock()
         self._print(f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} of at most {rounds} rounds")
 
     def round_ended(self, row: RoundRow) -> None:
-        """See :class:`Listener`."""
         super().round_ended(row)
         now = self._clock()
         if now - self._last >= self.QUIET_SECONDS:
@@ -110,7 +104,6 @@ class Lines(_Display):
             self._print(self._described())
 
     def run_ended(self, result: SeedResult) -> None:
-        """See :class:`Listener`."""
         self._remaining, self._last = self._remaining - 1, self._clock()
         self._print(f"{self._described()}; ended by {result.stop.reason}; {self._remaining} left")
 
@@ -136,24 +129,20 @@ class Live(_Display):
         )
 
     def began(self, runs: list[tuple[str, int]], rounds: int) -> None:
-        """See :class:`Listener`."""
         super().began(runs, rounds)
         self._bars.start()
         self._all = self._bars.add_task(f"all {len(runs)} runs", total=len(runs) * rounds, facts="rounds")
 
     def run_began(self, label: str, seed: int) -> None:
-        """See :class:`Listener`."""
         super().run_began(label, seed)
         self._bar = self._bars.add_task(escape(self._run), total=self._most, facts="")
 
     def round_ended(self, row: RoundRow) -> None:
-        """See :class:`Listener`."""
         super().round_ended(row)
         self._bars.advance(self._all)
         self._bars.update(self._bar, completed=row.round, facts="  ".join(self._facts()), refresh=False)
 
     def run_ended(self, result: SeedResult) -> None:
-        """See :class:`Listener`."""
         self._bars.advance(self._all, self._most - self._rounds)
         self._bars.remove_task(self._bar)
         self._print("  ".join((self._run, f"{self._rounds} rounds", *self._facts(), f"ended by {result.stop.reason}")))

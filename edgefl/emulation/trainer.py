@@ -58,7 +58,6 @@ class _StoppableData(ClientData):
         self._control = control
 
     def batches(self, task: JobTask) -> Iterator[Batch]:
-        """See :class:`~edgefl.training.base.JobData`."""
         for batch in super().batches(task):
             if select.select([self._control], [], [], 0.0)[0]:
                 raise _Stopped

@@ -65,7 +65,6 @@ class ClasswisePartition(Partition):
 
     @property
     def by_class(self) -> bool:
-        """See :class:`Partition`."""
         return True
 
     @abstractmethod

@@ -50,7 +50,6 @@ class Flwr(Partition):
 
     @property
     def by_owner(self) -> bool:
-        """See :class:`Partition`."""
         return self.args.get("partition_by") == CLIENT
 
     def check(self, class_sizes: Integers, clients: int) -> None:

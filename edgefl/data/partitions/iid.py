@@ -32,7 +32,6 @@ class Iid(Partition):
     def split(
         self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
     ) -> Shards:
-        """See :func:`iid_shards`."""
         require_a_sample_for_each(np.bincount(labels, minlength=classes), clients)
         return iid_shards(len(labels), clients, rng)
 

@@ -34,7 +34,6 @@ class LabelLevel(Partition):
 
     @property
     def by_class(self) -> bool:
-        """See :class:`~edgefl.data.partitions.base.Partition`."""
         return True
 
     def check(self, class_sizes: Integers, clients: int) -> None:

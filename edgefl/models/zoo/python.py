@@ -20,7 +20,6 @@ class PythonModel(OrdinaryModel):
     args: dict[str, JsonValue] = Field(default={}, description="keyword arguments of the class or function")
 
     def module(self, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
-        """See :class:`OrdinaryModel`."""
         code = UserCode.of(self.python)
         make = code.load()
         try:

@@ -26,7 +26,6 @@ class TimmModel(OrdinaryModel):
     args: dict[str, Any] = Field(default_factory=dict, description="arguments of timm.create_model")
 
     def module(self, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
-        """See :class:`OrdinaryModel`."""
         try:
             import timm
         except ImportError:

@@ -22,7 +22,6 @@ class TorchvisionModel(OrdinaryModel):
     args: dict[str, Any] = Field(default_factory=dict, description="arguments of the model")
 
     def module(self, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
-        """See :class:`OrdinaryModel`."""
         from torchvision import models
 
         check_arguments(self.args)

@@ -76,7 +76,6 @@ class TransformersModel(OrdinaryModel):
         return chosen.build_for(sample_shape, outputs, task=task, tokens=tokens)
 
     def module(self, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
-        """See :class:`OrdinaryModel`."""
         try:
             import transformers
         except ImportError:

@@ -76,7 +76,6 @@ class Calibration(Objective):
         return frozenset() if self.self_confidence is None else self.self_confidence.client
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """See :class:`Objective`."""
         *body, head = local
         held: Weights = (*({name: tensor.detach() for name, tensor in block.items()} for block in body), head)
         base = self.self_confidence or CrossEntropy()
