@@ -14,7 +14,7 @@ import torch
 
 
 def available() -> bool:
-    """Whether PyTorch finds a CUDA device."""
+    """True if PyTorch finds a CUDA device."""
     return torch.cuda.is_available()
 
 
@@ -75,9 +75,7 @@ def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], Non
     Recording executes nothing, so the memory that the step changes in place is unchanged. All graphs of a device share
     one pool of memory: their steps run one after another, and leave results in memory that existed before.
 
-    Args:
-        step: reads and writes fixed memory only.
-        device: the device of this memory, which need not be the current one.
+    ``step`` reads and writes fixed memory only, on ``device``, which need not be the current one.
     """
     with torch.cuda.device(device):
         graph = torch.cuda.CUDAGraph()
@@ -114,7 +112,7 @@ def _no_garbage_collected() -> Iterator[None]:
 
 
 def _pool(device: int) -> Any:
-    """The pool of memory of a device's graphs. PyTorch cannot use a pool again after its last graph, so one stays."""
+    """PyTorch cannot use a pool again after its last graph, so one graph stays."""
     if device not in _first_graphs:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -124,4 +122,3 @@ def _pool(device: int) -> Any:
 
 
 _first_graphs: dict[int, torch.cuda.CUDAGraph] = {}
-"""A graph of one operation for each device, whose pool the others share."""

@@ -28,10 +28,8 @@ class JobTask:
     Attributes:
         method: the method's label, for messages.
         seed: the run's seed; together with ``client`` and ``dispatch`` the key of every random draw of the job.
-        client: the client whose data is used.
         round: used in messages only; its effect on the learning rate is already in ``lr``.
         dispatch: index of the client's job, from 0.
-        objective, rule, options: the parts of a local step.
         lr: η_t of the round.
         steps: local steps H_k.
         alpha: number of the last blocks that were received; M for the whole model.
@@ -141,12 +139,10 @@ class Engine(Protocol):
 
 
 class EngineInputs(NamedTuple):
-    """What an engine is built from.
+    """An engine is built from these.
 
     Attributes:
         model: the skeleton that jobs are called with.
-        data: the source of batches.
-        device: the device that holds model, data and jobs.
         workers: number of concurrent jobs; ``None``: the engine's own choice. It never changes a result.
         precision: precision of a local step's products.
         options: the engine's own options, by name.
@@ -165,11 +161,10 @@ class EngineEntry:
     """An engine as its module in :mod:`edgefl.training.engines` registers it.
 
     Attributes:
-        build: makes the engine.
         devices: kinds of devices on which it runs.
         options: fields of :class:`~edgefl.training.engine_spec.EngineSpec` that apply to it, besides the precision.
-        alike: whether its results are bit-identical to training each job alone.
-        elsewhere: whether it trains on other machines.
+        alike: results are bit-identical to training each job alone.
+        elsewhere: it trains on other machines.
     """
 
     build: Callable[[EngineInputs], Engine]
@@ -180,4 +175,3 @@ class EngineEntry:
 
 
 ENGINES: Registry[EngineEntry] = Registry("engine", package="edgefl.training.engines")
-"""The engines by name."""

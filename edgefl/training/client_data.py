@@ -21,11 +21,8 @@ from edgefl.training.evaluation import batch_on
 class ClientData:
     """Batches and facts of the clients' data; implements :class:`~edgefl.training.base.JobData`.
 
-    It is immutable, so several jobs may read it at once.
-
-    Args:
-        data: the images on the training device. If the test set is partitioned, the model is evaluated on all clients'
-            parts together (the cumulative accuracy of one model on its clients' data).
+    It is immutable, so several jobs may read it at once. If the test set is partitioned, the model is evaluated on all
+    clients' parts together (the cumulative accuracy of one model on its clients' data).
     """
 
     def __init__(self, data: FederatedData) -> None:
@@ -38,25 +35,22 @@ class ClientData:
 
     @property
     def clients(self) -> int:
-        """N."""
         return self._data.clients
 
     def samples(self, client: int) -> int:
-        """n_k."""
         return int(self._data.sizes[client])
 
     def facts(self, client: int) -> dict[str, Tensor]:
-        """See :attr:`Objective.client <edgefl.methods.parts.objective.Objective.client>`."""
         share = self._data.sizes[client] * self.clients / self._data.sizes.sum()
         counts = self._label_counts[client]
         return {"label_counts": counts, "relative_size": torch.tensor(share, dtype=torch.float32, device=counts.device)}
 
     def batches(self, task: JobTask) -> Iterator[Batch]:
-        """The job's minibatches; images stay bytes on the device until their step runs."""
+        """Images stay bytes on the device until their step runs."""
         return self._plan(task).in_turn()
 
     def side_by_side(self, tasks: Sequence[JobTask]) -> Iterator[Batch] | None:
-        """The images of all jobs for each step, with one gather per step."""
+        """One gather per step."""
         stacked = StackedBatches.of([self._plan(task) for task in tasks])
         return None if stacked is None else (stacked.step(step) for step in range(len(stacked.indices)))
 
@@ -74,36 +68,26 @@ class ClientData:
         )
 
     def own(self, client: int, chosen: NDArray[np.int64] | None = None) -> OwnSamples:
-        """The client's training samples, or those at some places of its shard."""
         shard = self._data.shards.shard(client)
         return OwnSamples(self._data.train, torch.from_numpy(shard if chosen is None else shard[chosen]))
 
     def evaluation(self) -> Sequence[slice]:
-        """Consecutive batches of :func:`~edgefl.training.evaluation.batch_on` images."""
         return _batches(len(self._evaluated), self._data.evaluation.device)
 
     def evaluation_batch(self, place: slice) -> Batch:
-        """The images of one evaluation batch, without augmentation."""
         return fetch(self._data.evaluation, self._evaluated[place])
 
 
 class OwnSamples(NamedTuple):
-    """A client's own samples; implements :class:`~edgefl.training.base.EvaluationData`.
-
-    Attributes:
-        data: the training set.
-        indices: the positions of the client's samples in it.
-    """
+    """A client's own samples, at ``indices`` of the training set."""
 
     data: Dataset
     indices: Tensor
 
     def evaluation(self) -> Sequence[slice]:
-        """Consecutive batches of :func:`~edgefl.training.evaluation.batch_on` samples."""
         return _batches(len(self.indices), self.data.device)
 
     def evaluation_batch(self, place: slice) -> Batch:
-        """One of these batches, without augmentation."""
         return fetch(self.data, self.indices[place])
 
 

@@ -30,16 +30,14 @@ class ClientStates:
         self._tips: dict[int, tuple[JobId, ...]] = dict(last_jobs or {})
 
     def submitted(self, job: TrainingJob) -> None:
-        """Record ``job`` as its client's last job."""
         self._tips[job.id.client] = (job.id,) if job.previous is None else (job.id, job.previous)
 
     def aggregated(self, job: JobId) -> None:
-        """Record that the server used the job's result, so the client did not abandon it."""
+        """The server used the job's result, so the client did not abandon it."""
         if self._tips.get(job.client, (None,))[0] == job:
             self._tips[job.client] = (job,)
 
     def put(self, job: JobId, state: State) -> None:
-        """Store the client's state after ``job``."""
         self._states[job] = state
 
     def __len__(self) -> int:
@@ -52,7 +50,7 @@ class ClientStates:
             raise KeyError(f"no client state is kept for {job}: later jobs of the client do not depend on it") from None
 
     def kept(self) -> Mapping[JobId, State]:
-        """All kept states, by the job that produced them."""
+        """By the job that produced them."""
         return self._states
 
     def last_jobs(self) -> Mapping[int, tuple[JobId, ...]]:

@@ -52,9 +52,6 @@ class TrainingCore:
         results: a folder in which results are kept, so that no job is trained twice; not for the batched engine, whose
             bits depend on the jobs that are trained side by side.
 
-    Attributes:
-        engine_name: the chosen engine.
-
     Raises:
         UserError: the engine or the precision does not exist, or not on that device.
     """
@@ -99,7 +96,6 @@ class TrainingCore:
 
     @property
     def model(self) -> BlockModel:
-        """The scenario's skeleton."""
         return self._own.model
 
     @property

@@ -16,9 +16,6 @@ from edgefl.training import accelerator
 def choose_device(name: str) -> torch.device:
     """The training device called ``name``; ``auto`` is a CUDA device if there is one.
 
-    >>> choose_device("cpu")
-    device(type='cpu')
-
     Raises:
         UserError: the name is unknown, or the device is not available.
     """
@@ -39,9 +36,7 @@ def choose_device(name: str) -> torch.device:
 def exact_arithmetic(device: torch.device, *, tf32: bool = False) -> Iterator[None]:
     """Run the block with neutral settings and, on CUDA, deterministic kernels; then restore the caller's settings.
 
-    A CPU with one intra-op thread needs no further settings. On CUDA, TF32 is off unless ``tf32`` is set, cuDNN uses
-    deterministic kernels and does not choose them by timing, and cuBLAS gets a fixed workspace. Operators without a
-    deterministic kernel warn.
+    On CUDA, TF32 is off unless ``tf32`` is set; see :func:`~edgefl.training.accelerator.deterministic`.
     """
     with neutral_torch():
         if device.type == "cuda":
@@ -52,12 +47,12 @@ def exact_arithmetic(device: torch.device, *, tf32: bool = False) -> Iterator[No
 
 
 def has_bfloat16_matrix_units() -> bool:
-    """Whether this processor multiplies bfloat16 matrices in units of their own (AMX), and PyTorch uses them."""
+    """True if this processor multiplies bfloat16 matrices in units of their own (AMX), and PyTorch uses them."""
     return bool(torch.cpu._is_amx_tile_supported()) and multiplies_bfloat16()
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether PyTorch has kernels for products in bfloat16 on this processor, not only its slow reference ones.
+    """True if PyTorch has kernels for products in bfloat16 on this processor, not only its slow reference ones.
 
     Without them (x86 processors without AVX-512, for example) a convolution takes several times as long as in float32.
     """

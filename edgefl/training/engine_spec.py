@@ -63,7 +63,6 @@ class EngineSpec(Component):
         return self
 
     def options(self) -> dict[str, Any]:
-        """The fields that apply to some engines only."""
         return {name: getattr(self, name) for name in type(self).model_fields if name not in {"kind", "precision"}}
 
     @classmethod
@@ -72,9 +71,6 @@ class EngineSpec(Component):
 
         Raises:
             UserError: there is no such engine.
-
-        >>> EngineSpec.of("batched").precision
-        'float32'
         """
         return validated(cls, _mapping(value))
 
@@ -88,7 +84,6 @@ def _mapping(value: Any) -> Any:
 
 
 EngineChoice = Annotated[EngineSpec, BeforeValidator(_mapping, json_schema_input_type=EngineKind | EngineSpec)]
-"""An engine's name alone, or a mapping with options."""
 
 
 def choose_engine(name: str, device: torch.device, workers: int | None = None) -> str:
@@ -131,7 +126,7 @@ def engines_on(device: torch.device) -> tuple[str, ...]:
 
 
 def check_precision(precision: Precision, device: torch.device) -> None:
-    """Raise an error if the device does not support the precision.
+    """Check that the device supports the precision.
 
     Raises:
         UserError: it is ``tf32`` and the device is not a CUDA device.

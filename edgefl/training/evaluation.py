@@ -26,7 +26,7 @@ BATCH, DEVICE_BATCH = 128, 1024
 
 
 def batch_on(device: torch.device) -> int:
-    """Images in an evaluation batch on a device; the last batch contains the remaining images."""
+    """Images in an evaluation batch on a device."""
     return BATCH if device.type == "cpu" else DEVICE_BATCH
 
 
@@ -43,12 +43,8 @@ def evaluate_batches(
 ) -> list[BatchScore]:
     """Score the model ``vector`` ``[size]`` on some batches, with running statistics and without gradients.
 
-    Args:
-        vector: the model; the layers get a copy, so that none changes it for later calls.
-        places: the images of each batch.
-        model: the skeleton.
-        data: the source of the batches.
-        mode: the differences from :data:`PLAIN`.
+    The layers get a copy, so that none changes it for later calls. ``mode`` contains the differences from
+    :data:`PLAIN`.
     """
     scores, losses, terms = [], [], []
     task = model.task

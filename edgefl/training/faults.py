@@ -11,10 +11,7 @@ from edgefl.errors import EdgeflError, WrongAnswer, in_words
 class Diverged(EdgeflError):  # noqa: N818  (an outcome of the method, not a mistake)
     """A method's numbers are no longer finite: its run ends, the other methods continue.
 
-    Args:
-        method: the method's label.
-        round: the round whose aggregation detected it.
-        reason: the value that is not finite (``"the loss of client 7"``).
+    ``reason`` is the value that is not finite (``"the loss of client 7"``).
     """
 
     def __init__(self, method: str, round: int, reason: str) -> None:
@@ -25,25 +22,14 @@ class Diverged(EdgeflError):  # noqa: N818  (an outcome of the method, not a mis
 
     @staticmethod
     def reason_in(message: str) -> str:
-        """The reason in a message of this error.
-
-        >>> Diverged.reason_in(str(Diverged("wild", 3, "the server model")))
-        'the server model'
-        """
+        """The reason in a message of this error."""
         return message.partition(": ")[2].removesuffix(" is not finite")
 
 
 class PartFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
-    """A part of a method or of its run raised an error, which is the cause. The other methods continue.
+    """A part of a method or of its run (``"block scheduler"``) raised an error, which is the cause.
 
-    Args:
-        method: the method's label.
-        round: the round in which it happened.
-        part: the part that failed (``"block scheduler"``).
-        reason: the original error in words.
-
-    Attributes:
-        client: the affected client, -1 for none.
+    The other methods continue. ``client`` is the affected client, -1 for none.
     """
 
     client = -1
@@ -81,15 +67,7 @@ def blaming(method: str, round: int, part: str) -> Iterator[None]:
 
 
 class TrainingFault(PartFault):
-    """A local step raised an error, which is the cause.
-
-    Args:
-        method: the method's label.
-        client: the client that trained.
-        round: the round of the job.
-        step: the local step that failed, from 0.
-        reason: the original error in words.
-    """
+    """A local step (counted from 0) raised an error, which is the cause."""
 
     def __init__(self, method: str, client: int, round: int, step: int, reason: str) -> None:
         super().__init__(method, round, f"client {client}, local step {step + 1}", reason)

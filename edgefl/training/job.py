@@ -25,7 +25,6 @@ class TrainingJob:
     """One client's local training.
 
     Attributes:
-        id: see :class:`JobId`.
         version: the server model that the client received (number of aggregations before it).
         round: the round that sets the learning rate η_t and random draws.
         alpha: number of the last blocks that were received; M for the whole model.
@@ -80,9 +79,7 @@ class Evaluation(NamedTuple):
 class Digests(NamedTuple):
     """Digests of a model version's numbers.
 
-    Attributes:
-        before: digest of the previous version, after all training from it; empty for version 0.
-        model: digest of the version.
+    ``before`` is that of the previous version after all training from it; empty for version 0.
     """
 
     before: str
@@ -116,7 +113,7 @@ class Learner(Protocol):
         """A client has received the latest version without a job; its next job may continue from it."""
 
     def discard(self, job: JobId) -> None:
-        """Record that the job is late or dropped; it is trained only if its client state is read."""
+        """The job is late or dropped; it is trained only if its client state is read."""
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
         """Train the required jobs, compute the next model from the deltas, and return its version (``version + 1``).

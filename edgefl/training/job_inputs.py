@@ -36,13 +36,7 @@ class JobInputs(NamedTuple):
 class JobResolver:
     """Resolves the inputs of one method's jobs.
 
-    Args:
-        method: the method of the jobs.
-        layout: the model's layout.
-        depth: M, the model's number of blocks.
-        initial: the initial model x^0 ``[size]``.
-        data: the clients' data.
-        parts: the parts of the model that clients train, for methods with capacity levels.
+    ``depth`` is M, the model's number of blocks, ``initial`` the initial model x^0 ``[size]``.
 
     Raises:
         ValueError: the method's parts do not fit together: one reads a value that no other part provides.
@@ -84,7 +78,7 @@ class JobResolver:
 
         Args:
             job: the job.
-            received: what the server sent for it.
+            received: the version that the server sent for it.
             state: the state after ``job.previous``, or ``None`` if there is no state.
             front: the model ``job.front`` ``[size]`` that the client was broadcast, or ``None``.
 
@@ -125,7 +119,7 @@ class JobResolver:
         return JobInputs(task, {**received.broadcasts, **(state or {})})
 
     def _start(self, job: TrainingJob, received: Tensor, state: State | None, front: Tensor | None) -> Tensor:
-        """The received model; if only the last alpha blocks were received, with those that the client has in front."""
+        """If only the last alpha blocks were received, those in front are the client's own."""
         if job.alpha >= self._depth or self._method.objective.trains_last:
             return received
         if self._method.state is None or "previous" not in self._method.state.vectors:
@@ -138,7 +132,7 @@ class JobResolver:
         return self._layout.splice(own, received, self._depth - job.alpha)
 
     def _whole(self, name: str, vector: Tensor, start: Tensor, layout: Layout) -> Tensor:
-        """A vector as a whole model ``[size]``; if it has only parameters, the local model's buffers are appended."""
+        """If it has only parameters, the local model's buffers are appended."""
         if len(vector) == layout.size:
             return vector
         if len(vector) != layout.parameter_count:
@@ -162,5 +156,5 @@ class JobResolver:
 
 
 def _first(vector: Tensor, count: int) -> Tensor:
-    """The first ``count`` numbers; the vector itself if it has no more, so that it is sent once under both names."""
+    """The vector itself if it has no more, so that it is sent once under both names."""
     return vector if len(vector) == count else vector[:count]

@@ -27,9 +27,6 @@ class TemporalEnsemble:
     Without the division, the first model would have the share d^t, which is most of the average in the first 1/(1-d)
     rounds. Buffers are averaged like parameters.
 
-    Args:
-        decay: d in [0, 1).
-
     >>> ensemble = TemporalEnsemble(0.5)
     >>> for number in (1.0, 4.0):
     ...     ensemble.add(torch.tensor([number]))
@@ -43,7 +40,6 @@ class TemporalEnsemble:
         self._vector: Tensor | None = None
 
     def add(self, model: Tensor) -> None:
-        """Add the newest model ``[size]``."""
         # With w the sum of weights, ē + (θ - ē)/w is the same average, and it is exact if the model does not change.
         self._weight = self._decay * self._weight + 1.0
         before = self._vector
@@ -51,27 +47,20 @@ class TemporalEnsemble:
 
     @property
     def vector(self) -> Tensor | None:
-        """The average ``[size]``; ``None`` before the first model."""
         return self._vector
 
     def packed(self) -> dict[str, Tensor]:
-        """The complete state."""
         if self._vector is None:
             return {}
         return {"average": self._vector, "weight": torch.tensor([self._weight], dtype=torch.float64)}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore a state from :meth:`packed`."""
         self._vector = tensors.get("average")
         self._weight = float(tensors["weight"]) if "weight" in tensors else 0.0
 
 
 class KeptModels:
     """The moving average of the global models and the local models of the last round; each is optional.
-
-    Args:
-        ensemble: how models are averaged; ``None``: no average.
-        clients: whether to keep the local models of the latest aggregation.
 
     Attributes:
         local: the local models ``[size]`` in the latest version, by client.
@@ -95,13 +84,11 @@ class KeptModels:
             self.local = dict(local)
 
     def packed(self) -> dict[str, Tensor]:
-        """Tensors by name, for a checkpoint."""
         tensors = {} if self._ensemble is None else self._ensemble.packed()
         tensors |= {f"client/{client}": model for client, model in self.local.items()}
         return {_PREFIX + name: tensor for name, tensor in tensors.items()}
 
     def restore(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
-        """Restore the values that :meth:`packed` returned from ``tensors``, on ``device``."""
         own = {name.removeprefix(_PREFIX): each for name, each in tensors.items() if name.startswith(_PREFIX)}
         if self._ensemble is not None:
             self._ensemble.restore({name: each if name == "weight" else each.to(device) for name, each in own.items()})

@@ -28,9 +28,9 @@ from edgefl.training.server_model import Outcome, ServerModel
 from edgefl.training.wire import Wire
 
 HORIZON = 16
-"""Number of versions after which a discarded job is trained if a client state may depend on it.
+"""Age in versions from which a discarded job is trained if a client state may depend on it.
 
-Until then the job's model version is kept. Without a limit, every client that abandoned a job long ago would keep one.
+Until then its model version is kept; without a limit, every client that abandoned a job would keep one for ever.
 """
 
 
@@ -43,19 +43,17 @@ class MethodLearner:
     blocks were sent. If a codec rounds, both are the decoded values at the receiver, and the server's own model stays
     unrounded.
 
-    The learner keeps the latest model version, the versions that pending jobs start from, and those that clients were
-    broadcast since their last job. A job must be submitted while its version is the latest, or while another job with
-    the same version is pending.
+    A job must be submitted while its version is the latest, or while another job with the same version is pending.
 
     Args:
         method: the method to train.
-        model: the skeleton that the method trains, adapted by its objective; it is not modified.
+        model: the skeleton adapted by the method's objective; it is not modified.
         initial: the initial model x^0 ``[size]``, version 0.
         data: the clients' data.
         engine: trains and evaluates.
         seed: the run's seed, for random choices of a codec.
         kept_models: additional values to keep.
-        parts: the parts of the model that clients train, for methods with capacity levels; the engine trains them.
+        parts: the parts of the model that clients train, for methods with capacity levels.
     """
 
     def __init__(
@@ -115,7 +113,7 @@ class MethodLearner:
         self._broadcast[client] = version
 
     def discard(self, job: JobId) -> None:
-        """Record that the job will never be aggregated; it is trained only if a later client state depends on it."""
+        """The job will never be aggregated; it is trained only if a later client state depends on it."""
         self._outcomes.pop(job, None)
         if job in self._waiting:
             self._discarded.add(job)
@@ -125,7 +123,7 @@ class MethodLearner:
         """Train the required jobs and compute model ``version + 1`` from their deltas.
 
         Args:
-            version: the latest model version, to which the deltas are applied.
+            version: the latest model version.
             jobs: the jobs whose results arrived, in any order; without any, the model does not change.
             round: sets the learning rate that a server update may read.
             mixing: weights of updates that started from older versions; ``None``: all have full weight.
@@ -162,10 +160,7 @@ class MethodLearner:
         return version + 1
 
     def rehearse(self, job: TrainingJob) -> None:
-        """Train a job as its client's first one and discard the result, for its duration; nothing changes.
-
-        Args:
-            job: a job from the latest version.
+        """Train a job of the latest version as its client's first, for its duration; the result is discarded.
 
         Raises:
             TrainingFault: a local step failed.
@@ -174,7 +169,7 @@ class MethodLearner:
             self._engine.train([self._inputs(replace(job, previous=None)).task])
 
     def digests(self, version: int) -> Digests | None:
-        """Digests of the latest version; see :class:`~edgefl.training.job.Learner`.
+        """Digests of the latest version.
 
         Raises:
             ValueError: it is not the latest.
@@ -207,10 +202,7 @@ class MethodLearner:
     def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
         """The mean loss of a kept model version on each client's training images, without augmentation.
 
-        Args:
-            version: the model.
-            clients: the clients.
-            images: how many images of each client are drawn, keyed by version and client; ``None``: all are used.
+        ``images`` of each client are drawn, keyed by version and client; ``None``: all are used.
         """
         draws = partial(generator, self._seed, "local losses", version)
         model, mode = self._model, self._evaluation_mode
@@ -224,10 +216,7 @@ class MethodLearner:
         return self._server.vector if version == self._server.version else self._received(version).vector
 
     def local_parts(self) -> dict[int, Tensor]:
-        """The part of the model that each client keeps for itself, after its last trained job.
-
-        Only clients that trained are in it; without a local part none.
-        """
+        """The part of the model that each client keeps for itself, after its last trained job, if it trained."""
         found: dict[int, Tensor] = {}
         for client, jobs in self._states.last_jobs().items():
             trained = [self._states[job] for job in jobs if job in self._states.kept()]
@@ -255,11 +244,7 @@ class MethodLearner:
         }
 
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Restore a state from :meth:`snapshot`; feedback of earlier rounds is discarded.
-
-        Raises:
-            KeyError: something is missing.
-        """
+        """Restore a state from :meth:`snapshot`; feedback of earlier rounds is discarded."""
         device = self._server.vector.device
         here = {name: tensor.to(device) for name, tensor in tensors.items()}
         version = int(facts["version"])
@@ -293,7 +278,7 @@ class MethodLearner:
             ) from None
 
     def _train(self, jobs: Iterable[JobId]) -> None:
-        """Train the untrained jobs, all in one call, after the jobs whose client state they depend on."""
+        """Train the untrained jobs, after the jobs whose client state they depend on."""
         needed = self._with_predecessors(jobs)
         while needed:
             ready = [job for job in needed.values() if job.previous not in needed]
@@ -316,7 +301,6 @@ class MethodLearner:
     def _trained(
         self, job: TrainingJob, inputs: JobInputs, result: JobResult, delta: Tensor
     ) -> tuple[State | None, Outcome]:
-        """The client's state after a job, and the job's outcome for the server; fills ``delta``."""
         task, samples = inputs.task, self._data.samples(job.id.client)
         sent = self._versions[job.version].vector
         known = {**inputs.vectors, **result.kept}
@@ -356,7 +340,6 @@ class MethodLearner:
             ) from None
 
     def _with_predecessors(self, jobs: Iterable[JobId]) -> dict[JobId, TrainingJob]:
-        """The untrained jobs among ``jobs``, and the untrained jobs whose client state they depend on."""
         needed: dict[JobId, TrainingJob] = {}
         for id in jobs:
             job = self._waiting.get(id)
@@ -372,7 +355,6 @@ class MethodLearner:
         return dict(self._states[job.previous])
 
     def _forget(self) -> None:
-        """Delete everything that no future job can read."""
         wanted = self._with_predecessors([*(self._waiting.keys() - self._discarded), *self._states.tips()])
         self._waiting = {id: job for id, job in self._waiting.items() if id in wanted}
         self._discarded &= self._waiting.keys()
@@ -385,7 +367,7 @@ class MethodLearner:
 
 
 def _order(job: JobId) -> tuple[int, int]:
-    """The order in which results are collected and summed, independent of the order of execution or arrival."""
+    """Independent of the order of execution or arrival."""
     return job.client, job.dispatch
 
 

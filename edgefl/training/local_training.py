@@ -27,13 +27,8 @@ TRAINING |= {"exits": None, "ensemble": False}
 def train_job(task: JobTask, model: BlockModel, data: JobData, *, precision: Precision = "float32") -> JobResult:
     """Run the job's local steps one after another; a pure function of ``task`` and ``precision``.
 
-    It starts with neutral settings of PyTorch, whatever the caller or another job set.
-
-    Args:
-        task: the job.
-        model: a skeleton that no other thread uses at the same time: a call inserts weights and removes them again.
-        data: the source of the batches.
-        precision: precision of a step's products.
+    It starts with neutral settings of PyTorch, whatever the caller or another job set. No other thread may use
+    ``model`` at the same time: a call inserts weights and removes them again.
 
     Raises:
         TrainingFault: a step failed.
@@ -49,7 +44,6 @@ def train_job(task: JobTask, model: BlockModel, data: JobData, *, precision: Pre
 
 
 def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision, losses: list[Tensor]) -> JobResult:
-    """Train, and append the cross-entropy of every step to ``losses``."""
     layout = model.layout
     received, first_buffers = layout.split(task.start)
     parameters, buffers = received.clone(), first_buffers.clone()
@@ -95,12 +89,7 @@ def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision
 
 
 def first_memory(task: JobTask, received: Tensor) -> dict[str, Tensor]:
-    """The rule's local optimizer state before the first step; the rule gets copies, which it may keep and change.
-
-    Args:
-        task: the job.
-        received: the initial parameters ``[parameter_count]``.
-    """
+    """The rule's local optimizer state before the first step; the rule gets copies, which it may keep and change."""
     vectors = {name: task.vectors[name].clone() for name in sorted(task.rule.vectors)}
     return task.rule.begin(received.clone(), vectors, task.options, task.steps)
 

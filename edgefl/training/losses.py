@@ -56,14 +56,7 @@ def local_losses(
 ) -> list[float]:
     """The mean loss on each client's training images, without augmentation.
 
-    Args:
-        vector: the model's weights ``[size]``.
-        model: the skeleton.
-        mode: the method's differences from the mode of an evaluation.
-        data: the clients' data.
-        clients: the clients.
-        images: how many images of each client are drawn; ``None``: all are used.
-        draws: the generator for a client's images.
+    ``images`` of each client are drawn from the generator ``draws(client)``; ``None``: all are used.
     """
     losses = []
     with neutral_torch():

@@ -16,12 +16,7 @@ from edgefl.training.job import Evaluation
 
 
 class PartsOfModel:
-    """The parts of a model that the clients of a method train, by capacity level; built on first use.
-
-    Args:
-        method: a method with levels.
-        whole: the model.
-    """
+    """The parts of a model that the clients of a method train, by capacity level; built on first use."""
 
     def __init__(self, method: Method, whole: BlockModel) -> None:
         assert method.submodels is not None
@@ -52,9 +47,7 @@ class PartsOfModel:
     def share_of(self, each: Sequence[tuple[int, int]], weights: Tensor) -> Tensor:
         """The sum of the weights of the parts that contain each number of the model ``[size]``; 1 where none does.
 
-        Args:
-            each: the level and the round of each part.
-            weights: the weight of each part.
+        ``each`` is the level and the round of each part.
         """
         total = weights.new_zeros(self._whole.layout.size)
         for (level, round), weight in zip(each, weights, strict=True):
@@ -64,11 +57,7 @@ class PartsOfModel:
 
 
 class LastBlocks:
-    """Which numbers of the model clients train that train its last blocks.
-
-    Args:
-        layout: the model's layout.
-    """
+    """The numbers of the model that clients train that train its last blocks."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -76,9 +65,7 @@ class LastBlocks:
     def share_of(self, each: Sequence[tuple[int, int]], weights: Tensor) -> Tensor:
         """The sum of the weights of the clients that trained each number of the model ``[size]``; 1 where none did.
 
-        Args:
-            each: the number of trained blocks, and the round, of each client.
-            weights: the weight of each client.
+        ``each`` is the number of trained blocks, and the round, of each client.
         """
         layout = self._layout
         total = weights.new_zeros(layout.size)
@@ -93,9 +80,7 @@ class LastBlocks:
 class EngineOfParts:
     """An engine that trains each job with the engine of its part of the model, and evaluates whole models.
 
-    Args:
-        whole: the engine of the whole model.
-        engine_of: makes the engine of a level's part; called once for each.
+    ``engine_of`` makes the engine of a level's part; it is called once for each.
     """
 
     def __init__(self, whole: Engine, engine_of: Callable[[int], Engine]) -> None:
@@ -104,7 +89,6 @@ class EngineOfParts:
         self._engines: dict[int, Engine] = {}
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
-        """Train all jobs, level by level; see :class:`~edgefl.training.base.Engine`."""
         results: dict[int, JobResult] = {}
         for level in sorted({task.level for task in tasks}):
             places = [place for place, task in enumerate(tasks) if task.level == level]
@@ -115,7 +99,6 @@ class EngineOfParts:
         return [results[place] for place in range(len(tasks))]
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Metric and mean loss of the whole model."""
         return self._whole.evaluate(vector, mode)
 
     def close(self) -> None:

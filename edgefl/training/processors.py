@@ -14,12 +14,7 @@ def cores(root: Path = _ROOT) -> int:
     """Processor cores that this process may use: those of its CPU affinity, limited by the quotas of its cgroups.
 
     A container's quota (``docker run --cpus 1.5``) is rounded up, because worker processes sometimes wait.
-
-    Args:
-        root: the folder that contains ``proc`` and ``sys``.
-
-    >>> cores() >= 1
-    True
+    ``root`` contains ``proc`` and ``sys``.
     """
     try:
         available = len(os.sched_getaffinity(0))
@@ -29,7 +24,7 @@ def cores(root: Path = _ROOT) -> int:
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """The CPU quotas, in cores, of the cgroups (version 1 or 2) that contain this process."""
+    """In cores; cgroups of version 1 or 2."""
     for folder in _folders(root):
         try:
             if (folder / "cpu.max").is_file():

@@ -21,11 +21,7 @@ from edgefl.training.serialization import split
 class RememberingEngine:
     """An engine that trains no job twice; only for engines whose results are bit-identical to training each job alone.
 
-    Args:
-        engine: trains jobs without a stored result.
-        folder: the files, for one seed of one scenario.
-        model: the skeleton that jobs are called with.
-        device: the device of the returned results.
+    The files in ``folder`` are for one seed of one scenario.
     """
 
     def __init__(self, engine: Engine, folder: Path, model: BlockModel, device: torch.device) -> None:
@@ -36,7 +32,6 @@ class RememberingEngine:
         folder.mkdir(parents=True, exist_ok=True)
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
-        """Train the jobs without a stored result; see :class:`~edgefl.training.base.Engine`."""
         contents: dict[int, str] = {}
         files = [self._file(_described(task, contents)) for task in tasks]
         missing = [place for place, file in enumerate(files) if not file.exists()]
@@ -46,14 +41,12 @@ class RememberingEngine:
         return [JobResult(*torch.load(file, map_location=self._device)) for file in files]
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Return metric and mean loss on the evaluation split; stored like the results of jobs."""
         file = self._file(f"evaluation {content_of(vector)} {sorted(mode.items())}")
         if not file.exists():
             torch.save(tuple(self._engine.evaluate(vector, mode)), file)
         return Evaluation(*torch.load(file))
 
     def close(self) -> None:
-        """Release the engine's workers and memory."""
         self._engine.close()
 
     def _file(self, described: str) -> Path:
@@ -61,12 +54,7 @@ class RememberingEngine:
 
 
 def _described(task: JobTask, contents: dict[int, str]) -> str:
-    """All inputs that determine a job's result: its values, and its tensors by content.
-
-    Args:
-        task: the job.
-        contents: the content of tensors seen before, by ``id``; new ones are added.
-    """
+    """All inputs that determine a job's result; ``contents`` has those of tensors seen before, by ``id``."""
     bare, tensors = split(task)
     for tensor in tensors.values():
         if id(tensor) not in contents:

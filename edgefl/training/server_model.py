@@ -25,7 +25,6 @@ class Outcome:
     """The result of a trained job at the server.
 
     Attributes:
-        client: the client that trained.
         final: the returned local model θ_k ``[size]``, as received.
         sent: the server model θ_t of the job's version ``[size]``.
         samples: n_k, the number of the client's training images.
@@ -53,7 +52,7 @@ class Outcome:
 
 
 _BLOCK = 512
-"""Length of the blocks of a difference whose squares are summed in their own precision."""
+"""Length of the blocks whose squares are summed in their own precision."""
 
 
 class ServerModel:
@@ -106,11 +105,9 @@ class ServerModel:
         return self._state
 
     def resume(self, version: int, vector: Tensor, state: Mapping[str, Tensor], received: Received) -> None:
-        """Resume from a version of an earlier process, and the form of it that clients received."""
         self.version, self.vector, self._state, self._received = version, vector, dict(state), received
 
     def sent(self) -> Received:
-        """The latest version as clients receive it."""
         return self._received
 
     def update(
@@ -148,7 +145,6 @@ class ServerModel:
         self.version += 1
 
     def _arriving(self, version: int, before: ServerSide | None, lr: float) -> Received:
-        """The model ``version``, which is the current ``vector`` and server state, as clients receive it."""
         server, wire = self._method.server, self._wire
         if wire.exact_down:
             return Received(self.vector, {name: self._state[name] for name in server.broadcasts})
@@ -169,7 +165,6 @@ class ServerModel:
         factors: Sequence[float] | None,
         mix: Literal["deltas", "models"],
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The next model and the server update's next state."""
         count = self._count
         deltas = _stacked([each.delta if mix == "deltas" else self._difference_of(each) for each in arrived])
         uploads = {part: torch.stack([each.others[part] for each in arrived]) for part in arrived[0].others}
@@ -199,7 +194,7 @@ class ServerModel:
         return torch.cat([parameters, self.vector[count:] + mean_delta(deltas[:, count:], weights)]), state
 
     def _difference_of(self, outcome: Outcome) -> Tensor:
-        """The difference of a client's model from the latest one, 0 in the part that it did not train."""
+        """0 in the part that the client did not train."""
         if self._parts is None:
             return outcome.final - self.vector
         own = self._parts.taken(outcome.final, *outcome.part)
@@ -229,7 +224,7 @@ class ServerModel:
         ]
 
     def _squared(self, vector: Tensor, other: Tensor) -> Tensor:
-        """‖a - b‖² ``[]`` over the parameters; leaves the difference in :attr:`_difference`."""
+        """Leaves the difference in :attr:`_difference`."""
         difference = torch.sub(vector[: self._count], other[: self._count], out=self._difference)
         for place in self._local:
             difference[place] = 0
@@ -250,7 +245,7 @@ class ServerModel:
 
 
 def _stacked(vectors: Sequence[Tensor]) -> Tensor:
-    """The vectors as rows of one tensor, without a copy if they are already adjacent rows in memory."""
+    """Without a copy if they are already adjacent rows in memory."""
     first = vectors[0]
     memory, row = first.untyped_storage().data_ptr(), first.nbytes
     if all(
@@ -262,5 +257,5 @@ def _stacked(vectors: Sequence[Tensor]) -> Tensor:
 
 
 def _finite(vector: Tensor) -> bool:
-    """Whether all numbers are finite. If their sum is finite, they are; checking the sum is forty times faster."""
+    """If the sum is finite, all numbers are; checking the sum is forty times faster."""
     return isfinite(float(vector.sum())) or bool(torch.isfinite(vector).all())

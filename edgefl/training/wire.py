@@ -42,11 +42,6 @@ class Wire:
     Random choices are keyed by part, and by version (downlink) or job (uplink), so they depend on neither engine nor
     order, and are the same for all methods. A version's downlink is encoded once: all its clients receive the same
     numbers.
-
-    Args:
-        method: the method of the traffic.
-        layout: the model's layout.
-        seed: the run's seed.
     """
 
     def __init__(self, method: Method, layout: Layout, seed: int) -> None:
@@ -59,7 +54,7 @@ class Wire:
 
     @property
     def exact_down(self) -> bool:
-        """Whether clients receive exactly the bits that the server sends."""
+        """True if clients receive exactly the bits that the server sends."""
         return self._down.exact
 
     def down(self, part: str, parameters: Tensor, version: int) -> Tensor:
@@ -93,7 +88,7 @@ class Wire:
             final: the local model ``[size]``.
             sent: the model that the server sent for the job's version ``[size]``.
             known: the client's previous vectors and the server's broadcasts, by name.
-            arrives: whether the server receives the upload.
+            arrives: the server receives the upload.
         """
         if self._up.exact:
             return Upload(final, None, {}, self._state(task, final, known, job.steps))
@@ -126,10 +121,7 @@ class Wire:
     def _agreed(
         self, job: TrainingJob, task: JobTask, seen: Tensor, exact: State, known: State
     ) -> tuple[State, dict[str, Tensor]]:
-        """The part of the client's state that must match the server's, computed from the server's numbers.
-
-        It follows from the update as received or, if its change is sent in a separate part, from that part.
-        """
+        """The part of the client's state that must match the server's, computed from the numbers as received."""
         assert self._server_state is not None
         agreed = dict(self._server_state.after(dict(known), task.start, seen, task.lr, job.steps))
         others = {}

@@ -13,7 +13,6 @@ WIDEST = 64
 """Maximum number of jobs in a chunk: with more, an accelerator is already busy and only memory use grows."""
 
 HOST_BYTES = 1 << 30
-"""Memory limit of a chunk in main memory."""
 
 DEVICE_SHARE = 0.3
 """Share of an accelerator's memory for one chunk: two chunks may be kept, and data and kernels need the rest."""
@@ -32,13 +31,7 @@ def padded(jobs: int) -> int:
 
 
 class ChunkWidths:
-    """The width of a chunk for each kind of job.
-
-    Args:
-        model: the skeleton.
-        device: where jobs are trained.
-        width: if given, used for all jobs.
-    """
+    """The width of a chunk for each kind of job; ``width``, if given, for all."""
 
     def __init__(self, model: BlockModel, device: torch.device, width: int | None = None) -> None:
         if width is not None and width < 1:
@@ -76,7 +69,7 @@ class ChunkWidths:
 
 
 class _Step:
-    """A job in the form that the cost model takes: the parts of its local step."""
+    """The parts of a job's local step, as the cost model takes them."""
 
     def __init__(self, task: JobTask) -> None:
         self.label = task.method

@@ -21,11 +21,7 @@ class Replay(Protocol):
 
 
 class DirectReplay:
-    """Calls the step; for devices without graphs, and to test that a step uses fixed memory only.
-
-    Args:
-        step: reads and writes fixed memory only.
-    """
+    """Calls the step; for devices without graphs, and to test that a step uses fixed memory only."""
 
     reads: Mapping[str, Tensor]
     writes: Tensor
@@ -34,7 +30,6 @@ class DirectReplay:
         self._step = step
 
     def __call__(self, given: Mapping[str, Tensor]) -> Tensor:
-        """Copy the inputs in, run the step, copy the result out."""
         for name, tensor in given.items():
             self.reads[name].copy_(tensor)
         self._run()
@@ -51,9 +46,6 @@ class GraphReplay(DirectReplay):
     Python. The first call runs without recording, so that libraries initialise outside the recording. The kernels, and
     so the bits, are the same. A step that cannot be recorded, because it waits for the device, always runs without a
     graph, after a warning.
-
-    Args:
-        step: reads and writes fixed memory only.
     """
 
     def __init__(self, step: Callable[[], None]) -> None:

@@ -32,14 +32,13 @@ class Stack:
     rows can be recorded once and replayed.
 
     Args:
-        tasks: at least two jobs with the same local step.
+        tasks: at least two jobs with the same local step; row i is the i-th.
         model: the skeleton.
         precision: precision of a step's products.
-        repeated: whether steps are recorded; then the learning rate is a tensor, if the rule accepts one, so that
-            rounds of another rate repeat the same recording.
+        repeated: steps are recorded; then the learning rate is a tensor, if the rule accepts one, so that rounds of
+            another rate repeat the same recording.
 
     Attributes:
-        tasks: the jobs; row i is the i-th.
         taken: number of steps that the longest job has run.
     """
 
@@ -79,7 +78,7 @@ class Stack:
 
     @property
     def shapes(self) -> tuple[object, ...]:
-        """The shapes that two stacks of the same kind of jobs must share to use the same memory."""
+        """Two stacks of the same kind of jobs with the same shapes can use the same memory."""
         return tuple((name, tensor.shape, tensor.dtype) for name, tensor in self._tensors())
 
     def adopt(self, other: Stack) -> None:
@@ -89,11 +88,9 @@ class Stack:
         self._begin(other.tasks)
 
     def step_all(self, batch: Batch, replay: Callable[[Callable[[], None]], Replay] | None = None) -> None:
-        """Run one local step of all jobs.
+        """Run one local step of all jobs on their minibatches ``[jobs, batch, ...]``.
 
-        Args:
-            batch: their minibatches ``[jobs, batch, ...]``.
-            replay: records the step on fixed memory for repetition; ``None``: no step is recorded.
+        ``replay`` records the step on fixed memory for repetition; ``None``: no step is recorded.
         """
         rows = list(range(len(self.tasks)))
         extra, size = self._rows - len(rows), batch.labels.shape[1]
@@ -166,7 +163,6 @@ class Stack:
             self._sizes[row].append(size)
 
     def _repeatable(self, given: Named, replay: Callable[[Callable[[], None]], Replay]) -> Replay:
-        """The step of all rows on minibatches of these shapes, on fixed memory."""
         held = {name: tensor.clone() for name, tensor in given.items()}
         draws = {name.removeprefix("draw "): tensor for name, tensor in held.items() if name.startswith("draw ")}
         losses = torch.empty(self._rows, dtype=self._parameters.dtype, device=self._parameters.device)
@@ -179,7 +175,7 @@ class Stack:
         return made
 
     def _step(self, inputs: Tensor, labels: Tensor, draws: Named) -> Tensor:
-        """Run one step of all rows, in place; returns their losses ``[rows]``."""
+        """In place; returns the losses ``[rows]``."""
         memory = dict(self._memory)
         parameters, buffers, losses = self._advanced(
             self._parameters, self._buffers, memory, self._own, inputs, labels, draws
@@ -200,7 +196,7 @@ class Stack:
         labels: Tensor,
         draws: Named,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Parameters, buffers and losses after a step of rows; changes ``memory``."""
+        """Changes ``memory``."""
         first = self.tasks[0]
         lr: Any = self._rates.get("lr", first.lr)  # a tensor only for rules that accept one
         point = first.rule.point(parameters, memory, lr)
@@ -216,7 +212,6 @@ class Stack:
         own: Mapping[str, Named],
         draws: Named,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """One client's loss, its cross-entropy, and its buffers after the forward pass."""
         task, layout = self.tasks[0], self._model.layout
         buffers = buffers.clone()
         named = {kind: {**self._shared[kind], **own[kind]} for kind in self._shared}
@@ -237,16 +232,13 @@ class Stack:
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors share their memory."""
     return one.data_ptr() == other.data_ptr() and one.shape == other.shape and one.stride() == other.stride()
 
 
 def _widened(rows: Tensor, extra: int) -> Tensor:
-    """The rows, followed by ``extra`` copies of the last one."""
     return torch.cat([rows, rows[-1:].expand(extra, *rows.shape[1:])]) if extra else rows
 
 
 def _put(place: Tensor, value: Tensor) -> None:
-    """Copy a matrix to its place, unless it was changed in place."""
     if not _same(place, value):
         place.copy_(value)

@@ -49,9 +49,8 @@ class BatchedEngine:
         device: the device that holds model, data and jobs.
         width: maximum number of jobs in a chunk; by default chosen by the device's memory.
         replay: repeats the step of a whole chunk; by default chosen by the device.
-        precision: of a local step's products.
-        convolutions: how the convolutions of several clients become one call; see
-            :class:`~edgefl.training.engine_spec.EngineSpec`.
+        precision: precision of a local step's products.
+        convolutions: see :class:`~edgefl.training.engine_spec.EngineSpec`.
     """
 
     def __init__(
@@ -76,7 +75,6 @@ class BatchedEngine:
         self._stacks: list[Stack] = []
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
-        """Train all jobs; see :class:`~edgefl.training.base.Engine`."""
         results: dict[int, JobResult] = {}
         with exact_arithmetic(self._device, tf32=self._precision == "tf32"):
             for chunk in self._chunks(tasks):
@@ -85,16 +83,14 @@ class BatchedEngine:
         return [results[place] for place in range(len(tasks))]
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Metric and mean loss on the evaluation split."""
         return self._reference.evaluate(vector, mode)
 
     def close(self) -> None:
-        """Release the reference engine and the kept memory."""
         self._reference.close()
         self._stacks.clear()
 
     def _chunks(self, tasks: Sequence[JobTask]) -> Iterator[list[int]]:
-        """Indices of jobs to train together; longest first within a kind, so that a chunk's jobs end together."""
+        """Longest first within a kind, so that a chunk's jobs end together."""
         kinds: list[tuple[tuple[object, ...], list[int]]] = []
         for place, task in enumerate(tasks):
             kind = _kind(task)
@@ -145,7 +141,7 @@ class BatchedEngine:
         return train_job(task, self._model, self._data, precision=self._precision)
 
     def _stacked(self, tasks: Sequence[JobTask]) -> Stack:
-        """The jobs' matrices; for replayed steps, in the memory on which they were recorded."""
+        """For replayed steps, in the memory on which they were recorded."""
         stack = Stack(tasks, self._model, self._precision, repeated=self._replay is not None)
         if self._replay is None:
             return stack
@@ -157,7 +153,6 @@ class BatchedEngine:
         return stack
 
     def _steps(self, stack: Stack) -> None:
-        """Run every job's steps; in each step, one call per minibatch size."""
         together = self._data.side_by_side(stack.tasks)
         if together is not None:
             for each in together:
@@ -179,12 +174,10 @@ class BatchedEngine:
 
 
 def _kind(task: JobTask) -> tuple[object, ...]:
-    """The properties that jobs of one chunk share."""
     return *_step(task), task.lr
 
 
 def _step(task: JobTask) -> tuple[object, ...]:
-    """The properties that the recording of a step depends on."""
     lr = () if task.rule.takes_lr_on_device else (task.lr,)
     return task.objective, task.rule, task.options, *lr, task.alpha
 

@@ -50,9 +50,8 @@ class NotSendable(EdgeflError):  # noqa: N818  (what it is)
 class ParallelEngine:
     """Trains jobs on several cores at once; each job runs the sequential engine's code, so results are bit-identical.
 
-    Worker processes start in the background, and train and evaluate as soon as they are ready; until then this process
-    does, one job after another. This never changes a result. If worker processes fail, or a method cannot be sent to
-    them, the log states it and this process continues.
+    Worker processes start in the background; until they are ready, or if they fail, or a method cannot be sent to them,
+    this process trains and evaluates, one job after another. This never changes a result.
 
     Worker processes belong to the process, not to the engine or the calling thread: the next engine uses them again.
 
@@ -83,7 +82,7 @@ class ParallelEngine:
         self._seconds = 0.0
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
-        """Train all jobs; worker processes begin with the longest, so that all end at about the same time."""
+        """Worker processes begin with the longest jobs, so that all end at about the same time."""
         start = perf_counter()
         try:
             objectives = [task.objective for task in tasks]
@@ -98,7 +97,6 @@ class ParallelEngine:
             self._seconds += perf_counter() - start
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Metric and mean loss on the evaluation split; batches are summed in their order."""
         batches = len(self._data.evaluation())
         pool = self._ready_pool(mode) if batches > 1 else None
         if pool is not None:
@@ -109,11 +107,10 @@ class ParallelEngine:
         return self._here.evaluate(vector, mode)
 
     def close(self) -> None:
-        """Start no more worker processes; running ones remain for the next engine, or end after a minute."""
+        """Start no more worker processes; running ones remain for the next engine."""
         self._pool = self._settled = None
 
     def _failed(self, error: Exception, *parts: object) -> None:
-        """Continue in this process: for a while, or with a part that cannot be sent for good."""
         if isinstance(error, NotSendable):
             _log.warning("%s; training uses one process only", error)
             self._unsendable += parts
@@ -124,7 +121,6 @@ class ParallelEngine:
             self._settled = _LATER * max(self._seconds, SETTLED_SECONDS)
 
     def _ready_pool(self, *parts: object) -> PoolTraining | None:
-        """The worker processes, if they are ready and can get these parts; they start after some training."""
         if any(part is each for part in parts for each in self._unsendable):
             return None
         if self._pool is not None and self._pool.broken:
@@ -146,17 +142,11 @@ class ParallelEngine:
 
 
 class PoolTraining:
-    """Trains jobs in the worker processes of a pool.
+    """Trains jobs in the worker processes of a pool, which is ready.
 
     The data set and the model are shared once. Weights are sent in a shared buffer. Its first region holds the weights
     that several jobs read or that are evaluated. Each running job has another one, for the weights that it alone reads,
     and then for its result. So messages are short: a worker process that is killed leaves no part of one.
-
-    Args:
-        pool: the worker pool, which is ready.
-        model: the skeleton that jobs are called with.
-        data: the source of batches.
-        precision: precision of a local step's products.
 
     Raises:
         NotSendable: the model or the data cannot be pickled.
@@ -186,7 +176,6 @@ class PoolTraining:
 
     @property
     def broken(self) -> bool:
-        """Whether the pool is unusable."""
         return self._pool.broken
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
@@ -247,7 +236,7 @@ class PoolTraining:
             raise NotSendable(f"a worker process cannot read what it was sent ({error})") from None
 
     def _method(self, task: JobTask) -> bytes:
-        """The parts that the jobs of a method share; pickled once, because pickling is slow."""
+        """Pickled once, because pickling is slow."""
         parts = task.method, task.objective, task.rule, task.options
         if self._known is None or any(one is not other for one, other in zip(self._known[0], parts, strict=True)):
             plain: dict[str, Any] = dict.fromkeys(_PLAIN, 0)
@@ -261,7 +250,6 @@ _data_sets: weakref.WeakKeyDictionary[JobData, SharedObject] = weakref.WeakKeyDi
 
 
 def _sent(tensors: Mapping[str, Tensor], common: Mapping[int, Sent], region: Region) -> dict[str, Sent]:
-    """A job's tensors for sending; those that several jobs read are in ``common``, by ``id``."""
     own = {id(each): each for each in tensors.values() if id(each) not in common}
     placed = {**common, **{number: region.put(each) for number, each in own.items()}}
     return {name: placed[id(each)] for name, each in tensors.items()}

@@ -36,11 +36,7 @@ class RayEngine:
     model, is sent once. If a worker or its machine is lost, Ray reruns its jobs on other workers. After a fault the
     running jobs are not cancelled, see :func:`~edgefl.training.ray.cluster.connected`.
 
-    Args:
-        model: the skeleton that jobs are called with.
-        data: the source of batches.
-        device: ``cpu`` or ``cuda``: the kind of the cluster's processors to use, and the device of the results.
-        precision: precision of a local step's products.
+    ``device`` is the kind of the cluster's processors to use, and the device of the results.
 
     Raises:
         UserError: Ray is not installed, or its cluster cannot be reached or has no such processor.
@@ -59,7 +55,6 @@ class RayEngine:
         self._place = [self._ray.put(SharedInputs(model, data, device, precision))]
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
-        """Train all jobs, the longest first; see :class:`~edgefl.training.base.Engine`."""
         sent = self._sent(tasks)
         order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
         begun = {index: self._train.remote(self._place, *sent[index]) for index in order}
@@ -83,7 +78,7 @@ class RayEngine:
         self._place = []
 
     def _sent(self, tasks: Sequence[JobTask]) -> list[tuple[JobTask, dict[str, Any]]]:
-        """The jobs without their tensors, and the tensors; common ones are placed in the object store."""
+        """Tensors that several jobs read are placed in the object store."""
         parts = [split(task) for task in tasks]
         readers = Counter(id(tensor) for _, tensors in parts for tensor in tensors.values())
         placed: dict[int, Any] = {}
@@ -109,7 +104,7 @@ class RayEngine:
         return result
 
     def _answer(self, reference: Any) -> Any:
-        """A worker's result; its exception is raised unchanged, without Ray's wrapper."""
+        """Its exception is raised unchanged, without Ray's wrapper."""
         errors = self._ray.exceptions
         try:
             return self._ray.get(reference)

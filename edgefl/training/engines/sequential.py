@@ -17,14 +17,7 @@ from edgefl.training.local_training import train_job
 
 
 class SequentialEngine:
-    """Trains jobs in the given order, in the calling thread.
-
-    Args:
-        model: the skeleton that jobs are called with.
-        data: the source of batches.
-        device: the device that holds model, data and jobs.
-        precision: precision of a local step's products.
-    """
+    """Trains jobs in the given order, in the calling thread."""
 
     def __init__(
         self, model: BlockModel, data: JobData, device: torch.device, precision: Precision = "float32"
@@ -35,11 +28,9 @@ class SequentialEngine:
         self._precision = precision
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
-        """Train all jobs; see :class:`~edgefl.training.base.Engine`."""
         return [train_job(task, self._model, self._data, precision=self._precision) for task in tasks]
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Metric and mean loss on the evaluation split."""
         return total(evaluate_batches(vector, self._data.evaluation(), self._model, self._data, mode), self._model.task)
 
     def close(self) -> None:

@@ -21,7 +21,6 @@ from edgefl.training.parallel.shared_memory import Region, Sent, Token, load, ma
 from edgefl.training.serialization import joined, split
 
 _KEPT = 16
-"""Number of objects that a worker process keeps: data sets, models, buffers, methods."""
 
 Kept = TypeVar("Kept")
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _ALIGNED = 64
-"""Alignment of tensors in bytes: one cache line of the processor."""
 
 _numbers = count()
 
@@ -53,8 +52,7 @@ class SharedFile:
 class SharedObject(SharedFile):
     """An object in a shared file, so that its tensors are copied once for any number of processes.
 
-    Args:
-        value: any object that cloudpickle can pickle, even if its class is defined in ``__main__``.
+    Cloudpickle pickles it, even if its class is defined in ``__main__``.
 
     >>> shared = SharedObject({"images": torch.arange(1000.0), "classes": 10})
     >>> load(shared.token)["images"].sum(), load(shared.token)["classes"]
@@ -72,11 +70,7 @@ def load(token: Token) -> Any:
 
 
 class Buffer(SharedFile):
-    """Shared memory for tensors, which has no locks: the processes must coordinate their accesses.
-
-    Args:
-        size: bytes.
-    """
+    """Shared memory of ``size`` bytes for tensors, without locks: the processes must coordinate their accesses."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -90,20 +84,20 @@ def mapped(token: Token, size: int) -> Tensor:
 
 
 class Place(NamedTuple):
-    """The place of a tensor in a buffer."""
+    """A tensor's place in a buffer."""
 
     start: int
     dtype: torch.dtype
     shape: tuple[int, ...]
 
     def of(self, memory: Tensor) -> Tensor:
-        """The tensor: a view of the buffer's memory, not a copy."""
+        """A view of the buffer's memory, not a copy."""
         size = prod(self.shape) * self.dtype.itemsize
         return memory[self.start : self.start + size].view(self.dtype).view(self.shape)
 
 
 Sent = Place | NDArray[Any]
-"""A tensor for sending: its place in the buffer or, if the buffer is full, its numbers."""
+"""A tensor's place in the buffer or, if the buffer is full, its numbers."""
 
 
 class Region:
@@ -116,8 +110,6 @@ class Region:
     >>> region = Region(torch.zeros(1000, dtype=torch.uint8), 128, 500)
     >>> received(region.put(torch.tensor([[1.0, 2.0]])), region.memory)
     tensor([[1., 2.]])
-    >>> received(region.put(torch.zeros(1000)), region.memory).shape
-    torch.Size([1000])
     """
 
     def __init__(self, memory: Tensor, start: int, size: int) -> None:

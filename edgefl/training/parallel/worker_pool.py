@@ -21,10 +21,9 @@ from edgefl.errors import EdgeflError
 from edgefl.torch_settings import INTRA_OP_THREADS
 
 _IDLE_SECONDS = 60
-"""Seconds without work after which worker processes end; the next call starts new ones."""
+"""After so long without work, worker processes end; the next call starts new ones."""
 
 _WATCH_SECONDS = 0.25
-"""Interval in seconds at which a worker process checks that its parent process still exists."""
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(INTRA_OP_THREADS))
 """Set only in the worker processes' environment: libraries start no threads that busy-wait on the others' cores."""
@@ -33,7 +32,6 @@ _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
 """``M_MMAP_THRESHOLD`` and ``M_TRIM_THRESHOLD`` of mallopt(3)."""
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
-"""A function, and its arguments."""
 
 
 class PoolBroken(EdgeflError):  # noqa: N818  (what happened to it)
@@ -46,12 +44,6 @@ class WorkerPool:
     They start in the background, which takes some seconds, mostly for importing torch. They end after a minute without
     work, and when this process ends for any reason. They keep none of its files open and ignore Ctrl-C. A script needs
     no ``if __name__ == "__main__"``, and may send its own functions and objects.
-
-    Args:
-        size: number of worker processes.
-
-    Attributes:
-        size: as given.
 
     Raises:
         PoolBroken: the system cannot start a process.
@@ -81,12 +73,12 @@ class WorkerPool:
 
     @property
     def broken(self) -> bool:
-        """Whether the pool is unusable, as it is in a forked copy of the process that started it."""
+        """True if the pool is unusable, as it is in a forked copy of the process that started it."""
         return self._broken or os.getpid() != self._process
 
     @property
     def ready(self) -> bool:
-        """Whether worker processes have started.
+        """True if worker processes have started.
 
         Raises:
             PoolBroken: they could not start.
@@ -149,11 +141,6 @@ class WorkerPool:
 
     @staticmethod
     def _result(future: Future[Any]) -> Any:
-        """The result of a completed call.
-
-        Raises:
-            PoolBroken: the call was not run, or not to its end.
-        """
         try:
             return future.result()
         except CancelledError:
@@ -183,7 +170,7 @@ _of_the_parent: list[object] = []
 
 
 def _forked() -> None:
-    """Start without a pool in a forked copy of the process: worker processes do not answer it."""
+    """Worker processes do not answer a forked copy, so it starts without a pool."""
     global _shared, _lock, _pools
     _of_the_parent.extend(_pools)
     _shared, _lock, _pools = None, threading.Lock(), weakref.WeakSet()
@@ -198,10 +185,9 @@ os.register_at_fork(after_in_child=_forked)
 
 @cache
 def _close_at_exit() -> None:
-    """End the worker processes when this process ends.
+    """Called after loky has registered its own function, so that this one runs first.
 
-    Called after loky has registered its own function, so that this one runs first: loky's waits until workers that
-    still start have imported PyTorch.
+    Loky's waits until workers that still start have imported PyTorch.
     """
     Finalize(None, _close_all, exitpriority=100)  # such processes skip the function below
     threading._register_atexit(_close_all)  # type: ignore[attr-defined]  # as loky does
@@ -248,7 +234,7 @@ def close_pool() -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    """The message of an executor, without its guesses about the cause."""
+    """Without the executor's guesses about the cause."""
     return str(error).strip().partition("\n")[0].partition(". ")[0].rstrip(".") or type(error).__name__
 
 
@@ -262,7 +248,6 @@ def _ctrl_c_held_back() -> Iterator[None]:
 
 
 def _begin(parent: int) -> None:
-    """Initialise a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
@@ -277,7 +262,6 @@ def _begin(parent: int) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process after its parent process has ended."""
     while os.getppid() == parent:
         time.sleep(_WATCH_SECONDS)
     os._exit(1)

@@ -40,7 +40,6 @@ class CalibrationSpec(Component):
     )
 
     def objective(self, mode: Mapping[str, Any]) -> Calibration:
-        """The loss; ``mode`` contains the differences of the method's evaluation from a plain one."""
         return Calibration(
             self_confidence=SelfConfidence() if self.self_confidence else None,
             proximal=self.proximal or 0.0,
@@ -48,7 +47,6 @@ class CalibrationSpec(Component):
         )
 
     def options(self, local: LocalOptions, round: int) -> LocalOptions:
-        """The method's local options with these changes; ``round`` is the number of completed rounds."""
         lr = self.lr if self.lr is not None else local.lr_at(round)
         return local.model_copy(update={"epochs": self.epochs, "steps": None, "lr": lr, "lr_decay": 1.0})
 
@@ -62,17 +60,14 @@ class Calibration(Objective):
 
     @property
     def frozen(self) -> frozenset[str]:  # type: ignore[override]
-        """The final model, if it is the teacher."""
         return frozenset() if self.self_confidence is None else self.self_confidence.frozen
 
     @property
     def vectors(self) -> frozenset[str]:  # type: ignore[override]
-        """The final model, and the mask of trained parameters."""
         return frozenset({"received"}) if self.proximal else frozenset()
 
     @property
     def client(self) -> frozenset[str]:  # type: ignore[override]
-        """The client's class counts, if confidence is computed from them."""
         return frozenset() if self.self_confidence is None else self.self_confidence.client
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
@@ -96,13 +91,11 @@ class MaskedSgd(Sgd):
     def begin(
         self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
     ) -> dict[str, Tensor]:
-        """SGD's optimizer state and the mask."""
         return {**super().begin(received, vectors, options, steps), "trained": vectors["trained"]}
 
     def update(
         self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
     ) -> Tensor:
-        """One step of the parameters selected by the mask."""
         before = parameters.clone()  # the step overwrites them
         stepped = super().update(parameters, gradient, memory, options, lr)
         return stepped.where(memory["trained"] > 0, before)

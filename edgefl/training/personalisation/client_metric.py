@@ -28,7 +28,6 @@ class ClientMetric:
     Attributes:
         sums: sums of the samples' scores ``[clients, numbers]``.
         tested: number of samples of each client's part ``[clients]``; may be 0.
-        task: the task.
     """
 
     sums: NDArray[np.float64]
@@ -79,12 +78,7 @@ def scores_of(
 ) -> NDArray[np.float64]:
     """The task's scores of the model ``vector`` ``[size]`` for each sample at ``indices`` ``[samples, numbers]``.
 
-    Args:
-        vector: parameters and buffers.
-        model: the skeleton.
-        data: the samples, on the device of the vector.
-        indices: positions of the samples; without any, the result has a row of zeros.
-        mode: the differences from :data:`PLAIN`.
+    Without any, the result has a row of zeros. ``mode`` contains the differences from :data:`PLAIN`.
     """
     places = torch.from_numpy(indices if len(indices) else np.zeros(1, dtype=np.int64)).to(data.store)
     weights = model.layout.frozen(*model.layout.split(vector.clone()))

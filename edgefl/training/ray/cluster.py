@@ -15,7 +15,7 @@ from edgefl.errors import UserError
 from edgefl.training.processors import cores
 
 RETRIES = 5
-"""How often a task is retried on another worker after its worker was lost, before it counts as failed."""
+"""Retries on another worker after a task's worker was lost, before the task counts as failed."""
 
 
 def connected() -> ModuleType:
@@ -67,10 +67,6 @@ def connected() -> ModuleType:
 
 def needs(ray: ModuleType, device: torch.device) -> dict[str, object]:
     """The resources that a task requests: one CPU, or one GPU if it computes on GPUs.
-
-    Args:
-        ray: the connected module.
-        device: the device on which the task computes.
 
     Raises:
         UserError: the cluster has no such resource.
