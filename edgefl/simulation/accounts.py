@@ -14,11 +14,7 @@ _DIRECTIONS: tuple[Direction, Direction] = ("down", "up")
 
 
 class DeviceEnergy:
-    """:func:`~edgefl.fleet.idle_joules` and :func:`~edgefl.fleet.transfer_joules` by client.
-
-    Args:
-        fleet: which device each client has.
-    """
+    """:func:`~edgefl.fleet.idle_joules` and :func:`~edgefl.fleet.transfer_joules` by client."""
 
     def __init__(self, fleet: FleetAssignment) -> None:
         self._group = fleet.group
@@ -45,12 +41,7 @@ class DeviceEnergy:
 class Accounts:
     """Updates the ledger and the charges of the batteries, and ends the run when a budget is exhausted.
 
-    Args:
-        setup: contains the budgets and the log.
-
     Attributes:
-        ledger: the totals.
-        charges: the batteries.
         draws: the devices' power while they do not compute.
         stopped: triggers, with the reason as its value, when the run is to end.
     """
@@ -66,18 +57,15 @@ class Accounts:
         self._goes_on = setup.stop == "rounds"
 
     def drew(self, client: int, joules: float) -> None:
-        """A device has drawn ``joules``."""
         self.ledger.joules += joules
         if self.charges.any:
             self.charges.draw(client, joules)
 
     def check(self) -> None:
-        """Check whether a budget is exhausted."""
         for budget in self._limits.newly_exhausted(self.ledger):
             self.exhausted(budget.kind, budget.limit)
 
     def exhausted(self, kind: BudgetKind, limit: float) -> None:
-        """A budget is exhausted."""
         self._log.write(self._env.now, "budget", item=kind, value=limit)
         if not self._goes_on:
             self.stop(kind)

@@ -46,15 +46,12 @@ class PrefetchQueue:
 
     @property
     def room(self) -> int:
-        """How many more clients may wait."""
         return self._length - len(self._waiters)
 
     def join(self, client: int) -> None:
-        """Add a client to the end of the queue."""
         self._waiters.append(Waiter(client))
 
     def take(self, number: int) -> list[Waiter]:
-        """Remove and return the first ``number`` clients of the queue, or all if there are fewer."""
         taken, self._waiters = self._waiters[:number], self._waiters[number:]
         return taken
 
@@ -118,7 +115,6 @@ class Asynchronous:
         self._queue = PrefetchQueue(world, spec.ahead if world.setup.method.overlap else 0, self._foresee)
 
     def run(self) -> Generator[simpy.Event, object, None]:
-        """Repeat: dispatch, wait, aggregate."""
         world, setup = self.world, self.world.setup
         gathered = self._spec.gathered(setup.cohort)
         world.round_begins(0, ())
@@ -155,7 +151,6 @@ class Asynchronous:
         return self._change | self.world.env.timeout(seconds)
 
     def break_off(self) -> None:
-        """The run ends: abort everything in progress."""
         for participant in list(self._under_way.values()):
             participant.drop("unfinished")
         self._queue.break_off()
@@ -177,7 +172,6 @@ class Asynchronous:
             self._queue.send_ahead(version)
 
     def _pick(self, wanted: int) -> list[int]:
-        """``wanted`` of the free clients, or all if there are fewer."""
         available = self._decisions.everyone[self._free]
         if not len(available):
             return []
@@ -225,7 +219,6 @@ class Asynchronous:
             self._change.succeed()
 
     def _aggregate(self, gathered: int) -> None:
-        """Aggregate the first ``gathered`` updates that arrived into the next model."""
         version = self.book.rounds_done
         arrived = sorted(self._buffer[:gathered], key=lambda each: (each.client, each.job.id.dispatch))
         del self._buffer[:gathered]

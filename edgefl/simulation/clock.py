@@ -44,7 +44,6 @@ class Clock(simpy.Environment):
         super().__init__(0.0)
 
     def process(self, generator: ProcessGenerator) -> simpy.Process:
-        """A process of this environment."""
         return simpy.Process(self, _with_original_errors(generator))
 
     def alarm(self, delay: float) -> simpy.Event:

@@ -115,10 +115,7 @@ class ComputeSeconds:
     """The seconds of one method's local training, round by round.
 
     Args:
-        spec: the ranges.
         method: the key of the method's range.
-        seed: the run's seed.
-        clients: of the fleet.
     """
 
     def __init__(self, spec: SecondsCost, method: str, seed: int, clients: int) -> None:

@@ -55,14 +55,7 @@ DeadlineSpec = Annotated[
 
 
 class Deadlines:
-    """The deadline of each round, in turn.
-
-    Args:
-        spec: ``protocol.deadline``.
-
-    Attributes:
-        adaptive: whether it depends on earlier rounds.
-    """
+    """The deadline of each round, in turn."""
 
     def __init__(self, spec: float | AdaptiveDeadline | None) -> None:
         self.adaptive = isinstance(spec, AdaptiveDeadline)

@@ -86,19 +86,13 @@ class Forecasts:
         return BlockForecast(seconds, bytes, free)
 
     def _bytes(self, client: int) -> tuple[int, int]:
-        """The bytes of the client's whole downlink and of its uplink."""
         world = self._world
         down = world.setup.sizes_of(world.level_of(client)).model_bytes
         return down, sum(part.bytes for part in world.uplink(client))
 
 
 class Pick(NamedTuple):
-    """A selector's last call.
-
-    Attributes:
-        seconds: when it was called.
-        available: the clients that it could pick.
-    """
+    """A selector's last call: the virtual seconds at which it was called, and the clients that it could pick."""
 
     seconds: float
     available: NDArray[np.int64]
@@ -107,14 +101,8 @@ class Pick(NamedTuple):
 class Decisions:
     """Calls the run's selector and block scheduler, and logs their answers.
 
-    Args:
-        world: the world of the run; its setup contains them, and its log receives the answers.
-        may_ask: whether the selector may ask clients for losses.
-
     Attributes:
-        everyone: the numbers of all clients.
         asked: the clients that the last pick asked for losses, with the number of images of each.
-        last_pick: the last call of the selector; None before.
     """
 
     def __init__(self, world: World, *, may_ask: bool = False) -> None:
@@ -129,11 +117,8 @@ class Decisions:
     def pick(self, number: int, available: NDArray[np.int64], size: int, round: int) -> list[int]:
         """``size`` of the available clients, or all if there are fewer; none, and no row, if no client is available.
 
-        Args:
-            number: counts the run's picks from 0; a synchronous run picks once a round.
-            available: clients that could take part according to the protocol, ascending; absent devices are removed.
-            size: how many to pick.
-            round: the round that they are picked for.
+        ``number`` counts the run's picks from 0. ``available`` are the clients that could take part according to the
+        protocol, ascending; absent devices are removed.
         """
         setup = self._world.setup
         self.asked, self._losses = {}, {}
@@ -167,7 +152,6 @@ class Decisions:
     def _local_losses(
         self, round: int, available: NDArray[np.int64], clients: NDArray[np.int64], images: int | None
     ) -> NDArray[np.float64]:
-        """The losses of the model that the round begins with, on each client's own images."""
         setup = self._world.setup
         if self.asked:
             raise WrongAnswer("it asked for losses twice; expected one call for each cohort")
@@ -261,7 +245,7 @@ class Decisions:
         return time, plans
 
     def _trained_blocks(self, client: int, steps: int | None, share: float, left: float) -> int:
-        """How many of the last blocks a client trains: by its share of the model, or by the seconds after its download.
+        """The number of last blocks to train: by the client's share of the model, or by the seconds after its download.
 
         The fewest are those that have parameters.
         """

@@ -24,11 +24,7 @@ class Transfer(NamedTuple):
 
     Attributes:
         client: the receiving or sending client; -1 between the server and a cell.
-        round: its round.
         dispatch: the number of the client's job.
-        direction: from the server, or to it.
-        parts: the parts that it carries.
-        item: its name in the log.
     """
 
     client: int
@@ -45,10 +41,6 @@ class Delivery(simpy.Event):
     Each attempt is a flow. Only attempts that break are repeated (see :class:`~edgefl.simulation.delivery.Attempts`).
 
     Attributes:
-        source: the sending node.
-        target: the receiving node.
-        transfer: what is sent, and for whom.
-        bytes: its size.
         outlook: what is known about its client's round, for a bandwidth allocation.
         started: virtual time of the request, seconds.
         ended: virtual time at which it was complete, failed or was cancelled, seconds; None while it is in progress.
@@ -83,7 +75,6 @@ class Delivery(simpy.Event):
         self.breaks = self.kept = 0
 
     def end(self, *, failed: bool = False) -> None:
-        """Everything has arrived, or the last attempt has broken."""
         self.ended, self.failed, self.flow = self.env.now, failed, None
         self.succeed(self)
 
@@ -114,10 +105,6 @@ class Stalls:
     No byte moves before a flow's latency has passed, nor while a link of its path has no capacity; with any capacity,
     sharing gives each flow a rate above 0. A time-out expires after all other events of its instant, so a byte that
     moves again at that instant prevents it.
-
-    Args:
-        seconds: the time-out.
-        expired: called with a flow when its time-out has expired.
     """
 
     def __init__(self, env: Clock, seconds: float, expired: Callable[[Flow], None]) -> None:
@@ -128,7 +115,6 @@ class Stalls:
         self._by_link: dict[int, dict[int, _Watch]] = {}
 
     def watch(self, flow: Flow) -> None:
-        """A flow begins."""
         watch = _Watch(flow)
         # Changes of its links are reported only from its first byte on, when it begins to use them. This alarm is set
         # first, so that a first byte at the very moment at which the time-out expires prevents it.
@@ -136,12 +122,10 @@ class Stalls:
         self._arm(watch)
 
     def forget(self, flow: Flow) -> None:
-        """A flow has ended."""
         for link in flow.path:
             self._by_link.get(link, {}).pop(flow.id, None)
 
     def capacity_changed(self, link: int, bits_per_second: float) -> None:
-        """A link that is in use has a new capacity."""
         if bits_per_second > 0.0:
             self._down.discard(link)
         else:
@@ -210,7 +194,6 @@ class Attempts:
             self._stalls = Stalls(env, timeouts.connection, lambda flow: self._break(flow, "connection"))
 
     def begin(self, delivery: Delivery) -> None:
-        """Begin the next attempt of a transfer."""
         transfer, timeouts = delivery.transfer, self._timeouts
         # Other clients may receive the same parts; an update is unique.
         payload = transfer.parts if transfer.direction == "down" else None
@@ -225,7 +208,6 @@ class Attempts:
             self._stalls.watch(flow)
 
     def cancel(self, delivery: Delivery) -> None:
-        """Stop a transfer now; one that has ended does not change."""
         if delivery.ended is None:
             delivery.ended, flow = self._env.now, delivery.flow
             delivery.flow = None
@@ -233,12 +215,10 @@ class Attempts:
                 self._network.cancel(flow)
 
     def flow_over(self, flow: Flow) -> None:
-        """An attempt is complete or was stopped."""
         if self._stalls is not None:
             self._stalls.forget(flow)
 
     def capacity_changed(self, link: int, bits_per_second: float) -> None:
-        """A link that is in use has a new capacity."""
         if self._stalls is not None:
             self._stalls.capacity_changed(link, bits_per_second)
 
@@ -274,5 +254,5 @@ class Attempts:
 
 
 def whole_bytes(flow: Flow) -> int:
-    """What a flow has delivered; parts are whole bytes, and of an aborted flow only whole bytes count."""
+    """The bytes that a flow has delivered; parts are whole bytes, and of an aborted flow only whole bytes count."""
     return int(flow.delivered + 1e-6)

@@ -29,7 +29,6 @@ class _Failure(Options):
 
     @property
     def span(self) -> Span:
-        """When it begins and ends."""
         return self.at, math.inf if self.duration is None else self.at + self.duration
 
 
@@ -51,7 +50,6 @@ class Outage(_Failure):
 
     @property
     def directions(self) -> list[tuple[str, str]]:
-        """The directed links without capacity."""
         return [self.link] if self.one_way else [self.link, self.link[::-1]]
 
 

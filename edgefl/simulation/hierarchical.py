@@ -22,9 +22,6 @@ class Cell:
     """An edge aggregator's part in one round: download, forward, collect, upload.
 
     Args:
-        node: its node in the topology.
-        round: the round.
-        spec: its options decide when it closes.
         prefetch: the parts that it downloaded before the round, complete or not.
         deadline: seconds from the start of the round to its deadline; None for none.
     """
@@ -52,7 +49,6 @@ class Cell:
         self._deliveries: list[Delivery] = []
 
     def left(self, participant: Participation) -> None:
-        """One of its clients has returned or dropped out."""
         if participant.phase == "refused":
             return
         self._present.discard(participant.client)
@@ -62,7 +58,6 @@ class Cell:
             self._time_is_up()
 
     def live(self) -> Generator[simpy.Event, object, None]:
-        """The cell's round as a SimPy process."""
         world, env = self.world, self.world.env
         self._present = {each.client for each in self.participants}
         if self._deadline is not None:
@@ -97,7 +92,6 @@ class Cell:
             participant.relay_seconds = fetching + env.now - began
 
     def break_off(self) -> None:
-        """The run ends: abort everything in progress."""
         self._close("unfinished")
 
     def _time_is_up(self) -> None:
@@ -129,7 +123,6 @@ class Cell:
                 participant.quit("backhaul")
 
     def _close(self, fate: Lost) -> None:
-        """Exclude the clients that have not returned."""
         for delivery in self._deliveries:
             self.world.traffic.cancel(delivery)
         if self._prefetch is not None:

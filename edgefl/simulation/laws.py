@@ -1,8 +1,6 @@
 """Laws of conservation that the log of every finished run obeys, whether its seconds were computed or measured.
 
-Time never goes back, a job counts once, and the summary and the rounds have the bytes, FLOPs and joules of the log. The
-laws use only the run's files and its fleet, and share no code with the simulation. Each yields its violations as
-sentences.
+The laws use only the run's files and its fleet, and share no code with the simulation.
 """
 
 from __future__ import annotations
@@ -50,7 +48,6 @@ class Record:
 
     @cached_property
     def by_kind(self) -> dict[EventKind, list[Event]]:
-        """Events of each kind, in order."""
         kinds: dict[EventKind, list[Event]] = {}
         for event in self.events:
             kinds.setdefault(event.kind, []).append(event)
@@ -63,7 +60,7 @@ class Record:
 
 
 def close(a: float, b: float, *, tolerance: float = TOLERANCE, clock: float = 0.0) -> bool:
-    """Whether two numbers are equal up to rounding; seconds also up to a few float increments at the time ``clock``.
+    """True if two numbers are equal up to rounding; seconds also up to a few float increments at the time ``clock``.
 
     After a year the difference of two times is exact only to some nanoseconds.
     """

@@ -11,12 +11,7 @@ from edgefl.record.kinds import Lost
 
 
 class Ages(NamedTuple):
-    """The front blocks of one or more jobs.
-
-    Attributes:
-        blocks: their number.
-        rounds: the sum of their ages.
-    """
+    """The number of front blocks of one or more jobs, and the sum of their ages in rounds."""
 
     blocks: int
     rounds: int
@@ -33,9 +28,6 @@ class FrontBlocks:
     Every front block of every job that was computed to its end counts once, even if its update was late. So the mean
     age, ``blocks.front_age`` in ``summary.json``, is 1 where all clients take part in each round and every second round
     sends the whole model, and about N/K or more where K of N clients are drawn.
-
-    Args:
-        blocks: M.
 
     >>> front = FrontBlocks(4)
     >>> front.trained(client=7, round=0, alpha=4), front.trained(client=7, round=5, alpha=2)
@@ -117,7 +109,6 @@ class Ledger:
         return self.bytes_down + self.bytes_up
 
     def moved(self, direction: Direction, bytes: float, seconds: float) -> None:
-        """Add a finished or aborted transfer that delivered ``bytes`` in ``seconds``."""
         if direction == "down":
             self.bytes_down += bytes
             self.download_seconds += seconds
@@ -126,7 +117,6 @@ class Ledger:
             self.upload_seconds += seconds
 
     def computed(self, flops: float, seconds: float) -> None:
-        """Add a completed or aborted computation."""
         self.flops += flops
         self.compute_seconds += seconds
 
@@ -137,14 +127,11 @@ class Ledger:
             setattr(self, total, getattr(self, total) + bytes)
 
     def of(self, kind: Literal["bytes", "client_bytes", "flops", "joules"]) -> float:
-        """The amount spent of a kind of budget other than seconds."""
         spent: float = getattr(self, kind)
         return spent
 
     def copy(self) -> Self:
-        """The present totals."""
         return type(self)(**vars(self))
 
     def since(self, earlier: Ledger) -> Ledger:
-        """The amounts spent after ``earlier``."""
         return Ledger(*map(sub, vars(self).values(), vars(earlier).values()))

@@ -35,7 +35,6 @@ class BudgetSpec(Options, allow_inf_nan=False):
     joules: Annotated[Joules, Field(gt=0)] | None = Field(default=None, description="joules drawn by all clients")
 
     def limits(self) -> dict[BudgetKind, float]:
-        """Each limited kind with its limit, in the order of the fields."""
         return {kind: limit for kind in BUDGETS if (limit := getattr(self, kind)) is not None}
 
 
@@ -68,7 +67,6 @@ class Budget:
     within: Standing | None = None
 
     def allows(self, standing: Standing) -> bool:
-        """Whether everything up to this state is within the budget."""
         spent = standing.seconds if self.kind == "seconds" else standing.spent.of(self.kind)
         return spent <= self.limit
 
@@ -77,9 +75,6 @@ class Limits:
     """The budgets and targets of one run.
 
     Args:
-        budgets: the limit of each limited kind.
-        targets: values of the metric.
-        metric: the metric.
         smoothed: whether targets refer to its moving average.
     """
 
@@ -95,7 +90,6 @@ class Limits:
 
     @property
     def seconds(self) -> Budget | None:
-        """The budget on virtual time, if there is one."""
         return next((budget for budget in self.budgets if budget.kind == "seconds"), None)
 
     def newly_exhausted(self, spent: Ledger) -> list[Budget]:
@@ -120,5 +114,4 @@ class Limits:
 
     @property
     def all_reached(self) -> bool:
-        """Whether there are targets and every one of them was reached."""
         return bool(self.targets) and all(target.reached for target in self.targets)

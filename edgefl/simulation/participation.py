@@ -21,9 +21,6 @@ from edgefl.simulation.world import World
 class Phases:
     """Measures consecutive phases in virtual time; the first begins now.
 
-    Args:
-        env: the clock.
-
     Attributes:
         transfers: beginning and end of each completed transfer, seconds.
     """
@@ -43,7 +40,6 @@ class Phases:
         return self._began - began
 
     def end_transfer(self) -> float:
-        """The same for a completed transfer."""
         began = self._began
         seconds = self.end()
         self.transfers.append((began, self._began))
@@ -51,7 +47,6 @@ class Phases:
 
     @property
     def transfer_seconds(self) -> float:
-        """The seconds of all completed transfers."""
         return sum((ended - began for began, ended in self.transfers), 0.0)
 
     def transfers_since(self, moment: float) -> tuple[float, float]:
@@ -75,9 +70,7 @@ class Participation:
     """A client of the cohort, from the start of the round until its update has arrived or the round has closed.
 
     Args:
-        client: its number.
         round: the round, which is also the model version that it trains from.
-        downlink: the parts that it needs for the round.
         chosen: the number of blocks from the block scheduler, if there is one.
         on_downloaded, on_left: called when it holds everything (or never will), and when its participation has ended:
             it has arrived, was refused, or has dropped out.
@@ -88,7 +81,6 @@ class Participation:
     Attributes:
         prefetch: its prefetch, complete or not, until it begins.
         job: its training job; submitted to the learner when it computes, or at the start (see :meth:`live`).
-        compute_seconds: its seconds of computing.
         hidden_seconds: transfer seconds before the round began.
         arrived_at: virtual time at which its update was complete at the server (at its cell, where cells average), NaN
             before.
@@ -143,7 +135,6 @@ class Participation:
 
     @property
     def computing(self) -> bool:
-        """Whether the device trains now."""
         return self.phase == "compute"
 
     @property
@@ -152,7 +143,6 @@ class Participation:
 
     @property
     def _place(self) -> tuple[int, int, int]:
-        """Where the log's rows belong to: the client, the round, and the number of the job."""
         return self.client, self.round, self.job.id.dispatch
 
     def played(self, blocks: int) -> int:
@@ -183,7 +173,6 @@ class Participation:
         yield from self._work_through()
 
     def _work_through(self) -> Generator[simpy.Event, object, None]:
-        """Download, compute, upload, once or, after an accident, once more."""
         world, attempt = self.world, self._attempt
         for delivery in self._deliveries:
             if delivery.ended is None:
@@ -361,5 +350,5 @@ class Participation:
             self._submitted = True
 
     def _still(self, phase: Phase, attempt: int) -> bool:
-        """Whether the client is in this phase; while it waited, the round may have closed without it."""
+        """False if the round has closed without the client, or it has restarted, while it waited."""
         return self.phase == phase and self._attempt == attempt

@@ -22,13 +22,6 @@ class Radios:
 
     After its last transfer a radio stays in its tail for the profile's seconds. A transfer that begins in the tail ends
     it and needs no promotion; one that begins later needs one. Parallel transfers share both.
-
-    Args:
-        device: the device of a client.
-        note: called for each promotion and tail.
-
-    Attributes:
-        device: the same.
     """
 
     def __init__(self, env: simpy.Environment, device: Callable[[int], DeviceProfile], note: Note) -> None:
@@ -40,7 +33,6 @@ class Radios:
         self._dead: set[int] = set()
 
     def starts(self, client: int, round: int) -> None:
-        """A transfer of the client begins."""
         radio = self.device(client).power.radio
         if radio.tail is None and not radio.promotion:
             return
@@ -50,7 +42,6 @@ class Radios:
             self._note(client, round, "promotion", 0.0, promotion_joules(self.device(client)))
 
     def ends(self, client: int, round: int) -> None:
-        """A transfer of the client ends."""
         if client not in self._busy:
             return
         self._busy[client] -= 1
@@ -124,11 +115,6 @@ class Batteries:
     earliest time at which the battery could be empty, at the highest rate that the path's links allow now. At that time
     the exact integral gives the remaining energy, and the timer is set again. These times converge to the true one from
     below. A change of capacity also sets the timer again.
-
-    Args:
-        charges: the batteries.
-        network: carries the transfers.
-        radios: the radios' tails.
     """
 
     def __init__(self, env: simpy.Environment, charges: Charges, network: Network, radios: Radios) -> None:
@@ -142,7 +128,6 @@ class Batteries:
         self._crossing: dict[int, Counter[int]] = {}  # by link: number of flows of each client
 
     def enter(self, client: int, profile: DeviceProfile, on_empty: Callable[[], None]) -> None:
-        """The device takes part, and waits."""
         self.charges.enter(client, self._env.now)
         if self.charges.has(client):
             flows = self._flows.setdefault(client, [])
@@ -151,7 +136,6 @@ class Batteries:
             self._arm(client)
 
     def leave(self, client: int) -> None:
-        """The device no longer takes part."""
         self._drains.pop(client, None)
         self.charges.leave(client, self._env.now)
 
@@ -164,7 +148,6 @@ class Batteries:
             self._arm(client)
 
     def flow_started(self, client: int, flow: Flow) -> None:
-        """A transfer of the client begins."""
         if self.charges.has(client):
             self._flows.setdefault(client, []).append(flow)
             for link in flow.path:
@@ -201,12 +184,8 @@ class Batteries:
         """The part of ``joules`` that the battery delivers now: no more than it holds.
 
         A participating device drops out when its battery is empty, so only energy that is drawn instantly (a radio's
-        promotion) or outside a round (a tail, or prefetching) can exceed what it holds.
-
-        Args:
-            client: the owner of the battery.
-            joules: the energy to charge.
-            flow: the transfer that used the energy, if :meth:`flow_over` has not been called for it yet.
+        promotion) or outside a round (a tail, or prefetching) can exceed what it holds. ``flow`` is the transfer that
+        used the energy, if :meth:`flow_over` has not been called for it yet.
         """
         if not self.charges.has(client):
             return joules

@@ -16,16 +16,12 @@ class Prefetch:
     """Parts that a client receives before the round that needs them.
 
     Args:
-        client: the client that will need them.
-        parts: the parts that are ready early.
         round: the round that will need them.
         awake: the client takes part in the present round too, so its idle watts are charged there.
         dispatch: the number of the job that will need them; ``None``: the client's next one.
         within_round: the round has begun, so that the transfer lengthens it.
 
     Attributes:
-        parts, within_round: as given.
-        delivery: the transfer.
         over: triggers when it is over: its participation has begun, or it was dropped.
     """
 
@@ -55,12 +51,10 @@ class Prefetch:
         world.presence.prefetches(client, self.drop)
 
     def serves(self, downlink: Downlink) -> bool:
-        """Whether the client needs any of the parts, and has not lost them."""
         return self.usable and any(part in downlink.parts for part in self.parts)
 
     @property
     def usable(self) -> bool:
-        """Whether the client has not lost it."""
         return not self.over.triggered and not self.delivery.failed
 
     def settle(self) -> float:
@@ -86,9 +80,6 @@ class CellPrefetch:
     """Parts that a cell downloads before a round, and forwards to its clients as soon as it has them.
 
     Args:
-        node: the cell's node in the topology.
-        early: the parts for each of its clients.
-        round: the round that will need them.
         present: the clients of the present round.
 
     Attributes:
@@ -128,7 +119,6 @@ class CellPrefetch:
         return self.passed.pop(client, None)
 
     def drop(self) -> None:
-        """Cancel all prefetches that were not taken."""
         self._dropped = True
         self._world.traffic.cancel(self.delivery)
         for prefetch in self.passed.values():

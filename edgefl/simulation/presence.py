@@ -20,10 +20,7 @@ class Participant(Protocol):
     """A client in one round: a :class:`~edgefl.simulation.participation.Participation`, or a Flower app's message.
 
     Attributes:
-        client: its number.
         round: the model version that it began from.
-        job: its training job.
-        compute_seconds: its seconds of computing.
         arrived_at, reached_at: when its update was complete, and when it was complete at the server.
     """
 
@@ -40,11 +37,11 @@ class Participant(Protocol):
 
     @property
     def downlink(self) -> Downlink:
-        """What it was sent."""
+        """The parts that it was sent."""
 
     @property
     def computing(self) -> bool:
-        """Whether it computes now."""
+        """True while it computes."""
 
     @property
     def exposed_seconds(self) -> float:
@@ -64,11 +61,6 @@ class Presence:
     """Tracks the devices' availability, batteries, accidents and crashes.
 
     A timer is set only for participating clients that will leave, so a fleet that is always available costs nothing.
-
-    Args:
-        fleet: the clients' devices.
-        seed: the run's seed.
-        batteries: decide which clients have enough charge, and when one runs empty.
     """
 
     def __init__(self, env: simpy.Environment, fleet: FleetAssignment, seed: int, batteries: Batteries) -> None:
@@ -82,7 +74,7 @@ class Presence:
         self._prefetches: dict[int, list[Callable[[], None]]] = {}
 
     def available(self) -> NDArray[np.bool_]:
-        """Whether each client could take part now, shape ``[clients]``; do not modify it."""
+        """True for each client that could take part now, shape ``[clients]``; do not modify it."""
         there = self._attendance.there(self._env.now)
         charges = self._batteries.charges
         if charges.any:
@@ -123,7 +115,6 @@ class Presence:
         return None
 
     def leaves(self, participant: Participant) -> None:
-        """The client's participation has ended."""
         if self._participants.get(participant.client) is participant:
             del self._participants[participant.client]
         if self._batteries.charges.any:
@@ -134,11 +125,9 @@ class Presence:
         self._prefetches.setdefault(client, []).append(drop)
 
     def prefetched(self, client: int, drop: Callable[[], None]) -> None:
-        """The prefetch is over: its participation has begun, or it was dropped."""
         self._prefetches[client].remove(drop)
 
     def is_down(self, client: int) -> bool:
-        """Whether the client has crashed and is not back."""
         return client in self._down
 
     def crash(self, client: int, until: float) -> None:
@@ -151,17 +140,10 @@ class Presence:
             participant.quit("crash")
 
     def restart(self, client: int) -> None:
-        """The client is back."""
         del self._down[client]
 
     def computes(self, participant: Participant, seconds: float, again: int) -> None:
-        """The client begins to compute for ``seconds``; it may have an accident during that time.
-
-        Args:
-            participant: the client's participation.
-            seconds: the planned duration of the computation.
-            again: how many times it already began to compute in this round.
-        """
+        """The client begins to compute for ``seconds``, after ``again`` earlier times; it may have an accident."""
         after = self._accidents.after(participant.client, participant.round, again)
         if after < 1:
             self._later(after * seconds, lambda: participant.quit("accident") if participant.computing else None)

@@ -24,7 +24,6 @@ class ConstantStaleness(Options):
     kind: Literal["constant"] = Field(default="constant", description="constant: the same weight for all updates")
 
     def factor(self, staleness: int) -> float:
-        """s(τ)."""
         return 1.0
 
 
@@ -39,7 +38,6 @@ class PolynomialStaleness(Options, allow_inf_nan=False):
     exponent: float = Field(default=0.5, ge=0, description="a")
 
     def factor(self, staleness: int) -> float:
-        """s(τ)."""
         return float((1 + staleness) ** -self.exponent)
 
 
@@ -55,7 +53,6 @@ class HingeStaleness(Options, allow_inf_nan=False):
     grace: int = Field(default=4, ge=0, description="age in aggregations up to which an update has its full weight")
 
     def factor(self, staleness: int) -> float:
-        """s(τ)."""
         return 1.0 if staleness <= self.grace else 1 / (self.slope * (staleness - self.grace) + 1)
 
 
@@ -124,12 +121,12 @@ class RoundsSpec(ProtocolOptions):
         return self
 
     def picked(self, cohort: int) -> int:
-        """How many clients are picked so that ``cohort`` of them close the round."""
+        """The number of clients to pick so that ``cohort`` of them close the round."""
         # 1.1 * 10 is 11.000000000000002: without the rounding it would pick 12.
         return math.ceil(round(self.over_select * cohort, 9))
 
     def enough(self, picked: int) -> int:
-        """How many of the clients that were picked in a cell must return to close it.
+        """The number of the clients picked in a cell that must return to close it.
 
         >>> HierarchicalSpec(kind="hierarchical", over_select=1.5).enough(3)
         2
@@ -185,11 +182,9 @@ class AsynchronousSpec(ProtocolOptions):
         return cohort if self.buffer is None else self.buffer
 
     def under_way(self, cohort: int) -> int:
-        """The number of clients active at any time."""
         return cohort if self.concurrency is None else self.concurrency
 
     def factor(self, staleness: int) -> float:
-        """α · s(τ)."""
         return self.mixing * self.staleness.factor(staleness)
 
 

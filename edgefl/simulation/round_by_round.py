@@ -22,11 +22,7 @@ from edgefl.simulation.world import World
 class RoundByRound(ABC):
     """One round after another; a subclass defines how the cohort's clients communicate with the server.
 
-    Args:
-        spec: when a round closes.
-
     Attributes:
-        may_ask: whether selectors may ask clients for losses of the model.
         seconds: from the start of the present round to its deadline; None for none.
         plans: the local work that the server chose for each client of the present round; empty if it does not.
     """
@@ -47,7 +43,6 @@ class RoundByRound(ABC):
         self.plans: dict[int, Plan] = {}
 
     def run(self) -> Generator[simpy.Event, object, None]:
-        """All rounds, one after another."""
         world, setup = self.world, self.world.setup
         for round in range(setup.rounds):
             cohort = self._cohort(round)
@@ -73,7 +68,6 @@ class RoundByRound(ABC):
         world.stop("rounds")
 
     def _cohort(self, round: int) -> list[int]:
-        """The clients of a round: those picked in advance, or else those picked now."""
         committed, self._committed = self._committed, []
         return committed or self._decisions.pick(round, self._decisions.everyone, self._size, round)
 
@@ -95,16 +89,13 @@ class RoundByRound(ABC):
 
     @abstractmethod
     def hold(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> Generator[simpy.Event, object, None]:
-        """Run the cohort's participations, in ``self.participants``, until the round closes.
+        """Run the cohort's participations, in ``self.participants``, until the round (from 0) closes.
 
-        Args:
-            round: from 0.
-            cohort: the participating clients.
-            alphas: each client's number of blocks from the scheduler, if there is one.
+        ``alphas`` is each client's number of blocks from the scheduler, if there is one.
         """
 
     def picked(self, round: int, cohort: list[int]) -> Generator[simpy.Event, object, None]:
-        """What takes time between the pick of a cohort and the beginning of its round; by default nothing."""
+        """Wait between the pick of a cohort and the beginning of its round; by default not at all."""
         yield from ()
 
     @abstractmethod
@@ -122,7 +113,6 @@ class RoundByRound(ABC):
         return Deadline(self.world.now + self.seconds, self.spec.reserve)
 
     def _plan(self, round: int, cohort: Sequence[int]) -> None:
-        """Choose the local work of a cohort whose round begins now."""
         finish = self.world.setup.method.local.common_finish
         if finish is None:
             return

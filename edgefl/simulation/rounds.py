@@ -35,7 +35,6 @@ class RoundBook:
     """Ends the rounds of a run: aggregates, evaluates, writes rows, and stops the run.
 
     Attributes:
-        rows: one row for every round that ended.
         latest: the evaluation of the newest model, and its exponential moving average.
         pick: the call of the selector for the present round, if rounds are compared with the best possible ones.
     """
@@ -101,7 +100,6 @@ class RoundBook:
         return self.latest
 
     def evaluate(self, version: int) -> Evaluation:
-        """Evaluate a model version, and log its metric."""
         with blaming(self.world.setup.label, version - 1, "evaluation"):
             self.latest = self.world.setup.learner.evaluate(version)
         self._evaluated_round = version

@@ -60,7 +60,7 @@ def only_new_objects_collected() -> Generator[None]:
 
 
 class Course(Protocol):
-    """What happens in a run: one of edgefl's protocols, or a Flower app."""
+    """The course of a run: one of edgefl's protocols, or a Flower app."""
 
     def run(self) -> Generator[simpy.Event, object, None]:
         """The whole run, as a SimPy process."""
@@ -77,13 +77,10 @@ class Outcome:
     """The result of a run.
 
     Attributes:
-        reason: the reason for its end.
         rounds: rounds that ended; each produced a model.
         seconds: virtual time at the end.
         spent: totals, including the work in progress when the run ended.
         final: evaluation of the last model; ``best`` and ``ema`` are accuracies.
-        rows: the rounds.
-        limits: the state of budgets and targets at the end.
         fault: the error of a part of the method, if it ended the run.
         timeouts: whether transfers could break.
     """
@@ -105,9 +102,7 @@ class Outcome:
 def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
     """Run one method with one seed to its end.
 
-    Args:
-        setup: everything that the run depends on.
-        course: makes what happens in the run, and the book of its rounds; None: the protocol decides.
+    ``course`` makes what happens in the run, and the book of its rounds; None: the protocol decides.
 
     Raises:
         Exception: an error of the world or a listener, not of a part of the method; a note says where it was raised.

@@ -57,7 +57,7 @@ class Testbed(Protocol):
 
     @property
     def trains(self) -> bool:
-        """Whether local training takes the time of a real process, not the predicted seconds."""
+        """True if local training takes the time of a real process, not the predicted seconds."""
 
     def train(self, job: TrainingJob, slowdown: float) -> simpy.Event:
         """Train a job; the event triggers when it is done. ``slowdown`` is the factor of random slowdowns and heat."""
@@ -79,10 +79,7 @@ class RoundOptimum(Protocol):
     def least_seconds(self, round: int, available: NDArray[np.int64], updates: int) -> float:
         """A number of seconds below which no cohort of these clients returns as many updates, at any rates.
 
-        Args:
-            round: the round, from 0, which determines capacities and random slowdowns.
-            available: the clients that could be picked.
-            updates: how many updates are required.
+        The round, from 0, determines capacities and random slowdowns.
         """
 
 
@@ -91,30 +88,18 @@ class Setup:
     """One run: a method and a seed on a fleet and a network.
 
     Attributes:
-        label: the method's label in the scenario.
-        seed: the run's seed.
         rounds: the maximum number of aggregations.
-        cohort: clients for each round.
-        protocol: how a round ends.
-        method: the method, which defines what is trained and sent.
         scheduler: chooses each client's alpha in partial rounds, for methods with a partial downlink.
         selector: picks the cohort; ``facts`` are its facts about clients.
         sizes: bytes of the model's blocks as clients receive them.
-        cost: the cost of one local step.
-        fleet: devices and links of the clients.
         samples: n_k of every client ``[clients]``.
         topology: the network between ``server`` and ``client/k``.
-        transport: how transfers use their paths.
-        capacity_changes: changes of capacity.
         seconds: the duration of local training, if the devices' rooflines do not determine it.
-        learner: trains, or only simulates training.
-        limits: budgets and targets.
         stop: ``budget`` ends at the first exhausted budget, ``target`` also when all targets are reached,
             ``rounds`` never before the last round.
         evaluate_every: rounds between evaluations; the last model is always evaluated.
         trains: whether the learner really trains.
         timeouts: when transfers break; None: never.
-        failures: crashes and outages at given times.
         sizes_up: bytes of the blocks as clients return them; ``sizes`` by default.
         sizes_plain: their bytes as float32; ``sizes`` by default.
         level_sizes: bytes of the blocks of each capacity level's part of the model, both ways; empty without levels.
@@ -158,12 +143,10 @@ class Setup:
 
     @property
     def clients(self) -> int:
-        """Clients in the fleet."""
         return len(self.samples)
 
     @cached_property
     def log(self) -> EventLog:
-        """The log of all events, for the listeners."""
         return EventLog(self.listeners)
 
     @cached_property
@@ -176,11 +159,9 @@ class Setup:
         return self.level_sizes[level] if self.level_sizes else self.sizes
 
     def uplink_of(self, level: int) -> tuple[Part, ...]:
-        """The parts that a client of a capacity level uploads."""
         return self._level_uplinks[level] if self.level_sizes else self.uplink
 
     def uplink_of_last(self, blocks: int) -> tuple[Part, ...]:
-        """The parts that a client uploads that trained only the last blocks."""
         return self._returned((self.sizes_up or self.sizes).last(blocks))
 
     @cached_property

@@ -22,13 +22,6 @@ class Broadcast:
     """The transfer of a round's model to one client that does not take part in the round.
 
     Its bytes belong to the client's next job. The client is awake during the transfer.
-
-    Args:
-        client: the receiving client.
-        round: the round, which is also the version of the model.
-
-    Attributes:
-        complete: whether the client has received the model.
     """
 
     def __init__(self, world: World, client: int, round: int) -> None:
@@ -86,7 +79,6 @@ class Broadcasting:
         self._under_way: list[Broadcast] = []
 
     def begin(self, round: int, cohort: Collection[int]) -> None:
-        """Send the model to the clients outside of the cohort, if this round does."""
         world, setup = self._world, self._world.setup
         with blaming(setup.label, round, "payload"):
             if not setup.method.payload.broadcasts(round):
@@ -105,7 +97,6 @@ class Broadcasting:
         self._unused.pop(client, None)
 
     def round_closes(self) -> None:
-        """Abort the transfers in progress."""
         for broadcast in self._under_way:
             broadcast.end()
         self._under_way = []

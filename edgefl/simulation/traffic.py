@@ -34,10 +34,6 @@ from edgefl.training.faults import blaming
 class Allocation:
     """Answers the network's questions (:class:`~edgefl.network.allotment.Allocator`) with a scenario's allocation.
 
-    Args:
-        spec: the allocation.
-        label: the method's label, for errors.
-
     Attributes:
         round: the round of the latest transfer, for errors.
     """
@@ -83,17 +79,7 @@ def logged(outlook: Outlook) -> str:
 
 
 class Traffic:
-    """Records every transfer in the log, the ledger and the batteries; the network's observer.
-
-    Args:
-        setup: everything that the run depends on.
-        accounts: counts bytes and joules.
-
-    Attributes:
-        network: carries the transfers.
-        radios: the promotions and tails of the devices' radios.
-        batteries: called for every transfer.
-    """
+    """Records every transfer in the log, the ledger and the batteries; the network's observer."""
 
     def __init__(self, env: Clock, setup: Setup, accounts: Accounts) -> None:
         self._env = env
@@ -155,7 +141,6 @@ class Traffic:
     # Calls from the network (FlowObserver)
 
     def flow_started(self, flow: Flow) -> None:
-        """An attempt to transfer something begins."""
         delivery: Delivery = flow.tag  # type: ignore[assignment]
         client, round, _, _, parts, _ = delivery.transfer
         facts = f'"path": {_listed(flow.nodes)}, "parts": {_left(parts, delivery.kept)}'
@@ -175,17 +160,14 @@ class Traffic:
                 self.batteries.flow_started(client, flow)
 
     def flow_ended(self, flow: Flow) -> None:
-        """A transfer is complete."""
         delivery: Delivery = flow.tag  # type: ignore[assignment]
         self._transferred("transfer_end", flow)
         delivery.end()
 
     def flow_cancelled(self, flow: Flow) -> None:
-        """A transfer was aborted, or an attempt has broken."""
         self._transferred("transfer_drop", flow)
 
     def capacity_changed(self, source: Node, target: Node, bits_per_second: float) -> None:
-        """A link that is in use has a new capacity from now on."""
         self._log.write(self._env.now, "capacity", source=str(source), target=str(target), value=bits_per_second)
         link = self.network.topology.link(source, target)
         self._attempts.capacity_changed(link, bits_per_second)
@@ -241,7 +223,6 @@ class Traffic:
         value: float = 0.0,
         detail: str = "",
     ) -> None:
-        """Write a row of an attempt."""
         delivery: Delivery = flow.tag  # type: ignore[assignment]
         client, round, dispatch, _, _, item = delivery.transfer
         self._log.write(

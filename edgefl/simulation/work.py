@@ -41,7 +41,6 @@ class Work:
     """One client's local training of one round.
 
     Attributes:
-        device: the name of the device's profile.
         group: the kind of device; equal group, alpha and samples are equal work.
         alpha: blocks received, which determines the hybrid paths of a block-wise method.
         samples: n_k, images of the client.
@@ -51,7 +50,6 @@ class Work:
         watts: of the whole device while it computes.
         hot_seconds, cool_for: seconds of all steps after heat has lowered the rate, and the seconds until it does.
         peak_memory_bytes: of the largest step.
-        fits: whether the device's memory holds it.
         level: the client's capacity level, 0 for methods without levels.
         number: of a Flower app: the number of this work in ``costs.json``, in place of the number of images.
         chosen: whether the server chose the local steps, which else follow from the local options.
@@ -83,7 +81,6 @@ class Work:
         return images / (3 * sum(size * count for size, count in self.batches.items()))
 
     def pace(self, slowdown: float) -> Pace:
-        """Its pace in a round in which computing takes ``slowdown`` times as long."""
         return Pace(self.seconds * slowdown, self.hot_seconds * slowdown, self.cool_for)
 
 
@@ -123,12 +120,8 @@ class WorkModel:
     """Turns measured step costs into work on devices; equal work is computed once.
 
     Args:
-        cost: the cost of one local step by alpha and batch size.
-        fleet: which device each client has.
         samples: n_k of every client.
-        options: the method's local options.
         on_new: called for each distinct work once, when it first occurs.
-        submodels: the capacity levels, for methods that have them.
     """
 
     def __init__(  # noqa: PLR0917  (work is made of this many things)
@@ -151,10 +144,7 @@ class WorkModel:
     def of(self, client: int, alpha: int, steps: int | None = None) -> Work:
         """The local training of one client that received, or trains, the last ``alpha`` blocks.
 
-        Args:
-            client: the client.
-            alpha: the number of blocks.
-            steps: its local steps; ``None``: those of the local options.
+        ``steps`` are its local steps; ``None``: those of the local options.
         """
         samples = int(self._samples[client])
         if steps is not None and steps == self._options.steps_for(samples):

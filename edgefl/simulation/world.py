@@ -33,8 +33,6 @@ class World:
     Attributes:
         accounts: the amounts spent, and the end of the run (``stopped``).
         traffic: the transfers, with the network, the radios and the batteries.
-        presence: the devices' availability.
-        work: the cost of local training.
         held: the last model version that each client held completely.
         last_job: each client's last job that was computed to its end.
         fronts: the version of the model that each client was broadcast since then.
@@ -73,10 +71,7 @@ class World:
         return self.env.now
 
     def device(self, client: int) -> DeviceProfile:
-        """The device of a client."""
         return self.setup.fleet.profile_of(client)
-
-    # Actions of clients
 
     def downlink(self, client: int, round: int, alpha: int | None) -> Downlink:
         """The parts that the client needs for a round, given what it holds."""
@@ -102,7 +97,6 @@ class World:
         return self._dispatched[client]
 
     def next_job(self, client: int, round: int, alpha: int, steps: int) -> TrainingJob:
-        """The client's next training job; its number counts the client's dispatches."""
         dispatch = self._dispatched[client]
         self._dispatched[client] += 1
         return TrainingJob(
@@ -123,12 +117,11 @@ class World:
         self.setup.learner.received(client, round)
 
     def begun(self, client: int, round: int) -> int:
-        """How many times the client has begun to compute in this round (from this model version) so far."""
+        """The number of times that the client has begun to compute in this round (from this model version) so far."""
         last, times = self._begun.get(client, (round, 0))
         return times if last == round else 0
 
     def compute_started(self, job: TrainingJob, work: Work) -> None:
-        """The client's device begins to train for the job's local steps."""
         client = job.id.client
         facts: dict[str, object] | None = None if job.front is None else {"front": job.front}
         self._wrote_work("compute_start", work, job, value=job.steps, facts=facts)
@@ -137,10 +130,7 @@ class World:
             self._batteries.phase(client, computing=True)
 
     def pace(self, client: int, round: int, work: Work, again: int) -> Pace:
-        """The pace of a computation of the client in this round, after ``again`` earlier ones.
-
-        Each computation has its own random slowdown.
-        """
+        """The pace of a computation in this round after ``again`` earlier ones; each has its own random slowdown."""
         slowdown = float(self.slowdown.of(round, again)[client])
         if self.setup.seconds is None:
             return work.pace(slowdown)
@@ -152,7 +142,7 @@ class World:
         return work.seconds if self.setup.seconds is None else float(self.setup.seconds.of(round)[client])
 
     def outlook(self, client: int, round: int, alpha: int, *, up: bool, deadline: float = math.inf) -> Outlook | None:
-        """What a bandwidth allocation may know when a transfer of the client begins; None for equal shares.
+        """The facts for a bandwidth allocation when a transfer of the client begins; None for equal shares.
 
         A link that is down now is left out of the prediction.
         """
@@ -167,7 +157,7 @@ class World:
 
     @property
     def trains_really(self) -> bool:
-        """Whether local training takes the time of a real process, not the predicted seconds."""
+        """True if local training takes the time of a real process, not the predicted seconds."""
         return self.setup.testbed is not None and self.setup.testbed.trains
 
     def computing(self, job: TrainingJob, work: Work, seconds: float) -> simpy.Event:
@@ -249,7 +239,6 @@ class World:
         self.accounts.check()
 
     def refused(self, job: TrainingJob, work: Work) -> None:
-        """The client's device does not have enough memory for its job."""
         self._wrote_work("refused", work, job, bytes=work.peak_memory_bytes)
 
     def dropped_out(self, client: int, round: int, dispatch: int, reason: str) -> None:
@@ -260,8 +249,6 @@ class World:
         its participation began.
         """
         self._log.write(self.env.now, "dropout", round, client, dispatch, item=reason)
-
-    # Actions of the server
 
     def round_begins(self, round: int, cohort: Sequence[int]) -> None:
         """A round begins; capacities that are redrawn by rounds are redrawn."""
@@ -305,14 +292,10 @@ class World:
         """Log a fact without other effects: an evaluation, a target reached, a client's feedback."""
         self._log.write(self.env.now, kind, round, client, dispatch, item=item, value=value, detail=note)
 
-    # How a run ends
-
     def stop(self, reason: StopReason) -> None:
-        """End the run at this instant, once."""
         self.accounts.stop(reason)
 
     def alarm(self, delay: float) -> simpy.Event:
-        """An event ``delay`` seconds from now, after everything else that happens at that instant."""
         return self.env.alarm(delay)
 
     def _initial_model(self) -> str:
@@ -347,7 +330,6 @@ class World:
         facts: Mapping[str, object] | None = None,
         **columns: Any,
     ) -> None:
-        """Log a row about local training, of a job if it is given."""
         if work.number is not None:
             facts = {**(facts or {}), "work": work.number}
         if work.chosen:
