@@ -28,17 +28,10 @@ def batch_plan(
 ) -> list[Integers]:
     """The positions of the images in each of a job's ``steps`` minibatches.
 
-    Every pass over the shard is a new permutation, split into batches of ``options.batch``. The last, incomplete batch
-    of a pass is kept, unless ``drop_last`` is set and the shard fills at least one batch. A job longer than a pass
-    continues with the next one.
-
-    Args:
-        shard: positions of the client's images in the training set.
-        options: ``batch`` and ``drop_last`` are read.
-        steps: local steps H_k.
-        seed: the run's seed.
-        client: part of the random key, with the seed and the dispatch; the method is not part of it.
-        dispatch: index of the client's job, from 0.
+    Every pass over the shard, positions in the training set, is a new permutation, split into batches of
+    ``options.batch``. The last, incomplete batch of a pass is kept, unless ``drop_last`` is set and the shard fills at
+    least one batch. A job longer than a pass continues with the next one. The random key is the seed, the client and
+    the index ``dispatch`` of its job, from 0, without the method.
 
     Raises:
         ValueError: the shard is empty.
@@ -65,7 +58,6 @@ class JobBatches:
     """The random choices of a job's minibatches, in main memory; :meth:`step` returns one minibatch.
 
     Attributes:
-        data: the training images.
         indices: positions of all images of all steps, one step after the other.
         offsets: step i has the positions ``offsets[i]`` to ``offsets[i + 1]``.
         draws: the augmentation of each of these images; ``None`` without augmentation.
@@ -116,7 +108,6 @@ class StackedBatches:
     """The minibatches of several jobs with equal numbers of steps and images; row i belongs to the i-th job.
 
     Attributes:
-        data: the training images.
         indices: positions of the images, ``[steps, rows, batch]``.
         draws: the augmentation of these images in that order; ``None`` without augmentation.
     """
@@ -173,14 +164,9 @@ def job_batches(
 
 
 def fetch(data: Dataset, indices: Tensor | Integers, draws: AugmentDraws | None = None) -> Batch:
-    """The samples at these positions: augmented images as normalised float32, numbers unchanged, tokens as int64.
+    """The samples at positions ``[batch]``: augmented images as normalised float32, numbers unchanged, tokens as int64.
 
-    The memory format of images is :data:`IMAGE_ORDER`.
-
-    Args:
-        data: the images.
-        indices: positions ``[batch]``, best where the inputs are stored.
-        draws: the random numbers of these images; ``None``: no augmentation.
+    The memory format of images is :data:`IMAGE_ORDER`. Positions are best where the inputs are stored.
 
     >>> data = Dataset(torch.full((1, 1, 2, 2), 255, dtype=torch.uint8), torch.tensor([3]), 10, (0.5,), (0.25,))
     >>> fetch(data, np.array([0, 0])).inputs.flatten().tolist()

@@ -39,7 +39,6 @@ class Dataset:
         std: standard deviation, likewise.
         origin: int64 ``[samples]`` in main memory: the original of each distorted copy; ``None`` without copies.
         owner: int64 ``[samples]`` in main memory: the owner of each sample, from 0; ``None`` without owners.
-        task: what the labels are for.
     """
 
     inputs: Tensor
@@ -71,7 +70,6 @@ class Dataset:
 
     @property
     def bytes(self) -> int:
-        """The bytes of the inputs."""
         return self.inputs.nbytes
 
     @property
@@ -131,11 +129,7 @@ def load(spec: DataSpec) -> tuple[Dataset, Dataset]:
 
 
 def check_tokens(spec: DataSpec, tokens: int) -> None:
-    """Check that all inputs are tokens that a model has.
-
-    Args:
-        spec: the data set, which is read.
-        tokens: the number of the model's tokens.
+    """Check that all inputs are tokens that a model has, from 0 to ``tokens`` - 1; reads the data set.
 
     Raises:
         UserError: as :func:`load`, or an input is another number.
@@ -171,7 +165,7 @@ def _bare(spec: DataSpec) -> DataSpec:
 
 
 def _stamps(spec: DataSpec) -> tuple[Any, ...]:
-    """What distinguishes the present versions of the files and folders that the spec names."""
+    """The present versions of the files and folders that the spec names."""
     folders = [getattr(spec, name) for name, what in naming_fields(type(spec)).items() if what == "folder"]
     found = []
     with suppress(OSError, UserError):  # the set's reader reports it
@@ -255,10 +249,6 @@ def content_of_samples(*parts: Samples) -> str:
     """A digest of every array of the parts: types, shapes and bytes.
 
     Of an array larger than :data:`READ_WHOLE` bytes, only evenly spaced pieces of one mebibyte are read.
-
-    >>> one = Samples(np.zeros((2, 1, 4, 4), np.uint8), np.array([0, 1]))
-    >>> content_of_samples(one) == content_of_samples(one._replace(labels=np.array([1, 0])))
-    False
     """
     digest = hashlib.sha256()
     for part in parts:

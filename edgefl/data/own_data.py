@@ -26,9 +26,7 @@ class Raw(NamedTuple):
     """The arrays of one split, as a file or a function gives them.
 
     Attributes:
-        inputs: the inputs, ``[samples, …]``; pictures are decoded when they are needed.
-        targets: the array of labels.
-        client: the array of the samples' clients, or ``None``.
+        inputs: ``[samples, …]``; pictures are decoded when they are needed.
         names: the names of inputs, labels and clients in messages.
         place: the file or folder of the arrays, for messages.
         channels: the place of the channels in the inputs; ``None``: first, unless the shape looks like last.
@@ -42,7 +40,6 @@ class Raw(NamedTuple):
     channels: Channels | None = None
 
     def refuse(self, message: str) -> NoReturn:
-        """Raise the error ``message``, with the place."""
         raise UserError(message, file=self.place)
 
 
@@ -74,7 +71,7 @@ class OwnData(DataSpec):
         return self
 
     def tests(self) -> bool:
-        """Whether there are test data of their own, as far as the options determine it."""
+        """True if there are test data of their own, as far as the options determine it."""
         return True
 
     @abstractmethod
@@ -90,7 +87,6 @@ class OwnData(DataSpec):
         return description_of(*self.raw(), self.test_share, self.task, self.classes)
 
     def read(self) -> tuple[Samples, Samples]:
-        """The samples."""
         return samples_of(*self.raw(), self.test_share, self.task, self.classes)
 
 
@@ -103,7 +99,6 @@ class OwnArrays(OwnData):
 
 
 def _or_a_path(schema: dict[str, Any]) -> None:
-    """Allow a path for ``test`` in the JSON schema."""
     choices = schema.pop("enum")
     schema["anyOf"] = [{"enum": choices, "type": schema.pop("type")}, {"type": "string"}]
 
@@ -121,7 +116,6 @@ class SplitData(OwnData):
     test_data: str | None = None
 
     def tests(self) -> bool:
-        """Whether test data are given."""
         return self.test_data is not None
 
     @model_validator(mode="before")
@@ -163,12 +157,8 @@ def samples_of(
 ) -> tuple[Samples, Samples]:
     """The training and the test samples.
 
-    Args:
-        train: the training arrays.
-        test: the test arrays; ``None``: a share of the training arrays is the test data.
-        share: that share.
-        task: the task, which determines the labels.
-        classes: the number of classes or tokens, if the labels may not contain the last one.
+    Without test arrays, a share of the training arrays is the test data. ``classes`` is the number of classes or
+    tokens, if the labels may not contain the last one.
 
     Raises:
         UserError: the arrays are not of a possible type or shape, differ in length, contain values that are not
@@ -304,11 +294,6 @@ def _clients(raw: Raw, client: NDArray[Any]) -> NDArray[Any]:
 
 
 def _type(type: np.dtype[Any]) -> str:
-    """The type in words.
-
-    >>> _type(np.dtype(complex)), _type(np.dtype("<U3"))
-    ('complex128', 'text')
-    """
     return "text" if type.kind == "U" else str(type)
 
 

@@ -28,7 +28,6 @@ FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 
 SIZE = "height and width to which images are resized; null: all images have one size"
 COLOURS = "1: convert images to grey; 3: to colour; null: all are grey, or all in colour"
-"""The descriptions of these options."""
 
 _GREY = ("1", "L", "LA")
 """Pillow's modes of images with one channel."""
@@ -42,8 +41,6 @@ class Pictures:
     """Images that are decoded when they become an array: ``np.asarray`` gives ``[images, channels, height, width]``.
 
     Attributes:
-        count: number of images.
-        source: the file of an image, or its bytes.
         name: the place of an image, for messages.
         size: height and width to which images are resized; ``None``: all have one size.
         colours: channels to which images are converted; ``None``: all have as many.
@@ -87,7 +84,6 @@ class Pictures:
         return self.like or self._header(0)
 
     def _check(self, index: int, shape: tuple[int, ...]) -> None:
-        """Check that an image has the shape of the first one."""
         channels, height, width = self._first
         if shape[0] != channels:
             raise self._error(
@@ -161,12 +157,7 @@ def split_files(folder: Path, split: str) -> list[Path]:
 def read_split(folder: Path, split: str, image_column: str, label_column: str, shape: Shape) -> Samples:
     """The images and labels of one split of Parquet files in the form of the Hugging Face hub, in their order.
 
-    Args:
-        folder: the folder of the files.
-        split: the prefix of their names.
-        image_column: the column of encoded images.
-        label_column: the column of classes.
-        shape: the required shape of every image, see :func:`image_shape`; grey and colour images are converted to it.
+    All images have the height and width of ``shape`` (see :func:`image_shape`), and are converted to its channels.
 
     Raises:
         UserError: files or columns are missing, images are not embedded, unreadable or of another size, or labels are
@@ -203,7 +194,6 @@ def _pictures(
 
 
 def _encoded(files: list[Path], column: str, most: int | None = None) -> list[bytes]:
-    """The encoded images, all or the first ones."""
     import pyarrow
 
     found: list[bytes] = []

@@ -29,7 +29,6 @@ def kind_of(type: np.dtype[Any], shape: tuple[int, ...]) -> Kind:
 
 
 TYPES = tuple(np.dtype(name) for name in ("uint8", "int16", "int32", "int64", "float32"))
-"""The types of inputs."""
 
 
 class Samples(NamedTuple):
@@ -52,7 +51,6 @@ class Samples(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """The kind of the inputs."""
         return kind_of(self.inputs.dtype, self.inputs.shape[1:])
 
 
@@ -99,11 +97,6 @@ def in_terms_of(task: Task, known: Description) -> Description:
 def described(train: Samples, test: Samples, task: Task | None = None) -> Description:
     """The description of samples that have been read; mean and deviation are not set.
 
-    Args:
-        train: the training samples, with labels of the task.
-        test: the test samples.
-        task: the task; by default classification.
-
     >>> images = np.zeros((2, 1, 4, 4), dtype=np.uint8)
     >>> described(Samples(images, np.array([0, 1])), Samples(images, np.array([1, 1]))).test
     (0, 2)
@@ -135,7 +128,7 @@ def class_number(*labels: Integers) -> int:
 
 
 def checked_description(answer: object, task: Task | None = None) -> Description:
-    """What :meth:`DataSpec.declared <edgefl.data.spec.DataSpec.declared>` returned, with its kind of inputs.
+    """The answer of :meth:`DataSpec.declared <edgefl.data.spec.DataSpec.declared>`, with its kind of inputs.
 
     Raises:
         WrongAnswer: it is no possible description.
@@ -165,15 +158,9 @@ def _expect(right: bool, name: str, found: object, expected: str) -> None:
 def checked_samples(
     answer: object, declared: Description | None = None, task: Task | None = None
 ) -> tuple[Samples, Samples]:
-    """Check what :meth:`DataSpec.read <edgefl.data.spec.DataSpec.read>` returned.
+    """The training and the test samples that :meth:`DataSpec.read <edgefl.data.spec.DataSpec.read>` returned.
 
-    Args:
-        answer: what it returned.
-        declared: what the data set declares about it, in terms of the task.
-        task: the task; by default classification.
-
-    Returns:
-        The training and the test samples, with contiguous arrays and labels of the task.
+    Arrays are contiguous, and labels are those of the task. The description ``declared`` is in terms of the task, too.
 
     Raises:
         WrongAnswer: they are not such arrays, do not fit each other, or differ from what is declared.
@@ -211,7 +198,6 @@ def checked_samples(
 
 
 def _checked(part: Samples, split: str, task: Task) -> Samples:
-    """One split with contiguous arrays and labels of the task."""
     inputs = part.inputs
     if not isinstance(inputs, np.ndarray) or inputs.dtype not in TYPES or inputs.ndim < 2:
         raise WrongAnswer(
@@ -245,11 +231,6 @@ def _checked(part: Samples, split: str, task: Task) -> Samples:
 
 
 def _kind(value: Any) -> str:
-    """An array or something else in words.
-
-    >>> _kind(np.zeros((2, 3))), _kind([1, 2])
-    ('an array of float64 [2, 3]', '[1, 2]')
-    """
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return f"an array of {str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
     return one_line(value)

@@ -159,7 +159,6 @@ class DataSpec(Component):
         return self._used(known)
 
     def _used(self, known: Description) -> Description:
-        """The description of the used training samples."""
         if self.images is None:
             return known
         return replace(known, train=tuple(class_counts(known.train, self.images).tolist()))
@@ -189,7 +188,6 @@ class DataSpec(Component):
 DATA_SETS: Registry[type[DataSpec]] = Registry(
     "data set", package="edgefl.data.sets", group="edgefl.datasets", check=class_of(DataSpec)
 )
-"""The data sets by name."""
 
 
 def check_use(spec: DataSpec, known: Description) -> None:

@@ -25,7 +25,6 @@ class Nested(NamedTuple):
     """A network within a wider one, with some of the channels of its tensors.
 
     Attributes:
-        model: its skeleton.
         numbers: for each tensor, the numbers of each dimension that belong to it.
     """
 
@@ -57,14 +56,13 @@ class BlockModel(nn.Module):
         first_values: the initial values of a model whose layers draw them: a function from a seed to the tensors by
             block and name; by default they are drawn by the kinds of the layers.
         copied: names of blocks that write to their input in place, which therefore get a copy of it.
-        random: whether its layers draw random numbers while it trains.
+        random: True if its layers draw random numbers while it trains.
         whole: why the model could not be split into more blocks, if it could not.
         tokens: the number of tokens of an embedding, for models whose inputs are integers below it.
         pretrained: values by block and name that replace the initial ones; ``None``: not read yet.
         input_type: the type of inputs: float32, or int64 for an ordinary module that takes tokens.
-        reshapes: whether its layers view tensors whose order in memory does not allow it.
+        reshapes: True if its layers view tensors whose order in memory does not allow it.
         local: names ``block.tensor`` of the tensors that each client keeps for itself.
-        task: what it is trained for; by default classification.
 
     The skeleton's own tensors are only a seeded starting point (see ``edgefl.models.registry.build_model``).
     """
@@ -161,7 +159,7 @@ class BlockModel(nn.Module):
 
     @property
     def slimmable(self) -> bool:
-        """Whether its layers can run at a smaller width."""
+        """True if its layers can run at a smaller width."""
         return any(isinstance(module, Conv2d | Linear) for module in self.blocks.modules())
 
     def inputs(self, batch: int, device: str | torch.device = "cpu") -> Tensor:
@@ -169,7 +167,6 @@ class BlockModel(nn.Module):
         return torch.zeros(batch, *self.sample_shape, dtype=self.input_type, device=device)
 
     def zero_weights(self) -> Weights:
-        """Weights of the right shapes, all zero."""
         # Real tensors: on meta tensors the first normalisation imports PyTorch's compiler (two seconds).
         layout = self.layout
         return layout.weights(
@@ -185,7 +182,6 @@ class BlockModel(nn.Module):
 
     @cached_property
     def feature_size(self) -> int:
-        """Size of the features before the last block (see :meth:`features`)."""
         return self.features(torch.empty(1, *self.tap_shapes[-2], device="meta")).shape[1]
 
     def features(self, tap: Tensor) -> Tensor:
@@ -219,7 +215,6 @@ class BlockModel(nn.Module):
         return [*found, last]
 
     def taps(self, weights: Weights, inputs: Tensor) -> list[Tensor]:
-        """The outputs of all M blocks; the last output are the logits."""
         outputs = []
         for index in range(self.depth):
             inputs = self._called(index, weights[index], inputs)
@@ -270,7 +265,6 @@ class BlockModel(nn.Module):
             self._constant(place.held[place.key], device)
 
     def _constant(self, tensor: Tensor, device: torch.device) -> Tensor:
-        """A constant of the skeleton on a device."""
         key = id(tensor), device
         if key not in self._constants:
             self._constants[key] = tensor.detach().to(device, copy=True)
@@ -293,7 +287,6 @@ class _Place(NamedTuple):
 
     Attributes:
         held: the module's mapping.
-        key: the key in this mapping.
         name: the tensor's name in the weights.
         kind: for a layer that does not read the mode, whether the tensor is a buffer or running statistics; a constant
             of the skeleton, or batch norm's counter of batches; ``None`` for all other tensors, which are passed
@@ -307,7 +300,6 @@ class _Place(NamedTuple):
 
 
 def _given(place: _Place, weights: Mapping[str, Tensor], now: Mode) -> Tensor | None:
-    """The tensor that a layer gets at a place."""
     if place.kind is None:
         return weights[place.name]
     if place.kind == "counter" or (place.kind == "statistics" and now.training and not now.track):
@@ -317,10 +309,7 @@ def _given(place: _Place, weights: Mapping[str, Tensor], now: Mode) -> Tensor | 
 
 
 def _places(block: nn.Module) -> list[_Place]:
-    """The places of a block's tensors in its modules.
-
-    A tensor that several modules share has the name of its first place, as in ``named_parameters``.
-    """
+    """The places of a block's tensors; a shared tensor has the name of its first place, as in ``named_parameters``."""
     places: list[_Place] = []
     names = {id(tensor): name for name, tensor, _ in reversed([*variables(block)])}
     for module in block.modules():

@@ -35,7 +35,6 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Length of the piece."""
         return self.channels * self.repeat
 
 
@@ -44,11 +43,7 @@ Axis = tuple[Piece, ...]
 
 
 def fixed(size: int) -> Axis:
-    """A dimension that is always whole.
-
-    >>> fixed(3)
-    (Piece(group=None, channels=3, repeat=1),)
-    """
+    """A dimension that is always whole."""
     return (Piece(None, size),)
 
 
@@ -182,7 +177,6 @@ def traced_axes(model: BlockModel) -> list[Axes]:
 
 @contextmanager
 def _named(model: BlockModel, tracing: Tracing) -> Iterator[None]:
-    """Let the tracing know which layer is called."""
     handles = []
     for name, layer in model.blocks.named_modules():
         if not name:
@@ -206,7 +200,6 @@ class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows the dimensions of tensors through operators.
 
     Attributes:
-        groups: the groups of channels.
         layers: the layers that are being called, the innermost last.
     """
 
@@ -218,16 +211,14 @@ class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._axes: dict[int, tuple[Tensor, Axes]] = {}
 
     def name(self, tensor: Tensor, axes: Axes) -> None:
-        """Set the dimensions of a tensor."""
         self._axes[id(tensor)] = tensor, axes
 
     def axes(self, tensor: Tensor) -> Axes:
-        """The dimensions of a tensor; those of an unknown one are always whole."""
+        """Those of an unknown tensor are always whole."""
         known = self._axes.get(id(tensor))
         return tuple(fixed(size) for size in tensor.shape) if known is None else known[1]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Execute an operator and relate the dimensions of its operands."""
         outputs = func(*args, **(kwargs or {}))
         operator = func.overloadpacket.__name__
         operands = [each for each in _flat(args) if isinstance(each, Tensor)]

@@ -49,10 +49,7 @@ def layered(module: nn.Module, inputs: Inputs) -> Split | None:
 
 
 def _agree(module: nn.Module, blocks: Mapping[str, nn.Module], inputs: Inputs) -> bool:
-    """Whether the blocks compute what the module computes, for two batches and other weights.
-
-    Weights may be zero at first, such as those of adapters and of some skip connections.
-    """
+    """True if blocks and module agree for two batches, with other weights, since some weights may be zero at first."""
     device, generator = torch.device("cpu"), torch.Generator().manual_seed(0)
     parameters, was_training = list(module.parameters()), module.training
     own = [each.detach().clone() for each in parameters]
@@ -219,7 +216,6 @@ class _Layer(_Named):
             self._constants.append((is_tensor, each[1] if is_tensor else each))
 
     def forward(self, tap: Tensor) -> Tensor:
-        """The layer's output."""
         values = []
         for index, (is_tensor, value) in enumerate(self._constants):
             tensor = getattr(self, f"_given_{index}") if is_tensor else None
@@ -232,23 +228,19 @@ class _Layer(_Named):
 
 
 class _Reached(Exception):  # noqa: N818  (a stop, no error)
-    """The first layer was called."""
-
     def __init__(self, tap: Tensor) -> None:
         super().__init__()
         self.tap = tap
 
 
 class _Front(_Named):
-    """What a module computes before its first layer."""
+    """The computation of a module before its first layer."""
 
     def __init__(self, module: nn.Module, first: nn.Module, before: Mapping[str, nn.Module]) -> None:
         super().__init__(before)
         self._whole = (module, first)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The input of the first layer."""
-
         def stop(tap: Tensor, *_: Any, **__: Any) -> Tensor:
             raise _Reached(tap)
 
@@ -262,7 +254,7 @@ class _Front(_Named):
 
 
 class _Tail(_Named):
-    """What a module computes after its last layer."""
+    """The computation of a module after its last layer."""
 
     def __init__(
         self,
@@ -280,7 +272,6 @@ class _Tail(_Named):
         self._replies, self._inputs, self._tuples = dict(replies), inputs, tuples
 
     def forward(self, tap: Tensor) -> Tensor:
-        """The module's result."""
         module, layers, before = self._whole
         output = (tap,) if self._tuples else tap
 
@@ -304,7 +295,6 @@ class _Tail(_Named):
 
 @contextmanager
 def _replaced(module: nn.Module, function: Callable[..., Any]) -> Iterator[None]:
-    """Call a function in place of a module's ``forward``."""
     own = module.__dict__.get("forward")
     module.__dict__["forward"] = function
     try:

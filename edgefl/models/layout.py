@@ -47,7 +47,6 @@ class Entry:
 
     @property
     def numel(self) -> int:
-        """Number of elements of the tensor."""
         return self.shape.numel()
 
     def view(self, flat: Tensor) -> Tensor:
@@ -80,7 +79,7 @@ def taken(tensor: Tensor, each: Sequence[Numbers]) -> Tensor:
 
 
 def variables(block: nn.Module) -> Iterator[tuple[str, Tensor, bool]]:
-    """The name and tensor of each parameter and then each buffer that a model's vector has; whether a parameter."""
+    """The name and tensor of each parameter and then each buffer of a model's vector; True for a parameter."""
     for name, parameter in block.named_parameters():
         if parameter.requires_grad:
             yield name, parameter, True
@@ -97,7 +96,7 @@ def variables(block: nn.Module) -> Iterator[tuple[str, Tensor, bool]]:
 
 
 def is_frozen(module: nn.Module) -> bool:
-    """Whether a layer has parameters of its own and none is trained; its buffers are then constant too."""
+    """True if a layer has parameters of its own and none is trained; its buffers are then constant too."""
     own = list(module.parameters(recurse=False))
     return bool(own) and not any(parameter.requires_grad for parameter in own)
 
@@ -105,18 +104,11 @@ def is_frozen(module: nn.Module) -> bool:
 class Layout:
     """The order of a model's tensors in a vector of ``size`` numbers: parameters by block, then buffers by block.
 
-    A convolution's weights are stored channels-last in the vector; :meth:`weights` returns every tensor in its usual
-    shape.
-
     Args:
-        blocks: the model's blocks, first to last, by name.
         local: names ``block.tensor`` of the tensors that each client keeps for itself: they are not sent.
 
     Attributes:
-        parameters: the parameters by block.
-        buffers: the buffers by block.
         local: the places of the local tensors in the whole vector; those of ``local_parameters`` come first.
-        local_parameters: the places of local parameters.
         shared: block and name of every further place of a tensor, with its entry.
     """
 
@@ -156,17 +148,14 @@ class Layout:
         return f"{self.block_names[entry.block]}.{entry.name}"
 
     def is_local(self, entry: Entry) -> bool:
-        """Whether each client keeps this tensor for itself."""
         return self.name_of(entry) in self._local
 
     @property
     def entries(self) -> list[Entry]:
-        """Every tensor, in the order of the vector."""
         return [*self.parameters, *self.buffers]
 
     @property
     def size(self) -> int:
-        """Number of elements of the whole vector."""
         return self.parameter_count + self.buffer_count
 
     def block_sizes(self) -> tuple[int, ...]:
@@ -261,12 +250,8 @@ class Layout:
 def digest_of_model(vector: Tensor) -> str:
     """32 hexadecimal digits of the SHA-256 of a model's bytes ``[size]``; the same on every device.
 
-    A log identifies created, trained and evaluated models by it.
-
-    Processors have instructions for SHA-256, so three digests take 0.4 % of a round of the main scenario.
-
-    >>> digest_of_model(torch.zeros(3)) == digest_of_model(torch.zeros(3)) != digest_of_model(torch.ones(3))
-    True
+    A log identifies created, trained and evaluated models by it. Processors have instructions for SHA-256, so three
+    digests take 0.4 % of a round of the main scenario.
     """
     numbers = vector.detach().cpu().contiguous().view(torch.uint8).numpy()
     return hashlib.sha256(numbers.data).hexdigest()[:32]
@@ -285,8 +270,6 @@ def content_of(tensor: Tensor) -> str:
 
 def matching(names: Iterable[str], patterns: Iterable[str], *, field: str, what: str = "parameters") -> set[str]:
     """The names of tensors that patterns mean: their own or that of a module that contains them; ``*`` is any text.
-
-    The option of the patterns (``field``) and what they name (``what``) are for messages.
 
     Raises:
         UserError: a pattern means no name.

@@ -74,7 +74,6 @@ class OrdinaryModel(ModelSpec):
         """
 
     def split(self, module: nn.Module, input_type: torch.dtype, sample_shape: tuple[int, ...]) -> Split:
-        """The module's blocks."""
         return split(module, self.blocks)
 
     def tensor_name(self, block: str, tensor: str) -> str:
@@ -82,7 +81,7 @@ class OrdinaryModel(ModelSpec):
         return tensor if self.lora is None else without_base(tensor)
 
     def __hash__(self) -> int:
-        """A number by which equal models are found; arguments may be lists and mappings."""
+        """Of the JSON text, since arguments may be lists and mappings."""
         return hash(self.model_dump_json())
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
@@ -90,7 +89,6 @@ class OrdinaryModel(ModelSpec):
         return self.build_for(sample_shape, classes, task=Classification(), tokens=None)
 
     def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
-        """The skeleton."""
         classes, expected = outputs, task.output_shape(outputs, sample_shape)
         module = self._drawn(0, sample_shape, classes)
         types = [torch.int64] if tokens else [torch.float32] if tokens is False else [torch.float32, torch.int64]
@@ -141,7 +139,6 @@ class OrdinaryModel(ModelSpec):
 
 
 def _check_adapters(module: nn.Module, blocks: Mapping[str, nn.Module]) -> None:
-    """Check that the adapters are in the blocks."""
     placed = {id(tensor) for block in blocks.values() for tensor in block.parameters()}
     for name, parameter in module.named_parameters():
         if ".lora_" in name and id(parameter) not in placed:
@@ -157,14 +154,7 @@ def _train_only(named: Sequence[tuple[str, nn.Parameter]], patterns: Iterable[st
 
 
 class _Call(NamedTuple):
-    """What a call of a module shows.
-
-    Attributes:
-        input_type: the type of its input.
-        random: whether it draws random numbers.
-        tokens: the number of tokens of an embedding that reads the input.
-        reshapes: see :class:`BlockModel`.
-    """
+    """Found by a call of a module; ``tokens`` is the number of tokens of an embedding that reads the input."""
 
     input_type: torch.dtype
     random: bool
@@ -175,11 +165,7 @@ class _Call(NamedTuple):
 def _called(
     module: nn.Module, sample_shape: tuple[int, ...], expected: tuple[int, ...], input_types: Sequence[torch.dtype]
 ) -> _Call:
-    """Call a module with inputs of the first type that it takes.
-
-    Raises:
-        UserError: it takes none; the message is about the type that its layers indicate.
-    """
+    """Call a module with inputs of the first type that it takes; errors are about the type that its layers indicate."""
     errors: list[UserError] = []
     for each, reshapes in product(input_types, (False, True)):
         try:
@@ -198,12 +184,7 @@ def _checked(
     *,
     reshapes: bool,
 ) -> _Call:
-    """Call a module once in training, and check that it can be called with weights.
-
-    Raises:
-        UserError: it cannot be called with a batch, does not return such outputs, or has a layer that cannot be made
-            pure.
-    """
+    """Call a module once in training, and check that it can be called with weights."""
     for name, layer in module.named_modules():
         if isinstance(layer, _NormBase) and layer.momentum is None and layer.track_running_stats:
             raise UserError(
@@ -260,10 +241,7 @@ def _checked(
 def _writing_to_their_input(
     blocks: Mapping[str, nn.Module], sample_shape: tuple[int, ...], classes: int, call: _Call
 ) -> frozenset[str]:
-    """The names of blocks that change their input, such as those that begin with an activation in place.
-
-    A tap may be read again, by another path.
-    """
+    """The names of blocks that change their input, which another path may read again."""
     model = BlockModel(
         blocks,
         sample_shape=sample_shape,
@@ -284,11 +262,7 @@ def _writing_to_their_input(
 
 
 class _Reading:
-    """Finds the embeddings that read a module's input while it is called.
-
-    Attributes:
-        tokens: the least number of their tokens; ``None`` if none reads it.
-    """
+    """Finds the least number of tokens of the embeddings that read a module's input while it is called."""
 
     def __init__(self, module: nn.Module, inputs: Tensor) -> None:
         self.tokens: int | None = None
@@ -309,11 +283,7 @@ class _Reading:
 
 
 class _Drawing:
-    """Finds the layer that moves PyTorch's global generator while a module is called.
-
-    Attributes:
-        layer: its name and type; ``None`` if nothing was drawn.
-    """
+    """Finds the layer that moves PyTorch's global generator while a module is called."""
 
     def __init__(self, module: nn.Module) -> None:
         self.layer: str | None = None

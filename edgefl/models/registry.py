@@ -49,13 +49,9 @@ class ModelSpec(Component):
         """
 
     def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
-        """The skeleton for a task; by default that of :meth:`build`, with as many classes as outputs.
+        """The skeleton for a task that needs so many outputs; by default that of :meth:`build`, with as many classes.
 
-        Args:
-            sample_shape: the shape of one input.
-            outputs: the number of outputs that the task needs.
-            task: what it is trained for.
-            tokens: whether inputs are integers; ``None``: unknown.
+        ``tokens``: True if inputs are integers, ``None`` if this is unknown.
 
         Raises:
             UserError: as :meth:`build`, or the model cannot be trained for the task.
@@ -84,12 +80,8 @@ def build_model(
 ) -> BlockModel:
     """The skeleton of a model on the CPU, with the initial weights of seed 0.
 
-    Args:
-        spec: the model.
-        sample_shape: the shape of one input.
-        classes: number of classes, or of outputs that the task needs.
-        task: what it is trained for; by default classification.
-        tokens: whether inputs are integers, such as the numbers of characters; ``None``: unknown.
+    ``classes`` is the number of classes, or of outputs that the task (by default classification) needs. ``tokens`` is
+    True if inputs are integers, such as the numbers of characters, and ``None`` if this is unknown.
 
     Raises:
         UserError: the model cannot take inputs of that shape or return outputs for the task, is none that can be
@@ -119,7 +111,6 @@ def build_model(
 
 
 def _check_outputs(model: BlockModel) -> None:
-    """Check that the model returns outputs of its task's shape."""
     if isinstance(model.task, Classification):
         return
     expected, found = model.task.output_shape(model.classes, model.sample_shape), tuple(model.tap_shapes[-1])
@@ -130,11 +121,7 @@ def _check_outputs(model: BlockModel) -> None:
 
 
 def _local_names(spec: ModelSpec, layout: Layout) -> set[str]:
-    """The names ``block.tensor`` of the tensors that stay local.
-
-    Raises:
-        UserError: a pattern means no tensor, there are no buffers, or no parameter is left to send.
-    """
+    """The names ``block.tensor`` of the tensors that stay local."""
     names = {spec.tensor_name(layout.block_names[each.block], each.name): each for each in layout.entries}
     local = [names[name] for name in matching(names, spec.local, field="local", what="tensors that are trained")]
     if spec.buffers == "local":

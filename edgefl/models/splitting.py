@@ -18,12 +18,7 @@ from edgefl.errors import UserError
 
 
 class Split(NamedTuple):
-    """The blocks of a module.
-
-    Attributes:
-        blocks: by name, in the order of their calls.
-        whole: why the module could not be split, if it is one block.
-    """
+    """The blocks of a module in the order of their calls; ``whole``: why it could not be split, if it is one block."""
 
     blocks: dict[str, nn.Module]
     whole: str | None = None
@@ -140,7 +135,7 @@ def _traced(module: nn.Module, opened: frozenset[str]) -> fx.Graph:
 
 
 def _made_one(graph: fx.Graph, evaluation: fx.Graph) -> bool:
-    """Let a graph, traced in training, read the mode wherever it was given ``training=True``; whether that suffices."""
+    """Let a graph, traced in training, read the mode wherever it was given ``training=True``; True if that suffices."""
     pairs = list(zip(graph.nodes, evaluation.nodes, strict=False))
     if len(graph.nodes) != len(evaluation.nodes):
         return False
@@ -161,10 +156,9 @@ _IN_TRAINING = "_in_training"
 
 
 class InTraining(nn.Module):
-    """Whether the current call trains; a module, since a graph calls it anew whenever it is executed or unpickled."""
+    """True if the current call trains; a module, since a graph calls it anew whenever it is executed or unpickled."""
 
     def forward(self) -> bool:
-        """The module's mode."""
         return self.training
 
 
@@ -180,11 +174,7 @@ def _switched(value: Any, other: Any, training: fx.Node) -> Any:
 
 
 def _ancestors(names: Sequence[str]) -> frozenset[str]:
-    """The paths of the modules that contain these.
-
-    >>> sorted(_ancestors(["layer1.0", "fc"]))
-    ['layer1']
-    """
+    """The paths of the modules that contain these."""
     parts = [name.split(".") for name in names]
     return frozenset(".".join(each[:count]) for each in parts for count in range(1, len(each)))
 
@@ -246,7 +236,7 @@ def _crossing(nodes: Sequence[fx.Node], place: int) -> list[fx.Node]:
 
 
 def _is_tuple(value: fx.Node) -> bool:
-    """Whether a value is unpacked, as the results of a recurrent layer are."""
+    """True if a value is unpacked, as the results of a recurrent layer are."""
     return any(user.target is operator.getitem and isinstance(user.args[1], int) for user in value.users)
 
 

@@ -25,9 +25,8 @@ class Task(Component):
     kind: str
 
     classes: ClassVar[bool] = False
-    """Whether each sample has one class, by which data can be divided and predictions be compared."""
+    """True if each sample has one class, by which data can be divided and predictions be compared."""
     label_type: ClassVar[torch.dtype] = torch.float32
-    """The type of labels."""
 
     @property
     @abstractmethod
@@ -51,7 +50,7 @@ class Task(Component):
         return labels
 
     def counted(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which of the labels count, in their shape; by default all."""
+        """True for the labels that count, in their shape; by default all."""
         return np.ones(labels.shape, dtype=bool)
 
     @abstractmethod
@@ -79,11 +78,9 @@ class Task(Component):
         return self.outputs(number, classes)
 
     def label_shape(self, outputs: int, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of one sample's label."""
         return (outputs,)
 
     def output_shape(self, outputs: int, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of a model's output for one sample."""
         return (outputs,)
 
     @abstractmethod
