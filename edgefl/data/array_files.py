@@ -18,10 +18,8 @@ class ArrayFile(NamedTuple):
     """A file with arrays by name.
 
     Attributes:
-        path: the file.
         word: a named array in messages: array, tensor or column.
         names: the names of the arrays, sorted.
-        open: reads the array of a name.
     """
 
     path: Path
@@ -137,16 +135,10 @@ def _parquet(path: Path) -> ArrayFile:
 
 
 _FORMATS: dict[str, Callable[[Path], ArrayFile]] = {".npz": _npz, ".safetensors": _safetensors, ".parquet": _parquet}
-"""The formats by the ending of the file's name."""
 
 
 def array_of(column: Any, name: str, place: str) -> NDArray[Any]:
     """A column of Arrow as an array ``[rows, …]``; lists of lists of numbers add dimensions.
-
-    Args:
-        column: the ``pyarrow.ChunkedArray``.
-        name: the name of the column.
-        place: its file or folder, for messages.
 
     Raises:
         UserError: it has empty cells, lists that differ in length, or values that are neither numbers nor texts.

@@ -81,11 +81,7 @@ def together(parts: Sequence[AugmentDraws]) -> AugmentDraws:
 
 
 def augment_draws(augment: Augmentation, rng: np.random.Generator, count: int) -> AugmentDraws | None:
-    """The random numbers that augment ``count`` images; ``None`` without augmentation.
-
-    >>> augment_draws("crop_flip", np.random.default_rng(0), 5).down.shape
-    torch.Size([5])
-    """
+    """The random numbers that augment ``count`` images; ``None`` without augmentation."""
     if augment == "none":
         return None
     import torch
@@ -107,11 +103,7 @@ def turned(degrees: NDArray[np.float64]) -> tuple[Tensor, Tensor]:
 
 
 def augmented(images: Tensor, draws: AugmentDraws) -> Tensor:
-    """The images rotated about their centre (nearest pixel), then cropped from zero padding, then flipped.
-
-    Args:
-        images: ``[n, channels, height, width]``, any type.
-        draws: the random numbers of these n images, on the same device.
+    """Images ``[n, channels, height, width]``, rotated about their centre (nearest pixel), then cropped, then flipped.
 
     Pixels from outside the image are 0. A positive angle turns counter-clockwise, as torchvision's ``rotate`` does.
     """
@@ -150,12 +142,7 @@ def _nearest(twice_distance: Tensor, size: int) -> Tensor:
 
 
 def uploaded(numbers: Tensor, device: torch.device | str) -> Tensor:
-    """The numbers on a device; from pinned memory, so that the copy waits for none of the device's kernels.
-
-    >>> import torch
-    >>> uploaded(torch.arange(2), "cpu")
-    tensor([0, 1])
-    """
+    """The numbers on a device; from pinned memory, so that the copy waits for none of the device's kernels."""
     import torch
 
     place = torch.device(device)

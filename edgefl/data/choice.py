@@ -45,12 +45,8 @@ def chosen_images(labels: Integers, images: int) -> Integers:
 def held_out(labels: Integers, origin: Integers | None, share: float) -> tuple[Integers, Integers]:
     """Positions to train on and positions held out for validation, both ascending.
 
-    Args:
-        labels: the class of each training image.
-        origin: the original of each image; all copies of an original are in the same part. ``None``: every image is an
-            original.
-        share: share of the originals of each class, rounded to the nearest whole number, but at least one if there are
-            two.
+    All copies of an original are in the same part; without ``origin``, every image is an original. ``share`` is the
+    share of the originals of each class, rounded to the nearest whole number, but at least one if there are two.
 
     The choice is the same in every run, independent of its seed, so a rate tuned on these images is never tested on
     them.
@@ -75,13 +71,9 @@ def held_out(labels: Integers, origin: Integers | None, share: float) -> tuple[I
 def split_off(labels: Integers, owner: Integers | None, share: float) -> tuple[Integers, Integers]:
     """Positions to train on and positions to test on, both ascending, for data without test data of their own.
 
-    Args:
-        labels: the class of each sample; two samples or more.
-        owner: the owner of each sample, from 0, if it is known.
-        share: share of the samples to test on, rounded to the nearest whole number, but at least one.
-
-    The share is even over owners, and over the classes of each. Every class and every owner keeps a sample to train
-    on. The choice is the same in every run, independent of its seed.
+    The share of the samples to test on is rounded to the nearest whole number, but at least one. It is even over
+    owners, and over the classes of each. Every class and every owner keeps a sample to train on. The choice is the
+    same in every run, independent of its seed.
 
     >>> kept, out = split_off(np.repeat([0, 1, 2], [60, 30, 1]), None, 0.2)
     >>> np.bincount(np.repeat([0, 1, 2], [60, 30, 1])[out]).tolist()

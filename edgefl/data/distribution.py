@@ -14,7 +14,7 @@ from edgefl.data.sharding import Integers, Shards
 
 Floats = NDArray[np.float64]
 What = Literal["classes", "labels", "tokens", "numbers"]
-"""What targets are: one class of each sample, any number of labels, tokens of a sequence, or numbers."""
+"""The kinds of targets: one class of each sample, any number of labels, tokens of a sequence, or numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,6 @@ class DataDistribution:
     """The samples and targets of each client.
 
     Attributes:
-        what: what targets are.
         sizes: training samples of each client, ``[clients]``.
         unused: training samples that no client has.
         test_sizes: test samples of each client; ``None`` unless the test set is partitioned.
@@ -86,15 +85,11 @@ def of_targets(
     *,
     counted: NDArray[np.bool_] | None = None,
 ) -> DataDistribution:
-    """What clients hold of samples with these targets.
+    """The distribution of samples with these targets.
 
-    Args:
-        targets: integers ``[samples]`` (classes) or ``[samples, length]`` (tokens), or floating-point numbers
-            ``[samples, …]``, which are labels if all of them are 0 or 1.
-        categories: number of classes or tokens.
-        shards: the samples of each client.
-        test_sizes: test samples of each client.
-        counted: which classes or tokens are counted, in the shape of ``targets``; ``None``: all.
+    Targets are integers ``[samples]`` (classes) or ``[samples, length]`` (tokens), or floating-point numbers
+    ``[samples, …]``, which are labels if all of them are 0 or 1. ``counted`` has their shape: only these classes or
+    tokens are counted.
 
     >>> shards = Shards(np.arange(4), np.array([0, 3, 4]))
     >>> found = of_targets(np.array([0, 0, 1, 1]), 2, shards)

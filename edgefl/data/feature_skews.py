@@ -20,11 +20,7 @@ Numbers = NDArray[np.float64]
 
 
 class FeatureSkew(Component):
-    """A transformation of each client's inputs (``data.feature_skew``); its fields are its options.
-
-    Attributes:
-        inputs: the kinds of inputs that it can transform.
-    """
+    """A transformation of each client's inputs (``data.feature_skew``); its fields are its options."""
 
     inputs: ClassVar[tuple[Kind, ...]]
 
@@ -72,11 +68,9 @@ class Brightness(FeatureSkew):
     contrast: float = Field(default=0.3, ge=0, le=1, description="largest relative change of the distance from grey")
 
     def draw(self, clients: int, rng: np.random.Generator) -> Numbers:
-        """The brightness and the change of contrast of each client."""
         return rng.uniform(-1, 1, (clients, 2)) * (self.brightness, self.contrast)
 
     def apply(self, inputs: Tensor, parameters: Tensor, rng: np.random.Generator) -> Tensor:
-        """The images with another brightness and contrast, rounded to bytes."""
         added = per_sample(255 * parameters[:, 0], inputs)
         factor = per_sample(1 + parameters[:, 1], inputs)
         return as_bytes((inputs - GREY) * factor + GREY + added)
@@ -103,12 +97,10 @@ class Noise(FeatureSkew):
     )
 
     def draw(self, clients: int, rng: np.random.Generator) -> Numbers:
-        """The standard deviation of each client."""
         shares = rng.random(clients) if self.levels == "drawn" else np.arange(1, clients + 1) / clients
         return self.std * shares[:, None]
 
     def apply(self, inputs: Tensor, parameters: Tensor, rng: np.random.Generator) -> Tensor:
-        """The inputs with noise."""
         import torch
 
         noise = torch.from_numpy(rng.standard_normal(tuple(inputs.shape), dtype=np.float32))
@@ -128,11 +120,9 @@ class Rotation(FeatureSkew):
     degrees: float = Field(gt=0, le=180, description="largest angle in either direction")
 
     def draw(self, clients: int, rng: np.random.Generator) -> Numbers:
-        """The angle of each client in degrees."""
         return rng.uniform(-self.degrees, self.degrees, (clients, 1))
 
     def apply(self, inputs: Tensor, parameters: Tensor, rng: np.random.Generator) -> Tensor:
-        """The rotated images."""
         import torch
 
         still = torch.zeros(len(inputs), dtype=torch.int64)
@@ -149,11 +139,9 @@ class Shift(FeatureSkew):
     scale: float = Field(default=0.0, ge=0, le=1, description="largest relative change of the numbers")
 
     def draw(self, clients: int, rng: np.random.Generator) -> Numbers:
-        """The offset and the relative change of each client."""
         return rng.uniform(-1, 1, (clients, 2)) * (self.offset, self.scale)
 
     def apply(self, inputs: Tensor, parameters: Tensor, rng: np.random.Generator) -> Tensor:
-        """The numbers with another scale and offset."""
         return inputs * per_sample(1 + parameters[:, 1], inputs) + per_sample(parameters[:, 0], inputs)
 
 

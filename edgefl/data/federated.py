@@ -34,14 +34,12 @@ class FederatedData:
 
     Attributes:
         train: the training samples; without the held-out ones if the validation split is evaluated.
-        test: the test samples.
         validation: the held-out training samples; ``None`` if the test split is evaluated.
         shards: positions in ``train`` by client.
         label_counts: training samples of each class on each client, ``[clients, classes]``; one column if samples
             have no class.
         evaluation_shards: positions in :attr:`evaluation` by client; ``None`` unless ``test: partitioned``. A shard may
             be empty if clients have few samples.
-        augment: the augmentation of training batches.
     """
 
     train: Dataset
@@ -64,7 +62,6 @@ class FederatedData:
 
     @property
     def clients(self) -> int:
-        """Number of clients."""
         return self.shards.clients
 
     @property
@@ -74,12 +71,11 @@ class FederatedData:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one input: channels, height and width of an image, the length of a sequence, and so on."""
         return self.train.shape
 
     @property
     def tokens(self) -> bool:
-        """Whether inputs are integers, such as the numbers of characters."""
+        """True if inputs are integers, such as the numbers of characters."""
         return not self.train.mean and not self.train.inputs.is_floating_point()
 
 
@@ -91,14 +87,10 @@ def load_federated(
     *,
     room: float = math.inf,
 ) -> FederatedData:
-    """Read the data set and divide it among the clients.
+    """Read the data set and divide it among the clients; the seed decides the partition, not the samples.
 
-    Args:
-        spec: the scenario's ``data`` section.
-        seed: the run's seed; decides the partition, not the samples.
-        device: the device that trains.
-        split: the split to evaluate. ``validation`` removes the held-out samples from training.
-        room: bytes of its memory for inputs. Larger ones stay in main memory, and each batch is copied.
+    With ``split="validation"``, the held-out samples are removed from training. If the inputs have more bytes than
+    ``room``, they stay in main memory, and each batch is copied to the device.
 
     Raises:
         UserError: data files are missing, or the samples cannot be partitioned as requested.
@@ -153,7 +145,7 @@ def _skewed(data: Dataset, shards: Shards, skew: FeatureSkew, seed: int, part: s
 
 
 def reads_samples(spec: DataSpec, split: Split = "test") -> bool:
-    """Whether the counts of clients' images depend on the data set's files."""
+    """True if the counts of clients' images depend on the data set's files."""
     return split == "validation" or spec.partition.by_owner or spec.known() is None
 
 

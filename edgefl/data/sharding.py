@@ -43,7 +43,6 @@ class Shards:
 
     @property
     def clients(self) -> int:
-        """Number of clients."""
         return len(self.offsets) - 1
 
     def shard(self, client: int) -> Integers:
@@ -87,13 +86,8 @@ def cut_like_training(
 ) -> Shards:
     """Shards of the evaluation images; each class is distributed in proportion to its training images.
 
-    Args:
-        labels: the classes of the evaluation images.
-        training_counts: ``[clients, classes]``, the images of each class that each client trains on.
-        rng: determines the rounding offset of each class and the assignment of images.
-        what: the kind of samples, for messages.
-
-    Every count is within one image of the exact share. Images of a class that no client trains on are not used.
+    ``training_counts`` is ``[clients, classes]``. Every count is within one image of the exact share, with a random
+    rounding offset for each class. Images of a class that no client trains on are not used.
 
     Raises:
         UserError: there are more clients than images.

@@ -30,7 +30,6 @@ class Classifier(nn.Module):
         return torch.flatten(tap.mean(dim=(-2, -1)) if self.pool else tap, 1)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Logits ``[batch, classes]``."""
         return cast("Tensor", self.layer(self.embed(inputs)))
 
 

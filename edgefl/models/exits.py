@@ -64,7 +64,6 @@ class Exit(nn.Module):
         return tap
 
     def _means(self, tap: Tensor) -> Tensor:
-        """The linear layer's inputs ``[batch, features]``."""
         if not self._windows:
             return tap
         return _MEANS[len(self._windows)](tap, self._windows, ceil_mode=True).flatten(1)
@@ -89,7 +88,7 @@ class ExitLayer(Linear):
 
 
 def has_exits(model: BlockModel) -> bool:
-    """Whether a model has internal classifiers, or is a part of one that has."""
+    """True if a model has internal classifiers, or is a part of one that has."""
     return any(isinstance(block, Exit) for block in model.blocks.values())
 
 

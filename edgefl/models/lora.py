@@ -52,12 +52,7 @@ def add_adapters(module: nn.Module, lora: Lora) -> None:
 
 
 def without_adapters(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The state dict of a module as it is without its adapters.
-
-    >>> import torch
-    >>> list(without_adapters({"fc.base_layer.bias": torch.zeros(1), "fc.lora_A.default.weight": torch.zeros(1)}))
-    ['fc.bias']
-    """
+    """The state dict of a module as it is without its adapters."""
     return {without_base(name): each for name, each in state.items() if ".lora_" not in name}
 
 
@@ -71,7 +66,6 @@ def without_base(name: str) -> str:
 
 
 def _targets(module: nn.Module, names: tuple[str, ...]) -> list[str]:
-    """The full names of the adapted layers."""
     layers = [name for name, layer in module.named_modules() if name and _can_be_adapted(layer)]
     chosen: dict[str, None] = {}
     for name in names:

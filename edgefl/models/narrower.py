@@ -36,7 +36,6 @@ class Cut:
     """A model with a share of the channels of each group.
 
     Args:
-        whole: the model.
         share: the share of the channels, in (0, 1].
         rounding: how numbers of channels are rounded.
 
@@ -90,7 +89,6 @@ class Cut:
         return self._known[1]
 
     def channels_of(self, group: int) -> int:
-        """The number of kept channels of a group."""
         return self._counts[group][1]
 
     def within(self, wider: Cut) -> Nested:
@@ -116,11 +114,6 @@ class Cut:
         ]
 
     def _narrow(self) -> BlockModel:
-        """The narrower skeleton.
-
-        Raises:
-            UserError: its layers cannot be called.
-        """
         whole = self._whole
         blocks = copy.deepcopy(dict(whole.blocks.items()))
         own = tuple({name: tensor.detach() for name, tensor, _ in variables(block)} for block in blocks.values())

@@ -59,7 +59,6 @@ class GroupNorm(nn.Module):
         return next(groups for groups in range(most, 0, -1) if arriving % groups == 0)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Normalise ``[batch, channels, height, width]``."""
         arriving = inputs.shape[1]
         if arriving == self.channels:
             return F.group_norm(inputs, self.groups, self.weight, self.bias, EPSILON)
@@ -92,7 +91,6 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(channels))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Normalise ``[batch, channels, height, width]``."""
         now = mode()
         arriving = inputs.shape[1]
         slim = now.width < 1

@@ -22,7 +22,6 @@ FORMATS = (".safetensors", ".pt", ".pth")
 """Endings of the names of files: safetensors, or a state dict that ``torch.save`` wrote."""
 
 _DAMAGED = (ValueError, EOFError, KeyError, IndexError, TypeError, AttributeError, RuntimeError, OSError)
-"""What reading a damaged file may raise."""
 
 
 class Weights(Options):
@@ -44,12 +43,8 @@ First = dict[str, dict[str, Tensor]]
 def load(weights: Weights | str, blocks: Mapping[str, nn.Module], state: Mapping[str, Tensor] | None = None) -> First:
     """Read first values from a file, and copy those of frozen parameters and constants into the blocks.
 
-    The file has either the names of a run's ``final.safetensors``, ``block.name``, or those of ``state``.
-
-    Args:
-        weights: the file.
-        blocks: the blocks by name; their tensors are overwritten.
-        state: the state dict of the ordinary module that the blocks are parts of.
+    The file has either the names of a run's ``final.safetensors``, ``block.name``, or those of ``state``, the state
+    dict of the ordinary module that the blocks are parts of.
 
     Raises:
         UserError: the file is missing or no file of tensors, or its tensors are not the model's.
@@ -128,7 +123,6 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _check_names(expected: Mapping[str, Tensor], found: set[str]) -> None:
-    """Check that a file has the model's tensors, and no others."""
     have = {id(expected[name]) for name in found & expected.keys()}
     # Counters and tables of indices are constants of the module; a shared tensor may have one name only.
     missing = [name for name, each in expected.items() if id(each) not in have and each.is_floating_point()]

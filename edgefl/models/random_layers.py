@@ -34,11 +34,7 @@ def drawn_from(draws: Mapping[str, Tensor]) -> AbstractContextManager[object]:
 
 
 class RandomFunctions(TorchFunctionMode):
-    """Replaces PyTorch's random functions.
-
-    Args:
-        key: one int64 number.
-    """
+    """Replaces PyTorch's random functions; ``key`` is one int64 number."""
 
     def __init__(self, key: Tensor) -> None:
         super().__init__()
@@ -53,7 +49,6 @@ class RandomFunctions(TorchFunctionMode):
 
     @property
     def used(self) -> bool:
-        """Whether something was drawn."""
         return self._calls > 0
 
     def uniform(self, shape: Sequence[int]) -> Tensor:
@@ -163,7 +158,6 @@ class ViewsAsReshapes(TorchFunctionMode):
     Convolutions here store channels last, so that ``maps.view(batch, -1)``, which is common in ordinary modules, would
     be an error.
 
-    >>> import torch
     >>> maps = torch.arange(8).view(1, 2, 2, 2).to(memory_format=torch.channels_last)
     >>> with ViewsAsReshapes():
     ...     maps.view(1, -1).tolist()

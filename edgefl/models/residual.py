@@ -19,9 +19,8 @@ class Residual(nn.Module):
     control flow and clients with different draws can be batched.
 
     Args:
-        body: the residual function.
-        shortcut: applied to the input; identity by default.
-        activation: applied to the sum; ReLU by default, ``torch.nn.Identity()`` for none.
+        shortcut: identity by default.
+        activation: ReLU by default, ``torch.nn.Identity()`` for none.
     """
 
     index: int = 0
@@ -34,7 +33,6 @@ class Residual(nn.Module):
         self.activation = nn.ReLU() if activation is None else activation
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The block's output in the current mode."""
         output = cast("Tensor", self.body(inputs))
         now = mode()
         if now.training and now.keep is not None:

@@ -57,11 +57,8 @@ class Conv2d(nn.Conv2d):
     Args:
         inputs: channels of the full-width input.
         outputs: channels of the full-width output.
-        kernel: side of the square kernel.
-        stride: step in both directions.
         padding: zeros around the image; half the kernel by default, which keeps the size at stride 1.
         groups: number of channel groups that do not mix; equal to ``inputs`` for depthwise.
-        bias: whether a bias is added.
         slim_outputs: a narrower width keeps fewer outputs; off for a layer whose outputs are the classes.
         fan_out: initialise by N(0, 2 / fan-out), bias 0, instead of PyTorch's uniform default.
     """
@@ -88,11 +85,6 @@ class Conv2d(nn.Conv2d):
         """Do nothing: ``initial_vector`` sets the initial values, and global generators must not be used."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Convolve ``[batch, channels, height, width]``.
-
-        Raises:
-            UserError: a narrower width is requested for a grouped convolution that is not depthwise.
-        """
         width = mode().width
         weight, bias, groups = self.weight, self.bias, self.groups
         if width < 1:
@@ -148,7 +140,6 @@ class Linear(nn.Linear):
         """Do nothing: ``initial_vector`` sets the initial values, and global generators must not be used."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Map ``[batch, features]``."""
         width = mode().width
         if width >= 1:
             return F.linear(inputs, self.weight, self.bias)
@@ -162,11 +153,6 @@ def without_stride(inputs: Tensor, weight: Tensor, stride: tuple[int, ...]) -> t
     oneDNN 3 corrupts memory on CPUs: the gradient of a 1×1 convolution with a stride, fewer than 16 input channels and
     channels-last images writes past a buffer (uxlfoundation/oneDNN issue 6035). The same convolution of every n-th
     pixel without a stride does not.
-
-    >>> import torch
-    >>> inputs, stride = without_stride(torch.zeros(1, 3, 5, 5), torch.zeros(8, 3, 1, 1), (2, 2))
-    >>> tuple(inputs.shape), stride
-    ((1, 3, 3, 3), (1, 1))
     """
     _, arriving, height, width = weight.shape
     if height == width == 1 and max(stride) > 1 and arriving < 16:
@@ -178,7 +164,6 @@ class Pointwise(nn.Conv2d):
     """A convolution that :func:`without_stride` concerns."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Convolve ``[batch, channels, height, width]``."""
         inputs, stride = without_stride(input, self.weight, self.stride)
         return F.conv2d(inputs, self.weight, self.bias, stride)
 

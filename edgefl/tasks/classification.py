@@ -55,7 +55,6 @@ class Classification(Task):
 
     @property
     def measured(self) -> Metric:
-        """The chosen metric."""
         return ACCURACY if self.metric == "accuracy" else MACRO_F1
 
     def labels(self, found: NDArray[Any]) -> NDArray[Any]:
@@ -65,19 +64,15 @@ class Classification(Task):
         return whole_numbers(found, "classes")
 
     def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
-        """The number of classes."""
         return classes or int(labels.max()) + 1
 
     def label_shape(self, outputs: int, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """One number."""
         return ()
 
     def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross-entropy."""
         return F.cross_entropy(outputs, labels)
 
     def summed_loss(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, int]:
-        """Summed cross-entropy, and the number of samples."""
         return F.cross_entropy(outputs.double(), labels, reduction="sum"), len(labels)
 
     def scores(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -90,5 +85,4 @@ class Classification(Task):
         return f1_counts(predicted[:, None] == every, labels[:, None] == every)
 
     def value(self, sums: NDArray[np.float64]) -> float:
-        """The accuracy or the macro-F1."""
         return float(sums[0] / sums[1]) if self.metric == "accuracy" else macro_f1(sums)

@@ -44,7 +44,6 @@ class LanguageModel(Task):
 
     @property
     def measured(self) -> Metric:
-        """The chosen metric, of tokens."""
         return PERPLEXITY if self.metric == "perplexity" else ACCURACY
 
     def labels(self, found: NDArray[Any]) -> NDArray[Any]:
@@ -59,7 +58,6 @@ class LanguageModel(Task):
         return whole_numbers(found, "tokens")
 
     def completed(self, inputs: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
-        """The label of every place."""
         if inputs.ndim != 2 or inputs.dtype.kind not in "iu":
             raise WrongAnswer(
                 f"a language model reads sequences of tokens, integers [samples, length]; found {inputs.dtype} "
@@ -74,20 +72,16 @@ class LanguageModel(Task):
         return labels
 
     def counted(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
-        """All but -100."""
         counted: NDArray[np.bool_] = labels != IGNORED
         return counted
 
     def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
-        """The number of tokens."""
         return classes or int(labels.max()) + 1
 
     def label_shape(self, outputs: int, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """A token for each place."""
         return sample_shape
 
     def output_shape(self, outputs: int, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Logits for each place."""
         return (*sample_shape, outputs)
 
     def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -96,7 +90,6 @@ class LanguageModel(Task):
         return summed / (labels != IGNORED).sum().clamp(min=1)
 
     def summed_loss(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Summed cross-entropy, and the number of tokens."""
         return self._each(outputs, labels).sum(), (labels != IGNORED).sum()
 
     def scores(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -116,7 +109,6 @@ class LanguageModel(Task):
         return flat.double().reshape(labels.shape)
 
     def value(self, sums: NDArray[np.float64]) -> float:
-        """The perplexity or the accuracy."""
         mean = float(sums[0] / sums[1]) if sums[1] else math.nan
         if self.metric == "accuracy":
             return mean

@@ -27,7 +27,6 @@ class Multilabel(Task):
 
     @property
     def measured(self) -> Metric:
-        """The mean over labels of the F1 score."""
         return MACRO_F1
 
     def labels(self, found: NDArray[Any]) -> NDArray[Any]:
@@ -42,22 +41,17 @@ class Multilabel(Task):
         return numbers
 
     def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
-        """The number of labels."""
         return int(labels.shape[1])
 
     def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Mean binary cross-entropy over samples and labels."""
         return F.binary_cross_entropy_with_logits(outputs, labels)
 
     def summed_loss(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, int]:
-        """Summed binary cross-entropy, and the number of samples times labels."""
         summed = F.binary_cross_entropy_with_logits(outputs.double(), labels.double(), reduction="sum")
         return summed, labels.numel()
 
     def scores(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """The counts of F1."""
         return f1_counts(outputs > 0, labels > 0)
 
     def value(self, sums: NDArray[np.float64]) -> float:
-        """The macro-F1."""
         return macro_f1(sums)

@@ -40,7 +40,6 @@ class Regression(Task):
 
     @property
     def measured(self) -> Metric:
-        """The chosen error."""
         return RMSE if self.metric == "rmse" else MAE
 
     def labels(self, found: NDArray[Any]) -> NDArray[Any]:
@@ -50,15 +49,12 @@ class Regression(Task):
         return finite_numbers(found).reshape(len(found), -1)
 
     def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
-        """The numbers of each sample."""
         return int(labels.shape[1]) if labels.ndim > 1 else 1
 
     def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """The mean of the chosen loss over samples and numbers."""
         return _LOSSES[self.loss](outputs, labels)
 
     def summed_loss(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, int]:
-        """The sum of the chosen loss, and the number of samples times numbers."""
         return _LOSSES[self.loss](outputs.double(), labels.double(), reduction="sum"), labels.numel()
 
     def scores(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -69,6 +65,5 @@ class Regression(Task):
         return torch.stack([error.sum(dim=1), count], dim=1)
 
     def value(self, sums: NDArray[np.float64]) -> float:
-        """The error."""
         mean = float(sums[0] / sums[1])
         return mean**0.5 if self.metric == "rmse" else mean

@@ -21,7 +21,7 @@ class Partition(Component):
 
     @property
     def by_class(self) -> bool:
-        """Whether it needs the class of each sample.
+        """True if it needs the class of each sample.
 
         Raises:
             UserError: as :meth:`check`, if an option is wrong.
@@ -30,7 +30,7 @@ class Partition(Component):
 
     @property
     def by_owner(self) -> bool:
-        """Whether the partition, and so its sizes, depend on the owners of samples."""
+        """True if the partition, and so its sizes, depend on the owners of samples."""
         return False
 
     @abstractmethod
@@ -76,14 +76,12 @@ class ClasswisePartition(Partition):
         """
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """Row sums of :meth:`counts`."""
         totals: Integers = self.counts(class_sizes, clients, rng).sum(axis=1)
         return totals
 
     def split(
         self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
     ) -> Shards:
-        """Shards of random samples with exactly the numbers of :meth:`counts`."""
         class_sizes = np.bincount(labels, minlength=classes)
         return deal(labels, self.counts(class_sizes, clients, rng), rng)
 

@@ -28,7 +28,6 @@ class Natural(Partition):
 
     @property
     def by_owner(self) -> bool:
-        """True."""
         return True
 
     def check(self, class_sizes: Integers, clients: int) -> None:
@@ -41,18 +40,13 @@ class Natural(Partition):
     def split(
         self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
     ) -> Shards:
-        """The samples of each owner."""
         return split_by_owner(owner, clients, self.kind)
 
 
 def split_by_owner(owner: Integers | None, clients: int, kind: str = "natural", *, every: bool = True) -> Shards:
     """The samples of owners 0 … ``clients``-1, owner by owner; samples of owner -1 belong to no client.
 
-    Args:
-        owner: the owner of each sample.
-        clients: number of clients.
-        kind: the kind of partition, for messages.
-        every: whether there must be as many owners as clients; else clients without samples have none.
+    With ``every``, there must be as many owners as clients; else clients without an owner have no samples.
 
     Raises:
         UserError: the data have no owners, or fewer than there are clients.
@@ -92,14 +86,12 @@ class ByFile(Partition):
 
     @property
     def by_owner(self) -> bool:
-        """True."""
         return True
 
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Do nothing: the file is read when a run begins."""
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """The number of each client's samples in the file."""
         return split_by_owner(self.owners(int(class_sizes.sum())), clients, self.kind).sizes
 
     def split(
@@ -125,11 +117,7 @@ class ByFile(Partition):
 
 
 def _clients_of(rows: Iterable[tuple[Any, Any]], samples: int) -> dict[int, Client]:
-    """The client of each index.
-
-    Raises:
-        UserError: an index is not a sample's or occurs twice, or a client is neither an integer nor a text.
-    """
+    """The client of each index."""
     found: dict[int, Client] = {}
     for index, client in rows:
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < samples:

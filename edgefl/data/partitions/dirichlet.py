@@ -44,7 +44,6 @@ class Dirichlet(ClasswisePartition):
     )
 
     def check(self, class_sizes: Integers, clients: int) -> None:
-        """Check that there are enough images for the minimum size of every client."""
         size = require_a_sample_for_each(class_sizes, clients)
         if not self.balanced and size < self._least():
             raise UserError(
@@ -53,7 +52,6 @@ class Dirichlet(ClasswisePartition):
             )
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """Equal sizes are computed directly; unequal ones are drawn."""
         if self.balanced:
             return np.full(clients, require_a_sample_for_each(class_sizes, clients), dtype=np.int64)
         return super().sizes(class_sizes, clients, rng)

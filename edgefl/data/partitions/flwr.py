@@ -17,7 +17,6 @@ from edgefl.data.sharding import Integers, Shards
 from edgefl.errors import UserError, in_words, nearest
 
 LABEL, CLIENT, POSITION = "label", "client", "position"
-"""The columns of the table that a partitioner divides."""
 _UNUSABLE = {
     "IdToSizeFncPartitioner": "takes a function, which a scenario cannot contain",
     "VerticalEvenPartitioner": "divides the columns of a table, not its samples",
@@ -44,7 +43,7 @@ class Flwr(Partition):
 
     @property
     def by_class(self) -> bool:
-        """Whether the partitioner divides by the column ``label``."""
+        """True if the partitioner divides by the column ``label``."""
         accepted = inspect.signature(self._partitioner()).parameters
         return "partition_by" in accepted and self.args.get("partition_by", LABEL) == LABEL
 
@@ -53,7 +52,6 @@ class Flwr(Partition):
         return self.args.get("partition_by") == CLIENT
 
     def check(self, class_sizes: Integers, clients: int) -> None:
-        """Check the partitioner's name and arguments."""
         require_a_sample_for_each(class_sizes, clients)
         self._made(clients, 0)
 
@@ -64,7 +62,6 @@ class Flwr(Partition):
     def split(
         self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
     ) -> Shards:
-        """The partitioner's first partitions."""
         # Sorted by class first: then the table's labels, and so the sizes, depend on the class sizes only.
         positions = np.argsort(labels, kind="stable")[rng.permutation(len(labels))]
         columns = {LABEL: labels[positions], POSITION: positions}
@@ -92,7 +89,6 @@ class Flwr(Partition):
         return Shards.of(np.repeat(np.arange(clients), sizes), np.concatenate(chosen), clients)
 
     def _partitioner(self) -> type:
-        """The library's class of this name."""
         known = _partitioners()
         if self.partitioner in _UNUSABLE:
             raise UserError(f"partition flwr: {self.partitioner} {_UNUSABLE[self.partitioner]}")
@@ -102,7 +98,6 @@ class Flwr(Partition):
         return known[self.partitioner]
 
     def _made(self, clients: int, seed: int) -> Any:
-        """The partitioner, without data."""
         part = self._partitioner()
         accepted = list(inspect.signature(part).parameters)
         for name in self.args:
@@ -141,7 +136,6 @@ def _as_array(value: JsonValue) -> Any:
 
 
 def _partitioners() -> dict[str, type]:
-    """The library's partitioners by name."""
     try:
         import flwr_datasets.partitioner as library
     except ModuleNotFoundError as error:

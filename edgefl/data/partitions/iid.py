@@ -22,7 +22,6 @@ class Iid(Partition):
     kind: Literal["iid"] = Field(default="iid", description="equal shards drawn at random")
 
     def check(self, class_sizes: Integers, clients: int) -> None:
-        """Check that there is an image for each client."""
         require_a_sample_for_each(class_sizes, clients)
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
@@ -63,7 +62,6 @@ class Quantity(Partition):
     min_size: int = Field(default=1, ge=1, description="minimum samples per client")
 
     def check(self, class_sizes: Integers, clients: int) -> None:
-        """Check that there are enough images for the minimum size of every client."""
         if require_a_sample_for_each(class_sizes, clients) < self.min_size:
             raise UserError(
                 f"partition quantity expects at least {self.min_size} samples for each client (min_size), found "
@@ -80,6 +78,5 @@ class Quantity(Partition):
     def split(
         self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
     ) -> Shards:
-        """A random permutation of the images, split into pieces of these sizes."""
         sizes = self.sizes(np.bincount(labels, minlength=classes), clients, rng)
         return Shards.of(np.repeat(np.arange(clients), sizes), rng.permutation(len(labels)), clients)

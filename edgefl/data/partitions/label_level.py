@@ -37,13 +37,11 @@ class LabelLevel(Partition):
         return True
 
     def check(self, class_sizes: Integers, clients: int) -> None:
-        """Check that there are at least two classes, and enough images of each class."""
         require_a_sample_for_each(class_sizes, clients)
         if self.level > 0:
             self._size(class_sizes, clients, np.arange(len(class_sizes)))
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """The same size for all."""
         if self.level == 0:
             size = require_a_sample_for_each(class_sizes, clients)
         else:
@@ -53,7 +51,6 @@ class LabelLevel(Partition):
     def split(
         self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
     ) -> Shards:
-        """Shards of random images with exactly the level on every client."""
         class_sizes = np.bincount(labels, minlength=classes)
         require_a_sample_for_each(class_sizes, clients)
         if self.level == 0:
@@ -105,9 +102,6 @@ def _largest(limit: int, class_sizes: Integers, demand: Callable[[int], Integers
     return low
 
 
-# --- dominant: one class holds ε·10 % ---------------------------------------------------------------------------------
-
-
 def _dominant_and_rest(level: int, size: int) -> tuple[int, int]:
     dominant = (level * size + 5) // 10
     return dominant, size - dominant
@@ -141,11 +135,7 @@ def dominant_counts(classes: int, clients: int, level: int, size: int) -> Intege
 
 
 def dominant_demand(classes: int, clients: int, level: int, size: int) -> Integers:
-    """Column sums of :func:`dominant_counts` without computing the table, ``[classes]``.
-
-    >>> dominant_demand(classes=10, clients=100, level=7, size=120).tolist()
-    [1200, 1200, 1200, 1200, 1200, 1200, 1200, 1200, 1200, 1200]
-    """
+    """Column sums of :func:`dominant_counts` without computing the table, ``[classes]``."""
     dominant, rest = _dominant_and_rest(level, size)
     label = np.arange(classes)
     followers = clients // classes + (label < clients % classes)
@@ -153,9 +143,6 @@ def dominant_demand(classes: int, clients: int, level: int, size: int) -> Intege
     for step in range(classes - 1):
         demand[(label + 1 + step) % classes] += _dealt(followers * rest, step, classes - 1)
     return demand
-
-
-# --- missing: a client lacks ε·10 % of the classes --------------------------------------------------------------------
 
 
 def missing_classes(classes: int, level: int) -> int:
@@ -179,13 +166,9 @@ def _first_place(classes: int, clients: int, held: int) -> Integers:
 
 
 def missing_counts(order: Integers, clients: int, level: int, size: int) -> Integers:
-    """Images of each class for each client, ``[clients, classes]``, in the missing form.
+    """Images of each class for each client, ``[clients, classes]``, in the missing form, ``size`` for each client.
 
-    Args:
-        order: the order of the classes on the circle, a permutation.
-        clients: number of clients.
-        level: ε.
-        size: images of each client.
+    ``order`` is the order of the classes on the circle, a permutation.
 
     >>> missing_counts(np.arange(4), clients=4, level=5, size=6)
     array([[3, 3, 0, 0],

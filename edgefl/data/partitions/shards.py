@@ -23,7 +23,6 @@ class SortAndPartition(ClasswisePartition):
     s: int = Field(ge=1, description="classes of each client")
 
     def check(self, class_sizes: Integers, clients: int) -> None:
-        """Check that the blocks are equal and contain at least one image."""
         self._block(class_sizes, clients)
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
@@ -31,11 +30,9 @@ class SortAndPartition(ClasswisePartition):
         return np.full(clients, self.s * self._block(class_sizes, clients), dtype=np.int64)
 
     def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """Counts with one block's images in ``s`` entries of every row."""
         return class_assignment(clients, len(class_sizes), self.s, rng) * self._block(class_sizes, clients)
 
     def _block(self, class_sizes: Integers, clients: int) -> int:
-        """Images of one block."""
         classes = len(class_sizes)
         require_a_sample_for_each(class_sizes, clients)
         if self.s > classes:

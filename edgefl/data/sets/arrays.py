@@ -33,7 +33,6 @@ class Arrays(SplitData, OwnArrays):
     )
 
     def raw(self) -> tuple[Raw, Raw | None]:
-        """The arrays of both files."""
         return self._of("train", self.train), None if self.test_data is None else self._of("test_data", self.test_data)
 
     def _of(self, field: str, name: str) -> Raw:

@@ -38,7 +38,6 @@ class Digits(DataSpec):
     name: Literal["digits"] = Field(default="digits", description="scikit-learn's digits, enlarged and distorted")
 
     def declared(self) -> Description:
-        """Known in full."""
         return Description(
             classes=CLASSES,
             shape=(1, SIZE, SIZE),
@@ -104,15 +103,11 @@ def _distortions(count: int) -> NDArray[np.float64]:
 def warped(originals: Integers, maps: NDArray[np.float64]) -> NDArray[np.uint8]:
     """Images of 28×28 pixels, sampled from 8×8 originals bilinearly along affine maps; 0 outside an original.
 
-    Args:
-        originals: ``[images, 8, 8]``, values from 0 to 16.
-        maps: ``[images, 2, 3]``: (row, column) offset of a source point from the original's centre, in its pixels, from
-            (row, column, 1), the target pixel's offset from the image's centre.
+    Originals ``[images, 8, 8]`` have values from 0 to 16, which becomes 255 in the images, uint8 ``[images, 28, 28]``.
 
-    The maps are rounded to 2⁻¹⁶; all further computation uses integers, so all machines give the same result.
-
-    Returns:
-        uint8 ``[images, 28, 28]``, 16 becoming 255.
+    The maps ``[images, 2, 3]`` give the (row, column) offset of a source point from the original's centre, in its
+    pixels, from (row, column, 1), the target pixel's offset from the image's centre. They are rounded to 2⁻¹⁶; all
+    further computation uses integers, so all machines give the same result.
     """
     count, side = len(originals), originals.shape[1]
     padded = np.zeros((count, side + 2, side + 2), dtype=np.int32)

@@ -38,7 +38,6 @@ class HuggingFace(SplitData, OwnArrays):
     colours: Colours | None = Field(default=None, description=COLOURS)
 
     def raw(self) -> tuple[Raw, Raw | None]:
-        """The columns of both splits."""
         try:
             folder = find_input(self.path, what="folder")
         except UserError as error:
@@ -83,7 +82,6 @@ class HuggingFace(SplitData, OwnArrays):
         return Raw(pictures, labels, client, names, place, "first")
 
     def _column(self, split: Any, name: str, folder: Path) -> Any:
-        """A column as an Arrow array, in the order of the split."""
         if name not in split.column_names:
             raise UserError(
                 f"no column '{name}' in this data set; {nearest(name, split.column_names)}", file=str(folder)

@@ -32,7 +32,6 @@ class ImageFolder(SplitData):
     colours: Colours | None = Field(default=None, description=COLOURS)
 
     def raw(self) -> tuple[Raw, Raw | None]:
-        """The images of both folders, which are decoded when they are needed."""
         train = _folder("train", self.train)
         classes = _classes(train)
         if self.test_data is None:
@@ -69,7 +68,6 @@ def _folder(field: str, name: str) -> Path:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """The entries of a folder by name, without hidden ones."""
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
@@ -77,7 +75,6 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _classes(folder: Path) -> list[str]:
-    """The names of the subfolders, one for each class."""
     entries = _entries(folder)
     for path in entries:
         if not path.is_dir():

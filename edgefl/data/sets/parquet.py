@@ -67,7 +67,6 @@ class Parquet(DataSpec):
         return train, test
 
     def _place(self) -> tuple[Path, str]:
-        """The folder, and the name of its test split."""
         folder = data_root(self.root) / (self.folder or "")
         if not split_files(folder, self.splits.train):
             raise UserError(f"found no files {self.splits.train}-*.parquet in '{folder}'; {how_to_set_the_root()}")

@@ -66,14 +66,12 @@ def _called(reference: str, args: str, digest: str) -> tuple[Raw, Raw | None]:
 
 
 def _reason(error: BaseException, code: UserCode) -> str:
-    """Why the call failed, with the line."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(code.file)]
     line = f"line {lines[-1]}: " if lines else ""
     return f"{line}'{code.name}' raised an error: {in_words(error)}"
 
 
 def _arrays(split: str, value: Any, place: str) -> Raw:
-    """The arrays of one split."""
     if not isinstance(value, tuple | list) and hasattr(value, "__getitem__") and hasattr(value, "__len__"):
         value = _columns(split, [value[index] for index in range(len(value))], place)
     if not isinstance(value, tuple | list) or len(value) not in (2, 3):
@@ -88,7 +86,6 @@ def _arrays(split: str, value: Any, place: str) -> Raw:
 
 
 def _columns(split: str, samples: list[Any], place: str) -> tuple[list[Any], ...]:
-    """The inputs, the labels and the clients of samples."""
     lengths = {len(sample) if isinstance(sample, tuple | list) else 0 for sample in samples}
     if not lengths <= {2} and not lengths <= {3}:
         raise UserError(f"expected every sample of '{split}' as input and label, or also client", file=place)

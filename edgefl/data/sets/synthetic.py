@@ -17,7 +17,6 @@ _PATCH = 4
 
 
 def _or_a_number(schema: dict[str, Any]) -> None:
-    """Allow a number of images for ``test`` in the JSON schema."""
     choices = schema.pop("enum")
     schema.pop("type", None)
     schema["anyOf"] = [{"enum": choices, "type": "string"}, {"minimum": 1, "type": "integer"}]
@@ -49,7 +48,6 @@ class Synthetic(DataSpec):
     @model_validator(mode="before")
     @classmethod
     def _number_of_test_images(cls, data: Any) -> Any:
-        """Interpret a number in ``test`` as the number of test images."""
         if isinstance(data, dict) and isinstance(data.get("test"), int) and not isinstance(data["test"], bool):
             if data.get("test_images", data["test"]) != data["test"]:
                 raise ValueError(
@@ -78,7 +76,6 @@ class Synthetic(DataSpec):
         return self
 
     def declared(self) -> Description:
-        """Known, except for mean and deviation."""
         return Description(
             classes=self.classes,
             shape=self.shape,
@@ -87,7 +84,6 @@ class Synthetic(DataSpec):
         )
 
     def read(self) -> tuple[Samples, Samples]:
-        """Generate the images."""
         rng = generator(self.images_seed, "synthetic images")
         channels, height, width = self.shape
         coarse = rng.random((self.classes, channels, -(-height // _PATCH), -(-width // _PATCH)))

@@ -34,7 +34,6 @@ class TinyImagenet(DataSpec):
     classes: Literal[100, 200] = Field(default=200, description="200, or 100 for a folder tiny-imagenet-100")
 
     def declared(self) -> Description:
-        """Known in full."""
         return Description(
             classes=self.classes,
             shape=(3, SIDE, SIDE),

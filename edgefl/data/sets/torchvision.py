@@ -26,7 +26,6 @@ class TorchvisionSet(DataSpec):
     Attributes:
         original: the class in ``torchvision.datasets``.
         folder: the folder inside the root that torchvision reads.
-        facts: the description.
     """
 
     original: ClassVar[str]
@@ -34,11 +33,9 @@ class TorchvisionSet(DataSpec):
     facts: ClassVar[Description]
 
     def declared(self) -> Description | None:
-        """Known in full."""
         return self.facts
 
     def read(self) -> tuple[Samples, Samples]:
-        """The images and labels of torchvision."""
         return self._read()
 
     def _read(self, **options: Any) -> tuple[Samples, Samples]:

@@ -14,7 +14,6 @@ from edgefl.data.spec import DATA_SETS, DataSpec, Samples
 from edgefl.randomness import generator
 
 CONDITIONS = ("healthy", "imbalance", "misalignment", "bearing")
-"""The classes."""
 AXES, LENGTH, RATE = 3, 128, 1280.0
 """Horizontal, vertical and axial acceleration; numbers of a window; and samples in a second."""
 BALLS, BALL_TO_PITCH = 9, 0.2

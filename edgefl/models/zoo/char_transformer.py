@@ -39,11 +39,10 @@ class CharTransformer(ModelSpec):
     layers: int = Field(default=2, ge=1, description="transformer layers")
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-        """The skeleton for sequences of characters; the number of characters is the number of classes."""
         return self.build_for(sample_shape, classes, task=Classification(), tokens=True)
 
     def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
-        """The skeleton for sequences of characters; the number of characters is the number of outputs."""
+        """Inputs are sequences of characters; the number of characters is the number of outputs."""
         classes = outputs
         if len(sample_shape) != 1:
             shape = "×".join(map(str, sample_shape))
@@ -73,7 +72,6 @@ class Embedding(nn.Module):
         self.position = nn.Parameter(torch.zeros(length, width))
 
     def initialise(self, tensors: Mapping[str, Tensor], generator: torch.Generator) -> None:
-        """N(0, 0.1²) for both."""
         for tensor in tensors.values():
             tensor.normal_(std=_SPREAD, generator=generator)
 
@@ -91,7 +89,6 @@ class LayerNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Normalise ``[..., width]``."""
         return F.layer_norm(inputs, self.weight.shape, self.weight, self.bias)
 
 
@@ -108,7 +105,6 @@ class CausalAttention(nn.Module):
         self.out = Linear(width, width)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Attend within ``[batch, length, width]``."""
         batch, length, width = inputs.shape
         split = self.project(inputs).reshape(batch, length, 3, self.heads, width // self.heads)
         query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)

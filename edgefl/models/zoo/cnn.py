@@ -29,7 +29,6 @@ class SmallCnn(ModelSpec):
     groups: int = Field(default=2, ge=1, description="groups of group normalisation; divides the width")
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-        """The skeleton for images of at least 8×8 pixels."""
         channels, height, width = image_shape("cnn", sample_shape, least=8)
         flat = 2 * self.width * (height // 4) * (width // 4)
         norm = None if self.norm == "none" else norm_of(self.norm, self.groups, least=self.width)

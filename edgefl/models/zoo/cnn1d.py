@@ -23,7 +23,6 @@ class Cnn1d(ModelSpec):
     kernel: int = Field(default=9, ge=1, le=255, description="length of the convolutions' kernels")
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-        """The skeleton for inputs ``[channels, length]`` of at least 16 places."""
         if len(sample_shape) != 2 or sample_shape[1] < 16:
             shape = "×".join(map(str, sample_shape))
             raise UserError(f"model 'cnn1d' takes [channels, length] with a length of at least 16, found {shape}")

@@ -12,7 +12,6 @@ from edgefl.models.registry import MODELS, ModelSpec, image_shape
 from edgefl.models.slimmable import Conv2d, Linear
 
 HIDDEN = (128, 256, 512, 1024)
-"""Widths of the hidden linear layers."""
 
 
 @MODELS.register("fedadc_cnn")
@@ -23,7 +22,6 @@ class FedAdcCnn(ModelSpec):
     """
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-        """The skeleton for images of at least 16×16 pixels."""
         channels, height, width = image_shape("fedadc_cnn", sample_shape, least=16)
         blocks: dict[str, nn.Module] = {}
         for number, (inputs, outputs) in enumerate(pairwise((channels, 64, 128, 256, 512)), start=1):

@@ -27,7 +27,6 @@ class Mlp(ModelSpec):
     )
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-        """The skeleton for inputs of any shape."""
         blocks: dict[str, nn.Module] = {}
         before = prod(sample_shape)
         for number, width in enumerate(self.widths, 1):
@@ -42,5 +41,4 @@ class Flat(nn.Module):
     """Inputs as vectors of float32."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Flatten ``[batch, …]``."""
         return inputs.flatten(1).to(torch.float32)

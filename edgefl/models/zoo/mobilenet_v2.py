@@ -41,7 +41,6 @@ class MobileNetV2(ModelSpec):
     groups: int = Field(default=2, ge=1, le=8, description="groups of group norm")
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-        """The skeleton for images of at least 8×8 pixels."""
         channels, _, _ = image_shape("mobilenet_v2", sample_shape, least=8)
         norm = norm_of(self.norm, self.groups, least=8)
         blocks: dict[str, nn.Module] = {

@@ -36,7 +36,6 @@ class ResNet18(ModelSpec):
     )
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-        """The skeleton for images of at least 8×8 pixels."""
         channels, _, _ = image_shape("resnet18", sample_shape, least=8)
         norm = norm_of(self.norm, self.groups, least=WIDTHS[0])
         blocks: dict[str, nn.Module] = {"conv1": self._stem(channels, norm)}

@@ -33,7 +33,6 @@ class ResNet56(ModelSpec):
     )
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-        """The skeleton for images of at least 8×8 pixels."""
         channels, _, _ = image_shape("resnet56", sample_shape, least=8)
         norm = norm_of(self.norm, self.groups, least=STEM)
         blocks: dict[str, nn.Module] = {"conv1": nn.Sequential(Conv2d(channels, STEM, 3), norm(STEM), nn.ReLU())}

@@ -26,7 +26,6 @@ class ChannelShuffle(nn.Module):
     """Distributes the channels of each group over all groups, so that successive grouped convolutions mix them."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Permute the channels of ``[batch, channels, height, width]``."""
         if mode().width < 1:
             raise no_narrower()
         batch, channels, height, width = inputs.shape
@@ -43,7 +42,6 @@ class Downsampling(nn.Module):
         self.average = nn.AvgPool2d(3, stride=2, padding=1)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Halve the image and add the body's channels."""
         return torch.relu(torch.cat([cast("Tensor", self.average(inputs)), cast("Tensor", self.body(inputs))], dim=1))
 
 
@@ -70,7 +68,6 @@ class ShuffleNet(ModelSpec):
     groups: int = Field(default=2, ge=1, le=12, description="groups of group norm")
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-        """The skeleton for images of at least 8×8 pixels."""
         channels, _, _ = image_shape("shufflenet", sample_shape, least=8)
         norm = norm_of(self.norm, self.groups, least=12)
         blocks: dict[str, nn.Module] = {"stem": nn.Sequential(Conv2d(channels, STEM, 3), norm(STEM), nn.ReLU())}

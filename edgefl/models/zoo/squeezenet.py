@@ -37,7 +37,6 @@ class Fire(nn.Module):
         self.wide = _convolution(squeezed, outputs // 2, 3, norm)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Map ``[batch, inputs, height, width]`` to ``outputs`` channels."""
         squeezed = cast("Tensor", self.squeeze(inputs))
         return torch.cat([cast("Tensor", self.narrow(squeezed)), cast("Tensor", self.wide(squeezed))], dim=1)
 
@@ -54,7 +53,6 @@ class SqueezeNet(ModelSpec):
     groups: int = Field(default=2, ge=1, le=16, description="groups of group norm")
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-        """The skeleton for images of at least 8×8 pixels."""
         channels, _, _ = image_shape("squeezenet", sample_shape, least=8)
         norm = norm_of(self.norm, self.groups, least=16)
         blocks: dict[str, nn.Module] = {"stem": nn.Sequential(_convolution(channels, STEM, 3, norm), nn.MaxPool2d(2))}

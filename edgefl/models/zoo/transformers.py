@@ -24,11 +24,10 @@ from edgefl.tasks.base import Task
 from edgefl.tasks.language_model import LanguageModel
 
 Head = Literal["sequence_classification", "image_classification", "causal_lm", "next_token"]
-"""What a model ends in."""
 
 
 class _Kind(NamedTuple):
-    """A kind of head: the class of transformers, whether only the last position counts, and whether it needs a mask."""
+    """A kind of head; ``last``: only the last position counts; ``masked``: it needs a mask."""
 
     name: str
     last: bool = False
@@ -67,7 +66,6 @@ class TransformersModel(OrdinaryModel):
     )
 
     def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
-        """The skeleton."""
         if self.head is not None:
             return super().build_for(sample_shape, outputs, task=task, tokens=tokens)
         images: Head = "sequence_classification" if tokens or len(sample_shape) != 3 else "image_classification"
@@ -115,7 +113,6 @@ class TransformersModel(OrdinaryModel):
         return found or Split({"model": module}, "its layers cannot be called one by one")
 
     def _configuration(self, types: Any, sample_shape: tuple[int, ...], classes: int) -> Any:
-        """The configuration for the data's shape and number of classes."""
         if self.transformers not in types:
             hint = nearest(self.transformers, list(types.keys()))
             hint = hint if hint.startswith("did") else "see transformers.CONFIG_MAPPING"
@@ -144,7 +141,6 @@ class TransformersModel(OrdinaryModel):
             raise UserError(f"not a configuration of '{self.transformers}': {reason}", field="args") from None
 
     def _file(self) -> dict[str, Any]:
-        """The content of the file ``config``."""
         if self.config is None:
             return {}
         path = find_input(self.config)
@@ -163,9 +159,8 @@ class Logits(nn.Module):
     """A model of transformers that takes one tensor and returns one; its tensors keep their names.
 
     Args:
-        model: the model.
-        last: whether only the last position's logits are returned.
-        masked: whether it gets a mask without padding; without one, causal models look for several texts in a row.
+        last: True if only the last position's logits are returned.
+        masked: True if it gets a mask without padding; without one, causal models look for several texts in a row.
         first: the number of the first position, for models that number positions by the tokens that are no padding.
     """
 

@@ -26,7 +26,6 @@ class Vgg9(ModelSpec):
     groups: int = Field(default=2, ge=1, le=WIDTHS[0], description="groups of group norm")
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-        """The skeleton for images of at least 8×8 pixels."""
         arriving, height, width = image_shape("vgg9", sample_shape, least=8)
         norm = norm_of(self.norm, self.groups, least=WIDTHS[0])
         blocks: dict[str, nn.Module] = {}
