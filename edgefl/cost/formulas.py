@@ -115,13 +115,7 @@ BATCH_NORMS = frozenset({"native_batch_norm", "cudnn_batch_norm"})
 
 
 def work_of(name: str, arguments: Arguments, keywords: Mapping[str, Any], outputs: Sequence[Tensor]) -> Work:
-    """The work of one executed operator.
-
-    Args:
-        name: the ATen operator's name without overload, e.g. ``"convolution"``.
-        arguments: its positional arguments.
-        keywords: its other arguments.
-        outputs: the tensors that it returned.
+    """The work of one executed operator, by its ATen name without overload, e.g. ``"convolution"``.
 
     >>> import torch
     >>> work_of("mm", (torch.zeros(2, 3), torch.zeros(3, 5)), {}, [torch.zeros(2, 5)])
@@ -137,7 +131,6 @@ def work_of(name: str, arguments: Arguments, keywords: Mapping[str, Any], output
 
 
 def _each(name: str, arguments: Arguments, keywords: Mapping[str, Any]) -> int:
-    """FLOPs for each number of the first output."""
     if name in POOLS:
         height, width = (list(arguments[1]) * 2)[:2]
         return int(height * width)
@@ -156,18 +149,13 @@ BY_NAME: Mapping[str, str] = {
     **dict.fromkeys(("sum", "mean", "var", "var_mean", "amax", "max", "min"), "reduction"),
     **dict.fromkeys(("linalg_vector_norm", "logsumexp"), "reduction"),
 }
-"""Matrix products, operators that copy numbers, and reductions."""
 
 FAMILIES = (("batch_norm", "batch-norm"), ("_norm", "group-norm"), ("pool", "pooling"))
 """Substrings of the names of normalisation and pooling operators; the first match applies."""
 
 
 def kind_of(name: str, arguments: Sequence[Any]) -> str:
-    """The kind of an executed operator.
-
-    Args:
-        name: the ATen operator's name without overload, e.g. ``"convolution"``.
-        arguments: its positional arguments.
+    """The kind of an executed operator, by its ATen name without overload and its positional arguments.
 
     >>> import torch
     >>> kind_of("convolution", (torch.zeros(1, 64, 8, 8), torch.zeros(64, 1, 3, 3), *[None] * 6, 64))

@@ -27,7 +27,6 @@ class AffineCost:
     """The costs of one local step as value + slope · batch, operator by operator in the order of execution.
 
     Attributes:
-        executed: the operators.
         value, slope: rows of MACs, FLOPs, bytes and live bytes ``[4, operators]``.
         brought: value and slope of the bytes that existed before the step.
     """
@@ -56,7 +55,6 @@ class AffineCost:
         return law if fits and law._brought(check.batch) == check.brought_bytes else None
 
     def at(self, batch: int) -> StepCost:
-        """The cost for a batch of ``batch`` images."""
         return step_cost(batch, self.executed, self.value + self.slope * batch, self._brought(batch))
 
     def _brought(self, batch: int) -> int:
@@ -66,8 +64,7 @@ class AffineCost:
 class CostModel:
     """The costs of local steps on one model, measured once for each method and number of received blocks.
 
-    Args:
-        model: the scenario's model; a method's changes to it (``Objective.adapt``) are applied here.
+    ``model`` is the scenario's; a method's changes to it (``Objective.adapt``) are applied here.
     """
 
     def __init__(self, model: BlockModel) -> None:
@@ -99,7 +96,6 @@ class CostModel:
         number: int = 0,
         drawn: Mapping[str, Tensor] | None = None,
     ) -> StepCost:
-        """The cost of a step with these random inputs, which are the ``number``-th variant."""
         model, key = self._adapted(method), (*signature, number)
         if batch == 1:
             return measure(model, method, alpha, batch, drawn)

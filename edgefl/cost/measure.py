@@ -129,7 +129,7 @@ class Executed(NamedTuple):
 
 
 def step_cost(batch: int, executed: Sequence[Executed], numbers: NDArray[np.int64], brought_bytes: int) -> StepCost:
-    """The summed cost of a step.
+    """The summed cost of a step on ``batch`` images.
 
     Args:
         batch: images in the minibatch.
@@ -167,7 +167,6 @@ class Trace:
 
     @property
     def executed(self) -> tuple[Executed, ...]:
-        """The operators."""
         return tuple(Executed(each.name, each.kind, each.phase, each.layer) for each in self.records)
 
     @property
@@ -209,7 +208,7 @@ def trace(
 
 @cache
 def _copies_without_data() -> bool:
-    """True if group norm copies a channels-last input without data, as PyTorch 2.6 does; it copies none with data."""
+    """As PyTorch 2.6 does; with data it copies none."""
     images = torch.empty(1, 2, 2, 2, device=NOWHERE).to(memory_format=torch.channels_last)
     with Recorder() as recorder:
         torch.nn.functional.group_norm(images, 1)
@@ -276,10 +275,7 @@ def _traced(  # noqa: PLR0917  (they come in the order of `trace`)
 
 @contextmanager
 def without_data(label: str = "") -> Iterator[None]:
-    """Run code on tensors without data.
-
-    Args:
-        label: the label of the method, if it is a method's.
+    """Run code on tensors without data; ``label`` is that of the method, if it is a method's.
 
     Raises:
         DataDependentError: the block reads numbers in tensors; the error names the part whose code does.
@@ -304,12 +300,10 @@ def _whose(error: Exception) -> str:
 
 
 def _other_generators() -> dict[str, object]:
-    """The states of the global generators of Python and NumPy."""
     return {"random": random.getstate(), "numpy.random": str(np.random.get_state(legacy=False))}  # noqa: NPY002
 
 
 def _fact(name: str, model: BlockModel, device: torch.device) -> Tensor:
-    """A fact about the client and its job: one number for each class, or one."""
     if name == "round":
         return torch.zeros((), dtype=torch.int64, device=device)
     return _zeros(device, model.classes) if name == "label_counts" else _zeros(device)
@@ -335,7 +329,6 @@ class BlockFigures(NamedTuple):
     """One block, for one sample.
 
     Attributes:
-        name: the block's name.
         output: shape of its output without the batch dimension.
         parameters: numbers that are trained and sent.
         buffers: numbers that are not trained, such as running statistics.

@@ -29,11 +29,8 @@ class MethodCost:
     """The cost of one method for one client.
 
     Attributes:
-        label: the method's label.
         alpha: number of the last blocks that are received; M for the whole model.
         share: the part of the model that the client's capacity level trains; ``None`` for methods without levels.
-        step: the cost of a local step.
-        stored: parameters that the client stores.
         down, up: the parts of a round's downlink and uplink, for a client that skipped the previous round.
         paper_factor: a step's compute relative to FedAvg's by FedBR's Eq. (3), for methods with hybrid paths.
     """
@@ -48,7 +45,7 @@ class MethodCost:
     paper_factor: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; counts of work are per batch of ``batch`` images."""
+        """Plain data for JSON; counts of work are per batch."""
         return {
             "method": self.label,
             "alpha": self.alpha,
@@ -158,10 +155,8 @@ class StoredParameters:
 def stored_parameters(model: BlockModel, method: Method, alpha: int) -> StoredParameters:
     """The parameters that a client of ``method`` stores.
 
-    Args:
-        model: the model as the method trains it (see ``Objective.adapt``).
-        method: the method, whose objective, rule and client state determine the parameters.
-        alpha: number of the last blocks that are received, and so stored as frozen copies; M for the whole model.
+    ``model`` is as the method trains it (see ``Objective.adapt``). The last ``alpha`` blocks are received, and so
+    stored as frozen copies; M for the whole model.
     """
     blocks = list(model.blocks.values())
     every = [_numbers(block.parameters()) for block in blocks]

@@ -40,9 +40,8 @@ class Record(NamedTuple):
         name: the ATen operator, without overload.
         kind: its kind, see :mod:`edgefl.cost.formulas`.
         phase: the part of the local step that it belongs to.
-        layer: whether a convolution or linear layer of a model called it.
+        layer: a convolution or linear layer of a model called it.
         macs: its multiply-accumulates, 0 for operators other than products.
-        flops: its floating-point operations.
         bytes: inputs read once and outputs written once.
         live: bytes of all live storages that the step created, after the operator.
     """
@@ -58,8 +57,6 @@ class Record(NamedTuple):
 
 
 class _Layers(TorchFunctionMode):
-    """Sets the recorder's flag during calls of layers."""
-
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self.recorder = recorder
@@ -78,13 +75,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A context that creates a :class:`Record` for every executed operator.
 
     Storages that an operator reads and that existed before are listed in ``brought``, with their bytes, and count as
-    live during the whole step.
-
-    Args:
-        with_data: whether the tensors have data, so that operators may depend on it.
-
-    Attributes:
-        draws: operators that drew from PyTorch's global generator, with the part that called them.
+    live during the whole step. ``draws`` has the operators that drew from PyTorch's global generator, with the part
+    that called them. ``with_data``: the tensors have data, so that operators may depend on it.
     """
 
     def __init__(self, *, with_data: bool = False) -> None:
@@ -101,16 +93,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return false: skipping would import the compiler, a second or two, and nothing is compiled in this mode."""
+        """Skipping would import the compiler, a second or two, and nothing is compiled in this mode."""
         return False
 
     def entering(self, phase: Phase) -> None:
-        """Assign the following operators to ``phase``."""
         self.phase = phase
 
     @property
     def brought_bytes(self) -> int:
-        """Bytes of the outside storages that some operator reads."""
         return sum(self.brought.values())
 
     def __enter__(self) -> Recorder:
@@ -164,7 +154,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def add(self, record: Record) -> None:
-        """Keep the record of an operator."""
         self.records.append(record)
 
     def _bring(self, tensor: Tensor) -> int:
@@ -197,7 +186,7 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
 
 
 def _numbers(tensor: Tensor) -> int:
-    """The number of distinct elements: an expanded dimension is read once."""
+    """An expanded dimension is read once."""
     count = 1
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         if stride or not size:
@@ -206,7 +195,6 @@ def _numbers(tensor: Tensor) -> int:
 
 
 def _touched(name: str, arguments: tuple[Any, ...], inputs: list[Tensor], outputs: list[Tensor]) -> int:
-    """Bytes of each input read once and of each output written once."""
     if name == "convolution_backward":
         by_input, by_weight, _ = arguments[10]
         inputs = [arguments[0], *([arguments[1]] if by_weight else []), *([arguments[2]] if by_input else [])]

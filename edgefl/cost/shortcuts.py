@@ -17,7 +17,7 @@ Arguments = tuple[Any, ...]
 
 
 def _new(like: Tensor, *shape: int) -> Tensor:
-    """An output like ``like``; images stay channels-last, because a conversion is a separate copy."""
+    """Images stay channels-last, because a conversion is a separate copy."""
     last = len(shape) == 4 and _channels_last(like)
     order = torch.channels_last if last else torch.contiguous_format
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=order)

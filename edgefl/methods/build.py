@@ -31,13 +31,11 @@ CHECKED_ROUNDS = range(1, 9)
 
 
 def _parts(recipe: Recipe) -> list[type[Component]]:
-    """The classes that the options of an entry are passed to."""
     levels = [] if recipe.submodels is None else [recipe.submodels]
     return [recipe.objective, recipe.rule, type(recipe.server), recipe.payload, *levels]
 
 
 def _defaults(recipe: Recipe) -> dict[str, Any]:
-    """The default options of the recipe's server update and of its other parts."""
     return {**recipe.server.model_dump(exclude_unset=True), **recipe.defaults}
 
 
@@ -56,17 +54,12 @@ def server_update(value: Any) -> ServerUpdate:
 
 
 def _clients_too(server: type[ServerUpdate]) -> set[str]:
-    """Options of a server update that are set next to ``method``, because the clients of its method also have them.
-
-    >>> sorted(_clients_too(SERVER_UPDATES["fedadc"]))
-    ['beta_g', 'beta_l']
-    """
+    """Options of a server update that are set next to ``method``, because the clients of its method also have them."""
     own = [recipe for _, recipe in METHODS if type(recipe.server) is server and not recipe.server_choice]
     return {field for recipe in own for field in _shared(recipe) & set(server.model_fields)}
 
 
 def _shared(recipe: Recipe) -> set[str]:
-    """Options that apply to clients."""
     own = type(recipe.server)
     return {field for part in _parts(recipe) if part is not own for field in part.model_fields}
 
@@ -86,7 +79,7 @@ def _server_schema() -> dict[str, Any]:
 
 
 def _describe_server(schema: dict[str, Any]) -> None:
-    """Add every server update to the JSON schema of ``server``; called only when the schema is generated."""
+    """Called only when the schema is generated."""
     schema.update(_server_schema())
 
 
@@ -198,7 +191,7 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
 
 
 def _merged(local: LocalOptions, changes: LocalOptions | None) -> LocalOptions:
-    """The scenario's local options, overridden by the method's; epochs and steps replace each other."""
+    """Epochs and steps replace each other."""
     if changes is None:
         return local
     given = changes.model_dump(exclude_unset=True)
@@ -211,7 +204,6 @@ def _merged(local: LocalOptions, changes: LocalOptions | None) -> LocalOptions:
 
 
 def _finishing(local: LocalOptions, default: CommonFinish | None) -> LocalOptions:
-    """The local options with a method's defaults of the common finish for all that a scenario does not say."""
     if default is None:
         return local
     said = {} if local.common_finish is None else local.common_finish.model_dump(exclude_unset=True)
@@ -220,7 +212,6 @@ def _finishing(local: LocalOptions, default: CommonFinish | None) -> LocalOption
 
 
 def _coded(codecs: Codecs, changes: Codecs | None) -> Codecs:
-    """The scenario's codecs; each direction is replaced by the method's codec if it has one."""
     return (
         codecs
         if changes is None
@@ -229,7 +220,6 @@ def _coded(codecs: Codecs, changes: Codecs | None) -> Codecs:
 
 
 def _check_choice(name: str, recipe: Recipe, chosen: ServerUpdate, said: set[str]) -> None:
-    """Check that the entry's server update is allowed, and that no options of the replaced one are set."""
     if not recipe.server_choice and type(chosen) is not type(recipe.server):
         raise UserError(f"method '{name}' needs its own server update: {recipe.server_reason}", field="server")
     own = set(type(recipe.server).model_fields)
@@ -246,14 +236,13 @@ def _check_choice(name: str, recipe: Recipe, chosen: ServerUpdate, said: set[str
 
 
 def _together(method: ClientState | None, server: ClientState | None) -> ClientState | None:
-    """The client state of the method and the server update."""
     if method is None or server is None:
         return method or server
     return StatesTogether(states=(method, server))
 
 
 def _check_vectors(method: Method) -> None:
-    """Check that all vectors of loss and rule come from the received model, the client's state or the server."""
+    """All vectors of loss and rule must come from the received model, the client's state or the server."""
     state = method.state.vectors if method.state is not None else ()
     there = {"received", *state, *method.server.broadcasts}
     for part, needed in ((method.objective, method.objective.vectors), (method.rule, method.rule.vectors)):
@@ -267,7 +256,6 @@ def _check_vectors(method: Method) -> None:
 
 
 def _check_frozen(method: Method) -> None:
-    """Check that all frozen copies of the loss are received, kept by the client, or broadcast by the server."""
     state = method.state.vectors if method.state is not None else ()
     there = {"received", *state, *method.server.broadcasts}
     for name in sorted(method.objective.frozen - there):
@@ -279,7 +267,6 @@ def _check_frozen(method: Method) -> None:
 
 
 def _check_facts(method: Method) -> None:
-    """Check that all facts that the loss reads about its client exist."""
     for name in sorted(method.objective.client - set(CLIENT_FACTS)):
         raise UserError(
             f"method '{method.name}': {type(method.objective).__name__} reads the fact '{name}' about its client; "
@@ -288,7 +275,7 @@ def _check_facts(method: Method) -> None:
 
 
 def _check_downlink(method: Method) -> None:
-    """Check the downlinks of the first rounds to a client without a model; the run checks every downlink."""
+    """Only those of the first rounds to a client without a model; the run checks every downlink."""
     sizes = ModelSizes((1000,) * 4)
     broadcasts = Broadcasts(method, sizes)
     try:
@@ -299,7 +286,7 @@ def _check_downlink(method: Method) -> None:
 
 
 def _check_listeners(method: Method) -> None:
-    """Check that clients read the vectors by which the server update controls them."""
+    """Clients must read the vectors by which the server update controls them."""
     for vector in method.server.broadcasts:
         if vector not in method.objective.vectors | method.objective.frozen | method.rule.vectors:
             raise UserError(
@@ -311,7 +298,7 @@ def _check_listeners(method: Method) -> None:
 
 
 def _check_whole(method: Method) -> None:
-    """Check that clients that accumulate their changes start from the server's model."""
+    """Clients that accumulate their changes must start from the server's model."""
     if method.server.client_state() is not None and method.payload.sends_blocks:
         raise UserError(
             f"server update '{server_name(method.server)}' cannot be used with method '{method.name}': clients must "
@@ -321,7 +308,7 @@ def _check_whole(method: Method) -> None:
 
 
 def _check_parts(method: Method, recipe: Recipe) -> None:
-    """Check that nothing of a method whose clients train parts of the model needs the whole model from each."""
+    """If clients train parts of the model, nothing may need the whole model from each."""
     if method.submodels is None and not recipe.objective.trains_last:
         return
     server, label = method.server, f"method '{method.name}'"
@@ -341,7 +328,7 @@ def _check_parts(method: Method, recipe: Recipe) -> None:
 
 
 def _check_broadcast(method: Method) -> None:
-    """Check that the changes of clients that were broadcast a model need no reference at the server."""
+    """The changes of clients that were broadcast a model must need no reference at the server."""
     if method.payload.broadcasts(0) and not method.codecs.up.exact:
         raise UserError(
             "full_to 'all' cannot be used with a codec of the uplink that rounds, because an encoded change refers to "

@@ -27,8 +27,8 @@ from edgefl.models.layout import Weights
 def kept_blocks(count: int, share: float) -> int:
     """The number of ``count`` blocks in a part of that share: ⌊share · count⌋, at least one.
 
-    >>> kept_blocks(4, 0.75), kept_blocks(3, 0.5), kept_blocks(3, 0.25), kept_blocks(10, 0.7)
-    (3, 1, 1, 7)
+    >>> kept_blocks(4, 0.75), kept_blocks(3, 0.25)
+    (3, 1)
     """
     return max(1, int(round(share * count, 9)))  # 0.7 · 10 may be a little less than 7
 
@@ -86,11 +86,10 @@ class DepthFL(Objective):
     )
 
     def adapt(self, model: BlockModel) -> BlockModel:
-        """The model with a classifier after each block; one that has them, such as a client's part, is not changed."""
+        """A model that has the classifiers, such as a client's part, is not changed."""
         return model if has_exits(model) else with_exits(super().adapt(model), self.grid)
 
     def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
-        """With all classifiers, unless ``ensemble`` is false."""
         return {"ensemble": True} if self.ensemble else {}
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
@@ -109,7 +108,6 @@ class DepthFL(Objective):
         return self.consistency * torch.exp(-5 * left**2)
 
     def _divergence(self, logits: list[Tensor]) -> Tensor:
-        """T²/(d-1) Σ_i Σ_{j≠i} KL(p_j ‖ p_i)."""
         pairs = [
             kl_divergence(teacher.detach(), student, self.temperature)
             for i, student in enumerate(logits)

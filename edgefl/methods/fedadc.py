@@ -54,7 +54,6 @@ class FedAdcRule(LocalRule):
     phi: float = Field(default=0.9, ge=0, lt=1, description="local momentum φ of the variant double")
 
     def accept(self, options: LocalOptions) -> None:
-        """Raise an error for ``momentum``, which the rule's momentum replaces."""
         if options.momentum:
             raise UserError(
                 f"FedADC's local steps follow the server's momentum in place of their own, found {options.momentum:g}; "
@@ -65,7 +64,6 @@ class FedAdcRule(LocalRule):
     def begin(
         self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
     ) -> dict[str, Tensor]:
-        """m̄, and for ``double`` the local momentum and a flag for the first step."""
         memory = {"pull": vectors["momentum"] * (self.beta_l / max(1, steps))}
         if self.variant == "double":
             memory["velocity"] = torch.zeros_like(received)
@@ -73,7 +71,6 @@ class FedAdcRule(LocalRule):
         return memory
 
     def point(self, parameters: Tensor, memory: dict[str, Tensor], lr: float | Tensor) -> Tensor:
-        """θ' = θ - η m̄ for ``red``."""
         if self.variant != "red":
             return parameters
         if isinstance(lr, Tensor):
@@ -83,7 +80,7 @@ class FedAdcRule(LocalRule):
     def update(
         self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
     ) -> Tensor:
-        """The step from ``parameters`` (θ, not θ') with the gradient at :meth:`point`."""
+        """Steps from ``parameters`` (θ, not θ') with the gradient at :meth:`point`."""
         start = self.point(parameters, memory, lr)
         step = direction(start, gradient, options)
         if self.variant == "double":
@@ -100,10 +97,9 @@ class FedAdcRule(LocalRule):
 class FedAdcServer(ServerUpdate):
     """Δ̄ = Σ_k w_k (θ_t - θ_k)/η_t; m_{t+1} = Δ̄ + (β_g - β_l) m_t; θ_{t+1} = θ_t - α η_t m_{t+1}.
 
-    Algorithm 3 of Ozfatura et al.
-
-    The clients' local steps already contain β_l m_t, so Δ̄ = ḡ + β_l m_t. Momentum is in units of the gradient: it is
-    divided by the learning rate of the round that computed it and multiplied by that of the round that uses it.
+    Algorithm 3 of Ozfatura et al. The clients' local steps already contain β_l m_t, so Δ̄ = ḡ + β_l m_t. Momentum is in
+    units of the gradient: it is divided by the learning rate of the round that computed it and multiplied by that of
+    the round that uses it.
     """
 
     broadcasts: ClassVar[tuple[str, ...]] = ("momentum",)
@@ -115,15 +111,12 @@ class FedAdcServer(ServerUpdate):
 
     @property
     def carried_by(self) -> Mapping[str, str | None]:
-        """Clients compute the momentum from the mean delta; see :meth:`received`."""
         return {"momentum": "mean delta"}
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
-        """m_0 = 0."""
         return {"momentum": torch.zeros_like(parameters)}
 
     def received(self, now: ServerSide, before: ServerSide | None, lr: float, arriving: Arriving) -> ServerSide:
-        """Clients compute m_t and θ_t from θ_{t-1}, m_{t-1} and Δ̄, each as received; see ``FedAdcPayload``."""
         if before is None:
             return super().received(now, before, lr, arriving)
         kept = self.beta_g - self.beta_l

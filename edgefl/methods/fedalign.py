@@ -83,11 +83,6 @@ class FedAlign(Objective):
     """Added to L_lip in the denominator."""
 
     def adapt(self, model: BlockModel) -> BlockModel:
-        """The model itself.
-
-        Raises:
-            UserError: its layers cannot run at a smaller width, or its block L has no feature maps.
-        """
         super().adapt(model)
         if any(len(model.tap_shapes[index]) != 3 for index in (model.align_block - 1, model.align_block)):
             raise UserError("fedalign compares a convolutional block's input and output maps, and this model has none")

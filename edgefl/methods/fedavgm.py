@@ -23,7 +23,6 @@ class FedAvgM(ServerUpdate):
     server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_s")
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
-        """No momentum."""
         return {"momentum": torch.zeros_like(parameters)}
 
     def update(

@@ -27,9 +27,8 @@ from edgefl.models.mode import using
 class FedBR(Objective):
     """Block-wise regularisation and distillation (Tan et al. 2023, Eqs. 15-18).
 
-    Path j (j = 1 … m) is local blocks 1 … M-j, then received blocks M-j+1 … M, with m = min(α, M-1): a client that
-    received the whole model (α = M) trains all M-1 hybrid paths, which is FedMLB when its first block is current. The
-    local prefix is computed once for all paths. Only blocks M-α+1 … M of ``received`` are read.
+    A client that received the whole model (α = M) trains all M-1 hybrid paths, which is FedMLB when its first block is
+    current. The local prefix is computed once for all paths. Only blocks M-α+1 … M of ``received`` are read.
     """
 
     needs: ClassVar[tuple[Need, ...]] = ("classes", "blocks")
@@ -121,7 +120,7 @@ class BlocksPayload(Payload):
     )
 
     def full(self, round: int) -> bool:
-        """Whether every client of round ``round`` is sent the whole model."""
+        """True if every client of the round is sent the whole model."""
         return round % self.full_every == 0
 
     def broadcasts(self, round: int) -> bool:

@@ -39,22 +39,18 @@ class FedDyn(Objective):
 
     @property
     def frozen(self) -> frozenset[str]:  # type: ignore[override]
-        """The frozen copies of the base loss."""
         return self.base.frozen
 
     @property
     def vectors(self) -> frozenset[str]:  # type: ignore[override]
-        """The vectors of the base loss and of the penalty."""
         return self.base.vectors | {"received", "drift"}
 
     @property
     def client(self) -> frozenset[str]:  # type: ignore[override]
-        """The facts of the base loss, and the client's size if α depends on it."""
         return self.base.client | ({"relative_size"} if self.scale_alpha else frozenset())
 
     @property
     def side_by_side(self) -> bool:  # type: ignore[override]
-        """As for the base loss."""
         return self.base.side_by_side
 
     def adapt(self, model: BlockModel) -> BlockModel:
@@ -81,13 +77,11 @@ class Drift(ClientState):
     vectors: ClassVar[tuple[str, ...]] = ("drift",)
 
     def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
-        """Zero."""
         return {"drift": received.new_zeros(parameter_count)}
 
     def after(
         self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
     ) -> dict[str, Tensor]:
-        """h_k ← h_k + θ_k - θ_t, which is λ_k ← λ_k - α(θ_k - θ_t)."""
         return {"drift": vectors["drift"] + (final - received)[..., : vectors["drift"].shape[-1]]}
 
 
@@ -107,15 +101,12 @@ class FedDynServer(ServerUpdate):
     )
 
     def objective(self, loss: Objective) -> Objective:
-        """The loss with FedDyn's penalty."""
         return FedDyn(base=loss, alpha=self.alpha, scale_alpha=self.scale_alpha)
 
     def client_state(self) -> ClientState:
-        """The clients' summed deltas."""
         return Drift()
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
-        """The shift is zero."""
         return {"shift": torch.zeros_like(parameters)}
 
     def update(

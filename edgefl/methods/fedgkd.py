@@ -67,7 +67,6 @@ class FedGkdServer(ServerUpdate):
         return {"teacher": "teacher" if self.buffer > 1 else "model", "teaching": None}
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
-        """The first model is its own teacher, with ``teaching`` 0."""
         return {"teacher": parameters, "teaching": torch.zeros_like(parameters[:1])}
 
     def update(

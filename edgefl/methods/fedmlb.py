@@ -46,11 +46,6 @@ class FedMLB(Objective):
     )
 
     def adapt(self, model: BlockModel) -> BlockModel:
-        """The model itself.
-
-        Raises:
-            UserError: it is one block, or a level that the model does not have.
-        """
         super().adapt(model)
         beyond = [level for level in self.levels or () if not 1 <= level < model.depth]
         if beyond:

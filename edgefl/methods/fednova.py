@@ -27,7 +27,6 @@ class FedNova(ServerUpdate):
     local_momentum: float = Field(default=0.0, ge=0, lt=1, description="the clients' momentum ρ, which sets τ_k")
 
     def accept(self, options: LocalOptions) -> None:
-        """Raise an error for local options with which τ_k would differ."""
         if options.momentum != self.local_momentum or options.nesterov:
             raise UserError(
                 "FedNova divides by the effective number of local steps, which needs the clients' heavy-ball momentum: "

@@ -35,7 +35,6 @@ class AdaptiveServer(ServerUpdate):
         """The next v, given v and Δ²."""
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
-        """The first moment is zero, and v = τ²."""
         return {"first": torch.zeros_like(parameters), "second": torch.full_like(parameters, self.tau**2)}
 
     def update(

@@ -54,12 +54,10 @@ class FjORD(Objective):
     temperature: float = Field(default=1.0, gt=0, description="temperature T of the predictions that are compared")
 
     def variants(self, model: BlockModel) -> Sequence[Mapping[str, Tensor]]:
-        """One draw for each width."""
         count = len(model.nested) + 1
         return [{"width": torch.tensor((place + 0.5) / count)} for place in range(count)]
 
     def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
-        """A number in [0, 1), from which the width follows."""
         return {"width": torch.tensor(generator.random(), dtype=torch.float64)}
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
@@ -83,7 +81,7 @@ class FjORD(Objective):
         return Loss(cross_entropy + student, cross_entropy)
 
     def _place(self, drawn: Tensor, widths: int) -> int:
-        """Which of the widths is drawn, 0 the widest; without data that of the most expensive step."""
+        """0 is the widest; without data that of the most expensive step."""
         if drawn.is_meta:
             return int(self.distill and widths > 1)
         return int(float(drawn) * widths)

@@ -120,7 +120,6 @@ class FlowerStrategy(ServerUpdate):
 
     @model_validator(mode="after")
     def _checked_options(self) -> FlowerStrategy:
-        """Check the options, and complete them with the strategy's defaults."""
         given = self.model_extra if self.model_extra is not None else {}
         given.update(validated(_options_of(self.flower), given).model_dump())
         return self
@@ -130,7 +129,7 @@ class FlowerStrategy(ServerUpdate):
         return self.flower not in _OF_THE_MEAN
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
-        """The strategy's arrays are zero, which is how Flower's strategies begin."""
+        """Zero, as Flower's strategies begin."""
         return {name: torch.zeros_like(parameters) for name in KEPT[self.flower]}
 
     def update(
@@ -141,7 +140,7 @@ class FlowerStrategy(ServerUpdate):
         state: dict[str, Tensor],
         facts: RoundFacts,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """See :class:`ServerUpdate`.
+        """The strategy's next parameters and arrays.
 
         Raises:
             WrongAnswer: the strategy returned something else than the next parameters, or keeps more than is saved.
@@ -178,7 +177,6 @@ class FlowerStrategy(ServerUpdate):
         return _tensor(aggregated[_PARAMETERS].numpy(), parameters), kept
 
     def _strategy(self, lr: float) -> Any:
-        """A new object of the strategy; ``lr`` is the learning rate of the round's clients."""
         made = _strategy_class(self.flower)
         options = dict(self.model_extra or {})
         if "client_learning_rate" in inspect.signature(made).parameters:
@@ -198,7 +196,7 @@ def _strategy_class(name: str) -> Any:
 
 
 def _options_of(name: str) -> type[BaseModel]:
-    """The model of a strategy's options: the numbers among its constructor's arguments."""
+    """The numbers among the arguments of the strategy's constructor."""
     fields: dict[str, Any] = {}
     for option, argument in inspect.signature(_strategy_class(name), eval_str=True).parameters.items():
         kind: Any = argument.annotation
@@ -219,7 +217,6 @@ class _StrategyOptions(Options):
 
 
 def _reply(arrays: Any, weight: float, loss: float) -> Any:
-    """A client's reply to a training message."""
     import flwr.app as flwr
     from flwr.app.message import make_message
 
@@ -230,12 +227,12 @@ def _reply(arrays: Any, weight: float, loss: float) -> Any:
 
 
 def _array(kept: Any) -> NDArray[Any] | None:
-    """The one array in an attribute of a strategy; none if it has not used the attribute."""
+    """None if the strategy has not used the attribute."""
     return None if kept is None else (kept[_PARAMETERS] if isinstance(kept, dict) else kept[0])
 
 
 def _tensor(array: NDArray[Any] | None, like: Tensor) -> Tensor:
-    """The array with the type and on the device of ``like``; some strategies compute in float64 in between."""
+    """Some strategies compute in float64 in between."""
     return like if array is None else torch.from_numpy(np.array(array)).to(like)
 
 

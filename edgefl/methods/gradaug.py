@@ -44,11 +44,6 @@ class GradAug(Objective):
     )
 
     def adapt(self, model: BlockModel) -> BlockModel:
-        """The model itself.
-
-        Raises:
-            UserError: its layers cannot run at a smaller width, or on images of the requested sizes.
-        """
         super().adapt(model)
         last = model.blocks[list(model.blocks)[-1]]
         pooled = isinstance(last, Classifier) and last.pool and all(len(shape) == 3 for shape in model.tap_shapes[:-1])
@@ -60,7 +55,6 @@ class GradAug(Objective):
         return model
 
     def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
-        """Widths ``[n]``, largest first, and shares of the image's side ``[n]``."""
         drawn = generator.uniform(self.min_width, 1, self.subnets - 1)
         widths = np.sort(np.append(drawn, self.min_width))[::-1]
         return {

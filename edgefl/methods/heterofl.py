@@ -24,17 +24,12 @@ from edgefl.models.narrower import Cut
 
 
 class Scaler:
-    """A forward hook that divides a layer's output by the share p of channels while it trains.
-
-    Args:
-        share: p.
-    """
+    """A forward hook that divides a layer's output by the share p of channels while it trains."""
 
     def __init__(self, share: float) -> None:
         self._share = share
 
     def __call__(self, layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-        """The layer's output, divided."""
         return output / self._share if mode().training else output
 
 

@@ -32,7 +32,7 @@ class ScaffoldRule(LocalRule):
     vectors: ClassVar[frozenset[str]] = frozenset({"control", "client_control"})
 
     def accept(self, options: LocalOptions) -> None:
-        """Raise an error for momentum: the control variate is the mean gradient only for plain steps."""
+        """The control variate is the mean gradient only for plain steps."""
         if options.momentum:
             raise UserError(
                 f"SCAFFOLD computes a client's mean gradient from its steps, which momentum {options.momentum:g} would "
@@ -43,13 +43,11 @@ class ScaffoldRule(LocalRule):
     def begin(
         self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
     ) -> dict[str, Tensor]:
-        """The correction c - c_k, which is constant in a round."""
         return {"correction": vectors["control"] - vectors["client_control"]}
 
     def update(
         self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
     ) -> Tensor:
-        """One corrected step."""
         return stepped_(parameters, direction(parameters, gradient, options).add_(memory["correction"]), lr)
 
 
@@ -60,13 +58,11 @@ class ControlVariate(ClientState):
     uploads: ClassVar[Mapping[str, str]] = MappingProxyType({"control": "client_control"})
 
     def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
-        """Zero."""
         return {"client_control": received.new_zeros(parameter_count)}
 
     def after(
         self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
     ) -> dict[str, Tensor]:
-        """c_k ← c_k - c + (x - y)/(H_k η)."""
         own = vectors["client_control"]
         travelled = (received - final)[..., : own.shape[-1]]
         return {"client_control": own - vectors["control"] + travelled / (max(1, steps) * lr)}
@@ -86,11 +82,9 @@ class Scaffold(ServerUpdate):
     server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_s; 1 gives the plain mean")
 
     def client_state(self) -> ClientState:
-        """The clients' control variates."""
         return ControlVariate()
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
-        """The control variate is zero."""
         return {"control": torch.zeros_like(parameters)}
 
     def update(

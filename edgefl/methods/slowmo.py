@@ -30,7 +30,6 @@ class SlowMo(ServerUpdate):
     alpha: float = Field(default=1.0, gt=0, description="slow learning rate α")
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
-        """No momentum."""
         return {"momentum": torch.zeros_like(parameters)}
 
     def update(

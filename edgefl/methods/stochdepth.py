@@ -39,21 +39,15 @@ class StochasticDepth(Objective):
         return tuple(1 - index / max(1, blocks - 1) * (1 - self.survival) for index in range(blocks))
 
     def adapt(self, model: BlockModel) -> BlockModel:
-        """The model itself.
-
-        Raises:
-            UserError: it has no residual blocks.
-        """
         if not 0 < model.residual_count <= MOST_BLOCKS:
             raise UserError("stochdepth leaves out residual blocks, and this model has none; use a resnet")
         return model
 
     def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
-        """The expectation over the dropped blocks."""
         return {"keep_probability": self.probabilities(model.residual_count)}
 
     def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
-        """Uniform numbers; the model uses one for each of its residual blocks."""
+        """The model uses one for each of its residual blocks."""
         return {"uniform": torch.from_numpy(generator.random(MOST_BLOCKS, dtype=np.float32))}
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:

@@ -25,13 +25,12 @@ class Codec(Component):
     """
 
     exact: ClassVar[bool] = False
-    """Whether the decoded tensor is bit-identical to the original."""
     for_changes: ClassVar[bool] = False
-    """Whether it is suitable only for changes of a model, which are mostly small, and not for models."""
+    """It is suitable only for changes of a model, which are mostly small, and not for models."""
 
     @property
     def remembers(self) -> bool:
-        """Whether a client adds the residual of an upload to the next one (error feedback)."""
+        """True if a client adds the residual of an upload to the next one (error feedback)."""
         return False
 
     @abstractmethod

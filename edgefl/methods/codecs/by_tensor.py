@@ -30,11 +30,7 @@ def encoded_sizes(codec: Codec, layout: Layout) -> ModelSizes:
 def transmitted(codec: Codec, parameters: Tensor, layout: Layout, numbers: np.random.Generator) -> Tensor:
     """Flat parameters ``[parameter_count]`` as received: encoded and decoded; a new vector if changed.
 
-    Args:
-        codec: the codec of each tensor.
-        parameters: the sent vector: a model, or a vector with the same layout.
-        layout: the places of the tensors.
-        numbers: random generator; choices are drawn in the order of the tensors.
+    Random choices are drawn from ``numbers`` in the order of the tensors.
     """
     if codec.exact:
         return parameters

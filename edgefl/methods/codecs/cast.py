@@ -28,16 +28,13 @@ class Cast(Codec):
     to: Literal["float16", "bfloat16"] = Field(default="float16", description="float16 (finer) or bfloat16 (wider)")
 
     def bytes(self, shape: torch.Size) -> int:
-        """Two bytes per number."""
         return HALF_BYTES * shape.numel()
 
     def encode(self, tensor: Tensor, numbers: np.random.Generator) -> Encoded:
-        """The rounded numbers."""
         kind = torch.float16 if self.to == "float16" else torch.bfloat16
         # Only finite numbers are clamped, so that a diverged model is still detected.
         held = tensor.clamp(torch.finfo(kind).min, torch.finfo(kind).max)
         return {"values": torch.where(tensor.isfinite(), held, tensor).to(kind)}
 
     def decode(self, encoded: Encoded, shape: torch.Size) -> Tensor:
-        """The same numbers in float32."""
         return encoded["values"].float()

@@ -40,11 +40,7 @@ def _write(part: Codec) -> dict[str, Any]:
 
 
 class _Schema:
-    """The JSON schema of every suitable registered codec, computed on request.
-
-    Args:
-        models: whether whole models are encoded, for which not every codec is suitable.
-    """
+    """Of every suitable registered codec, computed on request; not every codec is suitable for whole ``models``."""
 
     def __init__(self, *, models: bool) -> None:
         self._models = models

@@ -17,13 +17,11 @@ class Unsent(ClientState):
     vectors: ClassVar[tuple[str, ...]] = ("unsent",)
 
     def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
-        """Zero."""
         return {"unsent": received.new_zeros(parameter_count)}
 
     def after(
         self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
     ) -> dict[str, Tensor]:
-        """The residual after the upload."""
         return {"unsent": vectors["unsent"]}
 
 
@@ -33,17 +31,16 @@ class LastReceived(ClientState):
     vectors: ClassVar[tuple[str, ...]] = ("reference",)
 
     def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
-        """The received model; blocks that were not received are those of the initial model."""
+        """Blocks that were not received are those of the initial model."""
         return {"reference": received}
 
     def after(
         self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
     ) -> dict[str, Tensor]:
-        """The blocks after the download."""
         return {"reference": vectors["reference"]}
 
 
 def codec_state(codecs: Codecs, *, partial: bool) -> tuple[ClientState, ...]:
-    """The client state that these codecs need; ``partial``: whether clients may be sent only some blocks."""
+    """The client state that these codecs need; ``partial``: clients may be sent only some blocks."""
     unsent = (Unsent(),) if codecs.up.remembers else ()
     return (*unsent, LastReceived()) if partial and not codecs.up.exact else unsent

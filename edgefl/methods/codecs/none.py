@@ -19,13 +19,10 @@ class NoCodec(Codec):
     exact: ClassVar[bool] = True
 
     def bytes(self, shape: torch.Size) -> int:
-        """Four bytes per number."""
         return FLOAT_BYTES * shape.numel()
 
     def encode(self, tensor: Tensor, numbers: np.random.Generator) -> Encoded:
-        """The tensor."""
         return {"values": tensor}
 
     def decode(self, encoded: Encoded, shape: torch.Size) -> Tensor:
-        """The tensor."""
         return encoded["values"]

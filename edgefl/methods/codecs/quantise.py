@@ -34,15 +34,13 @@ class Quantise(Codec):
 
     @property
     def levels(self) -> int:
-        """L, the largest whole number sent."""
         return int(2 ** (self.bits - 1)) - 1
 
     def bytes(self, shape: torch.Size) -> int:
-        """The levels, two in a byte at 4 bits, and four bytes per scale."""
         return -(-shape.numel() * self.bits // 8) + FLOAT_BYTES * self._scales(shape)
 
     def encode(self, tensor: Tensor, numbers: np.random.Generator) -> Encoded:
-        """The levels (int8, or two in a uint8) and the scales."""
+        """Levels as int8, or two in a uint8."""
         rows = tensor.reshape(self._scales(tensor.shape), -1)
         scales = rows.abs().amax(dim=1) / self.levels
         divisors = torch.where(scales > 0, scales, 1.0).unsqueeze(1)
@@ -56,7 +54,6 @@ class Quantise(Codec):
         return {"levels": _paired(levels) if self.bits == 4 else levels, "scales": scales}
 
     def decode(self, encoded: Encoded, shape: torch.Size) -> Tensor:
-        """Levels times scales."""
         levels = encoded["levels"]
         if self.bits == 4:
             levels = _single(levels)[: shape.numel()]
@@ -68,7 +65,7 @@ class Quantise(Codec):
 
 
 def _paired(levels: Tensor) -> Tensor:
-    """Two levels in [-8, 7] per byte, the first in the lower half; for an odd number, the last byte is half empty."""
+    """The first level is in the lower half; for an odd number, the last byte is half empty."""
     halves = (levels + 8).to(torch.uint8)
     if len(halves) % 2:
         halves = torch.cat([halves, halves.new_zeros(1)])

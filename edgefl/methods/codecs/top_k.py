@@ -36,7 +36,6 @@ class TopK(Codec):
 
     @property
     def remembers(self) -> bool:
-        """True with error feedback."""
         return self.error_feedback
 
     def kept(self, shape: torch.Size) -> int:
@@ -44,7 +43,6 @@ class TopK(Codec):
         return max(1, math.ceil(round(self.fraction * shape.numel(), 6)))
 
     def bytes(self, shape: torch.Size) -> int:
-        """Four bytes per sent number, and the shorter encoding of the positions."""
         kept = self.kept(shape)
         return FLOAT_BYTES * kept + min(INDEX_BYTES * kept, _bitmap_bytes(shape))
 
@@ -60,7 +58,6 @@ class TopK(Codec):
         return {"values": values, "bitmap": (marks.reshape(-1, 8) << _bits(flat)).sum(dim=1, dtype=torch.uint8)}
 
     def decode(self, encoded: Encoded, shape: torch.Size) -> Tensor:
-        """The values at their positions, zeros elsewhere."""
         values = encoded["values"]
         if "bitmap" in encoded:
             marks = (encoded["bitmap"].unsqueeze(1) >> _bits(values)) & 1

@@ -18,9 +18,7 @@ _PARAMETERS = 997
 class Broadcasts:
     """The broadcasts of a method's server update, and the bytes that each needs in the downlink.
 
-    Args:
-        method: the method.
-        sizes: bytes of the model's blocks, encoded by the method's downlink codec.
+    ``sizes`` are encoded by the method's downlink codec.
     """
 
     def __init__(self, method: Method, sizes: ModelSizes) -> None:
@@ -60,7 +58,7 @@ class Broadcasts:
 
 
 def _lengths(method: Method) -> dict[str, int]:
-    """Numbers in each vector of the server state, for a model of :data:`_PARAMETERS` parameters."""
+    """For a model of :data:`_PARAMETERS` parameters."""
     try:
         return {name: vector.numel() for name, vector in method.server.begin(torch.zeros(_PARAMETERS)).items()}
     except KeyboardInterrupt:

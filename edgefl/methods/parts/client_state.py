@@ -51,7 +51,6 @@ class StatesTogether(ClientState):
 
     @property
     def vectors(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The names of all vectors, each once."""
         return tuple(dict.fromkeys(name for state in self.states for name in state.vectors))
 
     def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:

@@ -14,12 +14,8 @@ from edgefl.methods.parts.objective import Loss
 def kl_divergence(target: Tensor, logits: Tensor, temperature: float = 1.0) -> Tensor:
     """KL(softmax(target / T) ‖ softmax(logits / T)), summed over classes, mean over the batch; no factor T².
 
-    Gradients flow to both arguments; detach ``target`` (or compute it without gradient) if it is a fixed teacher.
-
-    Args:
-        target: logits of the first prediction ``[batch, classes]``.
-        logits: logits of the second prediction ``[batch, classes]``.
-        temperature: T.
+    Both arguments are logits ``[batch, classes]``. Gradients flow to both; detach ``target`` (or compute it without
+    gradient) if it is a fixed teacher.
 
     >>> import torch
     >>> round(float(kl_divergence(torch.log(torch.tensor([[0.5, 0.5]])), torch.log(torch.tensor([[0.25, 0.75]])))), 6)
@@ -42,10 +38,8 @@ def path_loss(
 ) -> Loss:
     """CE(z_L) + (λ1/d) Σ_m CE(z_H^m) + (λ2/d) Σ_m KL(softmax(z_H^m/T) ‖ softmax(z_L/T)).
 
-    FedMLB Eqs. 5-8; FedBR Eqs. 15-18, with the same order of arguments.
-
-    Nothing is detached: the hybrid prediction is the first argument of the divergence and receives gradient as well,
-    and there is no factor T².
+    FedMLB Eqs. 5-8; FedBR Eqs. 15-18, with the same order of arguments. Nothing is detached: the hybrid prediction is
+    the first argument of the divergence and receives gradient as well, and there is no factor T².
 
     Args:
         logits: the local path's logits z_L ``[batch, classes]``.

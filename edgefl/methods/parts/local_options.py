@@ -31,7 +31,6 @@ class Predicted(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Seconds of the whole participation with the usual local steps."""
         return self.transfer + self.usual * self.step
 
 

@@ -14,7 +14,6 @@ from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 
 OWN = "own"
-"""The name of the client's vector with its own part of the model."""
 
 
 class LocalPart(ClientState):
@@ -26,13 +25,11 @@ class LocalPart(ClientState):
     """First and last + 1 number of each of its tensors in the model ``[size]``."""
 
     def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
-        """That of the received model."""
         return {OWN: self._of(received)}
 
     def after(
         self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
     ) -> dict[str, Tensor]:
-        """That of the trained model."""
         return {OWN: self._of(final)}
 
     def _of(self, model: Tensor) -> Tensor:

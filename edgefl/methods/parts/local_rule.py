@@ -27,14 +27,14 @@ class LocalRule(Component):
     """Names of the server or client-state vectors it reads, e.g. ``momentum`` for FedADC."""
 
     lr_on_device: ClassVar[bool] = False
-    """Whether ``lr`` may also be a tensor ``[]`` on the device, so that recorded steps serve rounds of other rates.
+    """``lr`` may also be a tensor ``[]`` on the device, so that recorded steps serve rounds of other rates.
 
     A subclass does not inherit it, because its own steps may need a number.
     """
 
     @property
     def takes_lr_on_device(self) -> bool:
-        """Whether this class itself sets :attr:`lr_on_device`."""
+        """True if this class itself sets :attr:`lr_on_device`."""
         return bool(vars(type(self)).get("lr_on_device"))
 
     @property
@@ -47,7 +47,7 @@ class LocalRule(Component):
         return None
 
     def accept(self, options: LocalOptions) -> None:
-        """Raise an error for options that do not fit this rule; by default, all options fit.
+        """Check the local options; by default, all fit this rule.
 
         Raises:
             UserError: an option does not fit; the message states the reason.
@@ -69,9 +69,7 @@ class LocalRule(Component):
     ) -> Tensor:
         """The parameters after the step (in place or new); may change ``memory`` and overwrite the gradient.
 
-        ``lr`` is η_t of the round.
-
-        ``parameters`` are those before the step; ``gradient`` was computed at :meth:`point`.
+        ``gradient`` was computed at :meth:`point`; ``lr`` is η_t of the round.
         """
 
 
@@ -107,13 +105,11 @@ class Velocity(ClientState):
     vectors: ClassVar[tuple[str, ...]] = ("velocity",)
 
     def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
-        """Zero."""
         return {"velocity": received.new_zeros(parameter_count)}
 
     def after(
         self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
     ) -> dict[str, Tensor]:
-        """The buffer after the job."""
         return {"velocity": vectors["velocity"]}
 
 
@@ -132,27 +128,22 @@ class Sgd(LocalRule):
 
     @property
     def vectors(self) -> frozenset[str]:  # type: ignore[override]
-        """The client's last momentum, if it persists."""
         return frozenset({"velocity"}) if self.persist_momentum else frozenset()
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """The momentum, where it persists."""
         return ("velocity",) if self.persist_momentum else ()
 
     def client_state(self) -> ClientState | None:
-        """The momentum, where it persists."""
         return Velocity() if self.persist_momentum else None
 
     def accept(self, options: LocalOptions) -> None:
-        """Raise an error for ``persist_momentum`` without momentum."""
         if self.persist_momentum and not options.momentum:
             raise UserError("there is no momentum to keep; set local.momentum as well", field="persist_momentum")
 
     def begin(
         self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
     ) -> dict[str, Tensor]:
-        """The velocity, if there is momentum: zero, or that of the last job."""
         if self.persist_momentum:
             return {"velocity": vectors["velocity"].clone()}
         return {"velocity": torch.zeros_like(received)} if options.momentum else {}

@@ -38,7 +38,7 @@ def computing(precision: Precision, device: torch.device) -> AbstractContextMana
 
 
 Phase = Literal["forward", "backward", "update"]
-"""The phases of a local step, in order; the look-ahead point (``rule.point``) belongs to the forward phase."""
+"""In order; the look-ahead point (``rule.point``) belongs to the forward phase."""
 
 
 def _unobserved(phase: Phase) -> None:
@@ -90,25 +90,16 @@ class Leaves:
 
 
 class Trained:
-    """The part of a job's parameters that its client trains: all, or those of the last blocks.
-
-    Args:
-        objective: the client's loss, which says whether only the last blocks are trained.
-        layout: the model's layout.
-        alpha: the number of these blocks.
-        parameters: the job's parameters ``[parameter_count]``.
-    """
+    """The part of a job's parameters that its client trains: all, or those of the last ``alpha`` blocks."""
 
     def __init__(self, objective: Objective, layout: Layout, alpha: int, parameters: Tensor) -> None:
         self.first = len(layout.block_names) - alpha if objective.trains_last else 0
         """The first trained block (0-based)."""
         count, self.buffers_before = layout.before(self.first)
         self.parameters = parameters[count:] if self.first else parameters
-        """The trained parameters."""
         self.front = parameters[:count] if self.first else None
         """The other parameters, if there are any."""
         self.leaves = Leaves(layout, self.front, self.first)
-        """The leaves of the trained parameters."""
 
 
 def differentiated(  # noqa: PLR0917  (a loss is made of this many things)

@@ -23,11 +23,6 @@ several blocks before the classifier; layers that can be narrowed."""
 def check_need(need: Need, method: str, model: BlockModel) -> None:
     """Check that a model and its task have what a method needs.
 
-    Args:
-        need: what it needs.
-        method: its name, for messages.
-        model: the model.
-
     Raises:
         UserError: they do not.
     """
@@ -114,7 +109,6 @@ class Context:
     """The inputs of a loss, except the local weights and the batch.
 
     Attributes:
-        model: the skeleton, which is called with weights.
         frozen: frozen copies by name: ``"received"`` (the server model θ_t at the client), ``"previous"`` (the client's
             own last local model), or a vector of the server's broadcast. Gradients flow through them, but they are
             never updated: a call with one does not track running statistics.
@@ -151,18 +145,16 @@ class Objective(Component):
     (of the job, from 0, int64, one number)."""
 
     needs: ClassVar[tuple[Need, ...]] = ()
-    """What it needs of the model and the task."""
 
     trains_last: ClassVar[bool] = False
-    """Whether a client that gets α blocks receives the whole model, and trains and returns only its last α blocks."""
+    """A client that gets α blocks receives the whole model, and trains and returns only its last α blocks."""
 
     side_by_side: ClassVar[bool] = True
-    """Whether clients can be trained in one stack, and steps traced and replayed; false if a random draw decides
-    shapes."""
+    """Clients can be trained in one stack, and steps traced and replayed; false if a random draw decides shapes."""
 
     @property
     def blocks_end_in_time(self) -> bool:
-        """With ``trains_last``: whether α is the most blocks that are predicted to end in time, not a share of all."""
+        """With ``trains_last``: true if α is the most blocks that are predicted to end in time, not a share of all."""
         return False
 
     @abstractmethod

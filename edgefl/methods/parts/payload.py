@@ -11,11 +11,9 @@ from edgefl.options import Component
 
 @dataclass(frozen=True, slots=True)
 class ModelSizes:
-    """Bytes on the wire of each of the model's M blocks, first to last.
+    """Bytes on the wire of each of the model's M blocks, first to last, encoded.
 
-    Attributes:
-        block_bytes: the bytes, encoded.
-        exact: whether the received numbers are exactly the sent ones; a codec may round.
+    ``exact``: the received numbers are exactly the sent ones; a codec may round.
     """
 
     block_bytes: tuple[int, ...]
@@ -56,7 +54,7 @@ class Part(NamedTuple):
         name: its content (``model``, ``block 4``, ``mean delta``).
         bytes: its size on the wire.
         version: the model version (number of aggregations) that it comes from.
-        early: whether it is ready while the previous round computes, so that it may be prefetched.
+        early: it is ready while the previous round computes, so that it may be prefetched.
     """
 
     name: str
@@ -71,8 +69,7 @@ class Downlink(NamedTuple):
     Attributes:
         parts: the parts in the order of sending; empty parts are omitted.
         alpha: number of the last blocks that are up to date after it (M: the whole model).
-        forced_full: whether the whole model was sent although the plan requested less (because the client has no
-            model).
+        forced_full: the whole model was sent although the plan requested less (because the client has no model).
     """
 
     parts: tuple[Part, ...]
@@ -85,30 +82,26 @@ class Payload(Component):
 
     @property
     def sends_blocks(self) -> bool:
-        """Whether the downlink of any round may contain only some blocks, that is, :meth:`partial` is overridden."""
+        """True if the downlink of any round may contain only some blocks, that is, :meth:`partial` is overridden."""
         return type(self).partial is not Payload.partial
 
     def partial(self, round: int) -> bool:
-        """Whether round ``round`` (from 0) uses the block scheduler to choose each client's alpha."""
+        """True if round ``round`` (from 0) uses the block scheduler to choose each client's alpha."""
         return False
 
     def broadcasts(self, round: int) -> bool:
-        """Whether in round ``round`` (from 0) clients that do not take part are sent the model, too."""
+        """True if in round ``round`` (from 0) clients that do not take part are sent the model, too."""
         return False
 
     def downlink(self, sizes: ModelSizes, round: int, alpha: int | None, held: int | None) -> Downlink:
         """The downlink of a client in round ``round``, which trains from model version ``round``.
 
-        Args:
-            sizes: bytes of the model's blocks.
-            round: the model version that the client trains from.
-            alpha: the block scheduler's choice; ``None`` without a scheduler or in a full round.
-            held: the last complete model version at the client, or ``None``.
+        ``alpha`` is the block scheduler's choice, ``None`` without a scheduler or in a full round; ``held`` is the last
+        complete model version at the client, or ``None``.
         """
         return Downlink((Part("model", sizes.model_bytes, round),), sizes.blocks)
 
     def uplink(self, sizes: ModelSizes) -> tuple[Part, ...]:
-        """The parts of a client's uplink."""
         return (Part("update", sizes.model_bytes, 0),)
 
 

@@ -75,7 +75,7 @@ class ServerUpdate(Component):
 
     @property
     def needs_each_model(self) -> bool:
-        """Whether the update is not a function of the clients' weighted mean, so that no cell may average before it."""
+        """True if it is not a function of the clients' weighted mean, so that no cell may average before it."""
         return False
 
     def objective(self, loss: Objective) -> Objective:
@@ -87,7 +87,7 @@ class ServerUpdate(Component):
         return None
 
     def accept(self, options: LocalOptions) -> None:
-        """Raise an error for local options that do not fit this server update; by default, all options fit.
+        """Check the local options; by default, all fit this server update.
 
         Raises:
             UserError: an option does not fit; the message states the reason.
@@ -139,10 +139,8 @@ def checked_update(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Check the parameters and the server state from :meth:`ServerUpdate.update`.
 
-    Args:
-        answer: what it returned.
-        parameters: the previous parameters; the next ones must have the same shape, type and device.
-        broadcasts: names of the state's vectors that clients receive.
+    The next parameters must have the shape, type and device of the previous ones. ``broadcasts`` names the state's
+    vectors that clients receive.
 
     Raises:
         WrongAnswer: it is not a pair of such a tensor and tensors by name.
@@ -155,10 +153,6 @@ def checked_update(
 
 def checked_state(answer: object, broadcasts: Iterable[str]) -> dict[str, Tensor]:
     """Check the server state from :meth:`ServerUpdate.begin` or :meth:`ServerUpdate.update`.
-
-    Args:
-        answer: what it returned.
-        broadcasts: names of its vectors that clients receive.
 
     Raises:
         WrongAnswer: it is not tensors by name, or lacks a vector that clients receive.

@@ -85,7 +85,6 @@ class Width(SubModels):
     """
 
     rounding: ClassVar[Rounding] = "up"
-    """How ``p C`` is rounded."""
 
     def part(self, whole: BlockModel, level: int) -> SubModel:
         share = self.levels[level]
@@ -96,7 +95,6 @@ class Width(SubModels):
         return SubModel(cut.model, lambda round: cut.places(self.shift(round)))
 
     def cut(self, whole: BlockModel, share: float) -> Cut:
-        """The network of a share of the channels."""
         return Cut(whole, share, self.rounding)
 
     def shift(self, round: int) -> int:
