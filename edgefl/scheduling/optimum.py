@@ -58,7 +58,6 @@ class ClientCosts:
         return self.start + self.down_seconds + self.between + self.up_seconds
 
     def only(self, kept: NDArray[np.bool_]) -> ClientCosts:
-        """The clients for which ``kept`` is True."""
         arrays = {name: value[kept] for name, value in vars(self).items() if not name.startswith("server")}
         return replace(self, **arrays)
 
@@ -78,15 +77,14 @@ class Point(NamedTuple):
 def least_seconds(costs: ClientCosts, updates: int) -> float:
     """A number of seconds below which no round returns as many updates, whatever its cohort and its rates are.
 
+    It is infinite if there are fewer clients.
+
     In a round of T seconds only clients with ``alone`` <= T can take part. A download must end, and an upload cannot
     begin, before certain moments: those with the other phases alone on their links. So a part of each upload must
     flow in the window [a, T], and a part of each download in [0, b], at any rates that its own link allows. T is
     impossible if in some window even the clients with the smallest such parts need more than the server's link can
     carry. T is found by interpolation. Every T below the optimum may be possible in this relaxation, but no T that is
     impossible in it is possible in a round, so the result is never above the optimum.
-
-    Returns:
-        The bound; infinite if there are fewer clients.
 
     >>> ones, rate = np.ones(4), np.full(4, 2.0)
     >>> costs = ClientCosts(ones, rate, 0 * ones, ones, ones, rate, server_up=1.0)
@@ -111,14 +109,8 @@ def least_seconds(costs: ClientCosts, updates: int) -> float:
 def _last_impossible(costs: ClientCosts, updates: int, low: Point, high: Point) -> float:
     """The impossible end of a narrow interval that contains the change to the possible.
 
-    The lacking seconds are interpolated (regula falsi); an end that stays counts half (Dowell and Jarratt's Illinois
-    method, BIT 11, 1971).
-
-    Args:
-        costs: of the clients.
-        updates: the required number of updates.
-        low: an impossible number of seconds.
-        high: a larger one that no window shows to be impossible.
+    ``low`` is impossible; no window shows that ``high`` is. The lacking seconds are interpolated (regula falsi); an end
+    that stays counts half (Dowell and Jarratt's Illinois method, BIT 11, 1971).
     """
     weights = [low.lacking, -high.lacking]
     while high.seconds - low.seconds > PRECISION * low.seconds:
@@ -136,7 +128,6 @@ def _last_impossible(costs: ClientCosts, updates: int, low: Point, high: Point) 
 
 
 def _point(costs: ClientCosts, updates: int, seconds: float) -> Point:
-    """What is lacking in a round of this many seconds."""
     able = costs.only(costs.alone <= seconds)
     down, up = able.down_seconds, able.up_seconds
     earliest = able.start + down + able.between
@@ -162,7 +153,6 @@ def _inside(outside: Numbers, alone: Numbers) -> Numbers:
 
 
 def _some(moments: Numbers) -> Numbers:
-    """At most as many moments as there are windows, spread over those given."""
     ordered = np.sort(moments)
     if len(ordered) <= WINDOWS:
         return ordered

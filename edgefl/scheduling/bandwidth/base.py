@@ -23,7 +23,6 @@ class Transfers(NamedTuple):
 
     Attributes:
         now: the virtual time, seconds.
-        bytes: the sizes.
         left: the bytes that have not arrived yet.
         alone: the rate that each would have if it were the only one, bit/s; 0 while a link of its path is down.
         up: whether it is a client's update.
@@ -66,11 +65,10 @@ class BandwidthSpec(Options):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
-    """What it needs of its scenario."""
 
     @abstractmethod
     def order(self, transfers: Transfers) -> Order:
-        """How these transfers share their links from now on.
+        """The shares of these transfers on their links from now on.
 
         Called when one of them begins or ends to use its links, when a capacity of these links changes, and after
         :meth:`lasts`.
@@ -79,10 +77,7 @@ class BandwidthSpec(Options):
     def lasts(self, transfers: Transfers, order: Order, rates: NDArray[np.float64]) -> float:
         """Seconds after which :meth:`order` must be called again even if nothing else happens; infinite for never.
 
-        Args:
-            transfers: the transfers.
-            order: the order that was given for them.
-            rates: the rates that follow from it, bit/s.
+        ``rates`` follow from the order, bit/s.
         """
         return math.inf
 

@@ -29,12 +29,7 @@ class BlockForecast(NamedTuple):
     free: NDArray[np.bool_]
 
     def makespan(self, alphas: NDArray[np.int64]) -> float:
-        """The longest participation among clients whose choice matters, given α of each client; 0 without such clients.
-
-        >>> forecast = BlockForecast(np.array([[1., 2.], [3., 5.]]), np.ones((2, 2), np.int64), np.array([True, True]))
-        >>> forecast.makespan(np.array([2, 1]))
-        3.0
-        """
+        """The longest participation among clients whose choice matters, by their α; 0 without such clients."""
         chosen = self.seconds[np.arange(len(alphas)), alphas - 1]
         return float(chosen[self.free].max(initial=0.0))
 
@@ -71,11 +66,9 @@ class BlockFeedback(NamedTuple):
     """The results of one round for its aggregated clients; arrays with one entry for each client, in any order.
 
     Attributes:
-        client: the clients' numbers.
         alpha: the α of each client (as :meth:`BlockScheduler.choose` returned it), M where it received the whole model.
         distance: squared L2 distance between the returned local model and the new aggregate (not normalised).
         loss: mean cross-entropy of the local path over the last local epoch, ζ_L.
-        compute_seconds: seconds of local training.
         transfer_seconds: seconds of downlink and uplink.
     """
 
@@ -97,11 +90,8 @@ class BlockScheduler(ABC):
     def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
         """The number of blocks α for each client of the cohort; called in partial rounds only, in the order of rounds.
 
-        Args:
-            round: counts from 0.
-            cohort: the clients that will receive blocks: all clients of a synchronous round, or the clients dispatched
-                together in other protocols.
-            forecast: the cost of each choice; ``None`` where the world cannot compute it.
+        Rounds count from 0. The cohort is all clients of a synchronous round, or the clients dispatched together in
+        other protocols. ``forecast`` is ``None`` where the world cannot compute it.
         """
 
     def observe(self, feedback: BlockFeedback) -> None:  # noqa: B027  (not every scheduler learns)
@@ -109,12 +99,7 @@ class BlockScheduler(ABC):
 
 
 def checked_alphas(answer: object, cohort: Sequence[int], blocks: int) -> dict[int, int]:
-    """The number of blocks for each client that :meth:`BlockScheduler.choose` returned.
-
-    Args:
-        answer: what it returned.
-        cohort: the cohort that it was called with.
-        blocks: M, the model's blocks.
+    """The number of blocks for each client that :meth:`BlockScheduler.choose` returned, for a model of M ``blocks``.
 
     Raises:
         WrongAnswer: the answer is not a whole number from 1 to M for each client.
@@ -141,14 +126,10 @@ class BlockSchedulerSpec(Options):
 
     @abstractmethod
     def start(self, seed: int, blocks: int) -> BlockScheduler:
-        """The scheduler of a run.
-
-        Args:
-            seed: the run's seed.
-            blocks: M, the model's blocks.
+        """The scheduler of a run, for a model of M ``blocks``.
 
         Raises:
-            UserError: the options do not fit a model of M blocks.
+            UserError: the options do not fit such a model.
         """
 
 

@@ -69,19 +69,13 @@ def best_blocks(
 ) -> NDArray[np.int64]:
     """α_k ``[clients]`` in 1 … arms that maximises Σ worth_k α_k within the limits.
 
+    ``worth`` is the value of one block for each client ``[clients]``; ``seconds`` and ``bytes`` are of each choice
+    ``[clients, arms]``. A limit may be infinite; the one on bytes is for all clients together.
+
     There is one binary variable for each client and choice, and one choice for each client (HiGHS through scipy). A
     choice that is too slow is fixed to 0, unless it is the client's fastest one.
 
-    Args:
-        worth: the value of one block for each client ``[clients]``.
-        seconds: of each choice ``[clients, arms]``.
-        bytes: of each choice ``[clients, arms]``.
-        most_seconds: T; infinite for no limit.
-        most_bytes: of all clients together; infinite for no limit.
-
     >>> seconds, bytes = np.array([[1., 2., 3.], [2., 4., 6.]]), np.array([[1, 2, 3], [1, 2, 3]])
-    >>> best_blocks(np.ones(2), seconds, bytes, 4.0, np.inf).tolist()
-    [3, 2]
     >>> best_blocks(np.array([1.0, 9.0]), seconds, bytes, 4.0, 3).tolist()
     [1, 2]
     """

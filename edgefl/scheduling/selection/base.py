@@ -19,8 +19,6 @@ class Foreseen(NamedTuple):
 
     Attributes:
         download: of the whole model; infinite where a link is down.
-        compute: of the local training.
-        upload: of the update.
     """
 
     download: NDArray[np.float64]
@@ -45,12 +43,10 @@ class Facts(NamedTuple):
 
     Attributes:
         label_support: which classes each client holds ``[clients, classes]``, True or False.
-        foreseen: a function from clients' numbers to the predicted seconds of a round.
         data_sizes: the training images n_k of each client ``[clients]``.
         now: seconds since the run's start.
         availability: a function from clients' numbers and the begin and end of a window, in seconds from now, to the
             part of the window in which each client will be available.
-        charge: a function from clients' numbers to their batteries.
         local_losses: a function from different clients' numbers, ascending, and a number of images (``None``: all) to
             the mean loss of the model that the round begins with, on as many of each client's training images. These
             clients are charged for it: they download the model before the round and compute a forward pass. Only in
@@ -84,7 +80,6 @@ class SelectionFeedback(NamedTuple):
     """The results of a round for its aggregated clients; arrays with one entry for each client, in any order.
 
     Attributes:
-        client: the clients' numbers.
         loss: mean cross-entropy of the local path over the last local epoch.
         samples: the clients' training images n_k.
         seconds: the client's time from the start of its download to the end of its upload.
@@ -105,30 +100,25 @@ class Selector(ABC):
 
     @classmethod
     def learns(cls) -> bool:
-        """Whether it reads feedback of finished rounds; such a selector cannot pick before a round has ended."""
+        """True if it reads feedback of finished rounds; such a selector cannot pick before a round has ended."""
         return bool(cls.reads & set(SelectionFeedback._fields))
 
     @classmethod
     def waits(cls) -> bool:
-        """Whether it needs the results of the round before, and so cannot pick while that round still runs."""
+        """True if it needs the results of the round before, and so cannot pick while that round still runs."""
         return cls.learns() or cls.asks()
 
     @classmethod
     def asks(cls) -> bool:
-        """Whether it asks clients for losses, which delays the round."""
+        """True if it asks clients for losses, which delays the round."""
         return "local_losses" in cls.reads
 
     @abstractmethod
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """The clients of round ``round``, ascending; called once a round, possibly for a round that never begins.
+        """The clients of a round (from 0), ascending; called once a round, possibly for a round that never begins.
 
         A selector that does not read ``foreseen`` may be called before the last round's model is evaluated.
-
-        Args:
-            round: counts from 0.
-            available: numbers of the clients that could take part, ascending.
-            cohort: how many to pick; all that are available where there are fewer.
-            facts: facts about the clients.
+        ``available`` is ascending; if it has fewer than ``cohort`` clients, all of them are picked.
         """
 
     def candidates(self) -> NDArray[np.int64] | None:
@@ -143,13 +133,7 @@ class Selector(ABC):
 
 
 def checked_cohort(answer: object, available: NDArray[np.int64], cohort: int, clients: int) -> list[int]:
-    """The clients that :meth:`Selector.pick` returned, ascending.
-
-    Args:
-        answer: what it returned.
-        available: the clients that it could pick.
-        cohort: how many it was asked to pick.
-        clients: how many clients there are.
+    """The clients that :meth:`Selector.pick` returned, ascending; ``clients`` is the number of all clients.
 
     Raises:
         WrongAnswer: the answer is not an array of different available clients, at most ``cohort`` of them.

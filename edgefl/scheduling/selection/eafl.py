@@ -31,11 +31,6 @@ class EaflSelector(OortSelector):
         self._share = spec.f
 
     def rewards(self, clients: NDArray[np.int64], facts: Facts) -> NDArray[np.float64]:
-        """The reward of clients that were tried before.
-
-        Raises:
-            UserError: the batteries' charge is not known.
-        """
         charge = needed(facts.charge, "eafl", "charge of batteries")(clients)
         power = np.maximum(charge.level - charge.used, 0.0)
         return np.asarray(self._share * self.utilities(clients) + (1 - self._share) * power)

@@ -77,7 +77,7 @@ class OortSelector(Selector):
         return np.asarray(utility * penalty)
 
     def rewards(self, clients: NDArray[np.int64], facts: Facts) -> NDArray[np.float64]:
-        """What clients that were tried before are compared by: their utility."""
+        """The figure by which clients that were tried before are compared: their utility."""
         return self.utilities(clients)
 
     def _exploit(

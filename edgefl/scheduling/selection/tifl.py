@@ -65,7 +65,6 @@ class StaticTiers(Selector):
     def _draw(
         self, draws: np.random.Generator, members: list[NDArray[np.int64]], possible: NDArray[np.bool_], facts: Facts
     ) -> int:
-        """The tier of the next cohort."""
         chances = np.where(possible, self.probabilities, 0.0)
         if not chances.sum() > 0:
             chances = possible.astype(np.float64)
