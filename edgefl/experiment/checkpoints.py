@@ -35,8 +35,6 @@ class _Stored(NamedTuple):
 
 
 class _Fresh(NamedTuple):
-    """A tensor to write."""
-
     file: str
     key: str
     tensor: Tensor
@@ -48,9 +46,6 @@ class Checkpoints:
 
     Tensors on the CPU are not copied: they must not change, which is checked. Use it as a context manager, which waits
     for the last checkpoint.
-
-    Args:
-        folder: the run's ``checkpoints`` folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -109,11 +104,7 @@ class Checkpoints:
         self._writing = self._thread.submit(self._write, fresh, facts)
 
     def finish(self) -> None:
-        """Wait for the checkpoint in progress, if there is one.
-
-        Raises:
-            OSError, RuntimeError: see :meth:`begin`.
-        """
+        """Wait for the checkpoint in progress, if there is one; it raises the errors of :meth:`begin`."""
         if self._writing is not None:
             writing, self._writing = self._writing, None  # so that an error is raised once
             writing.result()

@@ -86,11 +86,6 @@ class NewSeeds:
     device: Literal["auto", "cpu", "cuda"] = "auto"
 
     def after(self, present: Sequence[int]) -> tuple[int, ...]:
-        """The present seeds and the new ones.
-
-        >>> NewSeeds(2).after([0, 4])
-        (0, 4, 5, 6)
-        """
         return (*present, *range(max(present) + 1, max(present) + 1 + self.count))
 
 
@@ -101,21 +96,16 @@ class RunDirectory:
     If the run does not begin, everything that this process created is removed again.
 
     Args:
-        path: the directory.
         choices: the command's choices; ``None`` reads them from an interrupted run, or from a finished one in which
             runs ended by a fault: these runs are tried again.
         new_seeds: seeds to add to a finished run, in place of ``choices``. Until all of them are done, the scenario and
             the summary stay those of the finished run.
 
     Attributes:
-        path: the directory.
-        paths: its files.
-        choices: the command's choices.
-        finished: the finished runs, by (label, seed).
         inputs: digests of what the runs read, by field of the scenario.
         software: versions of the packages on which results depend, by name.
         seeds: all seeds, while seeds are added to a finished run; else ``None``.
-        opened: whether the scenario is written, so that the run can be resumed.
+        opened: True if the scenario is written, so that the run can be resumed.
 
     Raises:
         UserError: on entry: another process uses the directory, it is not empty, it cannot be written, or there is no
@@ -277,11 +267,7 @@ class RunDirectory:
         return json.dumps(state.model_dump(mode="json", exclude_unset=True), allow_nan=False)
 
     def _state_file(self) -> Path:
-        """The file that says what is left to do; the summary of a run to which seeds will be added.
-
-        Raises:
-            UserError: nothing is left to do, or no seeds can be added.
-        """
+        """The file that says what is left to do; the summary of a run to which seeds will be added."""
         paths = self.paths
         if self._new_seeds is not None:
             _check_seeds_can_be_added(self.path)
@@ -314,12 +300,6 @@ def _read_state(file: Path) -> State:
 
 
 def _check_seeds_can_be_added(path: Path) -> Summary:
-    """The summary of a finished run.
-
-    Raises:
-        UserError: there is none, a run of it is in progress or ended by a fault, another version wrote it, or its
-            seconds were measured in an emulation.
-    """
     summary, paths = read_run_summary(path), RunPaths(path)
     reason = None
     if is_interrupted(path):
@@ -384,10 +364,7 @@ def look_free(path: Path, *, hint: str = "choose another folder") -> None:
 def check_free(path: Path, *, begun: bool = False, hint: str = "choose another folder") -> None:
     """Check that a run can begin in a folder: it does not exist, or it is empty.
 
-    Args:
-        path: the folder.
-        begun: it may also contain files of a process that was killed before its first run began.
-        hint: what to do otherwise.
+    ``begun`` allows files of a process that was killed before its first run began. ``hint`` is what to do otherwise.
 
     Raises:
         UserError: it is not empty, or cannot be created. Existing files are never overwritten.

@@ -18,12 +18,8 @@ class RunsFailed(EdgeflError):  # noqa: N818  (what it says of the runs)
 
     Args:
         path: the run directory, which is complete.
-        runs: the number of its runs.
         faults: the message of each run that failed, by label and seed.
         resumable: whether the runs that failed can be tried again in the same directory.
-
-    Attributes:
-        messages: one for each run that failed.
     """
 
     def __init__(self, path: Path, runs: int, faults: Mapping[tuple[str, int], str], *, resumable: bool = True) -> None:
@@ -40,8 +36,6 @@ def _shared(faults: Mapping[tuple[str, int], str]) -> list[str]:
 
     >>> _shared({("a", 0): "method 'a', round 1: no", ("b", 0): "method 'b', round 1: no"})
     ['a, seed 0; b, seed 0: round 1: no']
-    >>> _shared({("a", 0): "method 'a', round 1: no"})
-    ["a, seed 0: method 'a', round 1: no"]
     """
     groups: dict[str, list[tuple[str, int]]] = {}
     for (label, seed), message in faults.items():
@@ -53,12 +47,7 @@ def _shared(faults: Mapping[tuple[str, int], str]) -> list[str]:
 
 
 class NotWritten(EdgeflError):  # noqa: N818  (what it says of the run)
-    """The run directory could no longer be written, for example because the disk is full.
-
-    Args:
-        path: the run directory.
-        error: the error of the operating system.
-    """
+    """The run directory could no longer be written, for example because the disk is full."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         self.path = path
@@ -67,11 +56,7 @@ class NotWritten(EdgeflError):  # noqa: N818  (what it says of the run)
 
 
 class ListenerError(EdgeflError):
-    """An error of a caller's listener, on its way to the caller: it is not one of the run.
-
-    Args:
-        error: what it raised.
-    """
+    """An error of a caller's listener, on its way to the caller: it is not one of the run."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))

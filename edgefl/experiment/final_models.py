@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def kept_models_of(scenario: Scenario) -> KeptModels:
-    """What a learner must keep for this scenario."""
+    """The models that a learner must keep for this scenario."""
     from edgefl.training.kept_models import KeptModels
 
     return KeptModels(scenario.evaluation.ensemble, clients=scenario.keep_models == "clients")
@@ -67,11 +67,7 @@ class FinalModels(Listener):
         self._test_on_clients(final, rounds)
 
     def _test_on_clients(self, final: Tensor, rounds: int) -> None:
-        """Test the final model on each client's own part of a partitioned test set, personalised too if asked for.
-
-        Raises:
-            PartFault: a part of the method raised an error.
-        """
+        """Test the final model on each client's own part of a partitioned test set, personalised too if asked for."""
         method, data, personalisation = self.method, self.data, self.scenario.personalisation
         if data.evaluation_shards is None:
             return

@@ -1,4 +1,4 @@
-"""What a run's results depend on: its input files, by digest, and packages. A run continues only with the same."""
+"""The inputs that a run's results depend on: files, by digest, and packages. A run continues only with the same."""
 
 from __future__ import annotations
 
@@ -55,9 +55,8 @@ class Inputs:
     def now(self, *, trains: bool, copies: Mapping[str, Path] | None = None) -> dict[str, Input]:
         """Each input by its field of the scenario.
 
-        Args:
-            trains: whether images are read, even if their counts do not require it.
-            copies: copies of the Python files, by field: read these, and no data that a Python file returns.
+        With ``trains`` images are read, even if their counts do not require it. ``copies`` of the Python files, by
+        field, are read in their place, and no data that a Python file returns.
 
         Raises:
             UserError: a file is missing or unreadable.

@@ -29,11 +29,7 @@ class LogDiffers(EdgeflError):  # noqa: N818  (what it says of the log)
 
 
 class Journal(Listener):
-    """The journal of one run; use as a context manager.
-
-    Args:
-        path: the file; created if it does not exist.
-    """
+    """The journal of one run; use as a context manager."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -56,7 +52,6 @@ class Journal(Listener):
 
     @property
     def rounds(self) -> int:
-        """The rounds in it."""
         return len(self._ends) - 1
 
     def rows(self) -> Iterator[Event]:

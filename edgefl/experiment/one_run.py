@@ -130,7 +130,6 @@ class OneRun:
         return outcome
 
     def _unbegun(self, listeners: Sequence[Listener], fault: PartFault) -> Outcome:
-        """Return the outcome of a run in which a part of the method failed before the simulation started."""
         self.fault = fault
         return unbegun_run(self._method.label, self._world.seed, limits_of(self._scenario), listeners, fault)
 

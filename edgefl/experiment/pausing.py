@@ -29,7 +29,6 @@ class Pause:
     seconds: float | None = None
 
     def reached(self, round: int, seconds: float) -> bool:
-        """Whether to pause, ``round`` rounds and ``seconds`` virtual seconds after the start."""
         in_rounds = self.rounds is not None and round >= self.rounds
         return in_rounds or (self.seconds is not None and seconds >= self.seconds)
 
@@ -40,12 +39,7 @@ class Pause:
 
 
 class Paused(EdgeflError):  # noqa: N818  (not an error)
-    """A run was paused as requested.
-
-    Args:
-        label: the method's label.
-        round: the number of completed rounds.
-    """
+    """A run was paused as requested; ``round`` is the number of completed rounds."""
 
     def __init__(self, label: str, round: int) -> None:
         super().__init__(label, round)
@@ -72,16 +66,7 @@ def add_pause(name: str, figures: Mapping[str, Any], path: Path) -> None:
 
 @dataclass
 class Pausing(Listener):
-    """Pauses one run, unless the pause is not before its last round.
-
-    Attributes:
-        pause: when to pause it.
-        label: the method's label.
-        seed: the run's seed.
-        last: the last round.
-        paths: the run's files.
-        metric: the task's metric.
-    """
+    """Pauses one run, unless the pause is not before its last round."""
 
     pause: Pause
     label: str
@@ -92,7 +77,6 @@ class Pausing(Listener):
     _rows: list[RoundRow] = field(default_factory=list)
 
     def round_ended(self, row: RoundRow) -> None:
-        """Write the figures and raise :class:`Paused` if it is time to pause."""
         self._rows.append(row)
         if row.round < self.last and self.pause.reached(row.round, row.seconds):
             add_pause(self.pause.name, self._figures(), self.paths.pauses)

@@ -1,4 +1,4 @@
-"""Whether the precision of a run suits this processor, in a sentence; the run itself is never changed."""
+"""Advice on the precision of a run on this processor, in a sentence; the run itself is never changed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _is_product(kind: str) -> bool:
 
 
 def precision_advice(scenario: Scenario, device: str) -> str | None:
-    """What to say about bfloat16 before training on a CPU; ``None`` if there is nothing to say.
+    """The advice about bfloat16 before training on a CPU; ``None`` if there is none.
 
     It is counted on a step of FedAvg, with the scenario's model and batch.
     """

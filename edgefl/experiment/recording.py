@@ -31,7 +31,6 @@ class TrainedJob(NamedTuple):
     Attributes:
         round: from 0.
         alpha: blocks received.
-        level: the capacity level.
         steps: local steps; None if it was aborted.
         previous: the client's last completed job before this one, whose client state it continued if the method has
             one.
@@ -54,7 +53,6 @@ class Recording:
         aggregated: for each round, the jobs in the next model.
         diverged: the round in which a number was not finite, and the message.
         evaluations, digests: by model version; empty without training.
-        reason: why the run stopped.
         timed: decisions that depended on time, as (round, name, inputs).
         cohorts: for each round, the selected clients.
         local_losses: by model version and client, the losses that clients were asked for.
@@ -154,12 +152,8 @@ def _floats(facts: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 class RecordedLearner:
     """A :class:`~edgefl.training.job.Learner` that returns the numbers that training returned before.
 
-    Resuming, replaying and verifying a run differ in what they do if a number is not recorded.
-
-    Args:
-        recording: the recorded training.
-        method: the method's label.
-        missing: makes the error for a number that is not recorded, from its name.
+    Resuming, replaying and verifying a run differ in what they do if a number is not recorded: ``missing`` makes the
+    error, from the number's name.
     """
 
     def __init__(self, recording: Recording, method: str, missing: Callable[[str], Exception]) -> None:

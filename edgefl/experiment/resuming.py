@@ -41,8 +41,6 @@ class ResumedLearner(Listener):
     last checkpoint; a paused run gets one of its last round, so that nothing is trained again.
 
     Args:
-        learner, method, journal: trains; the method's label; the run's journal.
-        folder: the folder of checkpoints.
         last: the last round, which needs no checkpoint; ``None`` if something is trained after it.
 
     Attributes:
@@ -77,7 +75,6 @@ class ResumedLearner(Listener):
         return getattr(self._answers, name)
 
     def round_ended(self, row: RoundRow) -> None:
-        """Commit the round, and write a checkpoint if it is time for one."""
         if self._held is not None:
             if row.round == self.until:
                 self._restore(*self._held)

@@ -65,7 +65,7 @@ class LeastRoundSeconds:
         return self._known[key]
 
     def costs(self, round: int, clients: NDArray[np.int64]) -> ClientCosts:
-        """What a round (from 0) with the whole model costs these clients."""
+        """The costs of a round (from 0) with the whole model for these clients."""
         setup, ones = self._setup, np.ones(len(clients))
         efficiency = setup.transport.efficiency
         down, up = (

@@ -94,13 +94,8 @@ def resume(
     """Resume an interrupted run; the result is identical byte for byte to that of an uninterrupted run.
 
     In a finished directory, runs that failed because of a part of their method start again; once the part is fixed, the
-    result is that of a directory in which no run failed.
-
-    Args:
-        path: the run directory.
-        listeners: follow the runs, including rounds that are only re-executed.
-        pause: when to pause again.
-        trust: execute the scenario's Python files even if they are not those that the run began with.
+    result is that of a directory in which no run failed. Listeners also follow rounds that are only re-executed. With
+    ``trust``, the scenario's Python files are executed even if they are not those that the run began with.
 
     Raises:
         UserError: there is no interrupted run, another process uses it, or an input has changed.
@@ -122,16 +117,9 @@ def add_seeds(
 ) -> Path:
     """Add seeds to a finished run; the result is identical byte for byte to that of a run with all these seeds.
 
-    The new seeds are the whole numbers after the highest present one. The present runs are not executed again, and stay
-    readable until all new ones are done. If it is interrupted, :func:`resume` continues.
-
-    Args:
-        path: the run directory.
-        count: the number of new seeds.
-        device: where training runs; it should be the device of the present runs.
-        listeners: follow the new runs.
-        pause: when to pause.
-        trust: as for :func:`resume`.
+    The new seeds are the ``count`` whole numbers after the highest present one. The present runs are not executed
+    again, and stay readable until all new ones are done. If it is interrupted, :func:`resume` continues. ``device``
+    should be that of the present runs; ``trust`` is as for :func:`resume`.
 
     Raises:
         UserError: the folder has no finished run to which seeds can be added, another process uses it, or its inputs
@@ -147,7 +135,6 @@ def add_seeds(
 def _continue(
     directory: RunDirectory, path: Path, listeners: Sequence[Listener], pause: Pause | None, *, trust: bool
 ) -> Path:
-    """Execute the missing runs of a directory."""
     with directory:
         scenario = load_scenario(directory.paths.scenario, run_code=False)
         if directory.seeds is not None:
@@ -189,11 +176,7 @@ def _execute(
 
 
 class _AllRuns(Listener):
-    """Executes the runs of a directory that have not finished, one after another: each method with each seed.
-
-    Attributes:
-        rounds: rounds that ended, of all runs.
-    """
+    """Executes the runs of a directory that have not finished, one after another: each method with each seed."""
 
     def __init__(
         self,
@@ -227,7 +210,6 @@ class _AllRuns(Listener):
         self.rounds += 1
 
     def begin(self) -> None:
-        """Report the runs to execute, and start worker processes if they will be needed."""
         runs = [(method.label, seed) for seed in self._scenario.seeds for method in self._methods]
         left = [run for run in runs if run not in self._directory.finished]
         for listener in self._listeners:
@@ -274,7 +256,6 @@ class _AllRuns(Listener):
                     listener.run_ended(entry)
 
     def finish(self) -> None:
-        """Write the files that cover all runs."""
         paths, finished = self._directory.paths, self._directory.finished
         entries = {
             method.label: [finished[method.label, seed].entry for seed in self._scenario.seeds]
@@ -286,14 +267,12 @@ class _AllRuns(Listener):
         self._directory.all_finished()
 
     def check_faults(self) -> None:
-        """Raise :class:`RunsFailed` if a run ended by a fault, in this process or earlier."""
         finished = self._directory.finished
         faults = {run: known.entry.stop.message or "" for run, known in finished.items() if known.entry.faulted}
         if faults:
             raise RunsFailed(self._directory.path, len(finished), faults) from self._fault
 
     def _check_inputs(self) -> None:
-        """Check that the input files have not changed, also between runs."""
         trains = self._choices.train or self._selection_reads_labels(self._scenario.seeds[0])
         self._directory.read_inputs(self._inputs.now(trains=trains))
 

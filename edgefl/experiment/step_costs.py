@@ -37,8 +37,6 @@ class StepCosts:
     """The step costs of one method: measures each cost on first use, and records which were used.
 
     Args:
-        model: measures steps on the scenario's model.
-        method: the method.
         cost: the scenario's cost section; :class:`PaperCost` counts steps by FedBR's Eq. 3, FedAvg's step times a
             factor for hybrid paths.
         known: the method's steps in a ``costs.json``, which are not measured again.
@@ -54,7 +52,6 @@ class StepCosts:
 
     @property
     def model(self) -> BlockModel:
-        """The scenario's model."""
         return self._model.model
 
     def step(self, alpha: int, batch: int, level: int = 0) -> StepCost:
@@ -68,7 +65,6 @@ class StepCosts:
         return self.used[key]
 
     def is_recorded(self, alpha: int, batch: int, level: int = 0) -> bool:
-        """Whether the cost of this step was known from the beginning."""
         return (alpha, batch, level) in self._known
 
     def _cost(self, alpha: int, batch: int, level: int) -> StepCost:

@@ -64,7 +64,6 @@ def number(value: float) -> float | None:
 
 
 def _present(**figures: Any) -> dict[str, Any]:
-    """Return the figures that are not ``None``; the others have no key in the summary."""
     return {name: value for name, value in figures.items() if value is not None}
 
 
@@ -143,11 +142,7 @@ _READ = frozenset({"stalled", "diverged", "aggregation", "refused", "dropout", "
 
 
 class EarlyEnd(Listener):
-    """The reason for a run's early end, in words; keeps the facts for it while the run goes on.
-
-    Args:
-        rounds: later rounds do not count.
-    """
+    """The reason for a run's early end, in words; keeps the facts for it. Rounds after ``rounds`` do not count."""
 
     def __init__(self, rounds: float = math.inf) -> None:
         self._rounds = rounds

@@ -40,7 +40,7 @@ from edgefl.training.job import Learner
 
 @dataclass(frozen=True)
 class SharedWorld:
-    """What all methods of one seed share: the clients' devices, links and shards.
+    """The clients' devices, links and shards, which all methods of one seed share.
 
     ``samples`` are n_k ``[clients]``, and ``facts`` those about the clients that a selector may read.
     """
@@ -110,8 +110,8 @@ def setup_of(
 ) -> Setup:
     """Return one run's setup.
 
-    ``trains`` says whether the learner's results come from training. ``client_links`` are the capacities of the links,
-    if they are already built, and ``cost`` is called for the cost of a local step in place of ``costs``.
+    ``client_links`` are the capacities of the links, if they are already built, and ``cost`` is called for the cost of
+    a local step in place of ``costs``.
     """
     method, model = costs.method, costs.adapted_model()
     links = [str(name) for name in world.fleet.link_names()]
