@@ -65,12 +65,6 @@ class Emulation(Options):
 
     @property
     def words(self) -> str:
-        """How its seconds were measured, as a clause.
-
-        >>> wire, load = WireBytes(down=1, up=1), Load(**dict.fromkeys(Load.model_fields, 0.0))
-        >>> Emulation(dilation=2, compute="paced", queue="fair", wire_bytes=wire, load=load).words
-        'time dilation 2, paced computation, fair queues'
-        """
         return f"time dilation {self.dilation:g}, {self.compute} computation, {self.queue} queues"
 
 

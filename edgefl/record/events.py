@@ -20,7 +20,6 @@ ABSENT = -1
 """The value of a column of whole numbers in rows that have none."""
 
 WorkKey = tuple[int, int, int, int]
-"""See :attr:`Event.work`."""
 
 
 class Event(NamedTuple):
@@ -52,12 +51,11 @@ class Event(NamedTuple):
 
     @property
     def job(self) -> tuple[int, int]:
-        """The client and the number of its job."""
         return self.client, self.dispatch
 
     @property
     def work(self) -> WorkKey:
-        """What local training consists of: rows with equal keys are equal work.
+        """The identity of local training: rows with equal keys are equal work.
 
         The key is the group, alpha, the images or the number, and the local steps if the server chose them (else 0).
         """

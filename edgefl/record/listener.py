@@ -54,14 +54,7 @@ _tuple = tuple.__new__
 
 
 class EventLog:
-    """Collects rows and passes them to listeners.
-
-    Args:
-        listeners: receive the rows, in this order.
-
-    Attributes:
-        rounds: how many have ended.
-    """
+    """Collects rows and passes them to listeners."""
 
     BATCH = 2048
     """The largest number of rows that are collected."""
@@ -74,7 +67,6 @@ class EventLog:
 
     @property
     def written(self) -> int:
-        """The number of rows so far."""
         return self._passed + len(self._rows)
 
     def write(
@@ -120,7 +112,6 @@ class EventLog:
             self.flush()
 
     def flush(self) -> None:
-        """Pass the collected rows on."""
         rows, self._rows = self._rows, []
         self._passed += len(rows)
         if rows:

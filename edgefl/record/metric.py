@@ -16,7 +16,6 @@ class Metric(NamedTuple):
 
     Attributes:
         name: its name in files and scenarios.
-        better: whether higher or lower values are better.
         share: whether it is a share in [0, 1], which is shown in per cent.
         title: its name in sentences.
     """
@@ -38,16 +37,15 @@ class Metric(NamedTuple):
 
     @property
     def is_accuracy(self) -> bool:
-        """Whether it is the accuracy, which files also give under names of its own."""
+        """True for the accuracy, which files also give under names of its own."""
         return self.name == "accuracy"
 
     @property
     def dimension(self) -> str:
-        """How its values are shown."""
         return "fraction" if self.share else "number"
 
     def reaches(self, value: float, goal: float) -> bool:
-        """Whether a value is as good as a goal; never for NaN.
+        """True if a value is as good as a goal; never for NaN.
 
         >>> ACCURACY.reaches(0.6, 0.5), Metric("rmse", "lower", share=False).reaches(0.6, 0.5)
         (True, False)
@@ -65,11 +63,6 @@ class Metric(NamedTuple):
         return min(value, WORST) if not math.isnan(value) else WORST
 
     def best(self, *values: float) -> float:
-        """The best of values.
-
-        >>> Metric("rmse", "lower", share=False).best(0.6, 0.5)
-        0.5
-        """
         return max(values) if self.better == "higher" else min(values)
 
 

@@ -49,7 +49,6 @@ _DEVICES = frozenset(
 )
 
 SEED = "seed-"
-"""The beginning of the names of seeds' folders."""
 
 
 def seed_folder(seed: int) -> str:

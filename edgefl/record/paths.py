@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 class SeedPaths:
     """The files of one method with one seed.
 
-    Args:
-        folder: the folder that contains them.
-
     Attributes:
-        events: the event log.
-        rounds: a row for each round.
         clients: the final model's metric on each client.
         final_model: the last server model.
         client_models: the local models of the last round.
@@ -49,9 +44,7 @@ class SeedPaths:
     def of_finished(self, entry: SeedResult, keep_models: str) -> list[Path]:
         """The files that a finished run has.
 
-        Args:
-            entry: its result.
-            keep_models: which models are kept, as in a scenario; ``none`` for a run without training.
+        ``keep_models`` is as in a scenario; ``none`` for a run without training.
         """
         expected = {
             self.events: True,
@@ -82,19 +75,12 @@ class SeedPaths:
 class RunPaths:
     """The files of a run directory.
 
-    Args:
-        root: the run directory.
-
     Attributes:
-        scenario: the resolved scenario.
-        summary: the results of each method and seed.
-        costs: measured step costs.
         sensitivity: the runs' times under other conditions.
         picture: accuracy over time and bytes.
         against: seconds predicted by another run over those of this one.
         state: the finished runs, while others are in progress; if this file exists, the directory can be resumed.
         faulted: the same for a finished run directory in which some runs failed.
-        lock: the lock of the process that uses the run directory.
         inputs: the folder of copies of the run's Python files; they are never executed from here.
     """
 
@@ -116,7 +102,6 @@ class RunPaths:
         return self.inputs / f"{field}.py"
 
     def of(self, label: str, seed: int) -> SeedPaths:
-        """The files of one method with one seed."""
         return SeedPaths(self.root / label / names.seed_folder(seed))
 
     def make(self, label: str, seed: int) -> SeedPaths:
@@ -146,12 +131,12 @@ class RunPaths:
 
 
 def is_interrupted(run: Path) -> bool:
-    """Whether a folder contains a run that was begun and not finished."""
+    """True if a folder contains a run that was begun and not finished."""
     return RunPaths(run).state.is_file()
 
 
 def is_emulated(run: Path) -> bool:
-    """Whether the run in a folder, unfinished or with faults, is an emulation; ``False`` if this is unknown."""
+    """True if the run in a folder, unfinished or with faults, is an emulation; ``False`` if this is unknown."""
     paths = RunPaths(run)
     with suppress(UserError, LookupError, TypeError):
         return read_json(paths.state if paths.state.exists() else paths.faulted)["choices"]["emulated"] is True

@@ -36,7 +36,6 @@ class Condition(NamedTuple):
 
 
 OWN = Condition("nominal", 1.0)
-"""The run's own condition."""
 
 DRAWS = 19
 """Draws of the shares in queues, with the run's own. A further one is in their range with probability 18/20."""
@@ -90,5 +89,4 @@ def read_retimed(run: Path) -> Retimed:
 
 
 def _digest(run: Path) -> str:
-    """Sixteen hexadecimal digits of a run's summary."""
     return hashlib.blake2b(RunPaths(run).summary.read_bytes(), digest_size=8).hexdigest()

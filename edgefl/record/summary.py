@@ -59,7 +59,6 @@ class MetricResult(_Part):
 
     @property
     def metric(self) -> Metric:
-        """What it measures."""
         return Metric(self.name, self.better, self.share, self.title)
 
 
@@ -188,12 +187,11 @@ class SeedResult(_Part):
 
     @property
     def faulted(self) -> bool:
-        """Whether a fault of a part of the method ended the run."""
         return self.stop.reason == "fault"
 
     @property
     def trained_nothing(self) -> bool:
-        """Whether no update was ever aggregated, so that the last model is the untrained one."""
+        """True if no update was ever aggregated, so that the last model is the untrained one."""
         return self.rounds <= self.rounds_without_update
 
     def written(self) -> dict[str, Any]:
@@ -230,8 +228,6 @@ class Summary(_Part):
 
     Attributes:
         format: the version of this schema.
-        scenario: the scenario's name.
-        edgefl: the version that wrote it.
         inputs: digests of the input files, by field of the scenario.
         software: versions of the packages on which its results depend, by name.
         chosen: labels of the methods that were run.
@@ -248,7 +244,7 @@ class Summary(_Part):
 
     @property
     def of_this_version(self) -> bool:
-        """Whether this version of edgefl wrote it, and so would write the same again."""
+        """True if this version of edgefl wrote it, and so would write the same again."""
         return self.edgefl == __version__
 
 
@@ -281,15 +277,7 @@ def write_summary(
     inputs: Mapping[str, str],
     software: Mapping[str, str],
 ) -> None:
-    """Write the file; the same results give the same bytes.
-
-    Args:
-        scenario: the scenario's name.
-        results: one for each seed, by label.
-        path: the file.
-        inputs: digests of the input files, by field of the scenario.
-        software: versions of the packages on which the results depend, by name.
-    """
+    """Write the file; the same results, one for each seed by label, give the same bytes."""
     summary = Summary(
         schema=SCHEMA,
         scenario=scenario,
@@ -304,7 +292,7 @@ def write_summary(
 
 
 def is_summary(path: Path) -> bool:
-    """Whether a file exists and is a complete summary, not an empty or truncated one."""
+    """True if a file exists and is a complete summary, not an empty or truncated one."""
     try:
         return isinstance(read_json(path)["methods"], dict)
     except (UserError, KeyError, TypeError):

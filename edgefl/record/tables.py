@@ -34,7 +34,6 @@ SENSITIVITY = pa.schema(
         column("draw", pa.int32(), "", "draw of the shares in queues; 0 is the run's own"),
     ]
 )
-"""Columns of ``sensitivity.parquet``."""
 
 _ROW_GROUP = 32_768
 
@@ -112,12 +111,7 @@ def write_clients(rows: Sequence[ClientRow], path: Path) -> None:
 
 
 def write_parquet(table: pa.Table, path: Path, **options: Any) -> None:
-    """Write a whole table durably.
-
-    Args:
-        table: the table.
-        path: the Parquet file.
-        options: for ``pyarrow.parquet.write_table``.
+    """Write a whole table durably, with options of ``pyarrow.parquet.write_table``.
 
     Raises:
         OSError: the file cannot be written; ``path`` is unchanged.
