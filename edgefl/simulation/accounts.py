@@ -14,7 +14,7 @@ _DIRECTIONS: tuple[Direction, Direction] = ("down", "up")
 
 
 class DeviceEnergy:
-    """:func:`~edgefl.fleet.idle_joules` and :func:`~edgefl.fleet.transfer_joules` by client."""
+    """The joules of the clients' devices while they do not compute; the rates of each profile are computed once."""
 
     def __init__(self, fleet: FleetAssignment) -> None:
         self._group = fleet.group
