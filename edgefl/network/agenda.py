@@ -34,10 +34,8 @@ class Agenda:
     A timer that an earlier one replaced stays in SimPy's queue and is ignored because of its old token: removing it
     would cost more than letting it expire.
 
-    Args:
-        env: the SimPy environment.
-        settle: called with (until, now) each time after the entries that are due; everything up to ``until`` is due
-            now. Returns the time of its next call.
+    ``settle`` is called with (until, now) each time after the entries that are due; everything up to ``until`` is due
+    now. It returns the time of its next call.
     """
 
     def __init__(self, env: simpy.Environment, settle: Callable[[float, float], float]) -> None:
@@ -55,13 +53,13 @@ class Agenda:
             self._arm(seconds, self._env.now)
 
     def settle_now(self) -> None:
-        """Settle once at the end of this instant, even if this is called several times."""
+        """Settle once at the end of this instant, however often this is called."""
         now = self._env.now
         if now < self._armed_for:
             self._arm(now, now)
 
     def _arm(self, seconds: float, now: float) -> None:
-        """Set the timer, unless an earlier one is set, which will call this again."""
+        """An earlier timer, if set, will call this again."""
         self._token += 1
         self._armed_for = seconds
         _Wake(self._env, self._wake, self._token, max(seconds - now, 0.0))

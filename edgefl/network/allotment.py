@@ -17,7 +17,7 @@ class Outlook(NamedTuple):
     """What is known about a client's round when one of its transfers begins.
 
     Attributes:
-        up: whether the transfer is the client's update.
+        up: the transfer is the client's update.
         after: predicted seconds from the end of the transfer to the arrival of the update.
         deadline: virtual time by which the update must have arrived, seconds; infinite for none.
     """
@@ -31,10 +31,8 @@ class Progress(NamedTuple):
     """A transfer in progress, as an allocator sees it.
 
     Attributes:
-        bytes: its size.
         left: the bytes that have not arrived yet.
         alone: the rate that it would have if it were the only transfer, bit/s; 0 while a link of its path is down.
-        outlook: what is known about its client's round.
     """
 
     bytes: float
@@ -53,8 +51,7 @@ class Shares(NamedTuple):
     Attributes:
         rank: of each transfer; it gets only what the transfers of lower ranks leave.
         weight: of each transfer, above 0; those of one rank share what is left for it max-min fairly by weight.
-        lasts: given the rates that follow (bit/s), the seconds after which the shares must be asked for again even if
-            nothing else happens.
+        lasts: from the rates that follow (bit/s) to the seconds after which the shares expire.
     """
 
     rank: Sequence[int]
@@ -66,22 +63,18 @@ class Allocator(Protocol):
     """Decides how transfers share links."""
 
     def shares(self, now: float, transfers: Sequence[Progress]) -> Shares:
-        """The shares of transfers that are connected by shared links.
+        """The shares of transfers that are connected by shared links, in the order of their start.
 
         Called when one of them begins or ends to use its links, when a capacity of these links changes, and when the
         last answer has expired.
-
-        Args:
-            now: the virtual time, seconds.
-            transfers: in the order of their start.
         """
 
 
 @dataclass(slots=True)
 class Terms:
-    """What an allocator must know about a flow, its largest rate given the links that it alone uses, and its last rate.
+    """What an allocator must know about a flow.
 
-    Rates are in bit/s.
+    ``most`` is its largest rate given the links that it alone uses, ``rate`` its last one; both bit/s.
     """
 
     bytes: float
@@ -104,14 +97,12 @@ class Claim(NamedTuple):
     per_bit: Mapping[int, float]
 
     def alone(self, capacity: Mapping[int, float]) -> float:
-        """Its rate if it were the only transfer, given the capacities of the shared links, bit/s."""
+        """Its rate (bit/s) if it were the only transfer, given the capacities of the shared links."""
         taken = ((capacity[link], self.per_bit.get(link, 1.0)) for link in self.links)
         return min([self.most, *(rate / each for rate, each in taken if each > 0.0)])
 
 
 class _Member:
-    """A transfer in the filling of its rank, as a :class:`~edgefl.network.fairness.Group`."""
-
     __slots__ = ("_most", "_per_bit", "_weight", "level", "links")
 
     def __init__(self, claim: Claim, weight: float) -> None:

@@ -27,8 +27,7 @@ def build_topology(
     """The links between ``server`` and ``client/0``, ``client/1``, … as a scenario describes them.
 
     In a star and in cells the clients' own capacities are still 0 here, for
-    :class:`~edgefl.network.client_links.ClientLinks` to set. In a file they are those of the file, unless the client's
-    link sets others.
+    :class:`~edgefl.network.client_links.ClientLinks` to set. In a file, a client's link may replace those of the file.
 
     Raises:
         UserError: an unknown link; a missing file, or one that is not such a graph.
@@ -57,7 +56,7 @@ def build_topology(
 
 
 def _read_graph(spec: FileTopology, clients: int, folder: Path | None) -> nx.DiGraph[Node]:
-    """The file's graph with its server and clients renamed to ``server`` and ``client/k``."""
+    """Server and clients are renamed to ``server`` and ``client/k``."""
     file = find_input(spec.file, folder)
     graph: Any
     try:

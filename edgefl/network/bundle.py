@@ -22,10 +22,8 @@ class DemandCurve:
     """The demand of a group of flows on one link, as a function of the level offered to each.
 
     A flow with cap ``c`` (bit/s) and weight ``w`` takes ``min(c, w * level)``. The sum over a group is a concave,
-    piecewise-linear function of the level, evaluated here in O(sqrt n) while flows start and end: 10,000 flows can
-    share one link without a visit to each flow at each event.
-
-    Sums are computed from the entries each time (never updated by subtraction), so past flows cause no drift.
+    piecewise-linear function of the level, evaluated in O(sqrt n): 10,000 flows can share one link without a visit to
+    each flow at each event. Sums are never updated by subtraction, so past flows cause no drift.
 
     >>> curve = DemandCurve()
     >>> curve.add(threshold=4.0, flow=0, load=4.0, slope=1.0)
@@ -65,7 +63,6 @@ class DemandCurve:
             self._sum(bucket)
 
     def remove(self, threshold: float, flow: int) -> None:
-        """Remove the flow that was added with this threshold."""
         key = (threshold, flow)
         self._low, self._high = math.inf, -math.inf  # the last piece is no longer valid
         bucket = bisect_left(self._highs, key)
@@ -155,18 +152,15 @@ class Stream:
     """The fluid part of one flow: its remaining bits and the limits of its rate.
 
     Attributes:
-        flow: the flow's number.
         path: the links that it crosses.
         left: bits left at ``since``; meaningful while ``held``.
         own_weight: the requested weight, before the weights of the channel and of TCP.
         latency: one-way seconds of its path.
-        limit: the most that it gets whatever its links, bit/s.
-        terms: what an allocator must know about it and has allotted to it; None without an allocator.
-        weight: its share relative to flows of weight 1.
+        limit: its largest rate whatever its links, bit/s.
         airs: the wireless channels that it uses, each with the link by which it uses the channel.
         airtime: for each of them, the share of its time that a bit/s takes.
         cap: the least capacity of the links that it alone uses, bit/s; infinite without such links.
-        held: whether its cap, not the bundle's level, determines its rate.
+        held: its cap, not the bundle's level, determines its rate.
         end: the time (held) or the clock reading (not held) at which it is complete.
     """
 
@@ -188,12 +182,9 @@ class Stream:
 
 
 class Bundle:
-    """The flows that cross one set of shared links.
+    """The flows that cross one set of shared links; without shared links, all run at their caps.
 
-    Args:
-        links: the shared links; none for flows without shared links, which all run at their caps.
-        number: a unique number, for a fixed order.
-        now: the virtual time, seconds.
+    ``number`` is unique, for a fixed order.
     """
 
     def __init__(self, links: tuple[int, ...], number: int, now: float) -> None:
@@ -215,7 +206,6 @@ class Bundle:
         return self._airtime.get(link, self._curve).at(level)
 
     def add(self, stream: Stream, now: float) -> None:
-        """Add a flow with ``stream.left`` bits left."""
         self._advance(now)
         stream.bundle = self
         self.streams[stream.flow] = stream
@@ -241,7 +231,7 @@ class Bundle:
         stream.bundle = None
 
     def set_level(self, level: float, now: float) -> None:
-        """Change the level from now on; flows whose cap is between the two levels become held or not held."""
+        """Change the level; flows whose cap is between the two levels become held or not held."""
         self._advance(now)
         rising = level > self.level
         for flow in self._curve.between(self.level, level) if rising else self._curve.between(level, self.level):
@@ -251,7 +241,6 @@ class Bundle:
         self.level = level
 
     def bits_left(self, stream: Stream, now: float) -> float:
-        """The remaining bits of a flow at this moment."""
         if stream.held:
             # A flow with an infinite cap is complete as soon as it is held.
             run = stream.cap * (now - stream.since) if now > stream.since else 0.0
@@ -259,11 +248,10 @@ class Bundle:
         return max((stream.end - self._reading(now)) * stream.weight, 0.0)
 
     def rate(self, stream: Stream) -> float:
-        """The flow's rate at this moment, bit/s."""
         return stream.cap if stream.held else self.level * stream.weight
 
     def find_next_end(self) -> float:
-        """When the first flow of the bundle will be complete at the present rates; stored in ``next_end``."""
+        """When the first flow will be complete at the present rates; stored in ``next_end``."""
         end = self._first(self._held, held=True) if self._held else math.inf
         reading = self._first(self._free, held=False) if self._free else math.inf
         if reading < math.inf:

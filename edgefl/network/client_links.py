@@ -49,8 +49,6 @@ class ClientLinks:
     >>> links = ClientLinks({"5g": spec}, ["5g"] * 3, seed=0)
     >>> bool((links.capacities("down", 0) == links.capacities("down", 9)).all()), links.redraws_at(10)
     (True, True)
-    >>> links.capacities("up", 0)
-    array([9000000., 9000000., 9000000.])
     """
 
     def __init__(
@@ -77,7 +75,7 @@ class ClientLinks:
         self._seconds = {name: amount for name, (kind, amount) in self._rules().items() if kind == "seconds"}
 
     def scaled(self, factor: float) -> ClientLinks:
-        """The same links and draws with every capacity multiplied by ``factor``; no trace is read again."""
+        """The same links and draws with every capacity multiplied by ``factor``."""
         other = copy.copy(self)
         other._links = scaled_links(self._links, factor)
         other._replayed = {name: link.scaled(factor) for name, link in self._replayed.items()}
@@ -88,7 +86,7 @@ class ClientLinks:
         return self._typical(direction, highest=False)
 
     def highest(self, direction: Direction) -> NDArray[np.float64]:
-        """The highest capacity that each client's link can have, bit/s."""
+        """The highest possible capacity of each client's link, bit/s."""
         return self._typical(direction, highest=True)
 
     def _typical(self, direction: Direction, *, highest: bool) -> NDArray[np.float64]:
@@ -110,7 +108,7 @@ class ClientLinks:
         return vector
 
     def redraws_at(self, round: int) -> bool:
-        """Whether some client's capacity is redrawn at the beginning of this round (from 0)."""
+        """True if some client's capacity is redrawn at the beginning of this round (from 0)."""
         return any(round % rounds == 0 for rounds in self._rounds.values())
 
     def capacities(self, direction: Direction, round: int) -> NDArray[np.float64]:
@@ -162,7 +160,7 @@ class ClientLinks:
         network.set_capacities(numbers[known], capacities[known])
 
     def _processes(self, name: str, direction: Direction, clients: NDArray[np.int64]) -> list[CapacityProcess]:
-        """One process for each client; none where the capacity is constant or drawn by rounds."""
+        """None where the capacity is constant or drawn by rounds."""
         spec = self._spec(name, direction)
         if isinstance(spec, TraceCapacity):
             return list(self._replayed[name].of(direction, clients))
@@ -192,8 +190,6 @@ def client_link_numbers(topology: Topology, clients: int, direction: Direction) 
 
 
 class _Redrawn:
-    """Capacities of all clients on a link that are redrawn at a fixed interval of seconds."""
-
     def __init__(
         self, links: ClientLinks, name: str, direction: Direction, spec: UniformCapacity, seconds: float
     ) -> None:

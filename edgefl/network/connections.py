@@ -32,9 +32,6 @@ class Connections:
     A transfer uses the connection of its two nodes that was used last, in either direction, and opens a new one if none
     is idle. A transfer that is aborted closes its connection.
 
-    Args:
-        tcp: how connections begin.
-
     >>> connections = Connections(Tcp(handshake="tcp", keep_alive=60.0))
     >>> opening, connection = connections.take("server", "client/0", 0.0, latency=0.05)
     >>> connections.give_back("server", "client/0", connection, 1.0, opening)
@@ -60,7 +57,7 @@ class Connections:
         return state._replace(round_trips=0, rounds=0 if rests else state.rounds)
 
     def take(self, source: Node, target: Node, now: float, *, latency: float) -> tuple[Opening, Connection]:
-        """A transfer begins: its connection, and the state in which it finds it."""
+        """The connection of a transfer that begins, and its state."""
         opening = self.opening(source, target, now, latency=latency)
         pair = frozenset((source, target))
         connection = self._newest(pair, now)
@@ -76,7 +73,6 @@ class Connections:
                 del known[pair]
 
     def _newest(self, pair: frozenset[Node], now: float) -> Connection | None:
-        """The connection that was used last, if it is still open; the others have been idle for longer."""
         idle = self._idle.get(pair)
         return idle[-1] if idle and now - idle[-1].idle_since <= self._tcp.keep_alive else None
 
@@ -98,7 +94,7 @@ class _Sender:
         latency: one-way seconds of its path.
         joined: when its first byte was sent, seconds.
         ticks: round-trip times since then.
-        legs: the later parts of the transfer, in reverse: the bytes and the state of each.
+        legs: the later parts of the transfer, in reverse.
     """
 
     connection: Connection
@@ -127,7 +123,6 @@ class TcpFlows:
         self._senders: dict[int, _Sender] = {}
 
     def opening(self, source: Node, target: Node, latency: float) -> Opening:
-        """The state in which a transfer that begins now would find its connection."""
         return self._connections.opening(source, target, self._env.now, latency=latency)
 
     def request(self, flow: Flow, latency: float) -> None:
@@ -158,22 +153,19 @@ class TcpFlows:
         return 8.0 * bytes, self._limit(sender)
 
     def rest(self, flow: Flow) -> float:
-        """The bits of the later parts of a transfer."""
+        """Bits of the later parts of a transfer."""
         return 8.0 * sum(bytes for bytes, _ in self._senders[flow.id].legs)
 
     def completed(self, flow: Flow) -> None:
-        """The transfer is complete: its connection is idle."""
         sender = self._senders.pop(flow.id)
         assert flow.opening is not None
         state = self._tcp.after(flow.bytes, flow.opening)._replace(rounds=sender.state.rounds)
         self._connections.give_back(flow.source, flow.target, sender.connection, self._env.now, state)
 
     def cancelled(self, flow: Flow) -> None:
-        """The transfer was aborted, which closes its connection."""
         del self._senders[flow.id]
 
     def process_ended(self, node: Node) -> None:
-        """The process of a node has ended, and its connections with it."""
         self._connections.forget(node)
 
     def _limit(self, sender: _Sender) -> float:

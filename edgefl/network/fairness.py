@@ -29,11 +29,7 @@ def link_level(capacity: float, link: int, groups: Sequence[Group], guess: float
     Newton's method on a concave, piecewise-linear function: the first step ends at or left of the root, each further
     step moves right across at least one kink, and the last is exact because the function is linear there.
 
-    Args:
-        capacity: the link's remaining capacity for them, bit/s.
-        link: the link.
-        groups: the groups whose level this link may determine.
-        guess: the start value, usually the level before the change.
+    ``capacity`` is what remains of the link for them, bit/s; ``guess`` is usually the level before the change.
     """
     level, moved = guess, False
     while True:
@@ -83,7 +79,7 @@ def fair_levels(
 
 
 class _Filling:
-    """The state of progressive filling: the groups that still rise, and the remaining capacity of each link."""
+    """The groups that still rise, and the remaining capacity of each link."""
 
     def __init__(self, capacity: Mapping[int, float], groups: Sequence[Group], open_levels: dict[int, float]) -> None:
         self.groups = groups
@@ -99,7 +95,6 @@ class _Filling:
         open_levels.update(self.link_levels)
 
     def find_levels(self) -> None:
-        """The level of each link whose remaining capacity or groups have changed."""
         for link in self.stale:
             if link in self.crossing:
                 members = [self.groups[number] for number in self.crossing[link]]

@@ -21,22 +21,16 @@ class Flow(simpy.Event):
 
     Attributes:
         id: 0, 1, 2, … in the order of start.
-        source: the sending node.
-        target: the receiving node.
-        bytes: the size.
         started: virtual time of the call, seconds.
         ended: virtual time at which it was complete or cancelled, seconds; None while it is in progress.
-        tag: any object that the caller attached.
         path: the links that it crosses, as indices of the network's link arrays.
-        nodes: the names of the nodes on its path, the source first.
         latency: seconds before the first byte flows: the path's latency under the transport model, and ``setup``.
         setup: seconds of it that the set-up of a connection takes.
         opening: the state of its connection at its start; None without connections.
         losses: virtual times at which expected losses change its rate.
         weight: its share of a contended link relative to flows of weight 1.
         outlook: what is known about its client's round, for an allocator.
-        multicast: the number of the multicast that it is part of, None for a single flow.
-        cancelled: whether it was stopped before it was complete.
+        multicast: the number of its multicast, None for a single flow.
     """
 
     def __init__(
@@ -83,7 +77,7 @@ class Flow(simpy.Event):
         return self._delivered
 
     def settle(self, now: float, delivered: float, *, cancelled: bool) -> None:
-        """Set the flow's final figures; the network calls this once, when the flow ends."""
+        """Set the flow's final figures; called once, when the flow ends."""
         self.ended = now
         self._delivered = delivered
         self.cancelled = cancelled
@@ -108,7 +102,6 @@ class Multicast:
         self.joined = False
 
     def add(self, flow: Flow) -> None:
-        """Add one more receiver of the payload, before the first byte flows."""
         flow.multicast = self.id
         self.members[flow.id] = flow
         self.starts = max(self.starts, flow.started + flow.latency)
@@ -169,12 +162,7 @@ class FlowObserver(Protocol):
 
 
 class Network(Protocol):
-    """Carries transfers; :class:`~edgefl.network.flow_network.FlowNetwork` computes when they end.
-
-    Attributes:
-        topology: its links.
-        route: the path between two nodes.
-    """
+    """Carries transfers; :class:`~edgefl.network.flow_network.FlowNetwork` computes when they end."""
 
     topology: Topology
     route: Callable[[Node, Node], Route]
@@ -217,4 +205,4 @@ class Network(Protocol):
         """The present capacity of a link, bit/s."""
 
     def alone(self, source: Node, target: Node) -> Alone:
-        """What each transfer would take if it had the network to itself, at the present capacities."""
+        """Each transfer as if it had the network to itself, at the present capacities."""

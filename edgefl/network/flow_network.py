@@ -36,10 +36,9 @@ class FlowNetwork:
     Args:
         env: the SimPy environment, whose clock counts seconds.
         topology: a directed networkx graph whose edges carry ``capacity`` (bit/s) and ``latency`` (s, 0 where left
-            out), or links as arrays (:class:`~edgefl.network.tree.TreeLinks`). Read once; later changes to the graph
-            are not seen.
+            out), whose later changes have no effect, or links as arrays (:class:`~edgefl.network.tree.TreeLinks`).
         observer: called for every flow and capacity change at its virtual time.
-        transport: how flows use their paths; a pure fluid by default (:func:`~edgefl.network.transport.lv08` for TCP).
+        transport: how flows use their paths; a pure fluid by default.
         allocator: decides how flows share links; None for equal shares, weighted by their transport.
 
     Raises:
@@ -110,15 +109,10 @@ class FlowNetwork:
     ) -> Flow:
         """Send ``bytes`` over the least-latency path; the flow triggers when they have arrived.
 
-        Args:
-            source: the sending node.
-            target: the receiving node.
-            bytes: the size; a transfer of 0 bytes takes only the latency.
-            tag: any object that the caller wants to attach to the flow.
-            weight: the flow's share of a contended link relative to flows of weight 1.
-            payload: what is sent. Under a transport with ``multicast``, transfers of equal payloads that the node
-                begins at this instant are one multicast: they end together. None for a payload with one receiver.
-            outlook: what an allocator may know about the round of the flow's client.
+        A transfer of 0 bytes takes only the latency. ``weight`` is the flow's share of a contended link relative to
+        flows of weight 1. Under a transport with ``multicast``, transfers of equal payloads that the node begins at
+        this instant are one multicast: they end together; a payload of None has one receiver. ``outlook`` is what an
+        allocator may know about the round of the flow's client; ``tag`` can be any object.
 
         Raises:
             UserError: an unknown node, or no path between the nodes.
@@ -177,9 +171,7 @@ class FlowNetwork:
         self._agenda.settle_now()
 
     def set_capacity(self, source: Node, target: Node, bits_per_second: float) -> None:
-        """Change the capacity of the link from ``source`` to ``target`` from now on; 0 is an outage.
-
-        A process that was attached to the link is detached.
+        """Change a link's capacity from now on and detach its process; 0 is an outage.
 
         Raises:
             UserError: no such link, or a capacity below 0 or NaN.
@@ -193,8 +185,8 @@ class FlowNetwork:
     def set_capacities(self, links: NDArray[np.int64], bits_per_second: NDArray[np.float64]) -> None:
         """Change the capacity of many links, given by number, from now on; the numbers must differ.
 
-        The observer is called immediately for links that carry flows, and for an idle link when a flow next uses it, so
-        a redraw for a whole fleet costs one array assignment.
+        The observer is called for an idle link when a flow next uses it, so a redraw for a whole fleet costs one array
+        assignment.
         """
         if self._processes:
             for link in links.tolist():
@@ -207,30 +199,24 @@ class FlowNetwork:
             self._apply(link)
 
     def begin_outage(self, link: int) -> None:
-        """A link, given by number, has no capacity from now on; what sets its capacity takes effect afterwards."""
         self._failed[link] = self._present(link)
         self._sharing.set_capacity(link, 0.0)
         self._apply(link)
 
     def end_outage(self, link: int) -> None:
-        """A link has the capacity again that it would have without its outage."""
         capacity, process = self._failed.pop(link), self._processes.get(link)
         self._sharing.set_capacity(link, capacity if process is None else process.value(self.env.now))
         self._apply(link)
 
     def end_process(self, node: Node) -> None:
-        """A node's process ends now, with its connections; the caller then cancels its flows."""
         if self._tcp is not None:
             self._tcp.process_ended(node)
 
     def begin_process(self, node: Node) -> None:
-        """A node whose process has ended has a new one; it has no effect on flows."""
+        """No effect on flows."""
 
     def set_process(self, source: Node, target: Node, process: CapacityProcess) -> None:
-        """Let a link's capacity follow a process from now on.
-
-        The process is evaluated only while the link carries flows: an idle link costs nothing, however often its trace
-        changes.
+        """Let a link's capacity follow a process, which is evaluated only while the link carries flows.
 
         Raises:
             UserError: no such link.
@@ -238,7 +224,6 @@ class FlowNetwork:
         self.follow(self.topology.link(source, target), process)
 
     def follow(self, link: int, process: CapacityProcess) -> None:
-        """:meth:`set_process` for a link given by number."""
         self._processes[link] = process
         if self._sharing.is_busy(link):
             self._follow(link)
@@ -253,7 +238,7 @@ class FlowNetwork:
         return self._sharing.rate(_stream(flow))
 
     def alone(self, source: Node, target: Node) -> Alone:
-        """What each transfer would take if it had the network to itself, at the present capacities.
+        """Each transfer as if it had the network to itself, at the present capacities.
 
         Raises:
             UserError: an unknown node, or no path between the nodes.
@@ -339,7 +324,6 @@ class FlowNetwork:
                 self._send(flow, *self._tcp.first_bits(flow))
 
     def _send(self, flow: Flow, bits: float, limit: float | None = None) -> None:
-        """Let a flow use its links for these bits."""
         weight, latency = flow.weight, flow.latency - flow.setup
         if self._transport.queue is not None and flow.multicast is None:
             weight *= self._transport.queue.weight(flow.source, flow.target, flow.started)
@@ -349,7 +333,6 @@ class FlowNetwork:
         )
 
     def _gather(self, flow: Flow, key: Hashable) -> Multicast:
-        """Add a flow to the multicast that others have begun at this instant, or begin one."""
         group = self._gathering.get(key)
         if group is None:
             group = self._gathering[key] = Multicast(next(self._multicast_numbers), key)
@@ -371,7 +354,7 @@ class FlowNetwork:
         self._sharing.join(-group.id, group.path, bits, self.env.now, weight=weight, latency=latency)
 
     def _prune(self, group: Multicast, flow: Flow) -> None:
-        """Remove a member from a multicast, and the links that only this member used."""
+        """Remove a member, and the links that only this member used."""
         before = group.path
         del group.members[flow.id]
         bits = self._sharing.bits_left(-group.id, self.env.now)
@@ -385,7 +368,6 @@ class FlowNetwork:
             self._use(group, bits)
 
     def _flows_of(self, numbers: Iterable[int]) -> Iterator[int]:
-        """The flows for the numbers that links use: single flows, or the members of multicasts."""
         for number in numbers:
             if number >= 0:
                 yield number

@@ -23,7 +23,7 @@ class CapacityProcess(Protocol):
         """The capacity at this time, bit/s (the new one at a change: the function is right-continuous)."""
 
     def next_change(self, seconds: float) -> float:
-        """The first moment after ``seconds`` at which the capacity may change; infinite where it never does."""
+        """The first moment after ``seconds`` at which the capacity may change; infinite if it never does."""
 
 
 class StepTrace:
@@ -67,23 +67,21 @@ class StepTrace:
         self.offset = offset
 
     def shifted(self, seconds: float) -> StepTrace:
-        """The same trace, shifted by ``seconds``; the arrays are shared."""
+        """The same trace, shifted; the arrays are shared."""
         other = copy.copy(self)
         other.offset = self.offset + seconds
         return other
 
     def scaled(self, factor: float) -> StepTrace:
-        """The same trace with every rate multiplied by ``factor``; its times are shared."""
+        """The same trace with other rates; its times are shared."""
         other = copy.copy(self)
         other.rates = [rate * factor for rate in self.rates]
         return other
 
     def value(self, seconds: float) -> float:
-        """The capacity at this moment, bit/s."""
         return self.rates[self._find(seconds)[1]]
 
     def next_change(self, seconds: float) -> float:
-        """The next moment at which the capacity changes; infinite for a constant or after the end."""
         if len(self.times) == 1:
             return math.inf
         return self._moment(*self._following(*self._find(seconds)))
@@ -95,9 +93,9 @@ class StepTrace:
     def _find(self, seconds: float) -> tuple[int, int]:
         """The cycle, and the step in it, at this time.
 
-        The time of a change is always computed by the same expression (:meth:`_moment`), and the step found here is the
-        one whose times enclose ``seconds`` exactly. Otherwise rounding could return the same change as the next one
-        repeatedly, and time would not advance.
+        The time of a change is always computed by the same expression (:meth:`_moment`), and the step found here
+        encloses ``seconds`` exactly. Otherwise rounding could return the same change as the next one repeatedly, and
+        time would not advance.
         """
         cycle = 0 if self.period == math.inf else math.floor((seconds + self.offset) / self.period)
         phase = seconds + self.offset - (cycle * self.period if cycle else 0.0)
@@ -134,11 +132,10 @@ class SteppedProcess:
         self._client = client
 
     def value(self, seconds: float) -> float:
-        """The capacity at this moment, bit/s."""
         return float(self._series.at_step(self._number(seconds))[self._client])
 
     def next_change(self, seconds: float) -> float:
-        """The end of the present step, or of all steps that are shorter than the resolution of a float at that time."""
+        """The end of the present step, or of all steps shorter than the resolution of a float at that time."""
         return max((self._number(seconds) + 1) * self._series.step, math.nextafter(seconds, math.inf))
 
     def _number(self, seconds: float) -> int:
@@ -160,13 +157,13 @@ class GeneratedRates:
     Each capacity steps at fixed intervals. A Gaussian AR(1) series gives the correlation, the quantile function turns
     its ranks into rates, and a two-state Markov chain switches the link off and on. All clients of a link advance
     together, with one keyed stream for each step, so no client's series depends on the order of calls. At fixed
-    intervals the series restarts independently of its past, so that a link that was idle for years does not require
-    all steps in between.
+    intervals the series restarts independently of its past, so that a link that was idle for years does not require all
+    steps in between.
 
     Args:
         seed: the run's seed.
-        name: identifies the series (the link's name and direction).
-        clients: the number of clients.
+        name: the link's name and direction.
+        clients: their number.
         quantiles: percent (0 to 100) to bit/s, at least two, rising; linear in between, flat outside.
         step: seconds for which a value is valid.
         correlation: lag-1 autocorrelation of the Gaussian series, in [0, 1).
@@ -205,11 +202,9 @@ class GeneratedRates:
         self._present: NDArray[np.float64] = np.zeros(clients)
 
     def process(self, client: int) -> SteppedProcess:
-        """One client's capacity over time."""
         return SteppedProcess(self, client)
 
     def at_step(self, number: int) -> NDArray[np.float64]:
-        """All clients' capacities during step ``number``, bit/s."""
         begin = number - number % _EPOCH
         if not begin <= self._at <= number:
             self._at = begin - 1  # a jump forward or, for a new reader, back: compute from the last start

@@ -25,7 +25,7 @@ _WAY = re.compile(r"(.+)[._-](down|up)(?:link)?(?:\.\w+)?", re.IGNORECASE)
 
 
 class ReplayedLink:
-    """The traces of a link for a fleet of so many clients, in the directions that follow some.
+    """The traces of a link for a fleet, in the directions that follow some.
 
     Raises:
         UserError: a file that is missing or no trace, a file without its partner, or a name that nothing has. Its
@@ -76,7 +76,6 @@ class ReplayedLink:
         return [trace.shifted(draw * span) for trace, draw, span in zip(chosen, draws.tolist(), spans, strict=True)]
 
     def scaled(self, factor: float) -> ReplayedLink:
-        """The same traces with every rate multiplied by ``factor``."""
         other = copy.copy(self)
         other._traces = {
             direction: [trace.scaled(factor) for trace in traces] for direction, traces in self._traces.items()
@@ -96,8 +95,8 @@ class ReplayedLink:
 def traces_of(spec: TraceCapacity, direction: Direction, folder: Path | None = None) -> dict[str, StepTrace]:
     """The traces that a capacity names, in order, by the names of their files and groups.
 
-    Of a folder with pairs of files, those for the direction are read. ``folder`` is where the file or folder is
-    searched if it is not found as it is named.
+    Of a folder with pairs of files, those for the direction are read. A file that is not found as it is named is
+    searched in ``folder``.
 
     Raises:
         UserError: a file that is missing or no trace, a file without its partner, or a name that nothing has.
@@ -119,7 +118,7 @@ def traces_of(spec: TraceCapacity, direction: Direction, folder: Path | None = N
 
 
 def _files(folder: Path, direction: Direction) -> dict[str, Path]:
-    """The files of traces in a folder for one direction, by name; 2 is before 10."""
+    """By name; 2 is before 10."""
     ways: dict[str, dict[str, Path]] = {"down": {}, "up": {}, "both": {}}
     files = plain_files(folder)
     for path in files:

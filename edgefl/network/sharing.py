@@ -19,8 +19,6 @@ from edgefl.network.transport import Transport
 
 
 class _BusyLink:
-    """A link that carries flows: the flows, and their bundles once there are two or more."""
-
     __slots__ = ("bundles", "streams")
 
     def __init__(self) -> None:
@@ -75,11 +73,9 @@ class Sharing:
         self._expiries: list[tuple[float, tuple[int, int]]] = []
 
     def capacity(self, link: int) -> float:
-        """The present capacity of a link, bit/s."""
         return self._capacity[link]
 
     def is_busy(self, link: int) -> bool:
-        """Whether flows use the link at present."""
         return link in self._busy
 
     def announce(self, link: int) -> None:
@@ -100,7 +96,6 @@ class Sharing:
         self._capacity[link] = bits_per_second
 
     def apply_capacity(self, link: int, now: float) -> None:
-        """Apply a busy link's present capacity to its flows."""
         self.announce(link)
         busy = self._busy[link]
         if busy.shared:
@@ -123,7 +118,7 @@ class Sharing:
         limit: float | None = None,
         terms: Terms | None = None,
     ) -> None:
-        """A flow begins to use its links for its remaining bits, at most at the rate ``limit`` (None: the transport's).
+        """A flow begins to use its links, at most at the rate ``limit`` (bit/s; None: the transport's).
 
         ``latency`` is the seconds before its first byte under the transport model, without the set-up of a connection.
         """
@@ -149,14 +144,13 @@ class Sharing:
         self._bundle(stream, now)
 
     def set_limit(self, flow: int, limit: float, now: float) -> None:
-        """Change the maximum rate of a flow that has joined, bit/s."""
         stream = self._streams[flow]
         before, stream.limit = stream.limit, limit
         if not stream.cap < min(before, limit):  # else its own links limit it to less, before and after
             self._rebundle(stream, now)
 
     def leave(self, flow: int, now: float) -> None:
-        """Remove a flow from its links; nothing happens if it had not joined them."""
+        """Remove a flow from its links, if it had joined them."""
         stream = self._streams.get(flow)
         if stream is not None:
             self._unbundle(stream, now)
@@ -173,7 +167,6 @@ class Sharing:
         return 0.0 if stream is None or stream.bundle is None else stream.bundle.rate(stream)
 
     def take_complete(self, until: float, now: float) -> list[int]:
-        """Remove and return the flows that are complete by ``until``."""
         complete: list[Stream] = []
         while self._ends and self._ends[0][0] <= until:
             end, _, bundle = heapq.heappop(self._ends)
@@ -221,7 +214,6 @@ class Sharing:
             self._unsolved[link] = None
 
     def _allot(self, allocator: Allocator, now: float) -> None:
-        """Let the allocator decide the rates of all flows whose links have changed."""
         seen: set[int] = set()
         for link in list(self._unsolved):
             if link not in seen:
@@ -320,7 +312,7 @@ class Sharing:
         self._touch(bundle)
 
     def _take_air(self, stream: Stream) -> None:
-        """What a flow takes of its channels, given the present capacities of the links by which it uses them."""
+        """Set what a flow takes of its channels, given the present capacities of its links to them."""
         airtime: dict[int, float] = {}
         for air, link in stream.airs:
             # A flow whose link is down has the rate 0, so it takes nothing of its channels.
@@ -345,7 +337,7 @@ class Sharing:
         self._bundle(stream, now)
 
     def _touch(self, bundle: Bundle) -> None:
-        """The bundle's flows have changed: mark its links to be solved again, or remove it if it is empty."""
+        """Mark the bundle's links to be solved again, or remove it if it is empty."""
         for link in bundle.links:
             self._unsolved[link] = None
         if bundle.streams or not bundle.links:

@@ -28,9 +28,6 @@ artifact of "A Variegated Look at 5G in the Wild" (SIGCOMM 2021)."""
 TraceFormat = Literal["mahimahi", "csv", "5gophers", "lumos5g", "ucc5g", "hsdpa", "ghent4g"]
 
 
-# --- capacities of a client's link ------------------------------------------------------------------------------------
-
-
 class ConstantCapacity(Options):
     """The same for all clients at all times; a plain quantity means this."""
 
@@ -142,7 +139,6 @@ Capacity = Annotated[
         json_schema_input_type=BitsPerSecond | ConstantCapacity | UniformCapacity | TraceCapacity | GeneratedCapacity,
     ),
 ]
-"""The values of a link's ``down`` and ``up``: a quantity, or a mapping with ``kind``."""
 
 _REDRAW = re.compile(r"\s*(\d+)\s*rounds?\s*")
 
@@ -202,9 +198,6 @@ class LinkSpec(Options):
         if self.redraw is not None and "uniform" not in (self.down.kind, self.up.kind):
             raise ValueError("redraw: expected null, because neither down nor up is drawn (kind: uniform)")
         return self
-
-
-# --- topologies -------------------------------------------------------------------------------------------------------
 
 
 class Rates(Options):

@@ -17,7 +17,7 @@ ENDS = tuple(2.0**power for power in range(-2, 5))
 """Where the parts of a connection end, in expected losses. After the last one its rate is steady."""
 
 SEQUENCES = 4000
-"""How many sequences of losses are drawn, the same ones for all connections."""
+"""Drawn sequences of losses, the same ones for all connections."""
 
 _Array = NDArray[np.float64]
 
@@ -39,13 +39,13 @@ def steady_window(loss: float, every: int = 1) -> float:
 def mean_windows(loss: float, every: int, first: float) -> tuple[float, ...]:
     """The mean packets per round trip in each part of a connection, as losses allow, over drawn sequences of losses.
 
-    In each sequence the window follows NewReno (RFC 5681, RFC 6582) as a fluid. Slow start lasts until the first loss.
-    A loss is noticed after another window of packets, which cannot reduce the window again. Then the window is halved,
-    to at least two whole packets. It stays for the round trip of the recovery, and grows by a packet in each round trip
-    until the next loss. Time-outs are left out.
+    In each sequence the window follows NewReno (RFC 5681, RFC 6582) as a fluid, without time-outs. Slow start lasts
+    until the first loss. A loss is noticed after another window of packets, which cannot reduce the window again. Then
+    the window is halved, to at least two whole packets, stays for the round trip of the recovery, and grows by a packet
+    in each round trip until the next loss.
 
-    The mean of many sequences is needed because a single one, with a loss after each 1 / p packets, is far off in the
-    first parts: a loss in one of the first round trips leaves a window so small that it dominates the mean time.
+    A single sequence, with a loss after each 1 / p packets, is far off in the first parts: a loss in one of the first
+    round trips leaves a window so small that it dominates the mean time.
 
     The first part is sent in slow start alone: its value is infinite. The second one also has to make up for what
     losses cost in the first.
@@ -53,7 +53,7 @@ def mean_windows(loss: float, every: int, first: float) -> tuple[float, ...]:
     Args:
         loss: the probability that a packet is lost, above 0.
         every: packets for one acknowledgement.
-        first: the first window of slow start.
+        first: the first window of slow start, packets.
 
     >>> [round(window, 1) for window in mean_windows(0.01, 1, 10.0)]  # at most 25, 50, 100, ... packets
     [inf, 22.1, 27.7, 26.5, 21.1, 15.8, 12.7]
@@ -65,7 +65,6 @@ def mean_windows(loss: float, every: int, first: float) -> tuple[float, ...]:
 
 
 def _round_trips(ends: _Array, loss: float, every: int, first: float) -> _Array:
-    """The mean round trips in which a connection sends these numbers of packets."""
     # Each draw deals these quantiles of the packets until a loss to the sequences at random.
     quantiles = -np.log1p(-(np.arange(SEQUENCES) + 0.5) / SEQUENCES) / loss
     draws = generator(0, "losses")
@@ -89,17 +88,15 @@ def _round_trips(ends: _Array, loss: float, every: int, first: float) -> _Array:
 
 
 def _before(ends: _Array, sent: _Array | float, packets: _Array) -> _Array:
-    """How many of these packets, which follow those that were sent, are sent before each end."""
+    """Of these packets, which follow those that were sent, the number that is sent before each end."""
     return np.clip(ends[:, None] - sent, 0.0, packets)
 
 
 def _growth(packets: _Array, every: int, window: _Array) -> _Array:
-    """The round trips in which a window that grows by a packet in each (or each second one) sends these packets."""
     return every * (np.sqrt(window**2 + 2.0 * packets / every) - window)
 
 
 def _slow_start(packets: _Array, every: int, first: float) -> _Array:
-    """The round trips of slow start in which these packets are sent."""
     return np.log1p(packets / (every * first)) / math.log1p(1.0 / every)
 
 
@@ -128,7 +125,7 @@ _RECORD, _RECORD_OVERHEAD = 16384, 22
 
 
 class Opening(NamedTuple):
-    """The state of a connection, in which a transfer finds it.
+    """The state of a connection when a transfer begins.
 
     Attributes:
         round_trips: those of its set-up; 0 for an open connection.
@@ -148,11 +145,9 @@ def payload_share(*, packet_bytes: float, header_bytes: float, framing_bytes: fl
         packet_bytes: the maximum size of an IP packet (MTU).
         header_bytes: bytes of the IP and TCP headers in each packet.
         framing_bytes: bytes that the link adds to each packet.
-        encrypted: whether the payload is sent in TLS 1.3 records.
+        encrypted: the payload is sent in TLS 1.3 records.
 
-    IPv4 with TCP's timestamps over Ethernet, whose frame and gap take 38 bytes:
-
-    >>> round(payload_share(packet_bytes=1500, header_bytes=52, framing_bytes=38, encrypted=False), 6)
+    >>> round(payload_share(packet_bytes=1500, header_bytes=52, framing_bytes=38, encrypted=False), 6)  # over Ethernet
     0.941482
     """
     share = (packet_bytes - header_bytes) / (packet_bytes + framing_bytes)
@@ -185,7 +180,6 @@ class Tcp:
     acknowledge_every: int = 1
 
     def round_trips(self, *, repeated: bool) -> int:
-        """Those of a new connection's set-up."""
         return ROUND_TRIPS[self.handshake][repeated]
 
     def timeout(self, latency: float) -> float:
@@ -210,15 +204,13 @@ class Tcp:
         return 8.0 * self.segment * steady_window(self.loss, self.acknowledge_every) / (2.0 * latency)
 
     def grows(self, latency: float, opening: Opening) -> bool:
-        """Whether slow start will raise its window further. Losses limit the rate, not this window."""
+        """True if slow start will raise its window further. Losses limit the rate, not this window."""
         if self.initial_window is None or latency <= 0.0:
             return False
         return self._grown(opening.rounds) < self.window
 
     def legs(self, bytes: float, opening: Opening) -> list[tuple[float, Opening]]:
-        """The parts of a transfer in which losses allow different rates: the bytes of each, and the state at its begin.
-
-        The parts are those of its connection, which end at :data:`ENDS`.
+        """The parts of a transfer between the connection's :data:`ENDS`: the bytes of each, and the state at its begin.
 
         >>> tcp = Tcp(initial_window=10, segment=1000, loss=0.01)
         >>> [bytes for bytes, _ in tcp.legs(120e3, Opening(0))]
@@ -265,13 +257,11 @@ class Tcp:
 
     @cached_property
     def _ends(self) -> tuple[float, ...]:
-        """The bytes after which losses allow another rate."""
         if self.loss <= 0.0 or self.initial_window is None:
             return ()
         return tuple(self.segment * end / self.loss for end in ENDS)
 
     def _mean_window(self, sent: float) -> float:
-        """The packets per round trip that losses allow after these bytes."""
         if self.loss <= 0.0:
             return math.inf
         part = bisect_right(self._ends, sent)
@@ -284,8 +274,7 @@ class Tcp:
     def _grown(self, rounds: int) -> float:
         """The congestion window (bytes) after this many round-trip times of slow start.
 
-        Each acknowledgement adds a packet (RFC 5681, section 3.1), so a round-trip time multiplies the window by
-        ``1 + 1 / acknowledge_every``.
+        Each acknowledgement adds a packet (RFC 5681, section 3.1).
         """
         if self.initial_window is None:
             return math.inf

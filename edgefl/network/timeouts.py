@@ -71,7 +71,7 @@ class Timeouts(Options):
         return self
 
     def kept(self, delivered: int) -> int:
-        """How many of the first ``delivered`` bytes of a transfer need not be sent again.
+        """The number of the first ``delivered`` bytes of a transfer that need not be sent again.
 
         >>> Timeouts(transfer="1 min", resume="ranges", chunk="1 kB").kept(2999)
         2000
@@ -83,9 +83,7 @@ class Timeouts(Options):
     def wait(self, number: int, draw: float = 0.5) -> float:
         """Seconds between the break number ``number`` (from 1) of a transfer and its next attempt.
 
-        Args:
-            number: how many of its attempts have broken.
-            draw: a random number in [0, 1); 0.5 for no deviation.
+        ``draw`` is a random number in [0, 1); 0.5 for no deviation.
         """
         try:
             seconds = min(self.first_wait * self.factor ** (number - 1), self.longest_wait)
@@ -94,7 +92,7 @@ class Timeouts(Options):
         return seconds * (1.0 + self.jitter * (2.0 * draw - 1.0))
 
     def drawn_wait(self, number: int, seed: int, *place: int | str) -> float:
-        """:meth:`wait` with the draw for a place: one generator for each break, so their order does not matter."""
+        """:meth:`wait` with a draw keyed by its place, so that the order of breaks does not matter."""
         if not self.jitter:
             return self.wait(number)
         return self.wait(number, float(generator(seed, "back-off", *place).random()))

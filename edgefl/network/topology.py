@@ -31,9 +31,9 @@ class Topology(Protocol):
     capacity: array[float]
     latency: array[float]
     airs: int
-    """How many wireless channels there are, each shared by some of the links."""
+    """Number of wireless channels, each shared by some of the links."""
     airtime_fair: bool
-    """Whether a channel's flows get equal shares of its time; else equal rates."""
+    """True: a channel's flows get equal shares of its time; false: equal rates."""
 
     def air(self, link: int) -> int:
         """The wireless channel that a link is part of, from 0; -1 for a wired link."""
@@ -76,7 +76,7 @@ def checked_capacity(bits_per_second: float, what: str) -> float:
 
 
 def _number(value: object) -> float:
-    """A number of a graph; NaN for anything else, such as a text or null."""
+    """NaN for anything that is not a number, such as a text or null."""
     try:
         return math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -93,7 +93,7 @@ class GraphLinks:
     half-duplex channel, and a relay that receives and sends on one channel halves its capacity.
 
     Args:
-        graph: the graph.
+        graph: read once.
         sharing: how the channels are shared; ``wired`` ignores ``air``. ``rate_fair``: equal rates. ``airtime_fair``:
             equal shares of the time, by weights: a flow of weight 1 whose bits take 1/C seconds of a channel has the
             weight C/(1 Mbit/s) on every link that it crosses. If it uses several channels, the one in which its bits
@@ -148,23 +148,19 @@ class GraphLinks:
             raise UserError(f"expected edges with the name of their 'air' for '{sharing}' sharing, found none")
 
     def air(self, link: int) -> int:
-        """The channel of a link, in the order in which the graph's edges name them; -1 for a wired link."""
         return self._air[link]
 
     def link(self, source: Node, target: Node) -> int:
-        """The number of the link; raises UserError if there is none."""
         ends = (self._find(source), self._find(target))
         if ends not in self._links:
             raise no_link(self, source, target)
         return self._links[ends]
 
     def ends(self, link: int) -> tuple[Node, Node]:
-        """The two nodes of a link."""
         source, target = self._ends[link]
         return self._nodes[source], self._nodes[target]
 
     def path(self, source: Node, target: Node) -> tuple[int, ...]:
-        """The links of the least-latency path; raises UserError if there is none."""
         start, goal = self._find(source), self._find(target)
         # A node with one link out (or in) has only one path. Without such ends only the core is searched and cached:
         # nothing at all in a tree, where each client would otherwise cache a search over all the others.
@@ -184,7 +180,6 @@ class GraphLinks:
         return (*head, *self._paths[start, goal], *reversed(tail))
 
     def access(self, node: Node, *, up: bool) -> int:
-        """The only link by which a node sends (``up``) or receives; raises UserError if it has none or several."""
         links = (self._out if up else self._in)[self._find(node)]
         if len(links) != 1:
             direction = "out of" if up else "into"
@@ -228,7 +223,7 @@ def scale_topology(topology: Topology, factor: float) -> None:
 
 
 _KEPT = 4096
-"""The number of cached routes: enough for all routes of a small fleet, and little memory for a large one."""
+"""Cached routes: enough for all routes of a small fleet, and little memory for a large one."""
 
 
 class Route(NamedTuple):

@@ -42,7 +42,7 @@ def _as_list(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | int)]
-"""What a cell contains; a whole number may be written without quotes."""
+"""A cell; a whole number may be written without quotes."""
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_list, json_schema_input_type=str | list[str])]
 
 
@@ -65,7 +65,6 @@ class TraceColumns(Options):
 
 
 CSV = TraceColumns(time="seconds", rate="bits_per_second", unit="bit/s")
-"""The format ``csv``."""
 
 PRESETS: Mapping[str, TraceColumns] = {
     "csv": CSV,
@@ -93,7 +92,6 @@ PRESETS: Mapping[str, TraceColumns] = {
         where={"State": "D"},
     ),
 }
-"""Tables whose columns are known, by the name of their format."""
 
 
 def read_table(text: str, columns: TraceColumns) -> dict[str, StepTrace]:
@@ -205,7 +203,6 @@ _TIMES: Mapping[TimeFormat, Callable[[str], float]] = {
     "iso": _date,
     "YYYY.MM.DD_HH.MM.SS": lambda text: datetime.strptime(f"{text}+0000", "%Y.%m.%d_%H.%M.%S%z").timestamp(),
 }
-"""From a cell to seconds."""
 _EXPECTED: Mapping[TimeFormat, str] = {
     "s": "a number of seconds",
     "ms": "a number of milliseconds",
@@ -220,7 +217,7 @@ def _refuse(line: int, message: str) -> NoReturn:
 
 
 MAHIMAHI_PACKET_BITS = 1500 * 8
-"""The bits of one line of a Mahimahi trace: one packet of 1500 bytes (Winstein et al., NSDI 2013)."""
+"""One packet of 1500 bytes for each line (Winstein et al., NSDI 2013)."""
 
 SIX_COLUMNS = ("hsdpa", "ghent4g")
 """Formats of logs with six columns: Norway's 3G network (Riiser et al., MMSys 2013), Ghent's 4G networks (van der Hooft
@@ -312,10 +309,7 @@ def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
 
 
 def read_csv(file: str | Path) -> StepTrace:
-    """A CSV with the columns ``seconds`` and ``bits_per_second``; others are ignored; looped at its end.
-
-    Each rate is valid from its row's time to the next row's, and the last for as long as the one before it. Times may
-    begin at any value: the first becomes 0. See :func:`~edgefl.network.traces.read_table` for equal times.
+    """A CSV with the columns ``seconds`` and ``bits_per_second``, read as by :func:`read_table`.
 
     Raises:
         UserError: a missing file, a missing column, a value that is not a number, a negative rate, or times that fall.
@@ -329,11 +323,7 @@ def read_csv(file: str | Path) -> StepTrace:
 def _six_columns(text: str) -> StepTrace:
     """A log without header of which each line gives, in columns 5 and 6, bytes and the milliseconds they took.
 
-    The other columns, a time stamp, milliseconds since the start, latitude and longitude, are not read: they may be
-    ``NOFIX``. Time between lines that columns 6 do not count is not part of the trace.
-
-    Raises:
-        UserError: a line without six columns, or without such numbers.
+    The other columns may be ``NOFIX``. Time between lines that columns 6 do not count is not part of the trace.
     """
     starts, rates, passed = [], [], 0
     for number, line in enumerate(text.splitlines(), start=1):

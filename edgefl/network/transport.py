@@ -34,9 +34,8 @@ class FifoQueue:
     methods have the same draws, whatever they send.
 
     Attributes:
-        seed: the run's seed.
         spread: standard deviation of the logarithm of a weight.
-        draw: which of the queue's independent draws; 0 is that of the run itself.
+        draw: number of the queue's independent draw; 0 is that of the run itself.
     """
 
     seed: int
@@ -70,8 +69,7 @@ class Transport:
         penalty_bytes: with a latency of L and links of B bytes/s, a flow's share of a contended link is in inverse
             proportion to ``L + sum(penalty_bytes / B)``; None for equal shares.
         connection_limit: the maximum rate of one flow, bit/s, whatever its path.
-        multicast: whether transfers of one payload that one node begins at one instant cross each link once, at one
-            rate for all.
+        multicast: transfers of one payload that one node begins at one instant cross each link once, at one rate.
         tcp: how connections begin, grow and lose packets; None for transfers that need no connection.
         queue: the unequal shares of flows in one queue; None for a queue for each flow, which makes shares equal.
     """
@@ -86,7 +84,6 @@ class Transport:
     queue: FifoQueue | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be combined."""
         if self.tcp is not None and self.multicast:
             raise ValueError("expected no multicast with tcp, because a connection has two ends")
         if self.tcp is not None and (self.latency_factor != 1.0 or self.window < math.inf):
@@ -94,7 +91,7 @@ class Transport:
 
     @property
     def allottable(self) -> bool:
-        """Whether a server can set the shares of flows: each is one transfer of its own that no queue or TCP limits."""
+        """True if a server can set the shares of flows: each is a separate transfer that no queue or TCP limits."""
         return not self.multicast and self.tcp is None and self.queue is None
 
     def limit(self, latency: float) -> float:
@@ -103,12 +100,9 @@ class Transport:
         return min(self.connection_limit, window_limit)
 
     def alone(self, latency: float, bits_per_second: float, opening: Opening) -> Alone:
-        """A transfer that has its path to itself.
+        """A transfer that has its path, with this one-way latency (seconds) and capacity, to itself.
 
-        Args:
-            latency: the path's one-way latency, seconds.
-            bits_per_second: the path's capacity.
-            opening: the state of the transfer's connection; without connections it changes nothing.
+        ``opening`` is the state of the transfer's connection; without connections it changes nothing.
         """
         usable = min(self.limit(latency), self.efficiency * bits_per_second)
         if self.tcp is None:
@@ -139,10 +133,7 @@ def lv08(
     The delay before the first byte is 13.01 times the path's latency, 97 % of a capacity carries payload, the window is
     4 MiB, and shares fall with the round-trip time.
 
-    Args:
-        acknowledgements: ``shared`` where both directions are one medium: acknowledgements take 5 % more of each link.
-        connection_limit: the maximum rate of one flow, bit/s.
-        multicast: as for :class:`Transport`.
+    With ``shared`` acknowledgements both directions are one medium: acknowledgements take 5 % more of each link.
 
     SimGrid's documented case, 100 kB over 1 Mbit/s and 10 ms:
 

@@ -87,14 +87,13 @@ class TreeLinks:
             raise UserError("expected capacities of at least 0 bit/s")
 
     def air(self, link: int) -> int:
-        """The channel of a client's link: one for each cell and direction; -1 for a wired link."""
+        """One channel for each cell and direction."""
         first = 2 + 2 * self.cells
         if not self.airs or link < first or self._cell is None:
             return -1
         return 2 * self._cell[(link - first) // 2] + link % 2
 
     def link(self, source: Node, target: Node) -> int:
-        """The number of the link from ``source`` to ``target``; raises UserError if there is none."""
         if (source, target) in {(SERVER, INTERNET), (INTERNET, SERVER)}:
             return int(source == INTERNET)
         for near, far, up in ((source, target, 0), (target, source, 1)):
@@ -104,12 +103,10 @@ class TreeLinks:
         raise no_link(self, source, target)
 
     def ends(self, link: int) -> tuple[Node, Node]:
-        """The two nodes of a link."""
         down = self._far_ends(link - link % 2)
         return (down[1], down[0]) if link % 2 else down
 
     def path(self, source: Node, target: Node) -> tuple[int, ...]:
-        """The links of the only path; raises UserError for an unknown node."""
         # Most transfers of a simulation are between the server and a client; these paths need no search.
         if source == SERVER and target != SERVER:
             return (0, *reversed(self._chain(target)))
@@ -125,7 +122,6 @@ class TreeLinks:
         return (*ascent, *descent)
 
     def access(self, node: Node, *, up: bool) -> int:
-        """The only link by which a client, a cell or the server sends (``up``) or receives."""
         if node == SERVER:
             return 0 if up else 1
         chain = self._chain(node)
@@ -134,7 +130,7 @@ class TreeLinks:
         return chain[0] + up
 
     def _chain(self, node: Node) -> list[int]:
-        """The down links between the node and the internet, the node's own first (the server's is link 0)."""
+        """The down links between the node and the internet, the node's own first."""
         kind, _, written = str(node).partition("/")
         number = int(written) if _NUMBER.fullmatch(written) else -1
         if kind == "client" and 0 <= number < self.clients:
