@@ -40,7 +40,7 @@ QUANTILES = {
 }  # fmt: skip
 
 _SIZES = np.array([0.5, 1, 2, 3, 4, 6, 8, 12])
-"""GB of RAM that phones are sold with; drawn values are rounded to the nearest."""
+"""GB of RAM that phones are sold with."""
 
 
 class Sample(Options):
@@ -143,7 +143,7 @@ class FleetGroup(Options):
 def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None = None) -> FleetGroup:
     """The same group with its complete profile embedded and overrides applied, so that it depends on no file.
 
-    ``folder`` is where relative paths of profile files start; ``field`` is the group's dotted path in the scenario
+    Relative paths of profile files start at ``folder``; ``field`` is the group's dotted path in the scenario
     (``fleet.0``), for messages.
 
     Raises:
@@ -171,7 +171,7 @@ def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None 
 
 
 def _overridden(profile: DeviceProfile, changes: Mapping[str, Any], field: str) -> DeviceProfile:
-    """The profile with other figures; a general one scales the kinds of operators that have their own."""
+    """A general figure scales the kinds of operators that have their own."""
     made = validated(DeviceProfile, _merged(profile.model_dump(mode="json"), changes), field=field)
     compute = changes.get("compute", {})
     if "operator_rates" in compute:
@@ -196,13 +196,13 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 @dataclass(frozen=True)
 class FleetAssignment:
-    """Which device and link each client has, as arrays: a client is a row.
+    """The device and link of each client, as arrays: a client is a row.
 
     Attributes:
-        profiles: the complete profile of each group; a group with sampled devices counts as several groups.
+        profiles: of each group; a group with sampled devices counts as several groups.
         links: the name of each group's link.
         group: the group of each client, an index into both, shape ``[clients]``.
-        availability: when the devices of each group can take part; empty: always.
+        availability: of each group's devices; empty: always.
         dropout: for each group the probability that a device drops out of a round; empty: 0.
         capacity: for each group the largest part of a model that its devices train; empty: the whole model.
     """
@@ -215,15 +215,13 @@ class FleetAssignment:
     capacity: tuple[float, ...] = ()
 
     def profile_of(self, client: int) -> DeviceProfile:
-        """The device of one client."""
         return self.profiles[int(self.group[client])]
 
     def link_of(self, client: int) -> str:
-        """The name of one client's link."""
         return self.links[int(self.group[client])]
 
     def link_names(self) -> NDArray[np.str_]:
-        """The name of every client's link, shape ``[clients]``."""
+        """Shape ``[clients]``."""
         return np.array(self.links, np.str_)[self.group]
 
 
@@ -255,7 +253,6 @@ def assign(groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Pat
 
 
 def _devices(group: FleetGroup, seed: int, index: int) -> list[DeviceProfile]:
-    """The different devices of a resolved group: its profile, or the devices sampled from it."""
     profile = group.profile
     if not isinstance(profile, DeviceProfile):
         raise TypeError("expected a resolved group")

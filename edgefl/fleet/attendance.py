@@ -19,9 +19,7 @@ class Attendance:
     """The availability of each client, for a whole fleet at once.
 
     Results are cached until they change: a query for the fleet costs one comparison per client, and more only for
-    clients whose state has changed. Queries must be in ascending order of time.
-
-    The draws are keyed by seed and group only.
+    clients whose state has changed. Queries must be in ascending order of time. The draws are keyed by seed and group.
 
     Raises:
         UserError: a trace cannot be read.
@@ -45,7 +43,7 @@ class Attendance:
             self._until[members] = -math.inf
 
     def there(self, now: float) -> NDArray[np.bool_]:
-        """Whether each client can take part now, shape ``[clients]``; do not modify the array."""
+        """True for clients that can take part now, shape ``[clients]``; do not modify the array."""
         stale = np.flatnonzero(self._until <= now + _LATE)
         for part, (_, windows, rows, shifts) in enumerate(self._parts):
             mine = stale[self._part_of[stale] == part]
@@ -98,12 +96,8 @@ class Accidents:
         """The part of its computing seconds in this round (from 0) after which the client drops out; 1: it does not.
 
         One keyed vector u over the fleet is drawn per round: if u < dropout, the client drops out after u / dropout,
-        which is again uniform between 0 and 1.
-
-        Args:
-            client: the client that computes.
-            round: the round, or the model version if there are no common rounds.
-            again: how many times it began to compute in this round before; each time has a separate draw.
+        which is again uniform between 0 and 1. Without common rounds, ``round`` is the model version. ``again`` is how
+        many times the client began to compute in this round before; each time has a separate draw.
         """
         if self._chance is None:
             return 1.0

@@ -28,7 +28,7 @@ class Windows:
     Attributes:
         starts, ends: concatenation of all rows, in seconds, ascending within a row, within [0, period].
         offsets: the start of each row in them, shape ``[rows + 1]``.
-        periods: seconds after which each row repeats, shape ``[rows]``.
+        periods: seconds, shape ``[rows]``.
     """
 
     starts: Numbers
@@ -48,7 +48,7 @@ class Windows:
         )
 
     def state(self, rows: NDArray[np.int64], seconds: Numbers) -> tuple[NDArray[np.bool_], Numbers]:
-        """Whether each of these rows is available at its own time, and for how many seconds this does not change.
+        """For each of these rows: availability at its own time, and the seconds for which this does not change.
 
         For a row that is always or never available, the seconds are infinite.
 
@@ -84,7 +84,7 @@ class Windows:
         return np.clip((self._available_until(rows, end) - self._available_until(rows, begin)) / (end - begin), 0, 1)
 
     def _available_until(self, rows: NDArray[np.int64], seconds: Numbers) -> Numbers:
-        """For each row its available seconds from the time 0 to its own time, which may be negative."""
+        """Available seconds of each row from the time 0 to its own time, which may be negative."""
         if not len(self.starts):
             return np.zeros(len(rows))
         whole, local = np.divmod(seconds, self.periods[rows])
@@ -159,7 +159,7 @@ class Diurnal(Options):
     days: int = Field(default=7, ge=1, le=366, description="Number of days that are drawn; then they repeat.")
 
     def windows(self, clients: int, draws: np.random.Generator) -> tuple[Windows, NDArray[np.int64], NDArray[Any]]:
-        """As :meth:`Trace.windows`; every client has its own row."""
+        """Every client has its own row."""
         # In a device's local day the window is around noon, so that midnight does not cut it.
         middle = DAY * (np.arange(self.days) + 0.5)
         ends = middle + self.share * DAY / 2 + self.wander * draws.standard_normal((clients, self.days))
@@ -178,7 +178,6 @@ class Diurnal(Options):
 
 
 AnyAvailability = Annotated[Always | Trace | Diurnal, Field(discriminator="kind")]
-"""A group's ``availability``."""
 
 
 def read_trace(file: str) -> Windows:
@@ -198,7 +197,7 @@ def read_trace(file: str) -> Windows:
 
 @lru_cache(maxsize=4)
 def _read(path: str, _digest: str) -> Windows:
-    """The trace in a file; the digest is part of the cache key because the file may change during the process."""
+    """The digest is part of the cache key because the file may change during the process."""
     data = read_json(path)
     devices = data if isinstance(data, dict) else dict(enumerate(data)) if isinstance(data, list) else {}
     if not devices:

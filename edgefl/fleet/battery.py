@@ -40,8 +40,7 @@ class Battery(Options):
 class Charges:
     """The charge of every device's battery; devices without a battery never run empty.
 
-    The energy that a device draws is subtracted by :meth:`draw`. The battery charges between :meth:`leave` and the next
-    :meth:`enter`, in closed form.
+    The battery charges between :meth:`leave` and the next :meth:`enter`, in closed form.
 
     ``batteries`` has each group's battery, or None; ``group`` has each client's group, shape ``[clients]``.
 
@@ -70,15 +69,13 @@ class Charges:
         self._empty = np.zeros(len(group), np.bool_)
 
     def has(self, client: int) -> bool:
-        """Whether the client runs on a battery."""
         return self.any and bool(np.isfinite(self.capacity[client]))
 
     def held(self, client: int, now: float) -> float:
-        """Joules in the client's battery, without subtracting what it currently draws."""
+        """Joules, without subtracting what the client currently draws."""
         return self._charged(client, now)
 
     def draw(self, client: int, joules: float) -> None:
-        """Subtract ``joules`` that the device has drawn."""
         if self.any:
             self.joules[client] = max(self.joules[client] - joules, 0.0)
 
@@ -98,13 +95,13 @@ class Charges:
         self.joules[client], self._empty[client] = 0.0, True
 
     def enough(self, now: float) -> NDArray[np.bool_]:
-        """Whether each client has enough charge to take part, shape ``[clients]``."""
+        """True for clients with enough charge to take part, shape ``[clients]``."""
         joules = self._at(now)
         # The tolerance makes the result true at the time returned by next_enough(), in spite of rounding.
         return np.asarray(np.where(self._empty, joules >= self._resume * (1 - 1e-12), joules > 0.0), np.bool_)
 
     def has_enough(self, client: int, now: float) -> bool:
-        """:meth:`enough` for one client, without computing it for the fleet."""
+        """Without computing :meth:`enough` for the fleet."""
         if not self.any:
             return True
         joules = self._charged(client, now)

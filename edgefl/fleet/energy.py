@@ -28,10 +28,7 @@ def idle_joules(profile: DeviceProfile, seconds: float, *, bound: Bound = "nomin
 def transfer_joules(
     profile: DeviceProfile, direction: Direction, seconds: float, transferred_bytes: float, *, bound: Bound = "nominal"
 ) -> float:
-    """Joules that a transfer adds to the device's other energy, also one that was aborted after so many bytes.
-
-    The direction is ``"down"`` if the device receives.
-    """
+    """Joules that a transfer, complete or aborted, adds; the direction is ``"down"`` if the device receives."""
     radio = profile.power.radio.down if direction == "down" else profile.power.radio.up
     per_byte = value(radio.energy_per_megabyte, bound) / 1e6
     return value(radio.active, bound) * seconds + per_byte * transferred_bytes

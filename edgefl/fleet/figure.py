@@ -15,7 +15,7 @@ from edgefl.options import Options
 Quantity = TypeVar("Quantity", bound=float)
 
 Bound = Literal["low", "nominal", "high"]
-"""Which value of an uncertain figure, or of a result calculated from such figures, is used."""
+"""A value of an uncertain figure, or of a result calculated from such figures."""
 
 
 class Estimate(Options, Generic[Quantity]):
@@ -67,11 +67,7 @@ def rounded(figure: float) -> float:
 
 
 def bounds_around(figure: float, factor: float) -> dict[str, float]:
-    """A fitted figure as the data of an :class:`Estimate`, a factor of at least 1 below and above it.
-
-    >>> bounds_around(20e9, 1.25)
-    {'low': 16000000000.0, 'nominal': 20000000000.0, 'high': 25000000000.0}
-    """
+    """A fitted figure as the data of an :class:`Estimate`, a factor of at least 1 below and above it."""
     return {"low": rounded(figure / factor), "nominal": rounded(figure), "high": rounded(figure * factor)}
 
 
@@ -89,10 +85,6 @@ class Bounds(Options):
 
 
 def from_number(value: Any) -> Any:
-    """Both bounds from one number; any other value unchanged.
-
-    >>> from_number(0.2), from_number({"low": 0.1, "high": 0.4})
-    ({'low': 0.2, 'high': 0.2}, {'low': 0.1, 'high': 0.4})
-    """
+    """Both bounds from one number; any other value unchanged."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return {"low": value, "high": value} if plain else value

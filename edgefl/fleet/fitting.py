@@ -42,7 +42,6 @@ class Rates:
     kinds: Mapping[str, Figures] = field(default_factory=dict)
 
     def seconds(self, operators: Sequence[Operator]) -> float:
-        """The predicted seconds of a step."""
         general = (self.flops_per_second, self.bytes_per_second, self.operator_overhead)
         total = self.step_overhead
         for each in operators:
@@ -56,14 +55,10 @@ def fit_rates(steps: Sequence[Step], chains: Sequence[Step] = ()) -> Rates:
     """The rates that predict these steps best, by least squares of the logarithm of predicted over measured seconds.
 
     Thus a step of a microsecond counts as much as a step of a second. Without chains there is one set of figures for
-    all operators. With chains, each kind of operator in the chains or steps gets separate figures, which are kept near
-    the general ones unless the measurements require otherwise. A chain runs the same few operators on memory that it
-    has just used, while a step writes memory that is not in the caches. Therefore chains have their own factor on
-    FLOP/s, factor on bandwidth and fixed time, which are also fitted and then dropped.
-
-    Args:
-        steps: whole training steps.
-        chains: chains of layers, forward alone or forward and backward.
+    all operators. With chains, each kind of operator gets separate figures, which are kept near the general ones unless
+    the measurements require otherwise. A chain (forward alone, or forward and backward) runs the same few operators on
+    memory that it has just used, while a step writes memory that is not in the caches. Therefore chains have their own
+    factor on FLOP/s, factor on bandwidth and fixed time, which are also fitted and then dropped.
 
     Raises:
         ValueError: there are fewer than four steps and chains, or one has zero seconds.
@@ -80,7 +75,7 @@ def relative_errors(rates: Rates, steps: Sequence[Step]) -> list[float]:
 
 
 def _fit_general(steps: Sequence[Step]) -> Rates:
-    """One set of figures; the sum of maxima has several local optima, so the search starts from nine points."""
+    """The sum of maxima has several local optima, so the search starts from nine points."""
     from scipy.optimize import least_squares
 
     arrays = [_arrays(operators) for operators, _ in steps]
@@ -114,7 +109,6 @@ def _fit_general(steps: Sequence[Step]) -> Rates:
 
 
 def _fit_kinds(start: Rates, steps: Sequence[Step], chains: Sequence[Step]) -> Rates:
-    """General figures and, for each kind, the difference of logarithms from them; see :func:`fit_rates`."""
     from scipy.optimize import least_squares
 
     runs = [*steps, *chains]
@@ -213,7 +207,6 @@ BALANCE, UNBALANCED = 20.0, 0.05
 figure which no step depends on has a usual value."""
 
 LEAST_STEPS = 4
-"""The smallest number of steps from which rates are fitted."""
 
 _STARTS = ((1e10, 2e9), (3e10, 1e9), (1e12, 1e11))
 """FLOP/s and bytes/s from which the search starts: the sum of maxima has several local optima."""
@@ -251,7 +244,6 @@ class _Work:
         )
 
     def seconds(self, logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The seconds of each step with these general figures and distances of the families from them."""
         rate, bandwidth = (logarithms[row] + self._own(logarithms)[row][self.family] for row in range(2))
         each = np.maximum(self.flops * np.exp(-rate), self.bytes * np.exp(-bandwidth)) + np.exp(logarithms[2])
         return np.asarray(np.bincount(self.step, each * self.count) + np.exp(logarithms[3]), np.float64)
@@ -272,8 +264,8 @@ def fit_families(steps: Sequence[Step], *, operator_overhead: float, step_overhe
     """The rates by family that predict these steps best, by least squares of the logarithm of predicted over measured.
 
     A table of step times has a few dozen numbers, too few for three figures of each kind of operator. So kinds of one
-    family have the same figures (``edgefl.operator_kinds.FAMILIES``), and the figures of a family stay near the general
-    ones unless the times require otherwise.
+    family have the same figures (``edgefl.operator_kinds.FAMILIES``), which stay near the general ones unless the times
+    require otherwise.
 
     Args:
         steps: whole training steps, each with its seconds.
@@ -281,7 +273,7 @@ def fit_families(steps: Sequence[Step], *, operator_overhead: float, step_overhe
         step_overhead: the expected seconds of overhead of a step; the same holds for it.
 
     Raises:
-        ValueError: there are too few steps, or one has zero seconds.
+        ValueError: there are fewer than ``LEAST_STEPS`` steps, or one has zero seconds.
     """
     from scipy.optimize import OptimizeResult, least_squares
 

@@ -24,7 +24,7 @@ def _check(plug_in: Any) -> None:
 
 
 PLUG_INS = PlugIns("device profile", "edgefl.device_profiles", _check)
-"""Profiles of plug-ins; each is the path of a profile file, or a mapping with the contents of such a file."""
+"""Each is the path of a profile file, or a mapping with the contents of such a file."""
 
 
 def profile_names() -> list[str]:
@@ -33,10 +33,7 @@ def profile_names() -> list[str]:
 
 
 def all_profiles() -> list[DeviceProfile]:
-    """All shipped and plugged-in profiles.
-
-    A broken plug-in is omitted with a :class:`BrokenPlugIn` warning.
-    """
+    """All shipped and plugged-in profiles; a broken plug-in is omitted with a :class:`BrokenPlugIn` warning."""
     profiles = []
     for name in profile_names():
         try:

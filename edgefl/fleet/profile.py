@@ -122,7 +122,6 @@ class Compute(Options):
     )
 
     def measured(self, signature: str) -> MeasuredStep | None:
-        """The measured time of a step, if the profile has it."""
         return next((each for each in self.measured_steps if each.signature == signature), None)
 
     @model_validator(mode="after")
@@ -272,11 +271,7 @@ class DeviceProfile(Options):
         return self
 
     def evidence(self, path: str) -> Evidence:
-        """What confirms a figure: the evidence given for it, or else for the section that contains it.
-
-        Args:
-            path: the dotted path of the figure or section, such as ``compute``.
-        """
+        """The evidence given for the dotted path of a figure, or else for the section that contains it."""
         while path:
             if path in self.provenance.evidence:
                 return self.provenance.evidence[path]
@@ -284,7 +279,6 @@ class DeviceProfile(Options):
         return Evidence(kind="estimated", source="see provenance")
 
     def sustained(self, hot: bool) -> float:
-        """The processor's rate as a part of its full rate."""
         return self.compute.thermal.sustained if hot and self.compute.thermal is not None else 1.0
 
     def rates(
@@ -292,11 +286,8 @@ class DeviceProfile(Options):
     ) -> tuple[float, float, float, float]:
         """FLOP/s, bytes/s, seconds per operator and seconds per step that give this bound of a *duration*.
 
-        Args:
-            bound: which bound of the duration.
-            kind: the kind of operators; if it or else its family is in ``compute.operator_rates``, it has separate
-                figures.
-            hot: whether heat has lowered the rate (``compute.thermal``).
+        A ``kind`` of operators in ``compute.operator_rates``, or else its family, has separate figures. ``hot``: heat
+        has lowered the rate (``compute.thermal``).
         """
         compute = self.compute
         own = compute.operator_rates.get(kind) or compute.operator_rates.get(FAMILIES.get(kind, kind), _NO_RATES)
@@ -367,7 +358,7 @@ def scaled_kinds(compute: Compute, factors: Mapping[str, float]) -> Compute:
 
 
 def scaled_figures(part: Part, factors: Mapping[str, float]) -> Part:
-    """The same part of a profile; the figures that it has are multiplied by the factors of their names."""
+    """The same part of a profile; its figures are multiplied by the factors of their names."""
     found = {name: getattr(part, name, None) for name in factors}
     return part.model_copy(
         update={name: scaled(figure, factors[name]) for name, figure in found.items() if figure is not None}

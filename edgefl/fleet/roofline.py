@@ -28,15 +28,15 @@ class Operator(Protocol):
 
     @property
     def flops(self) -> float:
-        """Floating-point operations of one execution."""
+        """Of one execution."""
 
     @property
     def bytes(self) -> float:
-        """Bytes that one execution reads and writes."""
+        """Read and written by one execution."""
 
     @property
     def count(self) -> float:
-        """How many times the step executes it, on average over its random widths if it draws them."""
+        """An average if the step draws random widths."""
 
 
 def step_signature(operators: Iterable[Operator]) -> str:
@@ -73,7 +73,7 @@ def step_seconds(
 def fleet_step_seconds(
     profiles: Sequence[DeviceProfile], operators: Iterable[Operator], *, bound: Bound = "nominal", hot: bool = False
 ) -> NDArray[np.float64]:
-    """Seconds of one training step on each of several devices, shape ``[profiles]``; see :func:`step_seconds`."""
+    """:func:`step_seconds` on each of several devices, shape ``[profiles]``."""
     operators = tuple(operators)
     work = np.array([(each.flops, each.bytes, each.count) for each in operators], np.float64).reshape(-1, 3)
     if (work < 0).any() or not np.isfinite(work).all():
@@ -100,5 +100,5 @@ def fleet_step_seconds(
 
 
 def fits(profile: DeviceProfile, peak_memory_bytes: float) -> bool:
-    """Whether the device has enough memory for a job with this peak."""
+    """True if the device has enough memory for a job with this peak."""
     return peak_memory_bytes <= value(profile.memory.training)

@@ -20,8 +20,8 @@ from edgefl.randomness import generator
 class Pace:
     """The progress of one computation.
 
-    It advances at 1 / ``cool`` per second for the first ``after`` seconds, and at 1 / ``hot`` afterwards: ``cool`` are
-    the seconds that the whole computation takes at the full rate, ``hot`` those at the throttled rate.
+    ``cool`` are the seconds of the whole computation at the full rate, which lasts for ``after`` seconds; ``hot`` those
+    at the throttled rate.
 
     A computation of one minute on a device that halves its rate after 20 s:
 
@@ -36,7 +36,6 @@ class Pace:
 
     @property
     def seconds(self) -> float:
-        """The duration of the computation."""
         if self.cool <= self.after:
             return self.cool
         return self.after + (1 - self.after / self.cool) * self.hot
@@ -67,8 +66,7 @@ class Slowdown:
     """The factors by which computing takes longer than the profile predicts.
 
     A factor is exp(σz - σ²/2) / (1 - b). The first part is lognormal with mean 1; z is a standard normal number and σ
-    the profile's ``compute.jitter``. b is the part of the processor that other programs use
-    (``compute.background_load``).
+    the profile's ``compute.jitter``; b is ``compute.background_load``.
 
     >>> from edgefl.fleet import FleetGroup, assign
     >>> groups = [FleetGroup(profile="raspberry-pi-5", share=1, link="5g", overrides={"compute": {"jitter": 0.2}})]
@@ -89,11 +87,9 @@ class Slowdown:
         self._known: dict[tuple[int, ...], Factors] = {}
 
     def of(self, round: int, again: int = 0) -> Factors:
-        """Every client's factor in a round (from 0), shape ``[clients]``.
+        """Every client's factor in a round (from 0) or, without common rounds, model version; shape ``[clients]``.
 
-        Args:
-            round: the round, or the model version if there are no common rounds.
-            again: index of the round's vector: how many times a client began to compute in this round before.
+        ``again`` is how many times a client began to compute in this round before.
         """
         if self._steady is not None:
             return self._steady
