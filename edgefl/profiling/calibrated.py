@@ -25,7 +25,6 @@ from edgefl.validation import validated
 from edgefl.version import __version__
 
 PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99)
-"""The quantiles that describe a capacity that varies."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def profile_data(
 ) -> dict[str, Any]:
     """The base profile at the fitted pace, with the measured variation, as plain data.
 
-    ``training`` is the local training on the base profile; ``source`` is the name of the log with so many ``rounds``.
+    ``training`` is on the base profile; ``source`` is the name of the log with so many ``rounds``.
     """
     pace = found.compute.mean / training.seconds
     other = slower(base, pace)

@@ -33,8 +33,7 @@ LEAST_DISTANCE = math.log(1.3)
 """No value within 30 % of the median is an outlier."""
 
 SIZES_DIFFER = 1.5
-"""The delay before the first byte can be fitted if the largest transfer in a direction is so much larger than the
-smallest."""
+"""The delay can be fitted if the largest transfer in a direction is so much larger than the smallest."""
 
 NO_DELAY = 1e-3
 """A smaller share of the shortest transfer counts as no delay."""
@@ -43,7 +42,7 @@ STEADY = 0.005
 """A smaller standard deviation of logarithms counts as none."""
 
 LEAST_RATE, GREATEST_RATE = 1.0, 1e15
-"""Bits per second between which the rate of a TCP transfer is looked for."""
+"""Bit/s between which the rate of a TCP transfer is looked for."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,6 @@ class ClientLog:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds."""
         return len(self.compute_seconds)
 
 
@@ -109,11 +107,9 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was fitted.
+    """The fitted seconds of local training, and the link.
 
     Attributes:
-        compute: the seconds of local training.
-        down, up: the link.
         delay: seconds before the first byte of a transfer.
         delay_error: its standard error if it was fitted; ``None`` if it was given.
         round_seconds: the median of a round's seconds.
@@ -130,11 +126,9 @@ class Calibration:
 def calibrate(log: ClientLog, *, delay: float | None = None, transport: Transport | None = None) -> Calibration:
     """Fit everything to a log.
 
-    Args:
-        log: the log.
-        delay: seconds before the first byte of a transfer; fitted if not given and the sizes of the transfers differ,
-            else 0. With TCP connections it is the one-way latency and must be given.
-        transport: how transfers use the link; a pure fluid by default.
+    ``delay`` are the seconds before the first byte of a transfer; fitted if not given and the sizes of the transfers
+    differ, else 0. With TCP connections it is the one-way latency and must be given. The transport is a pure fluid by
+    default.
 
     Raises:
         UserError: the delay is not shorter than the transfers, or TCP is slower than they were.
@@ -177,7 +171,7 @@ def _way(seconds: Values, bytes: Values, delay: float, transport: Transport) -> 
 
 
 def _fitted_delay(log: ClientLog) -> tuple[float, float]:
-    """The delay that both directions share, by robust least squares of the seconds' logarithms; its standard error."""
+    """The delay that both directions share, and its standard error, by robust least squares of logarithms."""
     from scipy.optimize import least_squares
 
     shortest = float(min(log.download_seconds.min(), log.upload_seconds.min()))
@@ -204,7 +198,7 @@ def _fitted_delay(log: ClientLog) -> tuple[float, float]:
 
 
 def _kept(logarithms: Values) -> NDArray[np.bool_]:
-    """Which values are no outliers; 1.4826 times the median deviation estimates a normal standard deviation."""
+    """1.4826 times the median deviation estimates a normal standard deviation."""
     distances = np.abs(logarithms - np.median(logarithms))
     return np.asarray(distances <= max(OUTLYING * 1.4826 * float(np.median(distances)), LEAST_DISTANCE), np.bool_)
 
@@ -217,7 +211,7 @@ def _sigma(logarithms: Values) -> float:
 def _tcp_rates(transport: Transport, latency: float, bytes: Values, seconds: Values) -> Values:
     """The payload rate (bit/s) of each transfer, by bisection: a faster path never makes a transfer slower.
 
-    Each transfer is assumed to open a connection, and not the first one between its nodes.
+    Each is assumed to open a connection, and not the first one between its nodes.
     """
     assert transport.tcp is not None
     if transport.tcp.keep_alive > 0.0:

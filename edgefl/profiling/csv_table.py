@@ -11,7 +11,7 @@ from edgefl.errors import UserError
 from edgefl.files import read_text
 
 SEPARATORS = ",;\t"
-"""What separates the columns; spreadsheets in many languages write semicolons, and commas in numbers."""
+"""Spreadsheets in many languages write semicolons, and commas in numbers."""
 
 
 class CsvTable(NamedTuple):
@@ -20,7 +20,7 @@ class CsvTable(NamedTuple):
     Attributes:
         header: the names of the columns in lower case, with ``_`` for spaces.
         rows: the line number of each row that is not empty, and its cells.
-        decimal_comma: whether numbers may have one, because no comma separates the columns.
+        decimal_comma: numbers may have one, because no comma separates the columns.
     """
 
     header: tuple[str, ...]
@@ -28,7 +28,7 @@ class CsvTable(NamedTuple):
     decimal_comma: bool
 
     def number(self, text: str) -> float:
-        """The number in a cell; ``nan`` if it is none."""
+        """``nan`` if the text is no number."""
         try:
             return float(text.replace(",", ".") if self.decimal_comma else text)
         except ValueError:
@@ -36,9 +36,7 @@ class CsvTable(NamedTuple):
 
 
 def read_csv(file: Path) -> CsvTable:
-    """Read a CSV file with commas, semicolons or tabs between its columns.
-
-    Empty lines, and those that begin with ``#``, are skipped.
+    """Read a CSV file with commas, semicolons or tabs; empty lines and those that begin with ``#`` are skipped.
 
     Raises:
         UserError: the file cannot be read, or a row has more or fewer cells than the header; with the line.

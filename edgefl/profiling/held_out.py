@@ -32,12 +32,11 @@ class Step:
         return f"{self.model}, {self.method}, batch {self.batch}"
 
     def operators(self) -> tuple[Operator, ...]:
-        """The operators that it executes according to the cost model."""
+        """According to the cost model."""
         method, model = self._parts()
         return measure(model, method, model.depth, self.batch).operators
 
     def case(self) -> Case:
-        """The step on artificial numbers, as a case for the measuring script."""
         return Case(self._prepare, megabytes=500)
 
     def _parts(self) -> tuple[Method, BlockModel]:

@@ -18,7 +18,7 @@ from edgefl.profiling.measurement import Measurement
 from edgefl.validation import validated
 
 FIGURES = ("fp32_achievable", "memory_bandwidth", "operator_overhead", "step_overhead", "operator_rates")
-"""The figures of ``compute`` that give the seconds of a step."""
+"""Figures of ``compute`` that give the seconds of a step."""
 
 
 def with_evidence(provenance: Mapping[str, Any], evidence: Mapping[str, Any], how: str) -> dict[str, Any]:
@@ -38,12 +38,12 @@ MANY = 0.25
 
 
 def disturbed(spread: float) -> bool:
-    """Whether a case with this ratio of its median to its shortest time was disturbed."""
+    """True for a disturbed case, from the ratio of its median to its shortest time."""
     return spread > DISTURBED
 
 
 def warning(spreads: Sequence[float], error: float) -> str | None:
-    """What is wrong with a measurement and what to do about it; ``None`` if nothing is.
+    """A measurement's defects and their remedy; ``None`` if there are none.
 
     ``spreads`` are the ratios of each case's median to its shortest time; ``error`` is the fit's mean relative error.
 
@@ -78,8 +78,6 @@ class Unmeasured:
     """Properties that a measurement does not contain.
 
     Attributes:
-        name: the name of the device in scenarios.
-        kind: the kind of device.
         idle_watts, compute_watts: measured with a power meter; ``None`` for an estimate.
         like: a profile whose power, battery and kind replace the estimates.
     """
@@ -101,7 +99,6 @@ class Checked:
     spread: float
 
     def error(self, rates: Rates) -> float:
-        """The relative error of the predicted seconds."""
         return rates.seconds(self.operators) / self.seconds - 1
 
 
@@ -115,7 +112,6 @@ class Fit:
 
     @property
     def error(self) -> float:
-        """The larger of both errors."""
         return max(self.misfit, self.check or 0.0)
 
 

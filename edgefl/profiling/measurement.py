@@ -31,7 +31,7 @@ from edgefl.validation import validated
 PACKAGE = "measure_device"
 
 PERIODS = 4
-"""How many periods of the quota a timed group of runs lasts at least."""
+"""Least periods of the quota in a timed group of runs."""
 
 
 def write_archive(output: Path) -> None:
@@ -93,7 +93,7 @@ class Measurement(Options):
     left_out: dict[str, str] = Field(default_factory=dict)
 
     def observations(self) -> tuple[list[Step], list[Step]]:
-        """Whole steps and chains of layers: the operators of each, and its seconds."""
+        """Whole steps, and chains of layers."""
         known = main.cases()
         runs: dict[str, Step] = {
             name: (operators_of(known[name]), timing.seconds) for name, timing in self.cases.items()
@@ -103,7 +103,7 @@ class Measurement(Options):
 
 
 def is_measurement(file: Path) -> bool:
-    """Whether the file is one of the measuring script (JSON) rather than a table."""
+    """True if the file is one of the measuring script (JSON) rather than a table."""
     content = read_bytes(file)
     return file.suffix.lower() == ".json" or content.lstrip().startswith(b"{")
 
@@ -143,12 +143,12 @@ def measurement_of(data: Any, *, file: str | None = None) -> Measurement:
 def measurement_under_quota(
     processors: float, seconds: float, say: Callable[[str], None], wanted: Mapping[str, Case]
 ) -> dict[str, Any]:
-    """What the measuring script returns for the wanted cases, measured by one thread under a quota in processors.
+    """The measuring script's result for the wanted cases, on one thread under a quota in processors.
 
     A step shorter than the quota's period runs at full speed or waits for the rest of the period, so its duration by
     the clock says little. Its time on the processor is exact; it is multiplied by the real seconds of the whole
-    measurement for one second on the processor. Runs are timed in groups that last several periods: after each wait
-    the caches are cold, which a single short run may not meet.
+    measurement for one second on the processor. Runs are timed in groups that last several periods: after each wait the
+    caches are cold, which a single short run may not meet.
 
     Raises:
         UserError: a quota cannot be set here, or this system cannot measure time on the processor.

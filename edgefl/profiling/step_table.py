@@ -22,7 +22,7 @@ from edgefl.scenario.named_step import read_shape, read_step
 from edgefl.torch_settings import neutral_torch
 
 LIBRARIES = {"timm_name": "timm", "torchvision_name": "torchvision", "python": "python"}
-"""Optional columns that name the model in a library, or a Python file; ``model`` is then only its title."""
+"""Optional columns that name the model in a library, or a Python file; ``model`` is then its title."""
 UNITS = {"seconds": 1.0, "milliseconds": 1e-3}
 PARTS = ("all", "head")
 """What is trained: all parameters, or only those of the column ``head``."""
@@ -34,7 +34,7 @@ TIMES = {
 }
 """Columns of times: the factor to seconds, and what is trained."""
 REQUIRED = ("model", "batch")
-"""Columns without which no step is known; a column of a library replaces ``model``."""
+"""A column of a library replaces ``model``."""
 OPTIONAL = {
     "method": "fedavg",
     "shape": "3x32x32",
@@ -45,7 +45,6 @@ OPTIONAL = {
     "family": "",
     **dict.fromkeys(LIBRARIES, ""),
 }
-"""Optional columns and their default values."""
 SAME = {"image": "shape"}
 """Other names of columns."""
 EMPTY = ("", "nan", "n/a", "na", "none", "null", "-")
@@ -59,8 +58,7 @@ SIMILAR = 0.8
 class StepTime:
     """One measured time of a step, which ``text`` describes, in a line of the file.
 
-    ``model`` is the model's title, ``family`` such as ``resnet``; ``part`` is ``head`` if only some parameters were
-    trained, else ``all``.
+    ``family`` is such as ``resnet``; ``part`` is ``head`` if only some parameters were trained, else ``all``.
     """
 
     line: int
@@ -73,7 +71,6 @@ class StepTime:
 
     @property
     def signature(self) -> str:
-        """The step's signature in profiles."""
         return step_signature(self.operators)
 
 
@@ -153,13 +150,12 @@ def _rows(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str], tupl
 
 
 def _with_channels(image: str) -> str:
-    """An image's shape with three channels if only its sides are given: 224x224 or 224."""
+    """Three channels if only the sides are given: 224x224 or 224."""
     sides = image.strip().lower().replace("×", "x").split("x")
     return f"3x{sides[0]}x{sides[-1]}" if len(sides) < 3 and all(map(str.isdigit, sides)) else image
 
 
 def _columns(header: Sequence[str], file: str) -> tuple[list[str], tuple[str, ...]]:
-    """The columns of times, and those that are not known."""
     valid = [*REQUIRED, *TIMES, *OPTIONAL, *SAME]
     ignored = tuple(column for column in header if column not in valid)
     for column in ignored:
@@ -184,7 +180,6 @@ def _columns(header: Sequence[str], file: str) -> tuple[list[str], tuple[str, ..
 
 
 def _title(row: Mapping[str, str]) -> str:
-    """The model's title, or else its name in a library."""
     return row["model"] or next((row[column] for column in LIBRARIES if row[column]), "")
 
 
@@ -226,7 +221,7 @@ class _Steps:
         )
 
     def _model(self, row: Mapping[str, str], part: str) -> str:
-        """The model as ``--model`` takes it."""
+        """As ``--model`` takes it."""
         named = [(column, row[column]) for column in LIBRARIES if row[column]]
         if len(named) > 1:
             raise UserError(f"expected one of the columns {', '.join(LIBRARIES)}", field=named[1][0])

@@ -27,12 +27,11 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """Predicted divided by measured seconds, minus 1."""
         return self.predicted / self.time.seconds - 1
 
 
 class Errors(NamedTuple):
-    """The relative errors of several predictions, as fractions."""
+    """Relative errors of at least one prediction, as fractions."""
 
     mean_absolute: float
     median_absolute: float
@@ -41,13 +40,11 @@ class Errors(NamedTuple):
 
     @staticmethod
     def of(compared: Sequence[Compared]) -> Errors:
-        """The errors of at least one prediction."""
         errors = [each.error for each in compared]
         sizes = [abs(error) for error in errors]
         return Errors(fmean(sizes), median(sizes), fmean(errors), len(errors))
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         names = ("mean_absolute_error", "median_absolute_error", "mean_error", "count")
         return dict(zip(names, self, strict=True))
 
@@ -58,7 +55,7 @@ def compare(profile: DeviceProfile, table: StepTable) -> list[Compared]:
 
 
 def errors_by(column: Literal["family", "part"], compared: Sequence[Compared]) -> dict[str, Errors]:
-    """The errors of each family of models, or for each part that was trained (``all`` parameters, or the ``head``)."""
+    """The errors of each family of models, or for each part that was trained."""
     groups: dict[str, list[Compared]] = {}
     for each in sorted(compared, key=lambda one: str(getattr(one.time, column))):
         groups.setdefault(getattr(each.time, column), []).append(each)
@@ -66,7 +63,7 @@ def errors_by(column: Literal["family", "part"], compared: Sequence[Compared]) -
 
 
 def as_dict(compared: Sequence[Compared], table: StepTable) -> dict[str, Any]:
-    """Plain data for JSON: the errors of all predictions, of each family and each part, and the rows."""
+    """Plain data for JSON."""
     steps = [
         {
             "line": each.time.line,
@@ -130,8 +127,8 @@ def fitted_profile(
 ) -> dict[str, Any]:
     """A valid profile as plain data, or UserError: fitted rates, and all other properties of the profile ``like``.
 
-    The mean absolute error of the held-out predictions gives the bounds of the figures. ``count`` is the number of
-    measured times; ``framework`` executed the steps.
+    The mean absolute error of the held-out predictions gives the bounds. ``count`` is the number of measured times;
+    ``framework`` executed the steps.
     """
     error = Errors.of(held).mean_absolute if held else None
     factor = 1 + max(0.1, error if error is not None else 0.5)
@@ -177,7 +174,7 @@ def fitted_profile(
 
 
 def _overhead(fitted: float, expected: Figure, factor: float) -> dict[str, float]:
-    """A fitted overhead; its bounds are at least as wide as the expected one's, which many tables do not improve."""
+    """The bounds are at least as wide as the expected overhead's, which many tables do not improve."""
     bounds = bounds_around(fitted, factor)
     if value(expected) > 0:
         low, high = (rounded(fitted * value(expected, bound) / value(expected)) for bound in ("low", "high"))
@@ -190,8 +187,8 @@ def with_step_times(
 ) -> dict[str, Any]:
     """A profile as plain data with the measured times of single steps, which replace its roofline's.
 
-    For a step that is in the table several times, nominal is the median, and low and high are the extremes. Measured
-    steps of the profile that are not in the table keep their times.
+    For a step that is in the table several times, nominal is the median, and low and high are the extremes. Other
+    measured steps of the profile keep their times.
     """
     measured: dict[str, list[StepTime]] = {}
     for time in times:

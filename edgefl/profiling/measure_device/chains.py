@@ -16,8 +16,6 @@ Layer = Callable[[Tensor, Tensor], Tensor]
 
 
 def _chain(layers: Sequence[Layer], shape: Shape, weights: Sequence[Shape], backward: bool) -> Case:
-    """A case of consecutive layers, forward only or forward and backward, with the shapes of input and weights."""
-
     def prepare(numbers: Maker) -> Run:
         inputs = channels_last(numbers(*shape))
         made = [channels_last(numbers(*each)) for each in weights]

@@ -28,14 +28,14 @@ def cases() -> Dict[str, Case]:
 
 
 LEAST_STEPS, LEAST_CHAINS = 4, 20
-"""The smallest numbers of whole steps and of chains of layers that a fit can use."""
+"""The smallest numbers that a fit can use."""
 
 
 def needed(wanted: Collection[str]) -> List[str]:
     """Return the cases that a fit needs: the smallest step of each network, chains of all kinds, and what checks it.
 
     The chains are evenly spaced in the list, so that every family of layers has some, and at an odd distance, so that
-    forward passes alternate with backward ones. They are more than the least, because some may not fit into the memory.
+    forward passes alternate with backward ones. There are spare ones: some may not fit into the memory.
     """
     known = cases()
     own = [name for name in known if name in wanted]

@@ -12,19 +12,18 @@ from torch import Tensor
 from .timing import Case, Maker, Run, Shape, channels_last
 
 Weigh = Callable[..., Tensor]
-"""Returns the next weight of a network; its arguments are the weight's shape."""
+"""Returns a network's next weight of a shape."""
 
 Network = Callable[[Weigh, Tensor], Tensor]
 """Computes logits from images and weights, which it requests one by one."""
 
 STEP = "step of "
-"""The prefix of the names of whole training steps; all other cases are chains of layers."""
+"""All other cases are chains of layers."""
 
 
 def _layer(
     weigh: Weigh, inputs: Tensor, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1, norm: str = "group"
 ) -> Tensor:
-    """Convolution, then group norm or batch norm."""
     weight = weigh(outputs, inputs.shape[1] // groups, kernel, kernel)
     made = F.conv2d(inputs, weight, stride=stride, padding=kernel // 2, groups=groups)
     if norm == "group":
@@ -33,7 +32,6 @@ def _layer(
 
 
 def _plain(weigh: Weigh, images: Tensor) -> Tensor:
-    """Two convolutions and two linear layers."""
     for channels in (16, 32):
         made = F.conv2d(images, weigh(channels, images.shape[1], 3, 3), weigh(channels), padding=1)
         images = F.relu(F.max_pool2d(made, 2))
@@ -90,7 +88,6 @@ def _inverted(weigh: Weigh, images: Tensor) -> Tensor:
 
 
 def _shapes(network: Network, numbers: Maker) -> List[Shape]:
-    """Return the shapes of a network's weights in the order of use."""
     shapes: List[Shape] = []
 
     def weigh(*shape: int) -> Tensor:
@@ -103,7 +100,7 @@ def _shapes(network: Network, numbers: Maker) -> List[Shape]:
 
 
 def _step(network: Network, batch: int, part: str, megabytes: float) -> Case:
-    """Return one step of local training: loss, gradient with respect to one flat vector of parameters, update.
+    """Loss, gradient with respect to one flat vector of parameters, update.
 
     ``part`` may be ``proximal``: with a proximal term, or ``forward``: without gradient and update.
     """
@@ -134,7 +131,7 @@ def _step(network: Network, batch: int, part: str, megabytes: float) -> Case:
 
 
 def _viewed(piece: Tensor, shape: Shape) -> Tensor:
-    """Return a weight as a view of the vector, where kernels are stored channels-last."""
+    """Kernels are stored channels-last."""
     if len(shape) != 4:
         return piece.reshape(shape)
     outputs, inputs, height, width = shape

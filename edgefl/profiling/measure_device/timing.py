@@ -18,7 +18,7 @@ Maker = Callable[..., Tensor]
 
 
 class Case(NamedTuple):
-    """A computation to time: what makes its tensors and returns the function to time, and about how much memory."""
+    """What makes the tensors of a computation and returns the function to time, and about how much memory."""
 
     prepare: Callable[[Maker], Run]
     megabytes: float
@@ -57,7 +57,7 @@ LEAST_LIMIT_SECONDS = 20.0
 """The first round may always take this long; if little time is given, only its cases that a fit needs."""
 
 SHORT_SECONDS = 60.0
-"""With less time than this, all time goes to what a fit needs: see :func:`time_cases`."""
+"""With less time than this, all time goes to what a fit needs."""
 
 NO_TIME = "no time left"
 
@@ -71,7 +71,6 @@ class Timing(NamedTuple):
     Attributes:
         seconds: the minimum over all repetitions, because other work on the device can only add to it.
         spread: their median divided by the minimum.
-        repetitions: their number.
     """
 
     seconds: float
@@ -104,17 +103,10 @@ def time_cases(
 ) -> Tuple[Dict[str, Timing], Dict[str, str]]:
     """Time every case in each of several rounds, so that a busy moment of the device affects one round only.
 
-    Args:
-        wanted: the cases by name.
-        seconds: approximately how long everything may take. The first round stops at twice that, but not before 20 s.
-            If it is below :data:`SHORT_SECONDS` and cases are ``needed``, they come first, with one warm-up run, and
-            only they may take longer than ``seconds``.
-        clock: returns seconds.
-        say: prints progress.
-        rounds: the number of rounds.
-        least_block: shorter runs are timed in groups of this duration.
-        needed: the names of the cases without which no fit is possible.
-        now: returns the seconds of a clock that counts all time.
+    All takes about ``seconds``; the first round stops at twice that, but not before 20 s. If it is below
+    :data:`SHORT_SECONDS` and cases are ``needed`` for a fit, they come first, with one warm-up run, and only they may
+    take longer. Runs shorter than ``least_block`` seconds are timed in groups of this duration. ``now`` is a clock that
+    counts all time, ``clock`` one that need not.
 
     Returns:
         The timings, and why cases were left out.
@@ -155,7 +147,7 @@ def time_cases(
 def _block(
     case: Case, share: float, clock: Callable[[], float], now: Callable[[], float], *, warm: bool, least: float
 ) -> List[float]:
-    """Return the seconds of single runs, measured for about ``share`` seconds after one or two warm-up runs."""
+    """Return the seconds of single runs, measured for about ``share`` seconds after the warm-up."""
     run = case.prepare(random_numbers())
     for _ in range(2 if warm else 1):
         began = clock()
