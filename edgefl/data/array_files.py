@@ -15,12 +15,7 @@ from edgefl.errors import UserError, nearest
 
 
 class ArrayFile(NamedTuple):
-    """A file with arrays by name.
-
-    Attributes:
-        word: a named array in messages: array, tensor or column.
-        names: the names of the arrays, sorted.
-    """
+    """A file with arrays by name, sorted; ``word`` is a named array in messages: array, tensor or column."""
 
     path: Path
     word: str

@@ -44,15 +44,12 @@ class AugmentDraws(NamedTuple):
     sine: Tensor | None
 
     def part(self, start: int, stop: int) -> AugmentDraws:
-        """The draws of images ``start`` to ``stop``."""
         return self._each(lambda values: values[start:stop])
 
     def at(self, places: Tensor) -> AugmentDraws:
-        """The draws of the images at these places ``[m]``."""
         return self._each(lambda values: values.index_select(0, places))
 
     def to(self, device: torch.device | str) -> AugmentDraws:
-        """The same numbers on a device."""
         return self._each(lambda values: uploaded(values, device))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> AugmentDraws:

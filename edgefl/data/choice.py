@@ -12,11 +12,7 @@ from edgefl.randomness import generator
 
 
 def class_counts(available: Sequence[int], images: int) -> Integers:
-    """The number of images of each class among ``images`` images, in the set's proportions (largest remainder).
-
-    >>> class_counts([600, 300, 100], 15).tolist()
-    [9, 5, 1]
-    """
+    """The number of images of each class among ``images`` images, in the set's proportions (largest remainder)."""
     return largest_remainders(np.array(available, dtype=np.float64), images)
 
 

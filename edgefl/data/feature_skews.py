@@ -32,12 +32,9 @@ class FeatureSkew(Component):
 
     @abstractmethod
     def apply(self, inputs: Tensor, parameters: Tensor, rng: np.random.Generator) -> Tensor:
-        """The transformed inputs, with the same type and shape.
+        """The transformed inputs ``[n, …]`` with the same type and shape: bytes of images, or float32 numbers.
 
-        Args:
-            inputs: ``[n, …]`` in main memory, as they are stored: bytes of images, or float32 numbers.
-            parameters: those of each sample's client, float64 ``[n, parameters]``.
-            rng: for draws of each sample.
+        They are in main memory. ``parameters`` are those of each sample's client, float64 ``[n, parameters]``.
         """
 
 
@@ -146,4 +143,3 @@ class Shift(FeatureSkew):
 
 
 AnyFeatureSkew = Annotated[Rotation | Noise | Brightness | Shift, Field(discriminator="kind")]
-"""The possible values of ``data.feature_skew``; ``kind`` selects one."""

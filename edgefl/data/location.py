@@ -13,9 +13,6 @@ def data_root(root: str | None = None) -> Path:
 
     The cache directory is ``$XDG_CACHE_HOME/edgefl/data``, or ``~/.cache/edgefl/data`` if that variable is unset. An
     empty variable counts as unset.
-
-    >>> data_root("images").name
-    'images'
     """
     if root is not None:
         return user_path(root)

@@ -187,7 +187,6 @@ def _outputs(raw: Raw, train: _Part, test: _Part, task: Task, classes: int | Non
 
 
 def _parts(train: Raw, test: Raw | None, share: float, task: Task) -> tuple[_Part, _Part, tuple[Any, Any]]:
-    """Both splits, and the positions of each that are used."""
     one = _checked(train, task)
     if test is None:
         if len(one.labels) < 2:

@@ -68,11 +68,6 @@ class Pictures:
         return self.count, *self._first
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[np.uint8]:
-        """The pixels.
-
-        Raises:
-            UserError: an image cannot be decoded, or images differ.
-        """
         images = np.empty((self.count, *self._first), dtype=np.uint8)
         for index, pixels in enumerate(self._each(self._decoded)):
             self._check(index, pixels.shape)

@@ -95,12 +95,7 @@ def in_terms_of(task: Task, known: Description) -> Description:
 
 
 def described(train: Samples, test: Samples, task: Task | None = None) -> Description:
-    """The description of samples that have been read; mean and deviation are not set.
-
-    >>> images = np.zeros((2, 1, 4, 4), dtype=np.uint8)
-    >>> described(Samples(images, np.array([0, 1])), Samples(images, np.array([1, 1]))).test
-    (0, 2)
-    """
+    """The description of samples that have been read; mean and deviation are not set."""
     task = task or Classification()
     if task.classes:
         outputs = rows = train.classes or class_number(train.labels, test.labels)

@@ -50,11 +50,7 @@ class Shards:
         return self.indices[self.offsets[client] : self.offsets[client + 1]]
 
     def label_counts(self, labels: Integers, classes: int) -> Integers:
-        """Images of each class on each client, ``[clients, classes]``.
-
-        >>> Shards(np.array([0, 1, 2]), np.array([0, 1, 3])).label_counts(np.array([1, 0, 0]), 2).tolist()
-        [[0, 1], [2, 0]]
-        """
+        """Images of each class on each client, ``[clients, classes]``."""
         owners = np.repeat(np.arange(self.clients), self.sizes)
         cells = np.bincount(owners * classes + labels[self.indices], minlength=self.clients * classes)
         return cells.reshape(self.clients, classes).astype(np.int64, copy=False)

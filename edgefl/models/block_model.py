@@ -22,11 +22,7 @@ from edgefl.tasks.classification import Classification
 
 
 class Nested(NamedTuple):
-    """A network within a wider one, with some of the channels of its tensors.
-
-    Attributes:
-        numbers: for each tensor, the numbers of each dimension that belong to it.
-    """
+    """A network within a wider one; ``numbers`` are, for each tensor, those of each dimension that belong to it."""
 
     model: BlockModel
     numbers: Sequence[tuple[Entry, Sequence[Numbers]]]
@@ -285,12 +281,7 @@ _UPDATED: tuple[Kind, ...] = ("buffer", "statistics")
 class _Place(NamedTuple):
     """The place of a tensor in a module.
 
-    Attributes:
-        held: the module's mapping.
-        name: the tensor's name in the weights.
-        kind: for a layer that does not read the mode, whether the tensor is a buffer or running statistics; a constant
-            of the skeleton, or batch norm's counter of batches; ``None`` for all other tensors, which are passed
-            unchanged.
+    ``kind`` is ``None`` for a tensor that is passed unchanged: a parameter, or a buffer of a layer that reads the mode.
     """
 
     held: dict[str, Any]

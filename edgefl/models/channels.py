@@ -197,11 +197,7 @@ def _named(model: BlockModel, tracing: Tracing) -> Iterator[None]:
 
 
 class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Follows the dimensions of tensors through operators.
-
-    Attributes:
-        layers: the layers that are being called, the innermost last.
-    """
+    """Follows the dimensions of tensors through operators; ``layers`` are those being called, the innermost last."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -37,7 +37,6 @@ class SpatialMean(nn.Module):
     """The mean over the image of each channel's map."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Maps ``[batch, channels, height, width]`` to ``[batch, channels]``."""
         return inputs.mean(dim=(-2, -1))
 
 

@@ -39,7 +39,6 @@ class Exit(nn.Module):
 
     Args:
         shape: of the tap that it reads: a vector ``[size]``, or maps ``[channels, ...]``.
-        classes: number of classes.
         place: its number, from 1; its initial values are drawn by it.
         grid: cells of a map along each dimension, at most; 1: the mean of the whole map.
     """
@@ -70,10 +69,7 @@ class Exit(nn.Module):
 
 
 class ExitLayer(Linear):
-    """A linear layer whose first values do not change those of the layers after it.
-
-    So the model's own blocks begin with the same values as without exits.
-    """
+    """A linear layer whose first values do not change those of the model's own blocks."""
 
     def __init__(self, features: int, classes: int, place: int) -> None:
         super().__init__(features, classes, slim_outputs=False)

@@ -144,7 +144,7 @@ class _Record:
 
 
 def _like(one: Any, other: Any) -> Any:
-    """What a module returned, with the shapes of its tensors for any batch."""
+    """The result of a module, with the shapes of its tensors for any batch."""
     return tree_map(lambda a, b: _shaped(a, b) if isinstance(a, Tensor) else a, one, other)
 
 

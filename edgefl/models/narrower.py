@@ -37,7 +37,6 @@ class Cut:
 
     Args:
         share: the share of the channels, in (0, 1].
-        rounding: how numbers of channels are rounded.
 
     Attributes:
         model: the narrower skeleton; its tensors have the names and the order of the whole model's.

@@ -29,11 +29,7 @@ from edgefl.tasks.classification import Classification
 
 
 def check_arguments(arguments: Mapping[str, Any]) -> None:
-    """Check that a library's model is given nothing that makes the library read files or download.
-
-    Raises:
-        UserError: an argument does.
-    """
+    """Raise a UserError for arguments that make a library's model read files or download."""
     for name in arguments:
         if any(word in name for word in ("pretrained", "weights", "checkpoint", "cache")):
             raise UserError(f"'{name}' would read or download values, found in the model's arguments", field="args")

@@ -87,7 +87,6 @@ def build_model(
         UserError: the model cannot take inputs of that shape or return outputs for the task, is none that can be
             trained, or its plug-in raised an error.
 
-    >>> from edgefl.models.registry import MODELS
     >>> model = build_model(MODELS["cnn"](), (1, 28, 28), 10)
     >>> model.depth, model.layout.block_names
     (4, ('conv1', 'conv2', 'fc1', 'fc2'))

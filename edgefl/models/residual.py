@@ -18,9 +18,7 @@ class Residual(nn.Module):
     being kept in evaluation. A dropped body is multiplied by zero instead of skipped, so that a draw does not affect
     control flow and clients with different draws can be batched.
 
-    Args:
-        shortcut: identity by default.
-        activation: ReLU by default, ``torch.nn.Identity()`` for none.
+    The shortcut is the identity by default, the activation ReLU; ``torch.nn.Identity()`` for none.
     """
 
     index: int = 0

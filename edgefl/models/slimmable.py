@@ -106,10 +106,7 @@ class Conv2d(nn.Conv2d):
         return F.conv2d(inputs, weight, bias, stride, self.padding, self.dilation, groups)
 
     def _by_matrices(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """The convolution as a product of the weights and all patches of each image.
-
-        With several clients, matrix products are batched, while convolutions become one with a group for each client.
-        """
+        """As a product of weights and patches, which is batched over clients; convolutions become grouped ones."""
         kernel, stride = self.kernel_size[0], self.stride[0]
         # One number for both directions; torch also allows strings, which this layer never has.
         padding = int(self.padding[0])
@@ -125,11 +122,7 @@ class Conv2d(nn.Conv2d):
 class Linear(nn.Linear):
     """A linear layer of the leading features; parameters as of ``torch.nn.Linear``.
 
-    Args:
-        inputs: features of the full-width input; flattening keeps the order of channels, so leading channels stay
-            leading.
-        outputs: features of the full-width output.
-        slim_outputs: a narrower width keeps fewer outputs; off for a layer whose outputs are the classes.
+    Flattening keeps the order of channels, so leading channels stay leading. ``slim_outputs`` is as of :class:`Conv2d`.
     """
 
     def __init__(self, inputs: int, outputs: int, *, slim_outputs: bool = True) -> None:

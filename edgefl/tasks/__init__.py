@@ -1,1 +1,1 @@
-"""What a model is trained for: the loss of its outputs, the labels, and the metric by which runs are compared."""
+"""Tasks of models: the loss of the outputs, the labels, and the metric by which runs are compared."""

@@ -55,12 +55,7 @@ class Task(Component):
 
     @abstractmethod
     def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
-        """The number of outputs that a model needs for these labels.
-
-        Args:
-            labels: the value of :meth:`labels` of the training data.
-            classes: the number of classes that the data set states, if it does.
-        """
+        """The number of outputs for these training labels, and the classes that the data set states, if it does."""
 
     def outputs_for_classes(self, classes: int) -> int:
         """The number of outputs for labels that are the numbers of ``classes`` classes.

@@ -20,17 +20,12 @@ MACRO_F1 = Metric("macro_f1", title="macro-F1")
 
 
 def f1_counts(predicted: Tensor, true: Tensor) -> Tensor:
-    """True positives, false positives and false negatives of each label ``[batch, 3 * labels]``, float64.
-
-    ``predicted`` and ``true`` are bool ``[batch, labels]``.
-    """
+    """True positives, false positives, false negatives of bool ``[batch, labels]``: float64 ``[batch, 3 * labels]``."""
     return torch.cat([predicted & true, predicted & ~true, ~predicted & true], dim=1).double()
 
 
 def macro_f1(sums: NDArray[np.float64]) -> float:
-    """The mean of 2 TP/(2 TP + FP + FN) over the labels that occur or are predicted, from sums of :func:`f1_counts`.
-
-    NaN without any.
+    """The mean of 2 TP/(2 TP + FP + FN) over labels that occur or are predicted (NaN without any), from summed counts.
 
     >>> macro_f1(np.array([1.0, 2.0, 1.0, 0.0, 0.0, 0.0]))
     0.8333333333333333

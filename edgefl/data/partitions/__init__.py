@@ -14,7 +14,6 @@ from edgefl.data.partitions.shards import SortAndPartition
 AnyPartition = Annotated[
     Iid | LabelLevel | SortAndPartition | Dirichlet | Quantity | Natural | ByFile | Flwr, Field(discriminator="kind")
 ]
-"""The possible values of ``data.partition``; ``kind`` selects one."""
 
 __all__ = [
     "AnyPartition",

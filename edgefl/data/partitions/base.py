@@ -91,9 +91,6 @@ def require_a_sample_for_each(class_sizes: Integers, clients: int) -> int:
 
     Raises:
         UserError: there are more clients than samples.
-
-    >>> require_a_sample_for_each(np.array([30, 31]), 6)
-    10
     """
     samples = int(class_sizes.sum())
     if clients > samples:

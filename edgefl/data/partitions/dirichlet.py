@@ -120,10 +120,6 @@ def balanced_random_client(class_sizes: Integers, clients: int, alpha: float, rn
     """FedDyn's partition: repeatedly, a random client that is not full draws a class by its shares.
 
     If the class has no images left, the client draws again; so the shares apply to the remaining classes.
-
-    >>> counts = balanced_random_client(np.array([30, 30]), 4, 0.3, np.random.default_rng(0))
-    >>> counts.sum(axis=1).tolist(), counts.sum(axis=0).tolist()
-    ([15, 15, 15, 15], [30, 30])
     """
     classes = len(class_sizes)
     size = require_a_sample_for_each(class_sizes, clients)

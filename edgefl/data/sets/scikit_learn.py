@@ -13,7 +13,6 @@ from edgefl.errors import UserError
 from edgefl.randomness import generator
 
 TEST_SHARE = 0.2
-"""Share of the rows in the test set."""
 _SEED = 442
 """Fixed: the test rows are the same in every run."""
 

@@ -103,9 +103,5 @@ class Synthetic(DataSpec):
 
 
 def _class_sizes(images: int, classes: int) -> tuple[int, ...]:
-    """Images 0, 1, 2, … belong to classes 0, 1, 2, … in turn.
-
-    >>> _class_sizes(7, 3)
-    (3, 2, 2)
-    """
+    """Images 0, 1, 2, … belong to classes 0, 1, 2, … in turn."""
     return tuple(images // classes + (label < images % classes) for label in range(classes))
