@@ -109,7 +109,6 @@ class CostModel:
 
 
 def _signature(method: Method) -> tuple[object, ...]:
-    """Everything that a step's cost depends on, except model, alpha and batch."""
     how_long = {"epochs", "steps", "batch", "lr", "lr_decay", "drop_last", "common_finish"}
     parts = (method.objective, method.rule)
     options = tuple((type(part), repr(part)) for part in parts)

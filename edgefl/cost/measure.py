@@ -131,11 +131,8 @@ class Executed(NamedTuple):
 def step_cost(batch: int, executed: Sequence[Executed], numbers: NDArray[np.int64], brought_bytes: int) -> StepCost:
     """The summed cost of a step on ``batch`` images.
 
-    Args:
-        batch: images in the minibatch.
-        executed: its operators, in the order of execution.
-        numbers: rows of MACs, FLOPs, bytes and live bytes ``[4, operators]``.
-        brought_bytes: the bytes that existed before the step.
+    ``numbers`` are rows of MACs, FLOPs, bytes and live bytes ``[4, operators]``; ``brought_bytes`` existed before the
+    step.
     """
     macs, flops, touched, live = numbers
     counts = Counter(
@@ -181,12 +178,8 @@ def measure(
 ) -> StepCost:
     """The cost of one local step of ``method`` on ``batch`` images, with the last ``alpha`` blocks just received.
 
-    Args:
-        model: the model as the method trains it (see ``Objective.adapt``).
-        method: the method whose objective and local rule run.
-        alpha: number of the last blocks that were just received; M for the whole model.
-        batch: images in the minibatch.
-        drawn: the step's random inputs, with data; by default without.
+    ``model`` is as the method trains it (see ``Objective.adapt``). ``drawn`` are the step's random inputs, with data;
+    by default without.
 
     Raises:
         DataDependentError: the operators of the method's objective or rule depend on numbers in tensors.

@@ -70,14 +70,9 @@ class MethodCost:
 
 
 def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None = None, level: int = 0) -> MethodCost:
-    """The cost of ``method`` for a client.
+    """The cost of ``method`` for a client that receives the last ``alpha`` blocks, by default all.
 
-    Args:
-        costs: the cost model of the scenario's model.
-        method: the method.
-        batch: images in a minibatch.
-        alpha: number of the last blocks that are received; by default all.
-        level: the client's capacity level, if the method has levels.
+    ``level`` is the client's capacity level, if the method has levels.
 
     Raises:
         UserError: the method cannot train this model, or always sends the whole model although ``alpha`` requests less.

@@ -39,7 +39,6 @@ class Record(NamedTuple):
     Attributes:
         name: the ATen operator, without overload.
         kind: its kind, see :mod:`edgefl.cost.formulas`.
-        phase: the part of the local step that it belongs to.
         layer: a convolution or linear layer of a model called it.
         macs: its multiply-accumulates, 0 for operators other than products.
         bytes: inputs read once and outputs written once.

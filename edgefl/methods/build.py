@@ -79,7 +79,6 @@ def _server_schema() -> dict[str, Any]:
 
 
 def _describe_server(schema: dict[str, Any]) -> None:
-    """Called only when the schema is generated."""
     schema.update(_server_schema())
 
 

@@ -101,7 +101,6 @@ class DepthFL(Objective):
         return Loss(total, losses[-1])
 
     def _weight(self, round: Tensor) -> Tensor | float:
-        """λ_t in a round, from 0."""
         if not self.ramp:
             return self.consistency
         left = 1 - ((round + 1) / float(self.ramp)).clamp(max=1)  # PyTorch takes no whole number above 2^63

@@ -23,12 +23,8 @@ from edgefl.models.layout import Weights
 def self_confident_target(teacher: Tensor, labels: Tensor, label_counts: Tensor) -> Tensor:
     """p̂ ``[batch, classes]``: p̂_i = (1-ρ_i) p̃_i for i ≠ y, and the rest of the mass on the label y (Eqs. 8-9).
 
-    ρ_i = γ_i / max γ is the client's confidence in class i from its label frequencies. The result sums to one.
-
-    Args:
-        teacher: the teacher's probabilities p̃ ``[batch, classes]``.
-        labels: ``[batch]``.
-        label_counts: images of each class at the client ``[classes]``.
+    ρ_i = γ_i / max γ is the client's confidence in class i from its label frequencies (``label_counts`` ``[classes]``);
+    p̃ are the teacher's probabilities ``[batch, classes]``.
     """
     confidence = label_counts.to(teacher.dtype) / label_counts.max().clamp(min=1)
     classes = torch.arange(teacher.shape[-1], device=labels.device)

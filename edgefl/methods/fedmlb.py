@@ -24,9 +24,8 @@ from edgefl.models.mode import using
 class FedMLB(Objective):
     """Multi-level branched regularisation (Kim et al. 2022, Eqs. 5-8, Alg. 1).
 
-    Hybrid path m (m = 1 … M-1) is local blocks 1 … m, then frozen received blocks m+1 … M. The local prefix is computed
-    once for all paths. With ``direction: global_to_local`` (the paper's ablation FedMLB_{G→L}) path m is received
-    blocks 1 … m, then local blocks m+1 … M.
+    The local prefix is computed once for all paths. With ``direction: global_to_local`` (the paper's ablation
+    FedMLB_{G→L}) path m is received blocks 1 … m, then local blocks m+1 … M.
     """
 
     needs: ClassVar[tuple[Need, ...]] = ("classes", "blocks")

@@ -28,7 +28,6 @@ class Recipe:
         server: the default server update; a scenario may choose another if ``server_choice`` allows it.
         state: the client state, or ``None`` for stateless clients.
         submodels: the class that defines capacity levels, for methods whose clients train parts of the model.
-        common_finish: the method's defaults of local work to a common finish, for methods that need it.
         scheduler: default kind of block scheduler for methods with a partial downlink, else ``None``.
         server_choice: any server update is allowed; if not, ``server_reason`` states the reason.
         defaults: option values that differ from the parts' own defaults.
@@ -74,11 +73,8 @@ class Recipe:
 class Method:
     """A recipe with its options set: everything that training needs from a method.
 
-    Attributes:
-        name: the method's registered name; ``label`` is its name in the scenario (``as``), unique in a scenario.
-        local: the scenario's ``training.local`` with the method's own overrides merged in.
-        overlap: parts that are ready early are sent during the previous round.
-        submodels: the capacity levels of its clients, if they train parts of the model.
+    ``label`` is its name in the scenario (``as``), unique there; ``local`` is the scenario's ``training.local`` with
+    the method's own overrides merged in; ``overlap``: parts that are ready early are sent during the previous round.
     """
 
     name: str

@@ -72,10 +72,9 @@ def wait_for(device: torch.device) -> None:
 def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], None] | None:
     """The kernels of a step as a graph, which one call launches; ``None`` with a warning if it cannot be recorded.
 
-    Recording executes nothing, so the memory that the step changes in place is unchanged. All graphs of a device share
-    one pool of memory: their steps run one after another, and leave results in memory that existed before.
-
-    ``step`` reads and writes fixed memory only, on ``device``, which need not be the current one.
+    ``step`` reads and writes fixed memory only, on ``device``, which need not be the current one. Recording executes
+    nothing, so this memory is unchanged. All graphs of a device share one pool of memory: their steps run one after
+    another, and leave results in memory that existed before.
     """
     with torch.cuda.device(device):
         graph = torch.cuda.CUDAGraph()

@@ -144,8 +144,6 @@ class EngineInputs(NamedTuple):
     Attributes:
         model: the skeleton that jobs are called with.
         workers: number of concurrent jobs; ``None``: the engine's own choice. It never changes a result.
-        precision: precision of a local step's products.
-        options: the engine's own options, by name.
     """
 
     model: BlockModel

@@ -18,9 +18,6 @@ class ClientStates:
     A client's next job continues from its last job or, if the client abandoned that one, from the one before. An
     aggregated job was not abandoned. So at most two states per client are kept, in addition to the states that pending
     jobs read.
-
-    Args:
-        states, last_jobs: values of :meth:`kept` and :meth:`last_jobs`, to resume from.
     """
 
     def __init__(

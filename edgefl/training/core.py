@@ -45,7 +45,6 @@ class TrainingCore:
         data: the clients' data, on the training device.
         model: the scenario's skeleton, which the core takes over and moves to the training device.
         seed: decides the initial model x^0; see ``initial_vector``.
-        device: the training device.
         engine: a specification, or an engine's name; see :func:`~edgefl.training.engine_spec.choose_engine`.
         workers: number of concurrent jobs in the parallel engine; by default the process's cores. It never changes a
             result.

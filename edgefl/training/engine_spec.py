@@ -98,8 +98,6 @@ def choose_engine(name: str, device: torch.device, workers: int | None = None) -
 
     >>> choose_engine("auto", torch.device("cpu"), workers=2), choose_engine("auto", torch.device("cpu"), workers=1)
     ('parallel', 'sequential')
-    >>> choose_engine("auto", torch.device("cuda"))
-    'batched'
 
     Raises:
         UserError: there is no such engine, or it does not run on the device.

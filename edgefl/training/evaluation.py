@@ -43,8 +43,7 @@ def evaluate_batches(
 ) -> list[BatchScore]:
     """Score the model ``vector`` ``[size]`` on some batches, with running statistics and without gradients.
 
-    The layers get a copy, so that none changes it for later calls. ``mode`` contains the differences from
-    :data:`PLAIN`.
+    The layers get a copy, so that none changes it for later calls. ``mode``: the differences from :data:`PLAIN`.
     """
     scores, losses, terms = [], [], []
     task = model.task

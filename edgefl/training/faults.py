@@ -9,10 +9,7 @@ from edgefl.errors import EdgeflError, WrongAnswer, in_words
 
 
 class Diverged(EdgeflError):  # noqa: N818  (an outcome of the method, not a mistake)
-    """A method's numbers are no longer finite: its run ends, the other methods continue.
-
-    ``reason`` is the value that is not finite (``"the loss of client 7"``).
-    """
+    """A method's numbers, such as ``"the loss of client 7"``, are no longer finite; the others continue."""
 
     def __init__(self, method: str, round: int, reason: str) -> None:
         self.method = method
@@ -50,7 +47,7 @@ class PartFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
 def blaming(method: str, round: int, part: str) -> Iterator[None]:
     """Convert an error of a part within the block to a fault: the run of its method ends, the others continue.
 
-    All calls of a method's parts use it. Ctrl-C and edgefl's own errors are passed on; ``sys.exit`` is a fault.
+    Ctrl-C and edgefl's own errors are passed on; ``sys.exit`` is a fault.
 
     >>> with blaming("mine", 3, "block scheduler"):
     ...     [][0]

@@ -60,11 +60,7 @@ class TemporalEnsemble:
 
 
 class KeptModels:
-    """The moving average of the global models and the local models of the last round; each is optional.
-
-    Attributes:
-        local: the local models ``[size]`` in the latest version, by client.
-    """
+    """The moving average of the global models and the local models ``[size]`` of the last round; each is optional."""
 
     def __init__(self, ensemble: EnsembleSpec | None = None, *, clients: bool = False) -> None:
         self._ensemble = None if ensemble is None else TemporalEnsemble(ensemble.decay)

@@ -46,13 +46,9 @@ class MethodLearner:
     A job must be submitted while its version is the latest, or while another job with the same version is pending.
 
     Args:
-        method: the method to train.
         model: the skeleton adapted by the method's objective; it is not modified.
         initial: the initial model x^0 ``[size]``, version 0.
-        data: the clients' data.
-        engine: trains and evaluates.
         seed: the run's seed, for random choices of a codec.
-        kept_models: additional values to keep.
         parts: the parts of the model that clients train, for methods with capacity levels.
     """
 
@@ -278,7 +274,6 @@ class MethodLearner:
             ) from None
 
     def _train(self, jobs: Iterable[JobId]) -> None:
-        """Train the untrained jobs, after the jobs whose client state they depend on."""
         needed = self._with_predecessors(jobs)
         while needed:
             ready = [job for job in needed.values() if job.previous not in needed]
@@ -367,7 +362,6 @@ class MethodLearner:
 
 
 def _order(job: JobId) -> tuple[int, int]:
-    """Independent of the order of execution or arrival."""
     return job.client, job.dispatch
 
 

@@ -17,10 +17,7 @@ class NeutralLearner:
     All losses are 0, so rules that compare them find no difference; distances are 1, so products with them keep the
     other factor. Accuracies are unknown, not zero.
 
-    >>> learner = NeutralLearner()
-    >>> learner.aggregate(4, [JobId("fedavg", 0, 7, 0)], round=4)
-    5
-    >>> learner.evaluate(5)
+    >>> NeutralLearner().evaluate(5)
     Evaluation(metric=nan, loss=nan, ensemble=nan, model='')
     """
 

@@ -14,7 +14,6 @@ def cores(root: Path = _ROOT) -> int:
     """Processor cores that this process may use: those of its CPU affinity, limited by the quotas of its cgroups.
 
     A container's quota (``docker run --cpus 1.5``) is rounded up, because worker processes sometimes wait.
-    ``root`` contains ``proc`` and ``sys``.
     """
     try:
         available = len(os.sched_getaffinity(0))

@@ -63,11 +63,8 @@ class ServerModel:
     clients' local part, which only evaluations of the server's model read: it is not sent.
 
     Args:
-        method: the method of the server.
         initial: model version 0 ``[size]``.
-        layout: the model's layout.
         clients: N, the number of clients in the fleet.
-        wire: encodes and decodes the traffic.
         parts: the parts of the model that clients train, if they do not train all of it. Each number of the model then
             becomes the server update of the clients that trained it, and their weights are divided by their sum.
     """
@@ -120,14 +117,9 @@ class ServerModel:
     ) -> None:
         """Compute the next version from the results in ``arrived``, in ascending order of client.
 
-        Without results, the next version has the same values.
-
-        Args:
-            arrived: the clients' results.
-            round: determines the learning rate η_t that the server update may read.
-            factors: the factor of each delta; ``None``: 1.
-            mix: a delta is the difference from the model that the client was sent (``deltas``) or from the latest model
-                (``models``).
+        Without results, the next version has the same values. ``round`` sets the learning rate η_t that the server
+        update may read. ``factors`` multiply the deltas. A delta is the difference from the model that the client was
+        sent (``mix="deltas"``) or from the latest model (``"models"``).
 
         Raises:
             Diverged: a client's loss, or the next model, is not finite; the model and its state are unchanged.

@@ -82,13 +82,8 @@ class Wire:
         weights still contain the residual, so nothing is added; neither is anything for the client's local part. If the
         upload never arrives, everything else becomes residual.
 
-        Args:
-            job: the job.
-            task: the job's resolved inputs.
-            final: the local model ``[size]``.
-            sent: the model that the server sent for the job's version ``[size]``.
-            known: the client's previous vectors and the server's broadcasts, by name.
-            arrives: the server receives the upload.
+        ``final`` is the local model ``[size]``, ``sent`` the one that the server sent for the job's version; ``known``
+        has the client's previous vectors and the server's broadcasts, by name.
         """
         if self._up.exact:
             return Upload(final, None, {}, self._state(task, final, known, job.steps))
@@ -132,7 +127,7 @@ class Wire:
         return agreed, others
 
     def _of_received(self, unsent: Tensor, first: int) -> Tensor:
-        """The blocks from index ``first`` (0-based), with zeros in front."""
+        """With zeros before block ``first`` (0-based)."""
         kept = unsent.clone()
         for entry in self._layout.parameters:
             if entry.block < first:

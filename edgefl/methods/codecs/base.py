@@ -15,7 +15,7 @@ from edgefl.options import Component
 from edgefl.registry import Registry, class_of
 
 Encoded = Mapping[str, Tensor]
-"""The encoded form of one tensor: tensors by name, whose bytes are the bytes on the wire."""
+"""Tensors by name, whose bytes are the bytes on the wire."""
 
 
 class Codec(Component):

@@ -36,7 +36,7 @@ class Broadcasts:
         """Check one downlink.
 
         In round 0, clients may know a vector without receiving it (a momentum of zero); a client that holds a model may
-        have received the vector with it. A part that is sent has all bytes.
+        have received the vector with it.
 
         Raises:
             WrongAnswer: a vector is not sent, or with too few bytes.

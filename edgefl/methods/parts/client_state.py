@@ -34,12 +34,8 @@ class ClientState(Component):
     ) -> dict[str, Tensor]:
         """The state after local training, as new tensors, because a checkpoint may still read the old ones.
 
-        Args:
-            vectors: the client's previous state and the server's broadcasts, by name.
-            received: the model that the client started from ``[size]``.
-            final: the model after local training ``[size]``.
-            lr: η_t of the round.
-            steps: local steps H_k.
+        ``vectors`` are the client's previous state and the server's broadcasts, by name; ``received`` ``[size]`` is the
+        model that the client started from, ``final`` ``[size]`` the trained one; ``lr`` is η_t of the round.
         """
         return {"previous": final}
 

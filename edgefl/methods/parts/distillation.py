@@ -38,17 +38,9 @@ def path_loss(
 ) -> Loss:
     """CE(z_L) + (λ1/d) Σ_m CE(z_H^m) + (λ2/d) Σ_m KL(softmax(z_H^m/T) ‖ softmax(z_L/T)).
 
-    FedMLB Eqs. 5-8; FedBR Eqs. 15-18, with the same order of arguments. Nothing is detached: the hybrid prediction is
-    the first argument of the divergence and receives gradient as well, and there is no factor T².
-
-    Args:
-        logits: the local path's logits z_L ``[batch, classes]``.
-        hybrids: the hybrid paths' logits z_H^m.
-        labels: ``[batch]``.
-        lambda_1: weight of the hybrid paths' cross-entropy.
-        lambda_2: weight of the divergence.
-        temperature: T.
-        divisor: d, by which both sums are divided.
+    FedMLB Eqs. 5-8; FedBR Eqs. 15-18, with the same order of arguments. z_L are the local path's ``logits`` ``[batch,
+    classes]``, z_H^m those of the ``hybrids``, d is the ``divisor``. Nothing is detached: the hybrid prediction is the
+    first argument of the divergence and receives gradient as well, and there is no factor T².
     """
     cross_entropy = F.cross_entropy(logits, labels)
     if not hybrids:

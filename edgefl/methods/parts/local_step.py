@@ -49,12 +49,8 @@ class Leaves:
     """The tensors with respect to which losses are differentiated; reused as long as the vector is the same.
 
     A rule that updates in place keeps the vector, so a job's views of it are created once and not in every step.
-
-    Args:
-        layout: the places of the tensors in the vector.
-        front: the parameters of the blocks before block ``first`` (0-based), which are not trained; the vector of the
-            parameters then has only those of the later blocks. ``None``: all are trained.
-        first: the first block that is trained.
+    ``front`` are the parameters of the blocks before block ``first`` (0-based), which are not trained; the vector of
+    the parameters then has only those of the later blocks.
     """
 
     def __init__(self, layout: Layout, front: Tensor | None = None, first: int = 0) -> None:
@@ -94,11 +90,9 @@ class Trained:
 
     def __init__(self, objective: Objective, layout: Layout, alpha: int, parameters: Tensor) -> None:
         self.first = len(layout.block_names) - alpha if objective.trains_last else 0
-        """The first trained block (0-based)."""
         count, self.buffers_before = layout.before(self.first)
         self.parameters = parameters[count:] if self.first else parameters
         self.front = parameters[:count] if self.first else None
-        """The other parameters, if there are any."""
         self.leaves = Leaves(layout, self.front, self.first)
 
 
@@ -111,10 +105,7 @@ def differentiated(  # noqa: PLR0917  (a loss is made of this many things)
     precision: Precision,
     entering: Callable[[Phase], None] = _unobserved,
 ) -> tuple[Tensor, Loss]:
-    """The gradient ``[parameter_count]`` of a loss and the detached loss; arguments as in :func:`local_step`.
-
-    ``weights`` are the current tensors of ``leaves``.
-    """
+    """The gradient ``[parameter_count]`` of a loss and the detached loss; ``weights`` are the tensors of ``leaves``."""
     with computing(precision, batch.labels.device), drawn_from(context.draws):
         loss = checked_loss(objective.loss(weights, batch, context))
     entering("backward")
@@ -138,19 +129,9 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
 ) -> tuple[Tensor, Loss]:
     """Run one local step.
 
-    Args:
-        objective: the client's loss.
-        rule: computes new parameters from the gradient.
-        parameters: the local parameters ``[parameter_count]``; the rule may change them in place.
-        buffers: the local buffers ``[buffer_count]``; batch norm's running statistics are updated in place.
-        batch: the minibatch.
-        context: the other inputs of the loss.
-        memory: the rule's local optimizer state, which the rule may change.
-        options: the client's local training options.
-        lr: η_t of the round.
-        leaves: the leaves of the job's earlier steps; ``None``: new ones.
-        precision: precision of the loss's products.
-        entering: called at the start of each phase; used by the cost model.
+    ``parameters`` ``[parameter_count]`` may be changed in place by the rule, as may its local optimizer state
+    ``memory``; batch norm's running statistics in ``buffers`` ``[buffer_count]`` are updated in place. ``lr`` is η_t of
+    the round; ``leaves`` are those of the job's earlier steps; ``entering`` is called at the start of each phase.
 
     Returns:
         The parameters after the step ``[parameter_count]``, and the detached loss at the gradient's point.

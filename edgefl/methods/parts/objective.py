@@ -17,7 +17,8 @@ from edgefl.options import Component
 
 Need = Literal["classes", "features", "images", "blocks", "depths", "widths"]
 """Logits of classes; one vector of features for each sample; inputs ``[channels, height, width]``; several blocks;
-several blocks before the classifier; layers that can be narrowed."""
+several blocks before the classifier; layers that can be narrowed.
+"""
 
 
 def check_need(need: Need, method: str, model: BlockModel) -> None:
@@ -101,7 +102,6 @@ def checked_loss(answer: object) -> Loss:
 
 
 CLIENT_FACTS = ("label_counts", "relative_size", "round")
-"""Names of the facts about a client and its job that an objective may read; see :attr:`Objective.client`."""
 
 
 @dataclass(frozen=True, slots=True)

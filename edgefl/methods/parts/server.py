@@ -101,13 +101,8 @@ class ServerUpdate(Component):
         """The model and broadcasts that clients compute from received parts, if a codec rounds them.
 
         By default, the model and every broadcast are parts. Override this if clients compute them from other parts, so
-        that clients train from values that they can compute.
-
-        Args:
-            now: the latest version.
-            before: the previous version, ``None`` for the first.
-            lr: η of the round that computed the latest version from the previous one.
-            arriving: returns a part as received.
+        that clients train from values that they can compute. ``arriving`` returns a part as received; ``lr`` is η of
+        the round that computed the version ``now`` from ``before``, which is ``None`` for the first version.
         """
         broadcasts = {name: arriving(name, now.state[name]) for name in self.broadcasts}
         return ServerSide(arriving("model", now.parameters), broadcasts)

@@ -43,9 +43,8 @@ class GraphReplay(DirectReplay):
     """Records the kernels of the second call as a CUDA graph; later calls launch that graph.
 
     A local step of a small model is a few hundred kernels of microseconds each; launched one by one, they wait for
-    Python. The first call runs without recording, so that libraries initialise outside the recording. The kernels, and
-    so the bits, are the same. A step that cannot be recorded, because it waits for the device, always runs without a
-    graph, after a warning.
+    Python. The first call is not recorded, because libraries initialise in it. The bits are the same. A step that
+    cannot be recorded, because it waits for the device, always runs without a graph, after a warning.
     """
 
     def __init__(self, step: Callable[[], None]) -> None:

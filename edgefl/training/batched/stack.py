@@ -29,16 +29,11 @@ class Stack:
     so no step can write to shared ones.
 
     The matrices keep their memory from step to step, and :meth:`adopt` writes another chunk into it. So a step of all
-    rows can be recorded once and replayed.
-
-    Args:
-        tasks: at least two jobs with the same local step; row i is the i-th.
-        model: the skeleton.
-        precision: precision of a step's products.
-        repeated: steps are recorded; then the learning rate is a tensor, if the rule accepts one, so that rounds of
-            another rate repeat the same recording.
+    rows can be recorded once and replayed. If steps are ``repeated`` so, the learning rate is a tensor, if the rule
+    accepts one, so that rounds of another rate repeat the same recording.
 
     Attributes:
+        tasks: at least two jobs with the same local step; row i is the i-th.
         taken: number of steps that the longest job has run.
     """
 
@@ -145,7 +140,6 @@ class Stack:
         return made
 
     def _tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """All tensors that a step reads or writes, except its minibatch."""
         yield "parameters", self._parameters
         yield "buffers", self._buffers
         for kind, named in (("memory", self._memory), ("rate", self._rates), *self._own.items()):

@@ -44,12 +44,8 @@ class BatchedEngine:
     Results agree with the sequential engine's within rounding; they are not bit-identical.
 
     Args:
-        model: the skeleton that jobs are called with.
-        data: where batches come from.
-        device: the device that holds model, data and jobs.
         width: maximum number of jobs in a chunk; by default chosen by the device's memory.
         replay: repeats the step of a whole chunk; by default chosen by the device.
-        precision: precision of a local step's products.
         convolutions: see :class:`~edgefl.training.engine_spec.EngineSpec`.
     """
 

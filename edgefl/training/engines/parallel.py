@@ -56,10 +56,7 @@ class ParallelEngine:
     Worker processes belong to the process, not to the engine or the calling thread: the next engine uses them again.
 
     Args:
-        model: the skeleton that jobs are called with.
-        data: the source of batches.
         workers: number of concurrent jobs, at least 1.
-        precision: precision of a local step's products.
         settled: seconds of training before worker processes start, unless some are ready already; ``None``: never.
     """
 

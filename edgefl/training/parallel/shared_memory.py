@@ -52,8 +52,6 @@ class SharedFile:
 class SharedObject(SharedFile):
     """An object in a shared file, so that its tensors are copied once for any number of processes.
 
-    Cloudpickle pickles it, even if its class is defined in ``__main__``.
-
     >>> shared = SharedObject({"images": torch.arange(1000.0), "classes": 10})
     >>> load(shared.token)["images"].sum(), load(shared.token)["classes"]
     (tensor(499500.), 10)
@@ -103,9 +101,7 @@ Sent = Place | NDArray[Any]
 class Region:
     """A part of a buffer that is filled from its start, one tensor after another.
 
-    Args:
-        memory: the buffer's memory.
-        start, size: offset and size in bytes; the offset is a multiple of 64.
+    ``start`` and ``size`` are in bytes; ``start`` is a multiple of 64.
 
     >>> region = Region(torch.zeros(1000, dtype=torch.uint8), 128, 500)
     >>> received(region.put(torch.tensor([[1.0, 2.0]])), region.memory)

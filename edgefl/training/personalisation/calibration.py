@@ -123,19 +123,10 @@ def personalised_metric(
 ) -> ClientMetric:
     """Each client's metric after calibration, on its own part of the test set.
 
-    A client without training data keeps the final model.
-
-    Args:
-        spec: the options of calibration.
-        method: the method of the final model; its local options apply unless ``spec`` overrides them.
-        final: the final server model ``[size]``, from which every client starts.
-        round: number of completed rounds.
-        model: the skeleton that the method trains.
-        data: the clients' data with ``test: partitioned``.
-        jobs: the same data in the form that jobs read.
-        engine: the training engine.
-        seed: the run's seed; batches are the same for all methods.
-        model_of: the model from which a client starts, if it is not ``final``.
+    A client without training data keeps the final model. The method's local options apply unless ``spec`` overrides
+    them; batches are the same for all methods. ``final`` is the final server model ``[size]``, from which every client
+    starts unless ``model_of`` gives it another; ``round`` is the number of completed rounds; ``data`` has ``test:
+    partitioned``, and ``jobs`` is the same data in the form that jobs read.
     """
     shards = data.evaluation_shards
     if shards is None:

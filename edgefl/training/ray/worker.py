@@ -36,10 +36,8 @@ class SharedInputs(NamedTuple):
 def train_sent(place: Sequence[Any], bare: JobTask, tensors: Mapping[str, Any]) -> tuple[JobResult, dict[str, Any]]:
     """Train one job, exactly as the sequential engine does; the result without its tensors, and the tensors.
 
-    Args:
-        place: the reference to the :class:`SharedInputs`, in a list, so that Ray does not unpack it for every job.
-        bare: the job without its tensors.
-        tensors: its tensors, or their references in the object store, by name.
+    ``place`` is the reference to the :class:`SharedInputs`, in a list, so that Ray does not unpack it for every job.
+    ``tensors`` are the job's tensors, or their references in the object store, by name.
     """
     import ray
 
