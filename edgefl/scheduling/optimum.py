@@ -160,5 +160,4 @@ def _some(moments: Numbers) -> Numbers:
 
 
 def _least(parts: Numbers, updates: int) -> Numbers:
-    """For each row, the sum of the smallest parts of as many clients."""
     return np.asarray(np.partition(parts, updates - 1, axis=1)[:, :updates].sum(axis=1))

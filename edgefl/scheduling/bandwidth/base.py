@@ -23,7 +23,6 @@ class Transfers(NamedTuple):
 
     Attributes:
         now: the virtual time, seconds.
-        left: the bytes that have not arrived yet.
         alone: the rate that each would have if it were the only one, bit/s; 0 while a link of its path is down.
         up: whether it is a client's update.
         after: predicted seconds from its end to the arrival of its client's update; 0 for an update.

@@ -30,7 +30,6 @@ class GmbsScheduler(BlockScheduler):
     are broken at random.
 
     Args:
-        arms: M-1.
         lam: λ of Eq. 23.
         bonus_scale: factor on the second term of Eq. 24 (1 in the paper).
     """

@@ -25,12 +25,8 @@ class OptimalScheduler(BlockScheduler):
 
     d_k is the distance between the client's last returned model and the aggregate, as a share of its cohort's, times
     the cohort (so 1 on average, and 1 for clients without feedback so far). Where even the smallest choice of a client
-    (or of all clients) exceeds a limit, the smallest choice is taken.
-
-    Args:
-        arms: M-1, the largest α of a partial round.
-        seconds: T; infinite for no limit.
-        bytes: of all downlinks of a round; infinite for no limit.
+    (or of all clients) exceeds a limit, the smallest choice is taken. A limit may be infinite. ``arms`` is M-1, the
+    largest α of a partial round.
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"distance", "foreseen"})

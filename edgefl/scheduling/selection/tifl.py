@@ -48,7 +48,6 @@ class StaticTiers(Selector):
         return sample(draws, members[tier], cohort)
 
     def _profiled(self, facts: Facts) -> list[NDArray[np.int64]]:
-        """The clients of each tier, the fastest first."""
         everyone = np.arange(len(needed(facts.data_sizes, "tifl", "numbers of samples")), dtype=np.int64)
         foreseen = needed(facts.foreseen, "tifl", "predicted seconds of clients")(everyone)
         seconds = foreseen.download + foreseen.compute + foreseen.upload
