@@ -16,10 +16,7 @@ from edgefl.wording import without_method
 class RunsFailed(EdgeflError):  # noqa: N818  (what it says of the runs)
     """Some runs ended by a fault of a part of their method; all other runs are finished and written.
 
-    Args:
-        path: the run directory, which is complete.
-        faults: the message of each run that failed, by label and seed.
-        resumable: whether the runs that failed can be tried again in the same directory.
+    ``faults`` has the message of each, by label and seed; if ``resumable``, they can be tried again in the directory.
     """
 
     def __init__(self, path: Path, runs: int, faults: Mapping[tuple[str, int], str], *, resumable: bool = True) -> None:

@@ -168,7 +168,6 @@ def in_words(software: Mapping[str, str]) -> str:
 
 
 def _parts(scenario: Scenario) -> Iterator[Any]:
-    """Everything that a scenario and its methods consist of."""
     methods = [(METHODS[each.name], recipe_of(scenario, each)) for each in scenario.methods]
     return parts_of((scenario, methods))
 

@@ -30,7 +30,6 @@ class TrainedJob(NamedTuple):
 
     Attributes:
         round: from 0.
-        alpha: blocks received.
         steps: local steps; None if it was aborted.
         previous: the client's last completed job before this one, whose client state it continued if the method has
             one.
@@ -54,7 +53,6 @@ class Recording:
         diverged: the round in which a number was not finite, and the message.
         evaluations, digests: by model version; empty without training.
         timed: decisions that depended on time, as (round, name, inputs).
-        cohorts: for each round, the selected clients.
         local_losses: by model version and client, the losses that clients were asked for.
         alphas: for each round with a choice of a block scheduler, each client's number of blocks.
         levels: the capacity level of each kind of work, where it is not 0.

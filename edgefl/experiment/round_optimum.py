@@ -127,7 +127,6 @@ def optimum_of(scenario: Scenario, world: SharedWorld, setup: Setup) -> LeastRou
 
 
 def _unknown(scenario: Scenario, setup: Setup) -> str | None:
-    """Why the least seconds of a round are not known; None if they may be."""
     protocol, method = setup.protocol, setup.method
     if not isinstance(protocol, SynchronousSpec):
         return "cells average before the server"

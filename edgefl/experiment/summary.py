@@ -106,7 +106,6 @@ def _transfers(spent: Ledger) -> Transfers:
 
 
 def _fates(spent: Ledger) -> dict[Lost, int]:
-    """Return the wasted bytes by reason; they sum to ``wasted``."""
     counted = [fate for fate in LOST if fate != "unfinished" and (fate != "broken" or spent.breaks)]
     fates: dict[Lost, int] = {fate: int(getattr(spent, f"bytes_{fate}")) for fate in counted}
     return {**fates, "unfinished": int(spent.bytes - spent.bytes_useful) - sum(fates.values())}
