@@ -1,7 +1,4 @@
-"""``emulation.json``: how the seconds of one emulated run were measured, what its interfaces carried, how busy it was.
-
-A run directory of ``edgefl simulate`` has no such file: its seconds are computed.
-"""
+"""``emulation.json``: how an emulated run's seconds were measured, what its interfaces carried, how busy it was."""
 
 from __future__ import annotations
 
@@ -52,7 +49,6 @@ class Emulation(Options):
         dilation: seconds of the computer for one second of the run; all other seconds are those of the run.
         compute: ``paced``: local training lasts as long as the device model says; ``real``: as long as it took.
         trust: sentences about how far its seconds can be trusted.
-        machine: the computer: names and figures.
     """
 
     dilation: Annotated[float, Field(gt=0, allow_inf_nan=False)]

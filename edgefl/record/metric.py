@@ -12,13 +12,7 @@ Better = Literal["higher", "lower"]
 
 
 class Metric(NamedTuple):
-    """A figure of a model on evaluation data.
-
-    Attributes:
-        name: its name in files and scenarios.
-        share: whether it is a share in [0, 1], which is shown in per cent.
-        title: its name in sentences.
-    """
+    """A figure of a model on evaluation data; ``title`` is its name in sentences, a ``share`` is shown in per cent."""
 
     name: str
     better: Better = "higher"
@@ -27,7 +21,6 @@ class Metric(NamedTuple):
 
     @property
     def word(self) -> str:
-        """Its name in sentences."""
         return self.title or self.name
 
     @property

@@ -61,7 +61,6 @@ def label_fault(label: str) -> str | None:
 
     The check ignores case, because some file systems do.
 
-    >>> label_fault("fedmlb+fedadam")
     >>> label_fault("Summary.json")
     'expected another label: edgefl uses this name in a run directory itself, or Windows keeps it for a device'
     """

@@ -20,8 +20,6 @@ class SeedPaths:
     """The files of one method with one seed.
 
     Attributes:
-        clients: the final model's metric on each client.
-        final_model: the last server model.
         client_models: the local models of the last round.
         pauses: the run's figures at each pause.
         emulation: how an emulated run was measured; a simulated run has no such file.

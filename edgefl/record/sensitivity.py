@@ -45,7 +45,6 @@ class Retimed(NamedTuple):
     """The content of the file.
 
     Attributes:
-        rows: the rounds under each condition.
         held: by method, the kinds of decisions that depend on times; the run's decisions were kept.
         refused: by method, why it could not be timed again.
     """

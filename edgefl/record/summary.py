@@ -20,7 +20,6 @@ from edgefl.version import __version__
 SCHEMA = 2
 
 Number = int | float
-"""A count or an amount, as it was computed."""
 
 
 class _Part(Options):
@@ -227,10 +226,8 @@ class Summary(_Part):
     """The content of ``summary.json``.
 
     Attributes:
-        format: the version of this schema.
         inputs: digests of the input files, by field of the scenario.
         software: versions of the packages on which its results depend, by name.
-        chosen: labels of the methods that were run.
         methods: a result for each seed, by label.
     """
 
