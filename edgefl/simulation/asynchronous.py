@@ -67,7 +67,6 @@ class PrefetchQueue:
                 waiter.prefetch = Prefetch(world, waiter.client, parts, version, awake=False)
 
     def break_off(self) -> None:
-        """The run ends before their dispatch: drop their prefetches."""
         for waiter in self._waiters:
             if waiter.prefetch is not None:
                 waiter.prefetch.drop()
@@ -180,7 +179,6 @@ class Asynchronous:
         return self._decisions.pick(number, available, min(wanted, len(available)), self.book.rounds_done)
 
     def _foresee(self, place: int) -> int:
-        """The latest version once ``place`` + 1 more updates have arrived."""
         gathered = self._spec.gathered(self.world.setup.cohort)
         return self.book.rounds_done + (len(self._buffer) + place + 1) // gathered
 

@@ -54,10 +54,7 @@ class Clock(simpy.Environment):
         return bell
 
     def run_until(self, stop: simpy.Event) -> Any:
-        """Process events until ``stop`` is processed.
-
-        Returns:
-            The value of ``stop``; ``None`` if no events are left before that.
+        """Process events until ``stop`` is processed; return its value, or ``None`` if no events are left before that.
 
         Raises:
             Exception: what a callback or a process raised.

@@ -87,7 +87,6 @@ class SecondsCost(Options, allow_inf_nan=False):
         return {**data, "redraw": _rounds(data["redraw"])} if isinstance(data, dict) and "redraw" in data else data
 
     def range_of(self, names: Sequence[str]) -> SecondsRange | None:
-        """The range of the first of these names that has one."""
         return next((self.methods[name] for name in names if name in self.methods), None)
 
     def of(self, method: str, seed: int, round: int, *, clients: int) -> NDArray[np.float64]:
@@ -112,11 +111,7 @@ CostSpec = Annotated[
 
 
 class ComputeSeconds:
-    """The seconds of one method's local training, round by round.
-
-    Args:
-        method: the key of the method's range.
-    """
+    """The seconds of one method's local training, round by round."""
 
     def __init__(self, spec: SecondsCost, method: str, seed: int, clients: int) -> None:
         self._spec = spec
@@ -126,7 +121,6 @@ class ComputeSeconds:
         self._known: tuple[int, NDArray[np.float64]] | None = None
 
     def times(self, factor: float) -> ComputeSeconds:
-        """The same draws with ``factor`` times the seconds."""
         ranges = {
             name: each.model_copy(update={"low": each.low * factor, "high": each.high * factor})
             for name, each in self._spec.methods.items()

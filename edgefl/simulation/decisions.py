@@ -191,7 +191,6 @@ class Decisions:
         return True
 
     def _lacking(self) -> str:
-        """Why no client can be waited for."""
         if self._candidates is None:
             return "no client can take part, now or later"
         listed = ", ".join(str(client) for client in self._candidates.tolist())

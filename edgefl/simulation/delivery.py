@@ -20,12 +20,7 @@ from edgefl.simulation.clock import Clock
 
 
 class Transfer(NamedTuple):
-    """The content of a transfer.
-
-    Attributes:
-        client: the receiving or sending client; -1 between the server and a cell.
-        dispatch: the number of the client's job.
-    """
+    """The content of a transfer for the job ``dispatch`` of a client, which is -1 between the server and a cell."""
 
     client: int
     round: int
@@ -44,7 +39,6 @@ class Delivery(simpy.Event):
         outlook: what is known about its client's round, for a bandwidth allocation.
         started: virtual time of the request, seconds.
         ended: virtual time at which it was complete, failed or was cancelled, seconds; None while it is in progress.
-        failed: whether its last attempt has broken.
         flow: the attempt in progress; None before the next one begins.
         first: the number of the first attempt's flow, -1 during that attempt.
         breaks: how many attempts have broken.
@@ -141,7 +135,6 @@ class Stalls:
             self._look(watch)
 
     def _look(self, watch: _Watch) -> None:
-        """Whether its bytes move now may have changed."""
         now, up = self._env.now, self._down.isdisjoint(watch.flow.path)
         if up and not watch.up:
             watch.moving = now

@@ -23,7 +23,6 @@ class Cell:
 
     Args:
         prefetch: the parts that it downloaded before the round, complete or not.
-        deadline: seconds from the start of the round to its deadline; None for none.
     """
 
     def __init__(

@@ -33,10 +33,7 @@ class Record:
     """One finished run, read from its files.
 
     Attributes:
-        events: the log, in order.
         rounds: the columns of ``rounds.parquet``.
-        summary: the run's entry in ``summary.json``.
-        fleet: the device of each client.
         emulation: how the seconds were measured; None: they were computed.
     """
 

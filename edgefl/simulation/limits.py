@@ -72,11 +72,7 @@ class Budget:
 
 
 class Limits:
-    """The budgets and targets of one run.
-
-    Args:
-        smoothed: whether targets refer to its moving average.
-    """
+    """The budgets and targets of one run; if ``smoothed``, targets refer to the metric's moving average."""
 
     def __init__(
         self, budgets: Mapping[BudgetKind, float], targets: Iterable[float], metric: Metric, *, smoothed: bool = False

@@ -76,7 +76,6 @@ class Participation:
             it has arrived, was refused, or has dropped out.
         deadline: the time until which its update must have arrived, for clients that reduce their local steps.
         closes: the time at which its round closes at the latest, seconds; infinite without a deadline.
-        plan: the local work that the server chose for it, if it did.
 
     Attributes:
         prefetch: its prefetch, complete or not, until it begins.
@@ -157,9 +156,8 @@ class Participation:
     def live(self, *, submit_first: bool = False) -> Generator[simpy.Event, object, None]:
         """The client's participation as a SimPy process.
 
-        Args:
-            submit_first: submit the job to the learner before the download instead of after it, because the model
-                version that is sent may no longer be the latest by then.
+        ``submit_first`` submits the job to the learner before the download instead of after it, because the model
+        version that is sent may no longer be the latest by then.
         """
         self._phases.begin()
         hindrance = self.world.presence.enters(self)

@@ -80,7 +80,6 @@ class Radios:
         return tail_joules(self.device(client), self._env.now - self._quiet[client][0])
 
     def _end_tail(self, client: int) -> bool:
-        """Charge the client's tail up to now; False if there was none."""
         if client not in self._quiet:
             return False
         since, round = self._quiet.pop(client)
@@ -199,7 +198,6 @@ class Batteries:
         return given
 
     def _drawn_by(self, client: int, flow: Flow) -> float:
-        """Joules of a transfer so far."""
         direction = flow.tag.transfer.direction  # type: ignore[attr-defined]
         return transfer_joules(self._radios.device(client), direction, self._env.now - flow.started, flow.delivered)
 

@@ -79,12 +79,7 @@ class Prefetch:
 class CellPrefetch:
     """Parts that a cell downloads before a round, and forwards to its clients as soon as it has them.
 
-    Args:
-        present: the clients of the present round.
-
-    Attributes:
-        parts: the parts that the cell downloads; a part that several clients need is sent once.
-        passed: the transfers to its clients, in progress or complete.
+    A part that several clients need is sent once. ``present`` are the clients of the present round.
     """
 
     def __init__(

@@ -19,9 +19,8 @@ from edgefl.training.job import TrainingJob
 class Participant(Protocol):
     """A client in one round: a :class:`~edgefl.simulation.participation.Participation`, or a Flower app's message.
 
-    Attributes:
-        round: the model version that it began from.
-        arrived_at, reached_at: when its update was complete, and when it was complete at the server.
+    ``round`` is the model version that it began from. Its update was complete at ``arrived_at``, and complete at the
+    server at ``reached_at``.
     """
 
     client: int

@@ -126,11 +126,7 @@ class RoundsSpec(ProtocolOptions):
         return math.ceil(round(self.over_select * cohort, 9))
 
     def enough(self, picked: int) -> int:
-        """The number of the clients picked in a cell that must return to close it.
-
-        >>> HierarchicalSpec(kind="hierarchical", over_select=1.5).enough(3)
-        2
-        """
+        """The number of the clients picked in a cell that must return to close it."""
         return math.ceil(round(picked / self.over_select, 9))
 
 

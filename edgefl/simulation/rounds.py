@@ -63,13 +63,10 @@ class RoundBook:
         arrived: Sequence[Participant],
         mixing: Mixing | None = None,
     ) -> None:
-        """A round has closed.
+        """A round has closed; its number, from 0, is also the model version that the updates are applied to.
 
-        Args:
-            round: from 0; also the model version that the updates are applied to.
-            participants: the participations that began in the round.
-            arrived: those whose updates are aggregated, ascending by client.
-            mixing: the weight of each update; ``None``: full weight.
+        ``participants`` began in the round. The updates of ``arrived``, ascending by client, are aggregated with the
+        weights of ``mixing``; ``None``: full weight.
         """
         world, setup = self.world, self.world.setup
         try:

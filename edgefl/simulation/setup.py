@@ -103,10 +103,8 @@ class Setup:
         sizes_up: bytes of the blocks as clients return them; ``sizes`` by default.
         sizes_plain: their bytes as float32; ``sizes`` by default.
         level_sizes: bytes of the blocks of each capacity level's part of the model, both ways; empty without levels.
-        listeners: follow the run, in this order.
         testbed: real time and real links; None for computed ones.
         bandwidth: how the server divides its bandwidth; None for equal shares.
-        optimum: the least possible seconds of each round; None if they are not known or not asked for.
     """
 
     label: str

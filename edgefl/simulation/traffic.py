@@ -32,11 +32,7 @@ from edgefl.training.faults import blaming
 
 
 class Allocation:
-    """Answers the network's questions (:class:`~edgefl.network.allotment.Allocator`) with a scenario's allocation.
-
-    Attributes:
-        round: the round of the latest transfer, for errors.
-    """
+    """Answers the network's questions (:class:`~edgefl.network.allotment.Allocator`) with a scenario's allocation."""
 
     def __init__(self, spec: BandwidthSpec, label: str) -> None:
         self._spec = spec
@@ -121,7 +117,6 @@ class Traffic:
         return self._start(source, target, Transfer(ABSENT, round, ABSENT, direction, tuple(parts), "relay"))
 
     def cancel(self, delivery: Delivery) -> None:
-        """Abort a transfer now; one that has ended does not change."""
         self._attempts.cancel(delivery)
 
     def gate(self, client: int) -> Node:

@@ -44,13 +44,11 @@ class Work:
         group: the kind of device; equal group, alpha and samples are equal work.
         alpha: blocks received, which determines the hybrid paths of a block-wise method.
         samples: n_k, images of the client.
-        steps: H_k, local steps.
         batches: the number of steps of each batch size.
         seconds, flops, joules: of all steps together, undisturbed; joules of the whole device while it computes.
         watts: of the whole device while it computes.
         hot_seconds, cool_for: seconds of all steps after heat has lowered the rate, and the seconds until it does.
         peak_memory_bytes: of the largest step.
-        level: the client's capacity level, 0 for methods without levels.
         number: of a Flower app: the number of this work in ``costs.json``, in place of the number of images.
         chosen: whether the server chose the local steps, which else follow from the local options.
     """
@@ -103,8 +101,6 @@ def batch_counts(options: LocalOptions, samples: int, steps: int | None = None) 
 
     >>> batch_counts(LocalOptions(epochs=2, batch=50), 120)
     {50: 4, 20: 2}
-    >>> batch_counts(LocalOptions(steps=4, batch=50), 120)
-    {50: 3, 20: 1}
     """
     whole, rest = divmod(samples, options.batch)
     an_epoch = options.steps_of_an_epoch(samples)
@@ -117,12 +113,7 @@ def batch_counts(options: LocalOptions, samples: int, steps: int | None = None) 
 
 
 class WorkModel:
-    """Turns measured step costs into work on devices; equal work is computed once.
-
-    Args:
-        samples: n_k of every client.
-        on_new: called for each distinct work once, when it first occurs.
-    """
+    """Turns measured step costs into work on devices; equal work is computed once, and reported once to ``on_new``."""
 
     def __init__(  # noqa: PLR0917  (work is made of this many things)
         self,

@@ -32,7 +32,6 @@ class World:
 
     Attributes:
         accounts: the amounts spent, and the end of the run (``stopped``).
-        traffic: the transfers, with the network, the radios and the batteries.
         held: the last model version that each client held completely.
         last_job: each client's last job that was computed to its end.
         fronts: the version of the model that each client was broadcast since then.
@@ -74,7 +73,6 @@ class World:
         return self.setup.fleet.profile_of(client)
 
     def downlink(self, client: int, round: int, alpha: int | None) -> Downlink:
-        """The parts that the client needs for a round, given what it holds."""
         with blaming(self.setup.label, round, "payload"):
             payload, held = self.setup.method.payload, self.held.get(client)
             sizes = self.setup.sizes_of(self.level_of(client))
@@ -273,7 +271,6 @@ class World:
             self.accounts.ledger.bytes_useful += self.traffic.carried(job.id.client, job.id.dispatch)
 
     def lost(self, client: int, round: int, dispatch: int, fate: Lost) -> None:
-        """The client's job will not be aggregated: its bytes were lost."""
         bytes = self.traffic.carried(client, dispatch)
         self._log.write(self.env.now, "lost", round, client, dispatch, item=fate, bytes=bytes)
         self.accounts.ledger.lost(fate, bytes)
