@@ -129,10 +129,7 @@ def load_federated(
 
 
 def _skewed(data: Dataset, shards: Shards, skew: FeatureSkew, seed: int, part: str) -> Dataset:
-    """A copy of the samples, each transformed as those of its client; samples of no client are unchanged.
-
-    A client has the same parameters in each ``part``, train and test; the seed decides them.
-    """
+    """The samples, each transformed by its client, alike in each ``part`` (train, test); those of no client stay."""
     parameters = torch.from_numpy(skew.draw(shards.clients, generator(seed, "feature skew")))
     owners = np.repeat(np.arange(shards.clients), shards.sizes)
     rng = generator(seed, "feature skew", part)

@@ -61,7 +61,6 @@ class OwnData(DataSpec):
     )
 
     def declared(self) -> None:
-        """Return ``None``: the user's data determine the properties."""
         return
 
     @model_validator(mode="after")

@@ -41,15 +41,13 @@ class SpatialMean(nn.Module):
 
 
 def ending_in(block: nn.Module, make: Callable[[int], nn.Module]) -> nn.Module:
-    """A copy of a model's last block with its last layer replaced.
+    """A copy of a model's last block; ``make`` creates its last layer from the number of input features.
 
     The spatial mean of a 1×1 convolution is the convolution of the mean, so its features are those of the mean.
 
     >>> other = ending_in(nn.Sequential(nn.Flatten(), nn.Linear(18, 8), nn.ReLU(), nn.Linear(8, 3)), nn.LayerNorm)
     >>> other[-1].normalized_shape, tuple(other(torch.zeros(5, 2, 3, 3)).shape)
     ((8,), (5, 8))
-
-    ``make`` creates the layer from its number of input features.
 
     Raises:
         TypeError: the block's last layer is not linear.

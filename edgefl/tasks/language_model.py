@@ -101,10 +101,7 @@ class LanguageModel(Task):
 
     @staticmethod
     def _each(outputs: Tensor, labels: Tensor) -> Tensor:
-        """The cross-entropy of each place, float64, 0 where it does not count.
-
-        It is computed in float32, since float64 logits of a large vocabulary do not fit in memory.
-        """
+        """Computed in float32, since float64 logits of a large vocabulary do not fit in memory."""
         flat = F.cross_entropy(outputs.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED, reduction="none")
         return flat.double().reshape(labels.shape)
 

@@ -53,7 +53,7 @@ class Partition(Component):
     def split(
         self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
     ) -> Shards:
-        """The shards of samples with these ``labels`` and owners; ``None``: the data have no owners.
+        """The shards of samples with these labels and owners (``None``: the data have no owners).
 
         Raises:
             UserError: as :meth:`sizes`.

@@ -46,7 +46,6 @@ class Parquet(DataSpec):
     splits: Splits = Field(default=Splits(), description="names of the splits")
 
     def declared(self) -> None:
-        """Return ``None``: the files determine the properties."""
         return
 
     def found(self) -> Description:
@@ -59,7 +58,6 @@ class Parquet(DataSpec):
         return Description(classes=classes, shape=shape, train=train_sizes, test=test_sizes)
 
     def read(self) -> tuple[Samples, Samples]:
-        """Decode the images in parallel, in the order of the files."""
         folder, test_split = self._place()
         image, label = self.columns.image, self.columns.label
         shape = image_shape(folder, self.splits.train, image)

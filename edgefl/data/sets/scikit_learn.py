@@ -34,7 +34,6 @@ class ScikitLearn(DataSpec):
     table: Literal["breast_cancer", "diabetes", "wine"] = Field(description="the table")
 
     def declared(self) -> None:
-        """Return ``None``: the table determines the properties."""
         return
 
     def read(self) -> tuple[Samples, Samples]:

@@ -37,7 +37,6 @@ class Shakespeare(DataSpec):
     least: int = Field(default=2, ge=1, description="minimum training windows of a speaker; others are dropped")
 
     def declared(self) -> None:
-        """Return ``None``: the file determines the properties."""
         return
 
     def read(self) -> tuple[Samples, Samples]:

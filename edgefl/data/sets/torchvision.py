@@ -39,7 +39,6 @@ class TorchvisionSet(DataSpec):
         return self._read()
 
     def _read(self, **options: Any) -> tuple[Samples, Samples]:
-        """The images and labels; ``options`` are further arguments of torchvision's class."""
         import torchvision.datasets
 
         make: Callable[..., Any] = getattr(torchvision.datasets, self.original)
@@ -133,7 +132,6 @@ class Emnist(TorchvisionSet):
     )
 
     def declared(self) -> Description | None:
-        """Known for the splits with equal classes; ``None`` for the others."""
         equal = {"balanced": (47, 2400, 400), "digits": (10, 24000, 4000), "mnist": (10, 6000, 1000)}
         if self.variant not in equal:
             return None
