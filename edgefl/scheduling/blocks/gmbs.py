@@ -27,11 +27,7 @@ class GmbsScheduler(BlockScheduler):
     Eqs. 19-24 and Alg. 1 of Tan et al. 2023, with these interpretations: feedback counts when it arrives and for the
     number of blocks that was chosen; the loss is compared with the client's own previous participation, so the first
     one only counts the choice; nothing decays while a client does not take part; t is the round's number from 0; ties
-    are broken at random.
-
-    Args:
-        lam: λ of Eq. 23.
-        bonus_scale: factor on the second term of Eq. 24 (1 in the paper).
+    are broken at random. ``lam`` is λ of Eq. 23, ``bonus_scale`` the factor on the bonus in Eq. 24 (1 in the paper).
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"loss", "distance", "compute_seconds", "transfer_seconds"})

@@ -17,8 +17,7 @@ from edgefl.registry import Registry, chosen_part, class_of
 class Foreseen(NamedTuple):
     """Seconds that clients would take for a whole round from now on, alone on their paths; one entry for each client.
 
-    Attributes:
-        download: of the whole model; infinite where a link is down.
+    The download is that of the whole model; it is infinite where a link is down.
     """
 
     download: NDArray[np.float64]
