@@ -75,13 +75,10 @@ class Checkpoints:
             ) from None
 
     def begin(self, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Start to write; first wait for the previous checkpoint if it is not complete.
+        """Start to write the state after ``round`` rounds; first wait until the previous checkpoint is complete.
 
-        Args:
-            round: rounds that have ended.
-            tensors: the learner's tensors, by name: two words and perhaps more, separated by ``/``, of which the first
-                two name a client's state. They must not change any more.
-            facts: its other state, as JSON data.
+        The name of a tensor is two words and perhaps more, separated by ``/``, of which the first two name a client's
+        state. Tensors must not change any more. ``facts`` is the other state, as JSON data.
 
         Raises:
             OSError: the previous checkpoint could not be written.

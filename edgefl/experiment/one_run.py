@@ -41,15 +41,10 @@ MakeTestbed = Callable[[Setup, SeedPaths], AbstractContextManager[Testbed]]
 
 
 class OneRun:
-    """One run of an experiment.
+    """One run of an experiment, in a folder of its own in the experiment's ``directory``.
 
     Its listeners are called in this order: what writes and ends the run; those of the experiment; and the pause, so
-    that nothing is lost if it ends the run.
-
-    A folder for the run is created in the experiment's ``directory``. Without ``testbed`` links are computed.
-
-    Attributes:
-        fault: the error of a part of the method, if it ended the run.
+    that nothing is lost if it ends the run. ``fault`` is the error of a part of the method, if it ended the run.
     """
 
     def __init__(

@@ -21,10 +21,8 @@ from edgefl.simulation.work import Work, WorkModel
 class LeastRoundSeconds:
     """The least possible seconds of each round of a run; see :class:`~edgefl.simulation.setup.RoundOptimum`.
 
-    Costs are those that a round really has: the capacities of its links, and computing with its random slowdowns.
-
-    Attributes:
-        why_not: why the costs of rounds are not known; None if they are.
+    Costs are those that a round really has: the capacities of its links, and computing with its random slowdowns. If
+    they are not known, ``why_not`` is the reason.
     """
 
     def __init__(self, scenario: Scenario, world: SharedWorld, setup: Setup) -> None:
