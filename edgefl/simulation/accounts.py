@@ -41,9 +41,7 @@ class DeviceEnergy:
 class Accounts:
     """Updates the ledger and the charges of the batteries, and ends the run when a budget is exhausted.
 
-    Attributes:
-        draws: the devices' power while they do not compute.
-        stopped: triggers, with the reason as its value, when the run is to end.
+    ``stopped`` triggers, with the reason as its value, when the run is to end.
     """
 
     def __init__(self, env: simpy.Environment, setup: Setup) -> None:

@@ -101,8 +101,7 @@ class Pick(NamedTuple):
 class Decisions:
     """Calls the run's selector and block scheduler, and logs their answers.
 
-    Attributes:
-        asked: the clients that the last pick asked for losses, with the number of images of each.
+    ``asked`` are the clients that the last pick asked for losses, with the number of images of each.
     """
 
     def __init__(self, world: World, *, may_ask: bool = False) -> None:

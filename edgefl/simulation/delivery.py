@@ -168,11 +168,8 @@ none, so the transfer has failed."""
 class Attempts:
     """Sends each transfer in as many attempts as it needs and may have.
 
-    Args:
-        network: carries the flows, each with its :class:`Delivery` as its tag.
-        timeouts: when attempts break; None: never.
-        seed: of the random waits.
-        broke: called for each attempt that has broken, before its transfer fails.
+    Each flow in the network has its :class:`Delivery` as its tag. ``broke`` is called for each attempt that has broken,
+    before its transfer fails.
     """
 
     def __init__(self, env: Clock, network: Network, timeouts: Timeouts | None, seed: int, broke: Broke) -> None:

@@ -21,8 +21,8 @@ from edgefl.simulation.world import World
 class Cell:
     """An edge aggregator's part in one round: download, forward, collect, upload.
 
-    Args:
-        prefetch: the parts that it downloaded before the round, complete or not.
+    ``prefetch`` has the parts that it downloaded before the round, complete or not; ``deadline`` is in seconds from the
+    start of the round.
     """
 
     def __init__(

@@ -21,8 +21,7 @@ from edgefl.simulation.world import World
 class Phases:
     """Measures consecutive phases in virtual time; the first begins now.
 
-    Attributes:
-        transfers: beginning and end of each completed transfer, seconds.
+    ``transfers`` has the beginning and end of each completed transfer, seconds.
     """
 
     def __init__(self, env: simpy.Environment) -> None:

@@ -34,9 +34,7 @@ UNKNOWN = Evaluation(math.nan, math.nan)
 class RoundBook:
     """Ends the rounds of a run: aggregates, evaluates, writes rows, and stops the run.
 
-    Attributes:
-        latest: the evaluation of the newest model, and its exponential moving average.
-        pick: the call of the selector for the present round, if rounds are compared with the best possible ones.
+    ``pick`` is the call of the selector for the present round, if rounds are compared with the best possible ones.
     """
 
     def __init__(self, world: World) -> None:
