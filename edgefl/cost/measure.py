@@ -73,7 +73,6 @@ class StepCost:
     """The device-independent cost of one local step.
 
     Attributes:
-        batch: images in the minibatch.
         operators: all executed operators, identical ones merged, in the order of first execution.
         layer_macs: multiply-accumulates of convolutions and linear layers in the forward pass, all paths (called FLOPs
             in papers).
@@ -201,7 +200,7 @@ def trace(
 
 @cache
 def _copies_without_data() -> bool:
-    """As PyTorch 2.6 does; with data it copies none."""
+    """True if group norm copies a channels-last input without data, as PyTorch 2.6 does; it copies none with data."""
     images = torch.empty(1, 2, 2, 2, device=NOWHERE).to(memory_format=torch.channels_last)
     with Recorder() as recorder:
         torch.nn.functional.group_norm(images, 1)

@@ -27,7 +27,6 @@ RESERVED = frozenset({"method", "as", "local", "server", "weighting", "overlap",
 """Reserved keys of an entry, which must not be names of options."""
 
 CHECKED_ROUNDS = range(1, 9)
-"""Rounds whose downlinks are checked when a method is built."""
 
 
 def _parts(recipe: Recipe) -> list[type[Component]]:

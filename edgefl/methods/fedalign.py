@@ -36,9 +36,8 @@ _TINY = 1e-30
 def transmitting_matrix(before: Tensor, after: Tensor) -> Tensor:
     """X = a bᵀ/(H W) per sample, channels by channels ``[batch, a, b]`` (Mendieta et al. 2022, Eq. 6).
 
-    Args:
-        before: a block's input ``[batch, a, *, *]``; averaged to the size of ``after`` if it differs.
-        after: its output ``[batch, b, H, W]``.
+    ``before`` ``[batch, a, *, *]`` is a block's input, averaged to the size of its output ``after`` ``[batch, b, H,
+    W]`` if that differs.
     """
     if before.shape[-2:] != after.shape[-2:]:
         before = F.adaptive_avg_pool2d(before, (after.shape[-2], after.shape[-1]))

@@ -96,8 +96,6 @@ class BlocksPayload(Payload):
 
     With ``full_to: all``, clients that do not take part in a full round are also sent the whole model ("to all
     clients every τ + 1 rounds", Sec. II-B). Their next partial round continues from its blocks.
-
-    The uplink is the whole local model.
     """
 
     full_every: int = Field(default=2, ge=1, description="the whole model is sent every this many rounds (τ + 1)")

@@ -129,7 +129,6 @@ class FlowerStrategy(ServerUpdate):
         return self.flower not in _OF_THE_MEAN
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
-        """Zero, as Flower's strategies begin."""
         return {name: torch.zeros_like(parameters) for name in KEPT[self.flower]}
 
     def update(

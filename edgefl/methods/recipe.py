@@ -94,4 +94,3 @@ class Method:
 METHODS: Registry[Recipe] = Registry(
     "method", package="edgefl.methods", group="edgefl.methods", check=object_of(Recipe)
 )
-"""Every method by name; ``edgefl.methods`` entry points add to it."""

@@ -50,7 +50,6 @@ class ClientData:
         return self._plan(task).in_turn()
 
     def side_by_side(self, tasks: Sequence[JobTask]) -> Iterator[Batch] | None:
-        """One gather per step."""
         stacked = StackedBatches.of([self._plan(task) for task in tasks])
         return None if stacked is None else (stacked.step(step) for step in range(len(stacked.indices)))
 

@@ -47,7 +47,7 @@ class ClientStates:
             raise KeyError(f"no client state is kept for {job}: later jobs of the client do not depend on it") from None
 
     def kept(self) -> Mapping[JobId, State]:
-        """By the job that produced them."""
+        """All kept states, by the job that produced them."""
         return self._states
 
     def last_jobs(self) -> Mapping[int, tuple[JobId, ...]]:

@@ -153,7 +153,6 @@ class TrainingCore:
         return RememberingEngine(engine, self._results, model, self._device)
 
     def close(self) -> None:
-        """Release the engines' workers and memory."""
         for each in [self._own, *(adapted for _, adapted in self._adapted)]:
             each.engine.close()
         for parts in self._of_parts:

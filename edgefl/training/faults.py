@@ -9,7 +9,7 @@ from edgefl.errors import EdgeflError, WrongAnswer, in_words
 
 
 class Diverged(EdgeflError):  # noqa: N818  (an outcome of the method, not a mistake)
-    """A method's numbers, such as ``"the loss of client 7"``, are no longer finite; the others continue."""
+    """A method's run ends: a number (``"the loss of client 7"``) is no longer finite. The others continue."""
 
     def __init__(self, method: str, round: int, reason: str) -> None:
         self.method = method
@@ -19,7 +19,6 @@ class Diverged(EdgeflError):  # noqa: N818  (an outcome of the method, not a mis
 
     @staticmethod
     def reason_in(message: str) -> str:
-        """The reason in a message of this error."""
         return message.partition(": ")[2].removesuffix(" is not finite")
 
 

@@ -76,11 +76,7 @@ class JobResolver:
     ) -> JobInputs:
         """The job's inputs.
 
-        Args:
-            job: the job.
-            received: the version that the server sent for it.
-            state: the state after ``job.previous``, or ``None`` if there is no state.
-            front: the model ``job.front`` ``[size]`` that the client was broadcast, or ``None``.
+        ``state`` is that after ``job.previous``, ``front`` the model ``job.front`` ``[size]``, if there are any.
 
         Raises:
             ValueError: the client received only some of the blocks and does not have the others.

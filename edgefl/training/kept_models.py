@@ -73,7 +73,6 @@ class KeptModels:
         return None if self._ensemble is None else self._ensemble.vector
 
     def aggregated(self, model: Tensor, local: Mapping[int, Tensor]) -> None:
-        """Record a new model and the local models, by client, that it was computed from."""
         if self._ensemble is not None:
             self._ensemble.add(model)
         if self._clients and local:

@@ -118,11 +118,8 @@ class MethodLearner:
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
         """Train the required jobs and compute model ``version + 1`` from their deltas.
 
-        Args:
-            version: the latest model version.
-            jobs: the jobs whose results arrived, in any order; without any, the model does not change.
-            round: sets the learning rate that a server update may read.
-            mixing: weights of updates that started from older versions; ``None``: all have full weight.
+        ``jobs`` are those whose results arrived, in any order; without any, the model does not change. ``round`` sets
+        the learning rate that a server update may read. Without ``mixing``, all updates have full weight.
 
         Raises:
             Diverged: a job's loss or weights, or the new model, are not finite.

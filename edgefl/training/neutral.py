@@ -31,20 +31,16 @@ class NeutralLearner:
         """Do nothing: the job has no result."""
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
-        """The number of the next model version."""
         return version + 1
 
     def digests(self, version: int) -> Digests | None:
         """There are no models."""
 
     def feedback(self, job: JobId) -> Feedback:
-        """The same numbers for every job."""
         return _FEEDBACK
 
     def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
-        """The same loss for every client."""
         return [_FEEDBACK.loss] * len(clients)
 
     def evaluate(self, version: int) -> Evaluation:
-        """Unknown accuracy and loss."""
         return _EVALUATION

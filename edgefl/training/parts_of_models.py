@@ -57,7 +57,7 @@ class PartsOfModel:
 
 
 class LastBlocks:
-    """The numbers of the model that clients train that train its last blocks."""
+    """The parts of the model that clients train in methods that train its last blocks."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout

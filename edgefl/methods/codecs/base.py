@@ -84,4 +84,3 @@ def carried(codec: Codec, tensor: Tensor, numbers: np.random.Generator) -> Tenso
 CODECS: Registry[type[Codec]] = Registry(
     "codec", package="edgefl.methods.codecs", group="edgefl.codecs", check=class_of(Codec)
 )
-"""Every codec by name; ``edgefl.codecs`` entry points add to it."""

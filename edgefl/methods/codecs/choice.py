@@ -40,7 +40,7 @@ def _write(part: Codec) -> dict[str, Any]:
 
 
 class _Schema:
-    """Of every suitable registered codec, computed on request; not every codec is suitable for whole ``models``."""
+    """The JSON schema of every suitable codec, computed on request; not every one is suitable for whole ``models``."""
 
     def __init__(self, *, models: bool) -> None:
         self._models = models

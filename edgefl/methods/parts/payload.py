@@ -52,7 +52,6 @@ class Part(NamedTuple):
 
     Attributes:
         name: its content (``model``, ``block 4``, ``mean delta``).
-        bytes: its size on the wire.
         version: the model version (number of aggregations) that it comes from.
         early: it is ready while the previous round computes, so that it may be prefetched.
     """

@@ -172,4 +172,3 @@ def _check_like(found: object, wanted: Tensor, what: str) -> None:
 SERVER_UPDATES: Registry[type[ServerUpdate]] = Registry(
     "server update", package="edgefl.methods", group="edgefl.servers", check=class_of(ServerUpdate)
 )
-"""Every server update by name; ``edgefl.servers`` entry points add to it."""

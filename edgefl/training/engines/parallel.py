@@ -243,7 +243,6 @@ class PoolTraining:
 
 
 _data_sets: weakref.WeakKeyDictionary[JobData, SharedObject] = weakref.WeakKeyDictionary()
-"""Data sets in shared memory, once for all engines that read them."""
 
 
 def _sent(tensors: Mapping[str, Tensor], common: Mapping[int, Sent], region: Region) -> dict[str, Sent]:

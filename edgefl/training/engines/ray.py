@@ -78,7 +78,6 @@ class RayEngine:
         self._place = []
 
     def _sent(self, tasks: Sequence[JobTask]) -> list[tuple[JobTask, dict[str, Any]]]:
-        """Tensors that several jobs read are placed in the object store."""
         parts = [split(task) for task in tasks]
         readers = Counter(id(tensor) for _, tensors in parts for tensor in tensors.values())
         placed: dict[int, Any] = {}

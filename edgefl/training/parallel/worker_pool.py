@@ -99,10 +99,9 @@ class WorkerPool:
     def each(self, calls: Iterable[tuple[int, Call]], done: Callable[[int, Any], None], at_once: int) -> None:
         """Run calls, each in the next free worker process.
 
-        Args:
-            calls: numbered calls; the next one is requested when it can be submitted.
-            done: called with a call's number and result, in this thread, while other calls are running.
-            at_once: maximum number of submitted calls, including those that wait for a worker process.
+        The next of the numbered ``calls`` is requested when it can be submitted; at most ``at_once`` are, including
+        those that wait for a worker process. ``done`` is called with a call's number and result, in this thread, while
+        other calls are running.
 
         Raises:
             PoolBroken: a worker process ended; the pool is closed.
