@@ -27,8 +27,8 @@ from edgefl.models.layout import Weights
 def kept_blocks(count: int, share: float) -> int:
     """The number of ``count`` blocks in a part of that share: ⌊share · count⌋, at least one.
 
-    >>> kept_blocks(4, 0.75), kept_blocks(3, 0.25)
-    (3, 1)
+    >>> kept_blocks(4, 0.75), kept_blocks(3, 0.25), kept_blocks(10, 0.7)
+    (3, 1, 7)
     """
     return max(1, int(round(share * count, 9)))  # 0.7 · 10 may be a little less than 7
 
