@@ -32,10 +32,8 @@ class Agenda:
     """A list of actions and their times. SimPy holds one timer, for the first entry, however many entries there are.
 
     A timer that an earlier one replaced stays in SimPy's queue and is ignored because of its old token: removing it
-    would cost more than letting it expire.
-
-    ``settle`` is called with (until, now) each time after the entries that are due; everything up to ``until`` is due
-    now. It returns the time of its next call.
+    would cost more. ``settle(until, now)`` is called each time after the entries that are due; everything up to
+    ``until`` is due now. It returns the time of its next call.
     """
 
     def __init__(self, env: simpy.Environment, settle: Callable[[float, float], float]) -> None:

@@ -152,7 +152,6 @@ class Stream:
     """The fluid part of one flow: its remaining bits and the limits of its rate.
 
     Attributes:
-        path: the links that it crosses.
         left: bits left at ``since``; meaningful while ``held``.
         own_weight: the requested weight, before the weights of the channel and of TCP.
         latency: one-way seconds of its path.
@@ -202,7 +201,6 @@ class Bundle:
         self._held: list[tuple[float, int]] = []
 
     def demand(self, link: int, level: float) -> tuple[float, float]:
-        """``(load, slope)`` that the bundle puts on a link near this level."""
         return self._airtime.get(link, self._curve).at(level)
 
     def add(self, stream: Stream, now: float) -> None:
@@ -287,7 +285,6 @@ class Bundle:
         return math.inf
 
     def _place(self, stream: Stream, now: float, *, held: bool) -> None:
-        # The clock has been advanced to now.
         stream.held = held
         if held:
             stream.since = now

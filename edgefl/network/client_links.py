@@ -86,7 +86,6 @@ class ClientLinks:
         return self._typical(direction, highest=False)
 
     def highest(self, direction: Direction) -> NDArray[np.float64]:
-        """The highest possible capacity of each client's link, bit/s."""
         return self._typical(direction, highest=True)
 
     def _typical(self, direction: Direction, *, highest: bool) -> NDArray[np.float64]:
@@ -160,7 +159,7 @@ class ClientLinks:
         network.set_capacities(numbers[known], capacities[known])
 
     def _processes(self, name: str, direction: Direction, clients: NDArray[np.int64]) -> list[CapacityProcess]:
-        """None where the capacity is constant or drawn by rounds."""
+        """Empty where the capacity is constant or drawn by rounds."""
         spec = self._spec(name, direction)
         if isinstance(spec, TraceCapacity):
             return list(self._replayed[name].of(direction, clients))

@@ -88,14 +88,7 @@ class Connections:
 
 @dataclass
 class _Sender:
-    """One transfer's use of its connection.
-
-    Attributes:
-        latency: one-way seconds of its path.
-        joined: when its first byte was sent, seconds.
-        ticks: round-trip times since then.
-        legs: the later parts of the transfer, in reverse.
-    """
+    """One transfer's use of its connection: ``ticks`` round-trip times since ``joined``; later ``legs``, reversed."""
 
     connection: Connection
     state: Opening

@@ -59,11 +59,9 @@ def fair_levels(
 ) -> list[float]:
     """The max-min fair level of each group; infinite where only the flows' own caps limit it.
 
-    Args:
-        capacity: bit/s of each shared link that a group crosses.
-        groups: all groups of one connected component, in a fixed order.
-        open_levels: the levels of links before any group is frozen, as stored here by an earlier call of this function;
-            it must not contain links whose capacity or groups have changed since.
+    ``capacity`` is bit/s of each shared link that a group crosses; the groups are those of one connected component, in
+    a fixed order. ``open_levels`` are the levels of links before any group is frozen, as stored here by an earlier call
+    of this function; it must not contain links whose capacity or groups have changed since.
     """
     known = {} if open_levels is None else open_levels
     if len(capacity) == 1:
@@ -114,7 +112,6 @@ class _Filling:
         ]
 
     def freeze(self, bottlenecks: Sequence[int]) -> None:
-        """Freeze the groups of these links at their level, and take what they use from the other links."""
         for bottleneck in bottlenecks:
             # A neighbour of exactly the same level may just have frozen all groups of this link.
             for number in self.crossing.pop(bottleneck, ()):

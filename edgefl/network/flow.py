@@ -29,7 +29,6 @@ class Flow(simpy.Event):
         opening: the state of its connection at its start; None without connections.
         losses: virtual times at which expected losses change its rate.
         weight: its share of a contended link relative to flows of weight 1.
-        outlook: what is known about its client's round, for an allocator.
         multicast: the number of its multicast, None for a single flow.
     """
 
@@ -108,7 +107,6 @@ class Multicast:
 
     @property
     def path(self) -> tuple[int, ...]:
-        """The links of the tree, each once."""
         return tuple(dict.fromkeys(link for flow in self.members.values() for link in flow.path))
 
     @property

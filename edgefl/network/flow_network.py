@@ -238,11 +238,6 @@ class FlowNetwork:
         return self._sharing.rate(_stream(flow))
 
     def alone(self, source: Node, target: Node) -> Alone:
-        """Each transfer as if it had the network to itself, at the present capacities.
-
-        Raises:
-            UserError: an unknown node, or no path between the nodes.
-        """
         topology = self.topology
         route = self.route(source, target)
         least, taken = math.inf, dict[int, float]()

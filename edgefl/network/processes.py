@@ -67,13 +67,11 @@ class StepTrace:
         self.offset = offset
 
     def shifted(self, seconds: float) -> StepTrace:
-        """The same trace, shifted; the arrays are shared."""
         other = copy.copy(self)
         other.offset = self.offset + seconds
         return other
 
     def scaled(self, factor: float) -> StepTrace:
-        """The same trace with other rates; its times are shared."""
         other = copy.copy(self)
         other.rates = [rate * factor for rate in self.rates]
         return other
@@ -161,9 +159,7 @@ class GeneratedRates:
     steps in between.
 
     Args:
-        seed: the run's seed.
         name: the link's name and direction.
-        clients: their number.
         quantiles: percent (0 to 100) to bit/s, at least two, rising; linear in between, flat outside.
         step: seconds for which a value is valid.
         correlation: lag-1 autocorrelation of the Gaussian series, in [0, 1).

@@ -150,19 +150,16 @@ class Sharing:
             self._rebundle(stream, now)
 
     def leave(self, flow: int, now: float) -> None:
-        """Remove a flow from its links, if it had joined them."""
         stream = self._streams.get(flow)
         if stream is not None:
             self._unbundle(stream, now)
             self._vacate([stream], now)
 
     def bits_left(self, flow: int, now: float) -> float | None:
-        """The remaining bits of a flow; None if it has not joined."""
         stream = self._streams.get(flow)
         return None if stream is None or stream.bundle is None else stream.bundle.bits_left(stream, now)
 
     def rate(self, flow: int) -> float:
-        """The present rate of a flow, bit/s; 0 if it has not joined or was removed."""
         stream = self._streams.get(flow)
         return 0.0 if stream is None or stream.bundle is None else stream.bundle.rate(stream)
 
@@ -178,7 +175,6 @@ class Sharing:
         return [stream.flow for stream in complete]
 
     def next_end(self) -> float:
-        """When the next flow will be complete if nothing else happens."""
         while self._ends and self._ends[0][0] != self._ends[0][2].next_end:
             heapq.heappop(self._ends)
         return self._ends[0][0] if self._ends else math.inf

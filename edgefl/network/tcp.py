@@ -25,9 +25,7 @@ _Array = NDArray[np.float64]
 def steady_window(loss: float, every: int = 1) -> float:
     """The mean packets per round trip after many losses (Mathis et al., CCR 27(3), 1997, equation 3).
 
-    Args:
-        loss: the probability that a packet is lost, above 0.
-        every: packets for one acknowledgement.
+    ``loss`` is the probability that a packet is lost, above 0; ``every`` packets have one acknowledgement.
 
     >>> round(steady_window(0.01), 2)
     12.25
@@ -47,13 +45,8 @@ def mean_windows(loss: float, every: int, first: float) -> tuple[float, ...]:
     A single sequence, with a loss after each 1 / p packets, is far off in the first parts: a loss in one of the first
     round trips leaves a window so small that it dominates the mean time.
 
-    The first part is sent in slow start alone: its value is infinite. The second one also has to make up for what
-    losses cost in the first.
-
-    Args:
-        loss: the probability that a packet is lost, above 0.
-        every: packets for one acknowledgement.
-        first: the first window of slow start, packets.
+    The first part is sent in slow start alone, from a window of ``first`` packets: its value is infinite. The second
+    one also has to make up for what losses cost in the first. ``loss`` and ``every`` are as for :func:`steady_window`.
 
     >>> [round(window, 1) for window in mean_windows(0.01, 1, 10.0)]  # at most 25, 50, 100, ... packets
     [inf, 22.1, 27.7, 26.5, 21.1, 15.8, 12.7]
@@ -139,15 +132,12 @@ class Opening(NamedTuple):
 
 
 def payload_share(*, packet_bytes: float, header_bytes: float, framing_bytes: float, encrypted: bool) -> float:
-    """The share of a link's capacity that carries payload.
+    """The share of a link's capacity that carries payload, which is sent in TLS 1.3 records if ``encrypted``.
 
-    Args:
-        packet_bytes: the maximum size of an IP packet (MTU).
-        header_bytes: bytes of the IP and TCP headers in each packet.
-        framing_bytes: bytes that the link adds to each packet.
-        encrypted: the payload is sent in TLS 1.3 records.
+    ``packet_bytes`` is the maximum size of an IP packet (MTU), with its IP and TCP headers; the link adds
+    ``framing_bytes`` to each. IPv4 with TCP's timestamps over Ethernet, whose frame and gap take 38 bytes:
 
-    >>> round(payload_share(packet_bytes=1500, header_bytes=52, framing_bytes=38, encrypted=False), 6)  # over Ethernet
+    >>> round(payload_share(packet_bytes=1500, header_bytes=52, framing_bytes=38, encrypted=False), 6)
     0.941482
     """
     share = (packet_bytes - header_bytes) / (packet_bytes + framing_bytes)
@@ -159,14 +149,11 @@ class Tcp:
     """How a connection begins, grows and loses packets. The default does nothing of it.
 
     Attributes:
-        handshake: what is exchanged before the first byte of payload; see :data:`ROUND_TRIPS`.
         keep_alive: seconds for which an idle connection stays open for the next transfer between its two nodes.
         segment: bytes of payload in a full packet.
         initial_window: packets in the first round-trip time of slow start (RFC 6928: 10); None for no slow start.
-        restart_idle: whether slow start begins again after an idle time above the retransmission time-out (RFC 5681,
-            section 4.1).
+        restart_idle: slow start begins again after an idle time above the time-out (RFC 5681, section 4.1).
         window: the maximum of bytes in flight, which ends slow start.
-        loss: the probability that a packet is lost.
         acknowledge_every: packets for one acknowledgement; RFC 5681, section 4.2, allows 2.
     """
 
@@ -272,10 +259,7 @@ class Tcp:
         return mean_windows(self.loss, self.acknowledge_every, self.initial_window)[part]
 
     def _grown(self, rounds: int) -> float:
-        """The congestion window (bytes) after this many round-trip times of slow start.
-
-        Each acknowledgement adds a packet (RFC 5681, section 3.1).
-        """
+        """Bytes. Each acknowledgement adds a packet (RFC 5681, section 3.1)."""
         if self.initial_window is None:
             return math.inf
         growth = 1.0 + 1.0 / self.acknowledge_every

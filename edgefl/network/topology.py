@@ -1,8 +1,4 @@
-"""Links as arrays, and the least-latency path between two nodes.
-
-:class:`GraphLinks` reads any directed networkx graph once; :class:`TreeLinks` (``tree.py``) describes stars and cells
-of any size without a graph. :class:`Topology` is their common interface.
-"""
+"""Links as arrays, and the least-latency path between two nodes."""
 
 from __future__ import annotations
 
@@ -93,7 +89,6 @@ class GraphLinks:
     half-duplex channel, and a relay that receives and sends on one channel halves its capacity.
 
     Args:
-        graph: read once.
         sharing: how the channels are shared; ``wired`` ignores ``air``. ``rate_fair``: equal rates. ``airtime_fair``:
             equal shares of the time, by weights: a flow of weight 1 whose bits take 1/C seconds of a channel has the
             weight C/(1 Mbit/s) on every link that it crosses. If it uses several channels, the one in which its bits

@@ -274,10 +274,8 @@ def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
     A line ``t`` is spread over the interval that ends at ``t``, so that the bits passed by the end of each interval
     equal the count of lines so far. The period is the last line, as in Mahimahi; a line 0 counts at the end of a loop.
 
-    Args:
-        file: the trace.
-        every: length of the intervals, seconds (a multiple of 1 ms). The millisecond of the trace is exact, at 1000
-            changes a second; 0.1 s or 1 s is sufficient for transfers of seconds. The last interval may be shorter.
+    The intervals are ``every`` seconds long, a multiple of 1 ms; the last one may be shorter. The millisecond of the
+    trace is exact, at 1000 changes a second; 0.1 s or 1 s is sufficient for transfers of seconds.
 
     Raises:
         UserError: a missing file, or one that is not such a trace.

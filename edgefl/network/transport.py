@@ -33,9 +33,7 @@ class FifoQueue:
     a few get much less or more. It depends on the seed, the two nodes and the period in which the flow begins, so all
     methods have the same draws, whatever they send.
 
-    Attributes:
-        spread: standard deviation of the logarithm of a weight.
-        draw: number of the queue's independent draw; 0 is that of the run itself.
+    ``spread`` is the standard deviation of the logarithm; ``draw`` numbers independent draws: 0 is that of the run.
     """
 
     seed: int
