@@ -61,7 +61,6 @@ class Attendance:
         return float(self._until[client])
 
     def is_there(self, client: int, now: float) -> bool:
-        """Whether one client can take part now."""
         if self._until[client] <= now + _LATE:
             self.there(now)
         return bool(self._there[client])

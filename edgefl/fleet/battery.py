@@ -40,9 +40,8 @@ class Battery(Options):
 class Charges:
     """The charge of every device's battery; devices without a battery never run empty.
 
-    The battery charges between :meth:`leave` and the next :meth:`enter`, in closed form.
-
-    ``batteries`` has each group's battery, or None; ``group`` has each client's group, shape ``[clients]``.
+    The battery charges between :meth:`leave` and the next :meth:`enter`, in closed form. ``batteries`` has each group's
+    battery, or None; ``group`` has each client's group, shape ``[clients]``.
 
     >>> charges = Charges([Battery(capacity="1 Wh", charging="2 W")], np.zeros(1, np.int32), seed=0)
     >>> charges.enter(0, now=90.0); charges.run_empty(0); charges.leave(0, now=100.0)

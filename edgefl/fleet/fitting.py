@@ -164,10 +164,9 @@ def _fit_kinds(start: Rates, steps: Sequence[Step], chains: Sequence[Step]) -> R
 
 
 def _reached(runs: Sequence[Step], names: Sequence[str], general: Sequence[float]) -> NDArray[np.float64]:
-    """The ratio of each kind's highest FLOP/s and bytes/s in any run to the general figures.
+    """Logarithms ``[3, kinds]`` of each kind's highest FLOP/s and bytes/s relative to the general ones; 0 for launches.
 
-    The search starts there, so that a kind limited by arithmetic does not start as one limited by bytes. Returns
-    logarithms ``[3, kinds]``; those of launches are zero.
+    The search starts there, so that a kind limited by arithmetic does not start as one limited by bytes.
     """
     best = np.zeros((2, len(names)))
     for operators, seconds in runs:
@@ -265,12 +264,7 @@ def fit_families(steps: Sequence[Step], *, operator_overhead: float, step_overhe
 
     A table of step times has a few dozen numbers, too few for three figures of each kind of operator. So kinds of one
     family have the same figures (``edgefl.operator_kinds.FAMILIES``), which stay near the general ones unless the times
-    require otherwise.
-
-    Args:
-        steps: whole training steps, each with its seconds.
-        operator_overhead: the expected seconds of a launch. Long steps do not determine it, so the result is near it.
-        step_overhead: the expected seconds of overhead of a step; the same holds for it.
+    require otherwise. Long steps do not determine overheads, so these are near the expected seconds given.
 
     Raises:
         ValueError: there are fewer than ``LEAST_STEPS`` steps, or one has zero seconds.

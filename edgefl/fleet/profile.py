@@ -34,7 +34,6 @@ class Load(Bounds):
 
 
 AnyLoad = Annotated[Load, BeforeValidator(from_number, json_schema_input_type=float | Load)]
-"""A load as a profile states it: ``0.2``, or ``{low: 0.1, high: 0.4}``."""
 
 
 class MeasuredStep(Options):
@@ -331,7 +330,6 @@ RATES = ("fp32_peak", "fp32_achievable", "memory_bandwidth", "cpu_quota")
 """Figures of ``compute`` that are rates: larger ones give fewer seconds."""
 
 DURATIONS = ("operator_overhead", "step_overhead")
-"""Figures of ``compute`` that are part of a step's seconds."""
 
 
 def slower(profile: DeviceProfile, factor: float) -> DeviceProfile:
