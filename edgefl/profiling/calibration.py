@@ -209,10 +209,7 @@ def _sigma(logarithms: Values) -> float:
 
 
 def _tcp_rates(transport: Transport, latency: float, bytes: Values, seconds: Values) -> Values:
-    """The payload rate (bit/s) of each transfer, by bisection: a faster path never makes a transfer slower.
-
-    Each is assumed to open a connection, and not the first one between its nodes.
-    """
+    """Payload bit/s of new, repeated connections, by bisection: a faster path never makes a transfer slower."""
     assert transport.tcp is not None
     if transport.tcp.keep_alive > 0.0:
         raise UserError(

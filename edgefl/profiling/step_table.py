@@ -56,10 +56,7 @@ SIMILAR = 0.8
 
 @dataclass(frozen=True)
 class StepTime:
-    """One measured time of a step, which ``text`` describes, in a line of the file.
-
-    ``family`` is such as ``resnet``; ``part`` is ``head`` if only some parameters were trained, else ``all``.
-    """
+    """A measured time of the step that ``text`` describes; ``part`` is ``head`` or ``all``: the trained parameters."""
 
     line: int
     text: str

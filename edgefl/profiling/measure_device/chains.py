@@ -41,7 +41,6 @@ def _convolution(kernel: int, groups: int, stride: int = 1) -> Layer:
 
 
 def _convolutions() -> Dict[str, Case]:
-    """Return pairs of convolutions, from one number of channels to another and back."""
     shapes = [  # channels, other channels, kernel, groups, side, batch
         *((16, 16, 3, 1, side, batch) for side, batch in ((32, 4), (32, 16), (16, 2))),
         *((24, 24, 3, 1, side, batch) for side, batch in ((32, 2), (16, 8), (8, 16))),
