@@ -67,7 +67,11 @@ def rounded(figure: float) -> float:
 
 
 def bounds_around(figure: float, factor: float) -> dict[str, float]:
-    """A fitted figure as the data of an :class:`Estimate`, a factor of at least 1 below and above it."""
+    """A fitted figure as the data of an :class:`Estimate`, a factor of at least 1 below and above it.
+
+    >>> bounds_around(20e9, 1.25)
+    {'low': 16000000000.0, 'nominal': 20000000000.0, 'high': 25000000000.0}
+    """
     return {"low": rounded(figure / factor), "nominal": rounded(figure), "high": rounded(figure * factor)}
 
 
@@ -85,6 +89,10 @@ class Bounds(Options):
 
 
 def from_number(value: Any) -> Any:
-    """Both bounds from one number; any other value unchanged."""
+    """Both bounds from one number; any other value unchanged.
+
+    >>> from_number(0.2), from_number({"low": 0.1, "high": 0.4})
+    ({'low': 0.2, 'high': 0.2}, {'low': 0.1, 'high': 0.4})
+    """
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return {"low": value, "high": value} if plain else value
