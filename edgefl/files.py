@@ -19,11 +19,7 @@ from edgefl.errors import UserError, one_line
 
 
 def user_path(name: str | PathLike[str], *, argument: str | None = None) -> Path:
-    """A path as a user gives it, with ``~`` expanded.
-
-    Args:
-        name: the path.
-        argument: the argument of a function that gave it, for messages.
+    """A path as a user gives it, with ``~`` expanded; ``argument`` is the argument that gave it, for messages.
 
     Raises:
         UserError: it is not a path, or there is no such home folder.
@@ -37,11 +33,7 @@ def user_path(name: str | PathLike[str], *, argument: str | None = None) -> Path
 
 
 def read_bytes(path: str | Path, *, what: str = "a file") -> bytes:
-    """The contents of a file.
-
-    Args:
-        path: the file.
-        what: what is expected, for messages ("a YAML file").
+    """The contents of a file; ``what`` is expected, for messages ("a YAML file").
 
     Raises:
         UserError: there is no such file, or it cannot be read.
@@ -72,20 +64,12 @@ def read_text(path: str | Path, *, what: str = "a file") -> str:
 
 
 def read_json(path: str | Path) -> Any:
-    """The contents of a JSON file.
-
-    Raises:
-        UserError: it cannot be read, or is not UTF-8 or not JSON; the message names the file and the line.
-    """
+    """The contents of a JSON file; UserError names the file and the line if it cannot be read, or is not JSON."""
     return parse_json(read_text(path, what="a JSON file"), file=str(path))
 
 
 def parse_json(text: str | bytes, *, file: str | None = None) -> Any:
-    """The data in a JSON text.
-
-    Args:
-        text: one JSON value; bytes are UTF-8.
-        file: the source of the text, for messages.
+    """The data in a JSON text; ``file`` is its source, for messages.
 
     Raises:
         UserError: it is not JSON.
@@ -125,11 +109,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Write a whole file; text is encoded as UTF-8.
-
-    Raises:
-        OSError: it cannot be written; ``path`` is unchanged.
-    """
+    """Write a whole file, text as UTF-8; ``path`` is unchanged if it raises OSError."""
     with writing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
@@ -155,8 +135,7 @@ def writing_output(path: Path) -> Iterator[BinaryIO]:
 def writing_folder(path: Path) -> Iterator[Path]:
     """A temporary folder; it is renamed to ``path`` when the block ends, and removed if the block fails.
 
-    Args:
-        path: the folder, which must not exist; missing parent folders are made.
+    ``path`` must not exist; missing parent folders are made.
 
     Raises:
         OSError: it cannot be made.

@@ -20,7 +20,7 @@ from edgefl.user_code import UserCode
 from edgefl.wording import with_article
 
 Named = Literal["file", "folder", "traces", "code"]
-"""What the value of a field names."""
+"""The kinds of what a field can name."""
 
 
 class _Names(NamedTuple):
@@ -59,7 +59,6 @@ EXISTS: Mapping[str, Callable[[Path], bool]] = {
     "folder": os.path.isdir,
     "traces": lambda path: os.path.isfile(path) or os.path.isdir(path),
 }
-"""Tests that what is named exists."""
 
 _ABOUT = re.compile(r"\..*|.*(readme|licen[cs]e|copying|notice)(\.\w+)?", re.IGNORECASE)
 
@@ -67,7 +66,7 @@ _ABOUT = re.compile(r"\..*|.*(readme|licen[cs]e|copying|notice)(\.\w+)?", re.IGN
 def find_input(file: str, folder: Path | None = None, *, what: Literal["file", "folder", "traces"] = "file") -> Path:
     """The path of a file or folder that a scenario names: as given, or in ``folder``, or in the folder EDGEFL_DATA.
 
-    Traces may be a file, a folder, or the name of shipped ones, which comes first: write ``./NAME`` for your own.
+    Shipped traces come first: write ``./NAME`` for your own.
 
     Raises:
         UserError: it is in none of these places, or something else is there.
@@ -119,15 +118,13 @@ class NamedFile(NamedTuple):
     what: Literal["file", "traces"] = "file"
 
     def found(self) -> Path:
-        """Its path; see :func:`find_input`."""
         return find_input(self.name, what=self.what)
 
 
 def input_files(part: Any) -> dict[str, NamedFile]:
-    """The files whose digests are stored: those that a part and all its nested parts name, by dotted path.
+    """The files whose digests are stored, by dotted path: those that a part and all its nested parts name.
 
-    Args:
-        part: a pydantic model, a dataclass, or a mapping or sequence of them.
+    Parts are pydantic models, dataclasses, and mappings or sequences of them.
 
     >>> class Trace(BaseModel):
     ...     file: InputFile | None = None
@@ -144,13 +141,7 @@ def input_files(part: Any) -> dict[str, NamedFile]:
 
 
 def naming_fields(part: type[BaseModel]) -> dict[str, Named]:
-    """The fields of a part that name files and folders, by dotted path, and what each of them names.
-
-    >>> class Trace(BaseModel):
-    ...     file: InputFile | None = None
-    >>> naming_fields(Trace)
-    {'file': 'file'}
-    """
+    """The fields of a part that name files and folders, by dotted path, and what each of them names."""
     found: dict[str, Named] = {}
     for name, field in part.model_fields.items():
         annotations = [field.annotation, *field.metadata]
@@ -187,7 +178,6 @@ def _named(part: Any, path: str) -> Iterator[tuple[str, str, Named]]:
 
 
 def _members(part: Any) -> Iterator[tuple[str, Any, Named | None]]:
-    """The members of a part: name, value, and what it names."""
     if isinstance(part, BaseModel):
         naming = naming_fields(type(part))
         for name in type(part).model_fields:
@@ -204,7 +194,6 @@ def _members(part: Any) -> Iterator[tuple[str, Any, Named | None]]:
 
 
 def _models(annotations: Any) -> Iterator[type[BaseModel]]:
-    """The models among the alternatives of a type."""
     for each in annotations:
         if isinstance(each, type) and issubclass(each, BaseModel):
             yield each

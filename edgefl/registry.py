@@ -57,7 +57,6 @@ class PlugIns:
         return points
 
     def names(self) -> list[str]:
-        """All names; nothing is imported."""
         return list(self._points)
 
     def __contains__(self, name: str) -> bool:
@@ -68,14 +67,14 @@ class PlugIns:
         return " and ".join(f"{_package(point)} ({point.value})" for point in self._points[name])
 
     def is_own(self, name: str, part: Any) -> bool:
-        """Whether a part is that of the entry point, which its module may have registered itself."""
+        """True if a part is that of the entry point, which its module may have registered itself."""
         if self._loaded.get(name) is part:
             return True
         modules = [(point, sys.modules.get(point.module)) for point in self._points[name]]
         return any(getattr(module, point.attr, None) is part for point, module in modules)
 
     def load(self, name: str) -> Any:
-        """The part called ``name``, imported at the first call; output of its module goes to standard error.
+        """The part called ``name``; output of its module goes to standard error.
 
         Raises:
             UserError: several packages register the name, importing it raised an error, or it is not such a part.
@@ -135,8 +134,6 @@ class Registry(Generic[Part]):
         self._loading = threading.RLock()
 
     def register(self, name: str) -> Callable[[Part], Part]:
-        """A decorator that registers a part under ``name``; each name can be registered once."""
-
         def add(part: Part) -> Part:
             if self._parts.setdefault(name, part) is not part:
                 raise ValueError(f"two {self.noun}s are called '{name}'")
@@ -145,7 +142,6 @@ class Registry(Generic[Part]):
         return add
 
     def _load(self) -> None:
-        """Import the built-in parts."""
         with self._loading:  # other threads wait until the whole family is imported
             if self._loaded:
                 return
@@ -249,15 +245,10 @@ def object_of(kind: type) -> Check:
 
 
 def part_of(parts: Registry[type[Model]], options: Mapping[str, Any], tag: str) -> tuple[str, type[Model]]:
-    """The part that a mapping means, and its name.
+    """The part that a mapping means, and its name: the value of ``tag``.
 
-    The name is the value of ``tag``. If this key is missing, and exactly one key is the name of a part that has a field
-    of the same name, that part is meant: ``{python: data.py:load}`` is ``{name: python, python: data.py:load}``.
-
-    Args:
-        parts: the family.
-        options: the mapping.
-        tag: the key of the name.
+    If this key is missing, and exactly one key is the name of a part that has a field of the same name, that part is
+    meant: ``{python: data.py:load}`` is ``{name: python, python: data.py:load}``.
 
     Raises:
         UserError: unknown name, or the name is missing.
@@ -284,19 +275,12 @@ def _name_in(parts: Registry[type[Model]], options: Mapping[str, Any], tag: str)
 
 
 def names_itself(name: str, part: type[BaseModel]) -> bool:
-    """Whether a part has a field of its own name, so that a mapping with this key needs no name."""
+    """True if a part has a field of its own name, so that a mapping with this key needs no name."""
     return name in part.model_fields
 
 
 def tagged(schema: Mapping[str, Any], tag: str, name: str, part: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema of a part's options, with the part's name under the key ``tag``.
-
-    Args:
-        schema: the schema of the options.
-        tag: the key of the name.
-        name: the part's name.
-        part: the part.
-    """
+    """The JSON schema of a part's options, with the part's name under the key ``tag``."""
     properties = schema.get("properties", {})
     required = set(schema.get("required", [])) - {tag}
     result = {**schema, "properties": {**properties, tag: {**properties.get(tag, {}), "const": name}}}
@@ -308,11 +292,7 @@ def tagged(schema: Mapping[str, Any], tag: str, name: str, part: type[BaseModel]
 
 
 def chosen_part(parts: Registry[type[Model]], entry: Any) -> Model:
-    """The part of a family that an entry names, with the options that it sets.
-
-    Args:
-        parts: the family.
-        entry: a name, or a mapping with ``kind`` and options; see :func:`part_of`.
+    """The part that an entry names: a name, or a mapping with ``kind`` and options (:func:`part_of`).
 
     Raises:
         UserError: unknown name or option; the message contains the key.

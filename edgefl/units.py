@@ -45,14 +45,10 @@ _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\S.*?
 
 
 def parse(value: object, dimension: str) -> float:
-    """A quantity in its base unit.
-
-    Args:
-        value: a number in the base unit, or a text such as ``"40 Mbit/s"``.
-        dimension: a key of :data:`UNITS`.
+    """A quantity in its base unit, from a number in this unit, or a text such as ``"40 Mbit/s"``.
 
     Raises:
-        UserError: the value is not a finite number, or its unit is not of this dimension.
+        UserError: the value is not a finite number, or its unit is not of this dimension (a key of :data:`UNITS`).
 
     >>> parse("40 Mbit/s", "bits_per_second"), parse("1.5 GiB", "bytes"), parse(3, "seconds")
     (40000000.0, 1610612736.0, 3.0)
@@ -80,11 +76,7 @@ def parse(value: object, dimension: str) -> float:
 
 
 def _meant(unit: str, dimension: str) -> str:
-    """A clause that suggests a unit; for an amount where a rate is expected, the same unit per second.
-
-    >>> _meant("MB", "bits_per_second"), _meant("GFLOP", "flops_per_second")
-    ("did you mean 'MB/s', or 'Mbps' for bits?", "did you mean 'GFLOP/s'?")
-    """
+    """A clause that suggests a unit; for an amount where a rate is expected, the same unit per second."""
     rate = f"{unit}/s"
     if rate not in UNITS[dimension]:
         return nearest(unit, UNITS[dimension])
@@ -108,16 +100,13 @@ def _example(dimension: str) -> str:
 
 
 _READ_ONLY = re.compile(r"days?|mWh|.*bps|.*FLOPS")
-"""Units that are read, but not used for output."""
+"""Not used for output."""
 
 
 def spelt(quantity: float, dimension: str, *, like: float | None = None) -> str:
-    """A quantity as text that :func:`parse` can read, in the unit that needs the fewest digits.
+    """A quantity (in the base unit) as text that :func:`parse` can read, in the unit that needs the fewest digits.
 
-    Args:
-        quantity: in the base unit.
-        dimension: a key of :data:`UNITS`.
-        like: another quantity; the unit chosen for it is used.
+    The unit is that of the quantity ``like``, if it is given.
 
     >>> spelt(35.2e9, "flops_per_second"), spelt(2.0**33, "bytes"), spelt(12.06, "watts"), spelt(68400, "joules")
     ('35.2 GFLOP/s', '8 GiB', '12.06 W', '19 Wh')

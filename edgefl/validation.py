@@ -24,13 +24,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def validated(model: type[Model], data: Any, *, file: str | None = None, field: str | None = None) -> Model:
-    """``data`` as an instance of ``model``.
-
-    Args:
-        model: the model of the data.
-        data: plain data, as read from YAML.
-        file: the file of the data, for messages.
-        field: the dotted path of ``data`` within that file, for messages.
+    """``data`` as an instance of ``model``; ``file`` and ``field`` (a dotted path) are its place, for messages.
 
     Raises:
         UserError: the data is not a valid ``model``.
@@ -97,7 +91,6 @@ class _Problem:
 
     Attributes:
         steps: its location: keys and indices of the file (True), and labels of union members (False).
-        details: pydantic's description.
         keys: the valid keys next to the last one, if known.
         alternatives: the errors of all members of a union, if none of them fits better than the others.
     """
@@ -109,7 +102,6 @@ class _Problem:
 
     @staticmethod
     def of(details: ErrorDetails, data: Any, model: type[BaseModel]) -> _Problem:
-        """The problem that pydantic's details describe, for ``data`` validated as ``model``."""
         steps: list[tuple[bool, int | str]] = []
         members = [model]
         parent: list[Any] = []
@@ -134,7 +126,7 @@ class _Problem:
 
 
 def _found(data: Any, name: int | str) -> tuple[bool, Any]:
-    """Whether a step of a location is a key or index of the data, and the value there."""
+    """True if a step of a location is a key or index of the data, and the value there."""
     if isinstance(data, Mapping):
         if data.get("kind") == name:  # the label of a union's member, even if it is a key too
             return False, None
@@ -145,7 +137,6 @@ def _found(data: Any, name: int | str) -> tuple[bool, Any]:
 
 
 def _members(annotation: Any) -> list[Any]:
-    """The alternatives of an annotation, without ``Annotated``, ``Optional`` and aliases."""
     if hasattr(annotation, "__value__"):  # type X = ... (TypeAliasType)
         return _members(annotation.__value__)
     origin = get_origin(annotation)
@@ -157,7 +148,6 @@ def _members(annotation: Any) -> list[Any]:
 
 
 def _fields(annotation: Any) -> dict[str, Any]:
-    """Annotations of a model's fields by the name used in a file; empty for other types."""
     if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return {}
     return {
@@ -173,7 +163,6 @@ def _fitting(members: list[Any], data: Any) -> list[Any]:
 
 
 def _inside(members: list[Any], name: int | str) -> list[Any]:
-    """The alternatives of what is at ``name`` in one of these types."""
     found = []
     for member in members:
         origin, arguments = get_origin(member), get_args(member)
@@ -226,11 +215,7 @@ def _likeliest(members: list[list[_Problem]], depth: int) -> list[_Problem]:
 
 
 def _without_echoes(problems: list[_Problem]) -> list[_Problem]:
-    """Remove problems that only follow from another problem.
-
-    These are a missing key if an unknown key next to it is a misspelling of it, and a list that is too short because
-    its invalid items do not count.
-    """
+    """Remove a missing key that is misspelt next to it, and a list too short because invalid items do not count."""
     meant = {
         (*problem.path[:-1], key)
         for problem in problems

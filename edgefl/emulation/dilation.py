@@ -36,7 +36,6 @@ ACKNOWLEDGEMENTS = 0.5
 """Acknowledgements for each packet with data; a receiver answers at least every second packet."""
 
 MEASURING_SECONDS = 0.5
-"""How long each measurement takes."""
 _LATENCY = 0.002
 _PEAK = 1e9
 """Of the window only: the links have no limit."""
@@ -44,11 +43,11 @@ _NODES = ("sender", "router", "receiver")
 
 
 class PacketRates(NamedTuple):
-    """Packets a second, together with their acknowledgements, over all links.
+    """Packets a second, with their acknowledgements.
 
     Attributes:
         delayed: those that the process which delays packets carries.
-        links: those that the kernel carries: each packet counts on each link.
+        links: those that the kernel carries, over all links: each packet counts on each link.
     """
 
     delayed: float
@@ -69,7 +68,6 @@ class Dilation(NamedTuple):
     measured: PacketRates
 
     def __str__(self) -> str:
-        """The reason in one line."""
         needed, measured = self.needed, self.measured
         return (
             f"dilation {self.factor:g}: at most {needed.links:,.0f} packets/s cross the links (this machine carries"
@@ -110,7 +108,6 @@ def packet_rates(wiring: Wiring, settings: LinkSettings) -> PacketRates:
     bytes_per_second = np.array([link.peak for link in finite]) * settings.efficiency / settings.dilation / 8.0
 
     def most(packets: list[float]) -> float:
-        """The most packets, given those for each packet of payload of each pair."""
         gain = np.array(packets)
         return float(gain @ linprog(-gain, A_ub=crossed, b_ub=bytes_per_second / PAYLOAD_BYTES).x)
 
@@ -130,11 +127,7 @@ def _factors() -> Iterator[float]:
 
 
 def measured_rates() -> PacketRates:
-    """Packets a second that this machine carries, with their acknowledgements.
-
-    Raises:
-        EmulationFailed: the links cannot be made here.
-    """
+    """Packets a second that this machine carries; EmulationFailed if the links cannot be made here."""
     start = in_namespaces()
     if start is None:
         raise EmulationFailed("this machine allows no namespaces to this user")

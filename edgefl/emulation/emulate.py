@@ -37,7 +37,7 @@ _FOLDER_NAME = re.compile(r"edgefl-emulation-([0-9]+)-.+")
 
 
 class Emulated(NamedTuple):
-    """The two run directories of an emulation."""
+    """Two run directories."""
 
     measured: Path
     predicted: Path
@@ -63,7 +63,7 @@ def emulate(
     the end with other draws of the shares (``sensitivity.parquet``), for the band that a comparison shows.
 
     Args:
-        scenario: the scenario.
+        scenario: may also have methods that are not run.
         out: the run directory of the emulation; that of the simulation is ``OUT-predicted``.
         methods: labels of the methods to run; all of them if not given.
         device: where training runs.
@@ -104,11 +104,7 @@ def emulate(
 
 
 def _predicted(out: Path) -> Path:
-    """The run directory of the simulation, next to that of the emulation.
-
-    Raises:
-        UserError: the folder has no name, and nothing is next to it.
-    """
+    """The run directory of the simulation, next to that of the emulation."""
     named = out if out.name not in {"", ".."} else out.resolve()
     if not named.name:
         raise UserError("expected a folder with a name, since its simulation is written next to it", file=str(out))
@@ -116,7 +112,7 @@ def _predicted(out: Path) -> Path:
 
 
 def _write_band(predicted: Path, say: Callable[[str], None] | None) -> None:
-    """With one queue for all, time the simulation again with other shares, for the band that a comparison shows."""
+    """With one queue for all, time the simulation again with other shares."""
     run = RunRecord(predicted)
     if not has_one_queue(run):
         return
@@ -140,11 +136,7 @@ def _testbeds(
     compute: Literal["paced", "real"],
     say: Callable[[str], None] | None,
 ) -> MakeTestbed:
-    """Make the real links of each run.
-
-    Raises:
-        UserError: the scenario cannot be emulated, or this machine cannot do it.
-    """
+    """Make the real links of each run; UserError if the scenario cannot be emulated, or not by this machine."""
     check_scenario(scenario)
     if compute == "real":
         check_real_training(scenario, 1.0 if dilation is None else dilation)
@@ -187,10 +179,7 @@ def _testbeds(
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A new folder in the system's folder for temporary files; removed at the end.
-
-    Those that killed processes of this user have left behind are removed first.
-    """
+    """A new temporary folder; first, those that killed processes of this user have left behind are removed."""
     place = Path(tempfile.gettempdir())
     for folder in place.iterdir():
         match = _FOLDER_NAME.fullmatch(folder.name)

@@ -22,7 +22,7 @@ from edgefl.emulation.traffic_control import Rate, TrafficControl, Valve
 from edgefl.emulation.wiring import Carried, LinkSettings, Pair, WiredLink, Wiring
 
 _ADDRESS = "02:00:00:00:00:01"
-"""The Ethernet address of all devices. With one address for both ends no node needs to ask for the other's."""
+"""With one address for both ends no node needs to ask for the other's."""
 
 _OPEN_SECONDS = 60.0
 _CLOSED = 7
@@ -34,12 +34,8 @@ class Links:
     """The links of a plan between the namespaces of the nodes' processes; a context manager.
 
     The process that makes them must be root in the user namespace that owns the nodes' network namespaces. Everything
-    is inside these namespaces, so it vanishes with the nodes' processes, however they end.
-
-    Args:
-        wiring: the plan.
-        pids: the process of each node, which is in a network namespace of its own, or will be soon.
-        settings: how links queue and connections begin.
+    is inside these namespaces, so it vanishes with the nodes' processes, however they end. ``pids`` are these
+    processes, each in a network namespace of its own, now or soon.
 
     Raises:
         OSError: a command failed; the message is the command's.
@@ -77,8 +73,7 @@ class Links:
     def set_capacities(self, changes: Mapping[Pair, float]) -> None:
         """Change capacities of links now, by their ends: bit/s of the scenario; 0 is an outage, infinite unshaped.
 
-        In an outage no packet of a transfer passes; those in queues stay, and so do the connections. Links that no
-        route crosses are ignored.
+        In an outage packets in queues stay, and so do the connections. Links that no route crosses are ignored.
         """
         new: dict[str, list[Rate | Valve]] = {}
         opened: list[Pair] = []
@@ -100,7 +95,7 @@ class Links:
             self._control(source).wake(self._routing.device(target))
 
     def inside(self, node: str) -> AbstractContextManager[None]:
-        """Let the calling thread, and processes that it starts, be in a node's namespace, also without its process."""
+        """As :func:`~edgefl.emulation.namespaces.inside`, also for a node without its process."""
         return entered(self._namespaces[node])
 
     def counters(self) -> dict[Pair, Carried]:
@@ -138,7 +133,6 @@ class Links:
         return int(self._delay_line.stdout.readline())
 
     def close(self) -> None:
-        """End the process that delays packets."""
         for control in self._controls.values():
             control.close()
         self._controls = {}
@@ -150,10 +144,7 @@ class Links:
             with process:
                 process.kill()
 
-    # Making
-
     def _join(self) -> None:
-        """Join neighbours by pairs of devices."""
         lines = []
         for one, other in self._wiring.neighbours():
             ends = (
@@ -165,7 +156,6 @@ class Links:
         self._run(None, ["ip", "-batch", "-"], lines)
 
     def _delay(self) -> None:
-        """Make the devices that delay packets."""
         delays = [(node, *each) for node in self._wiring.nodes for each in self._routing.delays(node).items()]
         if delays and has_netem():
             for node, name, seconds in delays:
@@ -186,7 +176,6 @@ class Links:
                 raise OSError("the process that delays packets did not start")
 
     def _configure(self, node: str) -> None:
-        """Parameters, addresses, routes and shapers of one node."""
         with self.inside(node):
             set_parameters(self._routing.parameters(node))
         self._run(node, ["ip", "-batch", "-"], [*self._routing.devices(node), *self._routing.routes(node)])
@@ -215,8 +204,6 @@ class Links:
             packets=shaping.ONE_QUEUE_PACKETS if fifo else shaping.QUEUE_PACKETS,
             fair=not fifo,
         )
-
-    # Changing
 
     def _rate(self, capacity: float) -> float:
         settings = self._settings

@@ -23,13 +23,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 PORT = 7447
-"""Where every node listens; each has its namespace for itself."""
+"""Every node's; each has its namespace for itself."""
 
 CHUNK = 1 << 18
-"""Bytes that are handed to a socket, or taken from it, at once."""
+"""Bytes that a socket gets or gives at once."""
 
 START_SECONDS = 20.0
-"""How long a new process may take until it accepts connections."""
+"""For a new process to accept connections."""
 
 _HEAD = struct.Struct("!QQ")
 _CHECKSUM = struct.Struct("!I")
@@ -68,15 +68,12 @@ class SentBytes:
         self._ended: dict[int, tuple[str, int]] = {}
 
     def opened(self, connection: socket.socket, to: str) -> None:
-        """A connection to a receiver is open."""
         self._open[connection] = to
 
     def begun(self, connection: socket.socket, flow: int) -> None:
-        """A transfer begins on a connection."""
         self._begun[connection] = flow, sent_on(connection).once
 
     def closing(self, connection: socket.socket) -> None:
-        """A connection is about to be closed."""
         to, sent = self._open.pop(connection), sent_on(connection)
         self._again[to] += sent.again
         if connection in self._begun:
@@ -89,7 +86,6 @@ class SentBytes:
         self._aborted[to] += sent
 
     def by_receiver(self) -> dict[str, tuple[int, int]]:
-        """The bytes that were sent again, and those of aborted transfers."""
         again = Counter(self._again)
         for connection, to in self._open.items():
             again[to] += sent_on(connection).again
@@ -115,7 +111,6 @@ class Node:
         self._receiving: dict[str, dict[socket.socket, asyncio.Task[None]]] = {}
 
     def report(self, **facts: Any) -> None:
-        """Send a report to the coordinator."""
         self._control.write(json.dumps(facts).encode() + b"\n")
 
     async def obey(self, orders: asyncio.StreamReader) -> None:
@@ -142,7 +137,6 @@ class Node:
                     self.report(sent=self._name, to=self._sent.by_receiver())
 
     async def listen(self) -> None:
-        """Accept connections from other nodes."""
         loop = asyncio.get_running_loop()
         listening = socket.create_server(("", PORT), backlog=256)
         listening.setblocking(False)
@@ -168,14 +162,10 @@ class Node:
     def _report_progress(self, flow: int) -> None:
         self.report(progress=flow, bytes=self._received[flow], at=time.monotonic())
 
-    # Sending
-
     async def _open(self, to: str, warm: int) -> None:
         """Open a connection for later transfers.
 
-        Args:
-            to: the receiver's address.
-            warm: bytes to send first. A receiver of Linux offers 64 KiB, and twice of what has arrived.
+        ``warm`` bytes are sent first: a receiver of Linux offers 64 KiB, and twice of what has arrived.
         """
         with suppress(OSError):  # the receiver's process may have ended; a transfer then opens its own
             self._idle.setdefault(to, []).append(await self._connected(to, [warm]))
@@ -197,14 +187,9 @@ class Node:
         return connection
 
     async def _send(self, flow: int, to: str, bytes: int, content: str, round_trips: int | None = None) -> None:
-        """Send a transfer.
+        """Send the content of a file, from the beginning again where it is shorter than ``bytes``.
 
-        Args:
-            flow: its number.
-            to: the receiver's address.
-            bytes: its size.
-            content: the file that its bytes come from, from the beginning again where it is shorter.
-            round_trips: of the handshake of a new connection, after TCP's own; None takes one that is open.
+        ``round_trips`` are those of a new connection's handshake, after TCP's own; None takes one that is open.
         """
         loop = asyncio.get_running_loop()
         connection: socket.socket | None = None
@@ -262,10 +247,8 @@ class Node:
                 self._contents = {path: memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))}
         return self._contents[path]
 
-    # Receiving
-
     async def _receive(self, connection: socket.socket, peer: str) -> None:
-        """Receive one transfer after another on a connection, until it is closed."""
+        """Receive one transfer after another."""
         try:
             with connection, suppress(ConnectionError, EOFError):
                 await self._receive_all(connection)
@@ -306,7 +289,7 @@ async def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def _reset(connection: socket.socket) -> None:
-    """Close a connection at once; what it has queued is thrown away."""
+    """Close a connection at once; its queue is thrown away."""
     _reset_when_closed(connection)
     connection.close()
 
@@ -317,11 +300,7 @@ def _reset_when_closed(connection: socket.socket) -> None:
 
 
 async def _reached(connection: socket.socket, to: str) -> None:
-    """Connect to a node; its process may still be starting.
-
-    Raises:
-        OSError: it does not accept connections within :data:`START_SECONDS`.
-    """
+    """Connect to a node, whose process may still be starting; OSError after :data:`START_SECONDS`."""
     loop = asyncio.get_running_loop()
     until = time.monotonic() + START_SECONDS
     while True:

@@ -24,11 +24,7 @@ class EmulationFailed(EdgeflError):  # noqa: N818  (what happened, as the other 
 
 
 def check_alive(report: Mapping[str, Any]) -> None:
-    """Check that a report reports no process that has ended, and no links that do not work.
-
-    Raises:
-        EmulationFailed: it does.
-    """
+    """Raise EmulationFailed if a report says that a process has ended, or that the links do not work."""
     if "broken" in report:
         raise EmulationFailed(f"the links of the emulation do not work: {report['broken']}")
     if "gone" in report:
@@ -36,13 +32,10 @@ def check_alive(report: Mapping[str, Any]) -> None:
 
 
 class Nodes:
-    """All nodes' processes, by name.
+    """All nodes' processes, by name; ``reports`` are the unread ones, in the order of arrival.
 
     Raises:
         EmulationFailed: the path is too long for a socket.
-
-    Attributes:
-        reports: the unread reports of nodes, in the order of arrival.
     """
 
     def __init__(self, path: Path) -> None:
@@ -61,7 +54,7 @@ class Nodes:
         self._lives: dict[str, int] = {}  # how many processes of a node have been killed
 
     def order(self, node: str, **order: Any) -> None:
-        """Send an order to a node; one whose process is to be replaced receives it with the new process.
+        """Send an order; a node whose process is to be replaced receives it with the new process.
 
         Raises:
             EmulationFailed: its process is gone.
@@ -76,13 +69,13 @@ class Nodes:
             raise EmulationFailed(f"the process of {node} has ended") from None
 
     def expect_successor(self, node: str) -> None:
-        """Expect the end of a node's process, and another one in its place; its unread reports have no effect."""
+        """A node's process will end and get a successor; its unread reports have no effect."""
         self._nodes.pop(node, None)
         self._lives[node] = self._lives.get(node, 0) + 1
         self._waiting[node] = []
 
     def wait(self, seconds: float) -> bool:
-        """Wait for reports, at most for these seconds; return whether there are any."""
+        """Wait for reports, at most for these seconds; return True if there are any."""
         for key, _ in self._selector.select(max(seconds, 0.0)):
             connection = key.fileobj
             assert isinstance(connection, socket.socket)
@@ -117,11 +110,7 @@ class Nodes:
     ) -> None:
         """Wait until these nodes have connected; what they reported meanwhile is forgotten.
 
-        Args:
-            names: the nodes.
-            processes: what must not end before.
-            seconds: how long it may take.
-            messages: the file of what they print, for the error.
+        None of ``processes`` must end before. What they print is in the file ``messages``, which the error quotes.
 
         Raises:
             EmulationFailed: one has ended, or is late.

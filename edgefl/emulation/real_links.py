@@ -23,13 +23,13 @@ from edgefl.emulation.nodes import EmulationFailed, Nodes
 from edgefl.emulation.wiring import LINK_MAKER, Carried, LinkSettings, Pair, Wiring
 
 MOST_WARM_BYTES = 1 << 23
-"""The largest window for which a connection is prepared."""
+"""The largest window that a connection is prepared for."""
 
 START_SECONDS = 60.0
-"""How long processes and links may take to start."""
+"""For processes and links to start."""
 
 ANSWER_SECONDS = 10.0
-"""How long a process may take to answer."""
+"""For a process to answer."""
 
 
 class RealLinks:
@@ -40,11 +40,6 @@ class RealLinks:
         settings: how links queue and connections begin.
         folder: for the time of the emulation.
         content: what is sent, from its beginning again for longer transfers; at least one byte.
-
-    Attributes:
-        wiring: the nodes and links.
-        nodes: the connections to the processes.
-        coordinator: where processes connect to.
     """
 
     nodes: Nodes
@@ -109,11 +104,7 @@ class RealLinks:
             self._prepared[link.ends] += self._warming_bytes(source, target)
 
     def send(self, flow: int, source: str, target: str, bytes: int, round_trips: int | None) -> None:
-        """Start a transfer; ``round_trips`` of a new connection's handshake after TCP's own, None for an open one.
-
-        Raises:
-            EmulationFailed: a node has no process.
-        """
+        """Start a transfer; ``round_trips`` of a new connection's handshake after TCP's own, None for an open one."""
         for node in (source, target):
             if node not in self.wiring.addresses:
                 raise EmulationFailed(
@@ -172,7 +163,6 @@ class RealLinks:
                 self._open(source, target)
 
     def set_capacities(self, changes: Mapping[Pair, float]) -> None:
-        """Change capacities of links, bit/s of the scenario."""
         self.nodes.order(LINK_MAKER, do="capacities", changes=[[*ends, rate] for ends, rate in changes.items()])
 
     def counters(self) -> dict[Pair, Carried]:
@@ -200,7 +190,6 @@ class RealLinks:
         return found
 
     def _open(self, source: str, target: str) -> None:
-        """Let a node open a connection."""
         warm = self._warming_bytes(source, target)
         self.nodes.order(source, do="open", to=self.wiring.addresses[target], warm=warm)
 
@@ -228,7 +217,7 @@ class RealLinks:
         self.nodes.wait_for_start(names, [self._maker], START_SECONDS, messages=said)
 
     def _end(self) -> None:
-        """Close the connections, so that all processes end; those that do not are ended."""
+        """Close the connections, so that all processes end; end those that do not."""
         self.nodes.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._maker.wait(5.0)

@@ -18,15 +18,14 @@ from edgefl.emulation.traffic_control import Rate, Valve
 from edgefl.emulation.wiring import WiredLink
 
 PACKET_BYTES = 1500
-"""Maximum size of an IP packet."""
 PAYLOAD_BYTES = 1448
 """Payload of the largest packet: without 20 bytes of IPv4, 20 of TCP and 12 of its time stamps."""
 ACKNOWLEDGEMENT_BYTES = 52
-"""Size of a pure acknowledgement with time stamps; no packet with data has this size."""
+"""With time stamps; no packet with data has this size."""
 RESET_BYTES = 40
 """Size of the answer to a packet for a connection that has ended with its process."""
 FRAME_BYTES = 14
-"""What Ethernet adds to a packet in a queue."""
+"""Ethernet's addition to a packet in a queue."""
 WIRE_BYTES = PACKET_BYTES + FRAME_BYTES
 
 UNSHAPED = 12.5e9
@@ -38,24 +37,20 @@ SLACK_SECONDS = 0.005
 DELAYED_SLACK_SECONDS = 0.02
 """The same where a process delays packets, which may itself have to wait for a processor."""
 LEAST_WINDOW = 4
-"""Packets; with fewer, delayed acknowledgements would stop a connection."""
+"""With fewer packets, delayed acknowledgements would stop a connection."""
 MOST_SEGMENTS = 40
 QUEUE_PACKETS = 20_000
-"""Size of a queue that loses nothing."""
+"""Loses nothing."""
 ONE_QUEUE_PACKETS = 100
-"""Size of the one queue for all (``queue: fifo``)."""
+"""The one queue for all (``queue: fifo``)."""
 _OPEN_RATE = 125_000_000_000
 _FIRST_LEAF = 0x10
 
 
 def wire_bytes_per_second(bits_per_second: float, *, efficiency: float, dilation: float) -> float:
-    """The rate of packets with their headers, so that their payload has the scenario's rate.
+    """The rate of packets with their headers, so that their payload has the scenario's rate (``bits_per_second``).
 
-    Args:
-        bits_per_second: the capacity in the scenario.
-        efficiency: the share of it that carries payload.
-        dilation: real seconds for one second of the scenario.
-
+    ``efficiency`` is the share of it that carries payload, ``dilation`` the real seconds for one of the scenario.
     A scenario's 8 Mbit/s are 1 MB/s of payload:
 
     >>> wire_bytes_per_second(8e6, efficiency=1.0, dilation=2.0) / (1514 / 1448)
@@ -70,9 +65,7 @@ def wire_bytes_per_second(bits_per_second: float, *, efficiency: float, dilation
 def window_packets(bytes_per_second: float, round_trip: float) -> int:
     """Packets in flight that keep a path busy from the first byte, and leave little in queues.
 
-    Args:
-        bytes_per_second: the highest rate of payload on the path's slowest link, real time.
-        round_trip: real seconds.
+    Both are real time: the highest rate of payload on the path's slowest link, and the seconds of a round trip.
 
     >>> window_packets(12.5e6, 0.04), window_packets(12.5e6, 0.0), window_packets(1e4, 0.0)
     (518, 44, 4)
@@ -121,11 +114,7 @@ class Shaper:
         ]
 
     def made(self, bytes_per_second: float) -> list[str]:
-        """The commands that shape the new device.
-
-        Args:
-            bytes_per_second: of packets with headers; 0: unshaped until an outage begins.
-        """
+        """The commands for a new device; rates include headers, 0 is unshaped until an outage begins."""
         device = self._device
         rate, burst = self._tokens(bytes_per_second or UNSHAPED)
         lines = [
@@ -150,7 +139,7 @@ class Shaper:
         return lines
 
     def changed(self, bytes_per_second: float) -> Rate:
-        """The change to another rate above 0."""
+        """The change to another rate, which is not 0."""
         rate, burst = self._tokens(bytes_per_second)
         return Rate(self._device, 0x20001, rate, burst, WIRE_BYTES)
 

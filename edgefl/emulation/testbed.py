@@ -22,7 +22,7 @@ from edgefl.record.listener import EventLog
 from edgefl.training.job import TrainingJob
 
 OPENING_SECONDS = 10.0
-"""How long connections may take to open before the first round."""
+"""For connections to open before the first round."""
 
 READING_SECONDS = 0.1
 MOST_READINGS = 30
@@ -36,9 +36,6 @@ class Testbed:
         real_links: the processes and links, which are ready.
         dilation: real seconds for one second of the scenario.
         trainers: train the clients' jobs in real time; None if training takes the predicted seconds.
-
-    Attributes:
-        real_clock: the run's clock.
     """
 
     __test__ = False  # for pytest
@@ -57,39 +54,36 @@ class Testbed:
     # What the world asks for
 
     def clock(self, log: EventLog) -> RealClock:
-        """The run's clock; the world writes its rows to this log."""
         self._log = log
         return self.real_clock
 
     def network(self, topology: Topology, *, observer: FlowObserver, transport: Transport) -> RealNetwork:
-        """The run's network."""
         self._network = RealNetwork(
             self.real_clock, topology, observer=observer, transport=transport, carrier=self._real_links
         )
         return self._network
 
     def wire_bytes(self) -> WireBytes:
-        """What the clients' interfaces have carried since the clock started; to be read at the end."""
+        """The bytes on the clients' interfaces since the clock started; to be read at the end."""
         return self._meter.read()
 
     @property
     def rounds(self) -> int:
-        """The rounds that have ended."""
         return 0 if self._log is None else self._log.rounds
 
     @property
     def busy(self) -> float:
-        """The share of their time for which the processors have worked since the clock started."""
+        """The share of the processors' time that was used since the clock started."""
         worked, could = (after - before for after, before in zip(processor_seconds(), self._worked_before, strict=True))
         return min(1.0, worked / max(could, 1.0))
 
     @property
     def trains(self) -> bool:
-        """Whether local training takes the time of a real process."""
+        """True if local training takes the time of a real process."""
         return self._trainers is not None
 
     def train(self, job: TrainingJob, slowdown: float) -> simpy.Event:
-        """Train a job in a process; the event triggers when it is done."""
+        """The event triggers when the job is done."""
         assert self._trainers is not None
         ended = self.real_clock.event()
         self._trainers.train(job, slowdown, ended)
@@ -114,11 +108,11 @@ class Testbed:
         self._worked_before = processor_seconds()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for reports, at most for these seconds; return whether there are any."""
+        """Wait for reports, at most for these seconds; return True if there are any."""
         return bool(self._nodes.reports) or self._nodes.wait(seconds)
 
     def earliest(self) -> float | None:
-        """The machine's time of the earliest unread report, if there is one."""
+        """The machine's time of the earliest unread report."""
         return min((report.get("at", 0.0) for report in self._nodes.reports), default=None)
 
     def handle(self) -> None:
@@ -142,16 +136,15 @@ class Testbed:
 
     @property
     def under_way(self) -> bool:
-        """Whether transfers or training are in progress."""
         return self._training or (self._network is not None and self._network.under_way)
 
     @property
     def blocked(self) -> bool:
-        """Whether each transfer in progress waits for a link without capacity."""
+        """True if each transfer in progress waits for a link without capacity."""
         return not self._training and self._network is not None and self._network.blocked
 
     def stuck(self) -> bool:
-        """Whether no byte has arrived since the last call, although links have capacity."""
+        """True if no byte has arrived since the last call, although links have capacity."""
         if self._training:
             return False
         assert self._network is not None
@@ -176,7 +169,7 @@ class Meter:
         self._carried, self._sent = self._links.counters(), self._links.sent_in_addition()
 
     def read(self) -> WireBytes:
-        """What has been carried since then; waits until what aborted transfers left behind has passed the links."""
+        """The bytes since then; waits until what aborted transfers left behind has passed the links."""
         now = self._links.counters()
         for _ in range(MOST_READINGS):
             time.sleep(READING_SECONDS)

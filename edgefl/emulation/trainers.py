@@ -25,14 +25,14 @@ from edgefl.simulation.protocol_specs import AsynchronousSpec
 from edgefl.training.job import JobId, TrainingJob
 
 START_SECONDS = 300.0
-"""How long the processes may take to read their data and to train their first steps."""
+"""For the processes to read their data and to train their first steps."""
 
 STOP_SECONDS = 60.0
-"""How long a process without a quota may take to end a job at its next step."""
+"""For a process without a quota to end a job at its next step."""
 
 
 class _Running(NamedTuple):
-    """A job in a process: the process's name, its quota, and what triggers at its end; None if it was stopped."""
+    """``ended`` triggers at the end of the job; None if it was stopped."""
 
     job: JobId
     trainer: str
@@ -43,14 +43,8 @@ class _Running(NamedTuple):
 class Trainers:
     """Trains jobs in processes under quotas; a context manager.
 
-    A process is no device: it trains for one client after another, under the quota of the client's device.
-
-    Args:
-        plan: the run.
-        count: the number of clients that may train at the same time.
-        quotas: the part of one processor that stands for each client's device.
-        nodes: the coordinator's connections.
-        coordinator: where processes connect to; their messages are written next to it.
+    A process is no device: it trains for one client after another, under the quota of the client's device. Their
+    messages are written next to ``coordinator``, where they connect to.
 
     Attributes:
         used: seconds on a processor for which jobs were trained that were not stopped.
@@ -83,17 +77,11 @@ class Trainers:
 
     @property
     def busy(self) -> bool:
-        """Whether a job is being trained whose end has an effect."""
+        """True if a job is being trained whose end has an effect."""
         return any(each.ended is not None for each in self._running.values())
 
     def train(self, job: TrainingJob, slowdown: float, ended: simpy.Event) -> None:
-        """Start to train a job.
-
-        Args:
-            job: the job.
-            slowdown: how many times as long as usual its client's device takes now.
-            ended: triggers when the job has been trained.
-        """
+        """Start to train a job; ``slowdown`` is how many times as long as usual its client's device takes now."""
         if not self._free:
             # Each process trains, or ends a job that was stopped.
             number = next(number for number, each in self._running.items() if each.ended is None)
@@ -124,7 +112,6 @@ class Trainers:
         self._nodes.order(name, do="stop")
 
     def trained(self, report: dict[str, Any]) -> None:
-        """A process reports the end of a job."""
         running = self._running.pop(report["trained"])
         self._free.append(running.trainer)
         if running.ended is not None:
@@ -180,7 +167,7 @@ def quotas_of(fleet: FleetAssignment, dilation: float) -> list[float]:
 
 
 def at_a_time(scenario: Scenario) -> int:
-    """The number of clients that may train at the same time."""
+    """Clients that may train at the same time."""
     protocol, cohort = scenario.protocol, scenario.training.cohort
     return protocol.under_way(cohort) if isinstance(protocol, AsynchronousSpec) else protocol.picked(cohort)
 

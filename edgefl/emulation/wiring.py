@@ -18,13 +18,11 @@ if TYPE_CHECKING:  # the process that makes the links imports this module, and d
     from edgefl.network.topology import Topology
 
 MOST_NODES = 128
-"""The maximum number of nodes: each is a process with a network namespace."""
+"""Each is a process with a network namespace."""
 
 LINK_MAKER = "link maker"
-"""The process that makes the links, among the names of the processes."""
 
 TRAINER = "trainer/"
-"""The beginning of the names of training processes, before their number."""
 
 Pair = tuple[str, str]
 """A sender and a receiver, or the two ends of a directed link."""
@@ -37,7 +35,7 @@ class Carried(NamedTuple):
     lost: int
 
     def since(self, before: Carried) -> Carried:
-        """What it has done since an earlier moment."""
+        """The bytes since an earlier moment."""
         return Carried(self.sent - before.sent, self.lost - before.lost)
 
 
@@ -50,9 +48,9 @@ class LinkSettings:
         efficiency: the share of a capacity that carries payload.
         queue: ``fair``: a queue for each sender and receiver at shared links; ``fifo``: one for all.
         initial_window: packets in the first round trip; None opens the window that fills the path.
-        restart_idle: whether a kept connection begins slow start again after an idle time.
+        restart_idle: a kept connection begins slow start again after an idle time.
         window: the maximum of bytes in flight; None for the window that fills the path.
-        single_packets: whether senders hand over each packet alone; else as many at once as take a millisecond.
+        single_packets: senders hand over each packet alone; else as many at once as take a millisecond.
     """
 
     dilation: float = 1.0
@@ -69,9 +67,7 @@ class WiredLink:
     """One directed link that some route crosses.
 
     Attributes:
-        number: its number in the topology.
         source: the node that sends, and so the node that shapes the link.
-        target: the node that receives.
         capacity: bit/s of the scenario at the start; 0 is an outage, infinite is unshaped.
         peak: the highest capacity that the link will have, bit/s; the windows of connections follow from it.
         latency: one-way seconds of the scenario.
@@ -88,25 +84,17 @@ class WiredLink:
 
     @property
     def ends(self) -> Pair:
-        """The two nodes, the sending one first."""
         return self.source, self.target
 
     @property
     def shared(self) -> bool:
-        """Whether transfers of several pairs cross the link, so that each needs a queue of its own."""
+        """True if several pairs use the link, so that each needs a queue of its own."""
         return len(self.pairs) > 1
 
 
 @dataclass(frozen=True)
 class Hop:
-    """What a node does with packets for a receiver.
-
-    Attributes:
-        node: the node that has the packet.
-        target: the receiver.
-        next: the neighbour to which the node sends it.
-        source: the sender for which this is valid; None for all senders.
-    """
+    """The neighbour ``next`` to which a node sends packets for a receiver; ``source`` None: from all senders."""
 
     node: str
     target: str
@@ -122,7 +110,6 @@ class Wiring:
         nodes: all nodes of all routes, endpoints first, each in the order of its first use.
         endpoints: the nodes that send or receive.
         links: the directed links, by number.
-        hops: the next hops of all routes.
         routes: the links' numbers of each sender and receiver, in the order in which they are crossed.
     """
 
@@ -134,20 +121,15 @@ class Wiring:
 
     @cached_property
     def addresses(self) -> dict[str, str]:
-        """The IPv4 address of each node, valid only inside the namespaces.
-
-        >>> Wiring(("server", "client/0"), (), (), (), {}).addresses
-        {'server': '10.0.0.1', 'client/0': '10.0.0.2'}
-        """
+        """The IPv4 address of each node, valid only inside the namespaces: 10.0.0.1 and so on."""
         first = ipaddress.IPv4Address("10.0.0.1")
         return {node: str(first + number) for number, node in enumerate(self.nodes)}
 
     def link(self, source: str, target: str) -> WiredLink:
-        """The link between two neighbours, which some route crosses."""
         return next(link for link in self.links if link.ends == (source, target))
 
     def neighbours(self) -> list[Pair]:
-        """The pairs of nodes that are joined, each once: the first node is the one that comes first in ``nodes``."""
+        """The joined pairs, each once: the first node is the one that comes first in ``nodes``."""
         order = {node: number for number, node in enumerate(self.nodes)}
         joined = dict.fromkeys(tuple(sorted(link.ends, key=order.__getitem__)) for link in self.links)
         return [(first, second) for first, second in joined]
@@ -194,8 +176,6 @@ def plan_wiring(
     >>> wiring = plan_wiring(star, [("server", "client/0"), ("server", "client/1")])
     >>> wiring.nodes
     ('server', 'client/0', 'client/1', 'internet')
-    >>> [hop.next for hop in wiring.hops if (hop.node, hop.target) == ("internet", "client/1")]
-    ['client/1']
     >>> wiring.link("server", "internet").pairs
     (('server', 'client/0'), ('server', 'client/1'))
     """

@@ -37,18 +37,15 @@ from edgefl.simulation.work import Work
 from edgefl.validation import validated
 
 NOTHING = StepCost(0, (), 0, 0, 0.0, 0.0, 0)
-"""The cost of work whose seconds are declared."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a ``ClientApp`` answered to a message.
+    """The answer of a ``ClientApp`` to a message.
 
     Attributes:
         reply: its reply, or the error that it ended with.
         context: the node's context after it.
-        cost: the operators that it executed.
-        steps: its optimizer steps.
         waits: the seconds that no operator takes.
     """
 
@@ -62,8 +59,7 @@ class Answer:
 class OperatorCount(Recorder):  # type: ignore[no-untyped-call]
     """Counts equal operators together: an app may execute millions.
 
-    Operators count if the thread that enters the context executes them. Other threads and processes, such as the
-    workers of a data loader, are not counted.
+    Only those of the thread that enters the context, so not those of a data loader's workers.
     """
 
     def __init__(self) -> None:
@@ -72,7 +68,6 @@ class OperatorCount(Recorder):  # type: ignore[no-untyped-call]
         self._forward_macs = self._layer_macs = self._peak = 0
 
     def add(self, record: Record) -> None:
-        """Add an operator to the counts."""
         self._counts[record.name, record.flops, record.bytes, record.kind] += 1
         self._forward_macs += record.macs
         self._layer_macs += record.macs if record.layer else 0
@@ -86,10 +81,7 @@ class OperatorCount(Recorder):  # type: ignore[no-untyped-call]
         return key
 
     def cost(self) -> StepCost:
-        """The cost of everything that was executed.
-
-        All products count as forward ones, because an app does not say where its backward pass begins.
-        """
+        """The cost of everything; products count as forward: an app does not say where its backward pass begins."""
         return StepCost(
             batch=0,
             operators=tuple(
@@ -107,8 +99,7 @@ class OperatorCount(Recorder):  # type: ignore[no-untyped-call]
 class Costs:
     """The costs of all distinct work of a run, numbered in the order of their first occurrence.
 
-    Args:
-        before: the number of pieces of work of the method's earlier runs, which have the numbers from 1.
+    The method's earlier runs had ``before`` pieces of work, which have the numbers from 1.
     """
 
     def __init__(self, before: int = 0) -> None:
@@ -117,7 +108,7 @@ class Costs:
         self.used: list[StepCost] = []
 
     def number(self, cost: StepCost, steps: int, waits: float) -> int:
-        """The number of this work, with its optimizer steps and the seconds that no operator takes."""
+        """The number of this work; ``waits`` are the seconds that no operator takes."""
         key = (cost.operators, cost.peak_memory_bytes, steps, waits)
         if key not in self._numbers:
             self._numbers[key] = self._before + len(self.used) + 1
@@ -134,20 +125,13 @@ class Replies:
 
     Each is one file while its run is in progress: a line of JSON, then the reply and the node's context in Flower's own
     serialisation (protocol buffers). Reading them executes nothing.
-
-    Args:
-        folder: the folder of their files; created with the first one.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def recorded(self, client: int, dispatch: int, digest: str) -> Answer | None:
-        """The kept answer of a client to a message.
-
-        Raises:
-            DecidedDifferently: the kept answer is one to another message.
-        """
+        """The kept answer of a client; DecidedDifferently if it answers another message."""
         from flwr.common.serde import context_from_proto, message_from_proto
         from flwr.proto.message_pb2 import Context, Message
 
@@ -201,7 +185,6 @@ class Works:
         self._known: dict[tuple[int, int], Work] = {}
 
     def of(self, client: int, cost: StepCost, steps: int, waits: float) -> Work:
-        """The work of a client with these operators, optimizer steps and seconds that no operator takes."""
         group, number = int(self._fleet.group[client]), self._costs.number(cost, steps, waits)
         work = self._known.get((group, number))
         if work is None:
@@ -318,13 +301,11 @@ class Clients:
         return Answer(reply, context, cost, steps["steps"] if declared is None else 0, waits)
 
     def keep(self, client: int, context: Any) -> None:
-        """The client's work is complete: its state is that of this context."""
         self._contexts[client] = context
 
 
 @contextmanager
 def _optimizer_steps(counts: Counter[str]) -> Iterator[None]:
-    """Count the steps of PyTorch's optimizers within the block."""
     handle = register_optimizer_step_post_hook(lambda *_: counts.update(["steps"]))
     try:
         yield

@@ -81,7 +81,6 @@ class AppRun:
         self._dispatches: Counter[int] = Counter()
 
     def run(self) -> Generator[simpy.Event, object, None]:
-        """Run the app to its end."""
         world = self._world
         world.round_begins(0, ())
         self.threads.start("ServerApp", self._main)
@@ -107,8 +106,7 @@ class AppRun:
     def push(self, messages: Sequence[tuple[int, Any, Sent]]) -> list[Exchange]:
         """Send messages together; training messages may begin a round. Idle nodes begin when all are sent.
 
-        Args:
-            messages: client, message and what it is on the wire; nothing else refers to the message.
+        Nothing else may refer to a message.
         """
         training = [message for _, message, _ in messages if _trains(message)]
         if training:
@@ -130,7 +128,6 @@ class AppRun:
         return exchanges
 
     def pulled(self, exchanges: Sequence[Exchange]) -> None:
-        """The app gets the replies of exchanges."""
         for exchange in exchanges:
             exchange.pulled = True
             if exchange.useful:
@@ -142,11 +139,7 @@ class AppRun:
     # Called in the app's thread
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass.
-
-        Raises:
-            UserError: the app has only slept for too often.
-        """
+        """Let time pass; UserError if the app has only slept for too often."""
         self._sleeps = 0 if self._active else self._sleeps + 1
         if self._sleeps > MOST_IDLE_SLEEPS:
             self.threads.fail(
@@ -160,11 +153,7 @@ class AppRun:
         self.threads.wait(self.env.timeout(seconds))
 
     def wait_for_nodes(self, seconds: float) -> None:
-        """Let time pass because the app wants more nodes.
-
-        Raises:
-            UserError: there will never be more.
-        """
+        """Let time pass because the app wants more nodes; UserError if there will never be more."""
         presence = self._world.presence
         if not self._active and presence.next_arrival() == np.inf:
             there = np.count_nonzero(presence.available())
@@ -176,8 +165,6 @@ class AppRun:
                 )
             )
         self.threads.wait(self.env.timeout(seconds))
-
-    # Nodes
 
     def _queued(self, client: int, message: Any, sent: Sent) -> Exchange:
         dispatch = self._dispatches[client]
@@ -208,8 +195,6 @@ class AppRun:
         self._active.remove(exchange)
         self._busy.discard(exchange.client)
         self._next(exchange.client)
-
-    # Rounds
 
     def _begin_round(self) -> None:
         if self._trained:
@@ -243,18 +228,15 @@ class VirtualGrid:
         self._looked_at = -1.0
 
     def set_run(self, run: Any) -> None:
-        """Keep the description of the run; there is one run only."""
         self._run = run
 
     @property
     def run(self) -> Any:
-        """The description of the run."""
         return self._run
 
     def create_message(
         self, content: Any, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Any:
-        """A new message, as in Flower."""
         from flwr.app import Message
 
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)

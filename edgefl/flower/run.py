@@ -34,7 +34,7 @@ def run(
     """Run each method of a scenario with each of its seeds, and write a run directory.
 
     Args:
-        scenario: the scenario.
+        scenario: may also have methods that are not run.
         out: the run directory, new or empty.
         methods: labels of the methods to run; all of them if not given.
         listeners: follow all runs, in this order.
@@ -108,18 +108,12 @@ def _execute(scenario: AppScenario, directory: RunDirectory, listeners: Sequence
 
 
 def inputs_of(scenario: AppScenario, folder: Path) -> dict[str, Input]:
-    """The digests of a run's inputs: the scenario, and the code of each app.
-
-    Raises:
-        UserError: an app's folder does not exist.
-    """
+    """The digests of a run's inputs: the scenario, and the code of each app."""
     found = {SCENARIO: Input(str(folder / names.SCENARIO), digest_of_scenario(resolve(scenario)))}
     return found | {field: Input(app, digest_of_app(app)) for field, app in scenario.apps().items()}
 
 
 class _Runs:
-    """The runs of one directory, in sequence."""
-
     def __init__(self, scenario: AppScenario, directory: RunDirectory, listeners: Sequence[Listener]) -> None:
         chosen = directory.choices.methods
         self._scenario, self._directory = scenario, directory
@@ -130,7 +124,7 @@ class _Runs:
         self._costs = self._known_costs()
 
     def execute(self) -> Path:
-        """Run everything that is not finished, and return the directory."""
+        """Run everything that is not finished."""
         directory, scenario = self._directory, self._scenario
         directory.use_software(versions_of(PACKAGES))
         runs = [(method, seed) for seed in scenario.seeds for method in self._methods]

@@ -160,7 +160,6 @@ class AppScenario(Options):
         return self
 
     def app_of(self, method: AppMethod) -> AppSpec:
-        """The app of a method, with the method's run configuration."""
         config = {**self.flower.run_config, **method.run_config}
         return self.flower.model_copy(update={"app": method.app or self.flower.app, "run_config": config})
 
@@ -170,11 +169,7 @@ class AppScenario(Options):
         return {"flower.app": self.flower.app, **own}
 
     def with_seeds(self, seeds: list[int]) -> AppScenario:
-        """The same scenario with other seeds.
-
-        Raises:
-            UserError: a seed is negative or occurs twice.
-        """
+        """The same scenario with other seeds; UserError if one is negative or occurs twice."""
         return validated(AppScenario, {**self.model_dump(mode="json", by_alias=True), "seeds": seeds})
 
 

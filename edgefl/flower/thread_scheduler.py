@@ -34,11 +34,7 @@ class AppStopped(BaseException):
 
 
 class AppRaised(Exception):  # noqa: N818  (an envelope)
-    """Carries the error that a thread of an app ended with, so that it is not mistaken for an error of the world.
-
-    Args:
-        error: what the thread raised.
-    """
+    """Carries the error that a thread of an app ended with, so that it is not mistaken for an error of the world."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -47,8 +43,6 @@ class AppRaised(Exception):  # noqa: N818  (an envelope)
 
 @dataclass(eq=False)
 class _Turn:
-    """One thread of the app."""
-
     name: str
     done: simpy.Event
     go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -58,12 +52,7 @@ class _Turn:
 
 
 class ThreadScheduler:
-    """Lets the world and the threads of an app take turns.
-
-    Args:
-        env: the world's clock.
-        warn: called by the watchdog with a sentence.
-    """
+    """Lets the world and the threads of an app take turns; ``warn`` is called by the watchdog with a sentence."""
 
     def __init__(self, env: Clock, warn: Callable[[str], None]) -> None:
         self._env = env
@@ -100,25 +89,18 @@ class ThreadScheduler:
         return turn.done
 
     def holds(self) -> bool:
-        """Whether the calling thread is the app's thread that runs now."""
+        """True if the calling thread is the app's thread that runs now."""
         return self._current is not None and threading.current_thread() is self._current.thread
 
     def check(self) -> None:
-        """Check that the run goes on.
-
-        Raises:
-            AppStopped: it has ended.
-        """
+        """Raise AppStopped if the run has ended."""
         if self._stopping:
             raise AppStopped
 
     def in_world(self, act: Callable[[], Result]) -> Result:
         """Execute ``act`` in the world's thread; called by the app's thread that runs now.
 
-        An error of ``act`` is raised in the world, and this thread does not continue.
-
-        Raises:
-            AppStopped: the run has ended.
+        An error of ``act`` is raised in the world; this thread gets AppStopped, also if the run has ended.
         """
         self.check()
         turn = self._current
@@ -136,15 +118,10 @@ class ThreadScheduler:
         raise error
 
     def end(self) -> None:
-        """The run has ended: threads get :class:`AppStopped` when it is their turn."""
         self._stopping = True
 
     def wait(self, event: simpy.Event) -> Any:
-        """Let the world run until the event has happened; called by the app's thread that runs now.
-
-        Raises:
-            AppStopped: the run has ended.
-        """
+        """Let the world run until the event has happened; AppStopped if the run has ended."""
         turn = self._current
         assert turn is not None
         if not (self._stopping or event.callbacks is None):
@@ -175,10 +152,7 @@ class ThreadScheduler:
             self._awake.succeed()
 
     def stop(self) -> None:
-        """End all threads: each one gets :class:`AppStopped` where it waits; no effect the second time.
-
-        After Ctrl-C a thread may still run. It is not waited for, and ends when it next calls edgefl.
-        """
+        """End all threads where they wait; one that still runs (after Ctrl-C) ends when it next calls edgefl."""
         self._stopping = True
         running = self._current
         for turn in self._turns:
@@ -219,12 +193,7 @@ class ThreadScheduler:
 
 @contextmanager
 def watched(what: str, warn: Callable[[str], None]) -> Iterator[None]:
-    """Report where the calling thread still is, each time that the block has taken :data:`PATIENCE_SECONDS` more.
-
-    Args:
-        what: what the block does, in words.
-        warn: called with a sentence, in another thread.
-    """
+    """Each :data:`PATIENCE_SECONDS` of the block, ``warn`` (in another thread) where the calling thread is."""
     ended, thread = threading.Event(), threading.current_thread()
 
     def watch() -> None:
@@ -241,7 +210,6 @@ def watched(what: str, warn: Callable[[str], None]) -> Iterator[None]:
 
 
 def _place(thread: threading.Thread | None) -> str:
-    """The code in which a thread is."""
     frame = sys._current_frames().get(thread.ident or 0) if thread is not None else None
     if frame is None:
         return "it has no frame"

@@ -67,16 +67,10 @@ _READINGS = [(time, name, _reading(name)) for name in REAL_CLOCKS]
 
 
 class AppTime:
-    """The clock of an app.
+    """The clock of an app; ``is_app`` says if a file contains code of the app.
 
     ``time.sleep`` in a thread of the ``ServerApp`` lets the world run for that long. In a ``ClientApp`` the seconds are
-    added to the client's work. All other threads really sleep.
-
-    Args:
-        is_app: whether a file contains code of the app.
-
-    Attributes:
-        run: the run of the app; None before its world exists.
+    added to the client's work. All other threads really sleep. ``run`` is None before the app's world exists.
     """
 
     def __init__(self, is_app: Callable[[str], bool] = lambda _: False) -> None:
@@ -88,12 +82,11 @@ class AppTime:
 
     @property
     def running(self) -> AppRun:
-        """The run, which has begun."""
         assert self.run is not None, "the app runs before its world exists"
         return self.run
 
     def was_read(self, name: str, frame: FrameType) -> None:
-        """A real clock was read there: warn once, if it is the app that did it."""
+        """Warn once, if it is the app that has read a real clock."""
         file = frame.f_code.co_filename
         if not self._warned and self._is_app(file):
             self._warned = True
@@ -103,7 +96,7 @@ class AppTime:
             )
 
     def sleep(self, seconds: float) -> None:
-        """Sleep as ``time.sleep`` does.
+        """As ``time.sleep``.
 
         Raises:
             ValueError: a thread of the app sleeps for seconds that are negative or not finite.
@@ -120,11 +113,7 @@ class AppTime:
             self.running.sleep(float(seconds))
 
     def sleep_for_nodes(self, seconds: float) -> None:
-        """Sleep because too few nodes are available.
-
-        Raises:
-            UserError: there will never be more.
-        """
+        """Sleep because too few nodes are available; UserError if there will never be more."""
         if self._is_servers_turn():
             self.running.wait_for_nodes(seconds)
         else:
@@ -177,14 +166,7 @@ def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int, purpose: str, *ids: int | str) -> Iterator[None]:
-    """Within the block the global generators begin with a seed of their own; afterwards they continue as before.
-
-    >>> with seeded(0, "demo"):
-    ...     one = random.random()
-    >>> with seeded(0, "demo"):
-    ...     one == random.random()
-    True
-    """
+    """Within the block the global generators begin with a seed of their own; afterwards they continue as before."""
     before = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002  (apps use it)
     # PyTorch seeds its GPU generators, too; without a GPU in use there are no states to keep.
     gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]

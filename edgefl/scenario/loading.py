@@ -95,12 +95,8 @@ def check(
 ) -> Scenario:
     """Plain data as a scenario.
 
-    Args:
-        data: the contents of a scenario file.
-        changes: changes to make first.
-        file: the file's name in messages.
-        folder: the folder for relative paths in ``data``; the working directory if not given.
-        run_code: see :func:`load_scenario`.
+    ``changes`` are made first. ``folder`` is that for relative paths in ``data``; the working directory if not given.
+    ``file`` is the file's name in messages, ``run_code`` that of :func:`load_scenario`.
 
     Raises:
         UserError: something in it is wrong.
@@ -119,7 +115,7 @@ def check(
 
 
 def changed_data(data: Mapping[str, Any], changes: Sequence[Override], folder: Path | None) -> dict[str, Any]:
-    """The contents of a scenario file with changes and with absolute paths; see :func:`check`.
+    """The contents of a scenario file with changes and with absolute paths.
 
     Raises:
         UserError: a change does not fit, or a number is not finite.
@@ -131,16 +127,13 @@ def changed_data(data: Mapping[str, Any], changes: Sequence[Override], folder: P
 
 
 def _data_folder(data: Mapping[str, Any]) -> Path:
-    """The folder of the scenario's data sets, read before the scenario is checked."""
     section = data.get("data")
     root = section.get("root") if isinstance(section, Mapping) else None
     return data_root(root if isinstance(root, str) else None)
 
 
 def with_overrides(scenario: Scenario, overrides: Overrides, *, run_code: bool = True) -> Scenario:
-    """The same scenario with changes made to its resolved form (see :func:`resolve`).
-
-    ``run_code`` is that of :func:`load_scenario`.
+    """The same scenario with changes made to its resolved form.
 
     Raises:
         UserError: a change does not fit.
@@ -151,7 +144,7 @@ def with_overrides(scenario: Scenario, overrides: Overrides, *, run_code: bool =
 def resolve(scenario: Options) -> dict[str, Any]:
     """A scenario as plain data, with defaults filled in, device profiles embedded, and quantities in base units.
 
-    The data depends on no other file of edgefl and is read back as an equal scenario.
+    It is read back as an equal scenario without any other file of edgefl.
     """
     data: dict[str, Any] = scenario.model_dump(mode="json", by_alias=True)
     return data
@@ -210,7 +203,6 @@ def json_schema() -> dict[str, Any]:
 
 
 def _lifted(schema: Any, definitions: dict[str, Any]) -> Any:
-    """The schema with its own definitions moved to ``definitions``, to which its references refer."""
     if isinstance(schema, dict):
         definitions.update({name: _lifted(inner, definitions) for name, inner in schema.get("$defs", {}).items()})
         return {key: _lifted(inner, definitions) for key, inner in schema.items() if key != "$defs"}

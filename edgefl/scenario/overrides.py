@@ -26,17 +26,17 @@ class Override:
     origin: str
 
     def concerns(self, field: str | None) -> bool:
-        """Whether an error about ``field`` may be about this change: one of the two paths is a prefix of the other."""
+        """True if an error about ``field`` may be about this change: one of the two paths is a prefix of the other."""
         other = tuple(field.split(".")) if field else ()
         shorter = min(len(other), len(self.path))
         return shorter > 0 and other[:shorter] == self.path[:shorter]
 
     def renames(self, field: str | None) -> bool:
-        """Whether this change replaced the part that ``field`` belongs to by another part with other options."""
+        """True if this change replaced the part that ``field`` belongs to by another part with other options."""
         return self.path[-1] in ("kind", "name", "method") and f"{field}.".startswith(".".join(self.path[:-1]) + ".")
 
     def is_named_in(self, message: str) -> bool:
-        """Whether the message of another error names the field of this change: "at most data.clients (5)"."""
+        """True if the message of another error names the field of this change: "at most data.clients (5)"."""
         return any(self.concerns(field) for field in _DOTTED.findall(message))
 
 
@@ -44,7 +44,6 @@ Overrides = Mapping[str, Any] | Sequence[str | Override]
 """Either paths to values, or texts of the form ``PATH=VALUE``."""
 
 _DOTTED = re.compile(r"\b[a-z_]\w*(?:\.\w+)+\b")
-"""The form of a field's name in messages."""
 
 
 def blamed(error: UserError, changes: Sequence[Override], file: str | None) -> UserError:
@@ -61,11 +60,7 @@ def blamed(error: UserError, changes: Sequence[Override], file: str | None) -> U
 
 
 def parse_overrides(overrides: Overrides, option: str = "--set") -> list[Override]:
-    """The changes in the order given.
-
-    Args:
-        overrides: the changes; already parsed changes are unchanged.
-        option: the option of a text on the command line, for messages.
+    """The changes in the order given; ``option`` is that of a text on the command line, for messages.
 
     Raises:
         UserError: it is no mapping or list of changes, a text is not ``PATH=VALUE``, or its value is not YAML.
@@ -97,11 +92,7 @@ def _check_types(overrides: object) -> None:
 
 
 def of_engine(kind: str) -> list[Override]:
-    """The change of ``--engine``, with that option as origin.
-
-    >>> of_engine("sequential")
-    [Override(path=('training', 'engine', 'kind'), value='sequential', origin='--engine sequential')]
-    """
+    """The change of ``--engine``, with that option as origin."""
     return [Override(("training", "engine", "kind"), kind, f"--engine {kind}")]
 
 
@@ -129,8 +120,6 @@ def overridden(data: Mapping[str, Any], changes: Sequence[Override]) -> dict[str
         UserError: a path leads through a value that is neither a mapping nor a list, or to a list item that does not
             exist.
 
-    >>> overridden({"fleet": [{"share": 1}]}, parse_overrides(["fleet.0.share=0.5", "evaluation.every=5"]))
-    {'fleet': [{'share': 0.5}], 'evaluation': {'every': 5}}
     >>> overridden({"methods": ["fedprox"]}, parse_overrides(["methods.0.mu=0.1"]))
     {'methods': [{'method': 'fedprox', 'mu': 0.1}]}
     """
@@ -163,7 +152,6 @@ def _replace(container: Any, change: Override) -> None:
 
 
 def _key(container: Any, name: str, change: Override, depth: int) -> str | int:
-    """The key or index in ``container`` that ``name`` refers to."""
     if isinstance(container, dict):
         # Keys in a file may be numbers (a link called 5); keys in a path are texts.
         return next((key for key in container if str(key) == name), name)
