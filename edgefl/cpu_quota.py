@@ -111,7 +111,6 @@ class CpuQuota:
         (self._folder / name).write_text(str(content))
 
     def _home(self, pid: int) -> Path:
-        """The group in which a process is now."""
         for line in Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii").splitlines():
             _, controllers, path = line.split(":", 2)
             if ("cpu" in controllers.split(",")) if self._old else not controllers:
@@ -122,11 +121,7 @@ class CpuQuota:
 
 @contextmanager
 def limited(processors: float) -> Iterator[None]:
-    """Run this process under a quota.
-
-    Raises:
-        UserError: control groups cannot be made here.
-    """
+    """Run this process under a quota; UserError if control groups cannot be made here."""
     with CpuQuota() as group:
         group.set(processors)
         group.add(os.getpid())
@@ -143,7 +138,7 @@ def period_seconds(processors: float) -> float:
 
 
 def remove_leftovers(root: Path) -> None:
-    """Remove the groups of processes that were killed."""
+    """Remove the groups of killed processes."""
     for folder in root.glob(f"{_PREFIX}*-*"):
         pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
         if pid.isdecimal() and not Path(f"/proc/{pid}").exists():

@@ -18,12 +18,9 @@ def _digest(seed: int, purpose: str, ids: tuple[int | str, ...]) -> bytes:
 
 
 def generator(seed: int, purpose: str, *ids: int | str) -> np.random.Generator:
-    """A numpy generator (counter-based Philox) for one purpose.
+    """A numpy generator (counter-based Philox) for one purpose (``"selection"``, ``"batches"``, ``"link"``).
 
-    Args:
-        seed: the run's seed.
-        purpose: the use of the numbers (``"selection"``, ``"batches"``, ``"link"``).
-        ids: identify a draw within one purpose (round, client, dispatch number).
+    ``ids`` identify a draw within one purpose (round, client, dispatch number).
 
     >>> float(generator(0, "demo", 3).random()) == float(generator(0, "demo", 3).random())
     True

@@ -9,11 +9,7 @@ Kind = Literal["scenarios", "device_profiles", "traces"]
 
 
 def folder(kind: Kind) -> Path:
-    """The folder of shipped files of one kind, in an installed wheel or in a checkout.
-
-    >>> folder("scenarios").name
-    'scenarios'
-    """
+    """The folder of shipped files of one kind, in an installed wheel or in a checkout."""
     package = Path(__file__).resolve().parent
     installed = package / "shipped_files" / kind
     return installed if installed.is_dir() else package.parent / kind

@@ -51,7 +51,6 @@ class _Setting(NamedTuple):
     write: Callable[[Any], object]
     neutral: Any
     of_thread: bool = False
-    """Each thread has its own value."""
 
 
 @cache
@@ -93,7 +92,7 @@ def _settings() -> list[_Setting]:
 
 
 def present_values() -> list[Any]:
-    """The values of the settings; None where this version of PyTorch has no such setting, or refuses to read it."""
+    """None where this version of PyTorch has no such setting, or refuses to read it."""
     return [_read(setting) for setting in _settings()]
 
 

@@ -45,10 +45,7 @@ class UserCode(NamedTuple):
 
     @classmethod
     def of(cls, reference: str) -> UserCode:
-        """The object that a scenario names as ``FILE.py:NAME``.
-
-        Raises:
-            UserError: it is not of this form.
+        """The object that a scenario names as ``FILE.py:NAME``; UserError if it is not of this form.
 
         >>> UserCode.of("models/net.py:Net").name
         'Net'
@@ -59,22 +56,15 @@ class UserCode(NamedTuple):
         return cls(Path(file), name)
 
     def digest(self) -> str:
-        """The SHA-256 of the file's content, in hexadecimal digits.
-
-        Raises:
-            UserError: it cannot be read.
-        """
+        """The SHA-256 of the file's content, in hexadecimal digits; UserError if it cannot be read."""
         return sha256(read_code(self.file)).hexdigest()
 
     def load(self, digest: str | None = None) -> Any:
         """The object; the file is imported at the first call, and its output goes to standard error.
 
-        Args:
-            digest: the required digest of the file; ``None``: any.
-
         Raises:
-            UserError: the file may not be executed, is missing or has another digest, is not Python, raised an error
-                when it was imported, or has no callable object of this name.
+            UserError: the file may not be executed, is missing or has not the required digest, is not Python, raised an
+                error when it was imported, or has no callable object of this name.
         """
         if self.file.absolute() not in _allowed:
             raise UserError("this Python file of a run directory's scenario is not executed", file=str(self.file))
@@ -130,8 +120,6 @@ def _reason(error: BaseException, file: Path) -> str:
 
 
 class _UserFiles(MetaPathFinder, Loader):
-    """Finds and runs the files whose modules are submodules of this module."""
-
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:

@@ -10,11 +10,7 @@ _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\
 
 
 def escape(text: str, *, keep: str = "") -> str:
-    r"""The text with escapes for characters that move a cursor, change colours or reverse the text that is shown.
-
-    Args:
-        text: any text.
-        keep: characters that stay, such as line ends.
+    r"""The text with escapes for characters that move a cursor, change colours or reverse text, except ``keep``.
 
     >>> print(escape("\x1b[31mred"), escape("\u202etxt.exe"), escape("a\nb"))
     \x1b[31mred \u202etxt.exe a\x0ab

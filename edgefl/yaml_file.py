@@ -37,11 +37,7 @@ def read_yaml(path: str | Path) -> Any:
 
 
 def parse_yaml(text: str, *, file: str | None = None) -> Any:
-    """The data in a YAML text.
-
-    Args:
-        text: one YAML 1.2 document.
-        file: the source of the text, for messages.
+    """The data in a YAML 1.2 text; ``file`` is its source, for messages.
 
     Raises:
         UserError: the text is empty, is not YAML, or contains more than one document.
@@ -62,7 +58,7 @@ def parse_yaml(text: str, *, file: str | None = None) -> Any:
 
 @functools.lru_cache(maxsize=8)
 def _loaded(text: str) -> Any:
-    """The data in a text. Kept, since commands read a run's scenario several times, which was most of their time."""
+    """Kept, since commands read a run's scenario several times, which was most of their time."""
     # The C parser behind typ="safe" reads YAML 1.1; the pure one reads 1.2.
     return YAML(typ="safe", pure=True).load(text)
 
@@ -119,7 +115,6 @@ def dump_yaml(data: Any) -> str:
 
 
 def _laid_out(data: Any) -> Any:
-    """The same data, with each list and mapping marked for one line or several."""
     if isinstance(data, Mapping):
         mapping = CommentedMap((key, _laid_out(value)) for key, value in data.items())
         return _styled(mapping, mapping.values(), data)

@@ -29,11 +29,7 @@ MOST_CLIENTS = 100
 
 
 def check_scenario(scenario: Scenario) -> None:
-    """Refuse what real links here cannot do.
-
-    Raises:
-        UserError: the option, and why.
-    """
+    """Raise UserError, with the option and the reason, for what real links here cannot do."""
     transport = scenario.network.transport
     if transport.multicast:
         raise UserError("expected false: a TCP connection has one receiver", field="network.transport.multicast")
@@ -51,7 +47,7 @@ def check_scenario(scenario: Scenario) -> None:
 
 
 def taking_part(setup: Setup, predicted: SeedPaths) -> list[int]:
-    """The clients that get a process: all of a small fleet, or those that took part in the simulation."""
+    """All clients of a small fleet, else those that took part in the simulation."""
     if setup.clients <= MOST_CLIENTS:
         return list(range(setup.clients))
     return sorted({event.client for event in read_events(predicted.events, {"transfer_start"}) if event.client >= 0})
@@ -64,11 +60,7 @@ def content_of(predicted: SeedPaths) -> bytes:
 
 
 def wiring_of(setup: Setup, chosen: Sequence[int]) -> Wiring:
-    """The plan of a run's links to these clients.
-
-    Raises:
-        UserError: nodes that cannot be emulated, by their number or a name.
-    """
+    """The plan of a run's links; UserError for nodes that cannot be emulated, by their number or a name."""
     topology = GraphLinks(setup.topology) if isinstance(setup.topology, nx.Graph) else setup.topology
     peaks: dict[Pair, float] = {}
     for direction in DIRECTIONS:
@@ -81,11 +73,7 @@ def wiring_of(setup: Setup, chosen: Sequence[int]) -> Wiring:
 
 
 def wiring_of_all(scenario: Scenario) -> Wiring | None:
-    """The plan of the links to all clients before a simulation; None for a fleet of which only some get a process.
-
-    Raises:
-        UserError: as for :func:`wiring_of`.
-    """
+    """The plan before a simulation; None for a fleet of which only some clients get a process."""
     clients, network = scenario.data.clients, scenario.network
     if clients > MOST_CLIENTS:
         return None
@@ -95,7 +83,6 @@ def wiring_of_all(scenario: Scenario) -> Wiring | None:
 
 
 def _talks(topology: Topology, protocol: object, chosen: Sequence[int]) -> list[Pair]:
-    """The pairs of nodes that exchange transfers."""
     clients = [f"client/{client}" for client in chosen]
     gates, cells = ["server"] * len(clients), list[Pair]()
     if isinstance(protocol, HierarchicalSpec):

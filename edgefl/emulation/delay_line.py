@@ -28,7 +28,7 @@ HEADER_BYTES = 10
 """Size of the header in front of each packet that describes its segments."""
 _LARGEST = 1 << 16
 _AT_ONCE = 64
-"""Packets that are read from one device before others have their turn."""
+"""Packets of one device before others have their turn."""
 _GRAIN = 0.0001
 """Packets that are due within this time, seconds, leave together: it saves system calls."""
 
@@ -53,14 +53,7 @@ def open_device(delay: Delay) -> int:
 
 
 class DelayLine:
-    """Keeps packets of TUN devices for a while.
-
-    Args:
-        delays: the descriptor of each device, with its delay in seconds.
-
-    Attributes:
-        carried: packets that have been put back.
-    """
+    """Keeps packets of TUN devices, given by descriptor, for their delay in seconds; ``carried`` counts them."""
 
     def __init__(self, delays: list[tuple[int, float]]) -> None:
         self.carried = 0
@@ -72,7 +65,6 @@ class DelayLine:
             self._poll.register(device, select.EPOLLIN)
 
     def run(self, stop: int) -> None:
-        """Carry packets until a descriptor can be read."""
         self._poll.register(stop, select.EPOLLIN)
         lines = list(self._kept.values())
         waiting = [self._poll.fileno()]

@@ -31,13 +31,9 @@ _SYSTEM_FOLDERS = ("/usr/sbin", "/sbin")
 
 
 class Finding(NamedTuple):
-    """One thing that an emulation uses.
+    """One thing that an emulation uses; ``detail`` is a version, a number, or why it does not work.
 
-    Attributes:
-        what: its name.
-        works: whether it is there.
-        detail: a version, a number, or why it does not work.
-        needed: whether there is no emulation without it.
+    There is no emulation without a thing that is ``needed``.
     """
 
     what: str
@@ -90,7 +86,7 @@ def missing(findings: Sequence[Finding], *, latencies: bool) -> str | None:
 
 
 def has_netem() -> bool:
-    """Whether the kernel delays packets itself; asked in the present network namespace, on its loopback device."""
+    """True if the kernel delays packets itself; asked in the present network namespace, on its loopback device."""
     works = not _refused(["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"])
     if works:
         _refused(["tc", "qdisc", "del", "dev", "lo", "root"])
@@ -98,7 +94,7 @@ def has_netem() -> bool:
 
 
 def _search_path() -> list[str]:
-    """Where programs are searched: shells of users without root often leave out the system's own folders."""
+    """Shells of users without root often leave out the system's own folders."""
     return [*os.environ.get("PATH", os.defpath).split(os.pathsep), *_SYSTEM_FOLDERS]
 
 
@@ -120,7 +116,7 @@ def _ways() -> list[tuple[str, ...]]:
 
 
 def _refused(command: Sequence[str]) -> str:
-    """Why a command failed, as one line; an empty text if it did not."""
+    """The reason why a command failed, as one line; an empty text if it did not."""
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     except OSError as error:
@@ -152,7 +148,7 @@ def _processors() -> list[Finding]:
 
 
 def _no_quota() -> str:
-    """Why this process cannot limit the processors of a control group, or an empty text."""
+    """The reason why this process cannot limit the processors of a control group, or an empty text."""
     try:
         with CpuQuota():
             return ""

@@ -21,11 +21,11 @@ MOST_OF_A_ROUND = 0.01
 """Delays of the machine up to this share of a round are accepted."""
 
 LEAST_OF_A_QUOTA = 0.95
-"""Processes that train should get at least this share of their quotas."""
+"""For processes that train."""
 
 
 def processor_seconds() -> tuple[float, float]:
-    """The ticks for which all processors of this machine have worked, and all ticks."""
+    """The processors' ticks: those of work, and all."""
     with open("/proc/stat", encoding="ascii") as file:
         ticks = [int(each) for each in file.readline().split()[1:9]]
     idle = ticks[3] + ticks[4]

@@ -36,11 +36,7 @@ def inside(pid: int) -> Iterator[None]:
 
 
 def opened(pid: int) -> int:
-    """A file descriptor of the network namespace of a process, which keeps the namespace when the process ends.
-
-    Raises:
-        OSError: no such process.
-    """
+    """A descriptor, which keeps the network namespace when the process ends; OSError if there is no such process."""
     return os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
 
 

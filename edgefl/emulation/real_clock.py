@@ -28,10 +28,6 @@ class RealClock(Clock):
     The world's own work (aggregation, evaluation, training) takes time that no device of the scenario spends. While no
     transfer is in progress, or if it takes longer than :data:`LONG_STEP`, the clock stands still meanwhile.
 
-    Args:
-        dilation: real seconds for one second of the scenario.
-        reporter: the real world.
-
     Attributes:
         dilation: real seconds for one second of the scenario.
         late: for each event how many real seconds after its moment it was processed.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RealNetwork:
-    """What the world knows of the network: capacities, and the transfers that are under way.
+    """The network's capacities, and the transfers that are in progress.
 
     It has the interface of :class:`~edgefl.network.flow_network.FlowNetwork`. Traces and redraws are followed on all
     links at all times, so that a transfer finds its links as they should be.
@@ -62,8 +62,7 @@ class RealNetwork:
     ) -> Flow:
         """Send ``bytes`` over the least-latency path; the flow triggers when they have arrived.
 
-        ``weight``, ``payload`` and ``outlook`` have no effect: real connections share links as TCP does, and each
-        receiver gets bytes of its own.
+        Weight, payload and outlook have no effect: links are shared as by TCP, and each receiver gets its own bytes.
 
         Raises:
             UserError: an unknown node, or no path between the nodes.
@@ -91,7 +90,7 @@ class RealNetwork:
         return flow
 
     def cancel(self, flow: Flow) -> None:
-        """Stop a flow now; one that has ended does not change."""
+        """Stop a flow now; no effect if it has ended."""
         if self._under_way.pop(flow.id, None) is None:
             return
         self._in_use.pop(flow.id, None)
@@ -119,16 +118,14 @@ class RealNetwork:
         self._assign(dict(zip(links.tolist(), bits_per_second.tolist(), strict=True)))
 
     def follow(self, link: int, process: CapacityProcess) -> None:
-        """Let a link's capacity follow a process from now on."""
         self._processes[link] = process
         self._step(link, process, self.env.now)
 
     def capacity(self, source: Node, target: Node) -> float:
-        """The present capacity of a link, bit/s."""
         return self._capacity[self.topology.link(source, target)]
 
     def alone(self, source: Node, target: Node) -> Alone:
-        """What each transfer would take if it had the network to itself, at the present capacities."""
+        """Each transfer alone in the network, at the present capacities."""
         route = self.route(source, target)
         usable = self._transport.efficiency * min((self._capacity[link] for link in route.links), default=math.inf)
         if self._connections is None:
@@ -157,21 +154,18 @@ class RealNetwork:
         self._carrier.end_process(str(node))
 
     def begin_process(self, node: Node) -> None:
-        """A node whose process was killed has a new one."""
         self._carrier.begin_process(str(node))
 
     def is_under_way(self, number: int) -> bool:
-        """Whether a transfer is in progress."""
         return number in self._under_way
 
     @property
     def under_way(self) -> bool:
-        """Whether transfers are in progress."""
         return bool(self._under_way)
 
     @property
     def blocked(self) -> bool:
-        """Whether each of them waits for a link without capacity."""
+        """True if each of them waits for a link without capacity."""
         return all(any(self._capacity[link] <= 0.0 for link in flow.path) for flow in self._under_way.values())
 
     def bytes_under_way(self) -> int:
@@ -193,7 +187,7 @@ class RealNetwork:
         return flow.bytes - arrived
 
     def _step(self, link: int, process: CapacityProcess, seconds: float) -> None:
-        """Set a capacity from its process, and come back at the next change."""
+        """Set a capacity from its process, now and at each change."""
         if self._processes.get(link) is not process:
             return
         self._assign({link: process.value(seconds)})

@@ -22,12 +22,7 @@ _FIRST_TABLE = 200
 
 
 class Window(NamedTuple):
-    """The packets in flight of a connection.
-
-    Attributes:
-        initial: in the first round trip.
-        most: at any time; None for as many as TCP chooses.
-    """
+    """Packets in flight: in the first round trip, and at any time; None for as many as TCP chooses."""
 
     initial: int
     most: int | None
@@ -45,7 +40,6 @@ class Routing:
         }
 
     def device(self, neighbour: str) -> str:
-        """The name of the device that leads to a neighbour."""
         return f"to{self._number[neighbour]}"
 
     def delays(self, node: str) -> dict[str, float]:
@@ -61,7 +55,6 @@ class Routing:
         return min((shaping.segments(self._bytes_per_second(pair), self._trip(pair)) for pair in own), default=1)
 
     def window(self, pair: Pair) -> Window:
-        """The window of connections from a sender to a receiver."""
         settings = self._settings
         filling = shaping.window_packets(self._bytes_per_second(pair), self._trip(pair))
         most = filling if settings.queue == "fair" else None
@@ -87,7 +80,7 @@ class Routing:
         ]
 
     def routes(self, node: str) -> list[str]:
-        """The commands for ``ip`` that make a node's routes and rules."""
+        """The commands for ``ip`` that make routes and rules."""
         addresses = self._wiring.addresses
         hops = [hop for hop in self._wiring.hops if hop.node == node]
         devices = {(hop.source, hop.target): self.device(hop.next) for hop in hops}
@@ -118,7 +111,6 @@ class Routing:
         return lines
 
     def parameters(self, node: str) -> dict[str, str]:
-        """The kernel's parameters for a node."""
         settings = self._settings
         largest = max((self.window(pair).most or 4096 for pair in self._wiring.routes), default=0)
         space = max(4 * largest * shaping.PACKET_BYTES, 1 << 18)
@@ -142,7 +134,6 @@ class Routing:
         }
 
     def _trip(self, pair: Pair) -> float:
-        """The real seconds of a round trip."""
         return self._seconds[pair] + self._seconds[pair[::-1]]
 
     def _bytes_per_second(self, pair: Pair) -> float:

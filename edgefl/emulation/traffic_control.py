@@ -64,11 +64,7 @@ class TrafficControl:
         self.close()
 
     def change(self, changes: Sequence[Rate | Valve]) -> None:
-        """Make changes, in their order.
-
-        Raises:
-            OSError: the kernel refused one.
-        """
+        """Make changes, in their order; OSError if the kernel refused one."""
         for change in changes:
             self._netlink.send(self._message(change))
             answer = self._netlink.recv(1 << 16)
@@ -82,7 +78,6 @@ class TrafficControl:
             self._packets.sendto(b"\0", (device, _WAKE_UP, 0, 0, bytes(6)))
 
     def close(self) -> None:
-        """Close the sockets."""
         self._netlink.close()
         self._packets.close()
 

@@ -20,21 +20,13 @@ from edgefl.input_file import digest_of_file
 from edgefl.validation import shown
 
 OLDEST = (1, 42)
-"""The oldest supported version of flwr."""
 
 _CODE = (".py", ".toml")
 
 
 @dataclass(frozen=True)
 class App:
-    """An app whose code is imported.
-
-    Attributes:
-        server: its ``flwr.serverapp.ServerApp``.
-        client: its ``flwr.clientapp.ClientApp``.
-        run_config: its run configuration with the scenario's values.
-        folder: where its code is.
-    """
+    """An app whose code is imported; ``run_config`` includes the scenario's values, ``folder`` contains its code."""
 
     server: Any
     client: Any
@@ -43,11 +35,7 @@ class App:
 
 
 def require_flwr() -> None:
-    """Check that a supported version of flwr is installed.
-
-    Raises:
-        UserError: it is missing or too old.
-    """
+    """Raise UserError if flwr is missing or too old."""
     try:
         from flwr import __version__ as found
     except ImportError:
@@ -92,11 +80,7 @@ def read_app(spec: AppSpec) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def digest_of_app(folder: str) -> str:
-    """The SHA-256 of the app's Python and TOML files with their paths in the folder.
-
-    Raises:
-        UserError: the folder does not exist.
-    """
+    """The SHA-256 of the app's Python and TOML files with their paths; UserError if the folder does not exist."""
     root = Path(folder)
     if not root.is_dir():
         raise UserError("no such folder", file=folder, field="flower.app")

@@ -32,13 +32,11 @@ class Exchange:
     error.
 
     Attributes:
-        reply: the reply, when the server has it.
-        replied: triggers when the server has it.
+        replied: triggers when the server has the reply.
         replied_at: virtual time at which the server had it.
-        compute_seconds: the seconds of its work.
         arrived_at, reached_at: virtual time at which the reply was complete at the server, NaN before.
-        pulled: whether the app has the reply.
-        given_up: whether the app will never ask for it.
+        pulled: the app has the reply.
+        given_up: the app will never ask for it.
     """
 
     downlink = Downlink((), 1)
@@ -77,29 +75,25 @@ class Exchange:
 
     @property
     def computing(self) -> bool:
-        """Whether the device computes now."""
         return self.phase == "compute"
 
     @property
     def exposed_seconds(self) -> float:
-        """Seconds of its transfers."""
         return self._phases.transfer_seconds
 
     def played(self, blocks: int) -> int:
-        """The number of blocks, which an app does not have."""
+        """An app has no blocks."""
         return blocks
 
     def transfers_since(self, moment: float) -> tuple[float, float]:
-        """Its transfer seconds after and before a given time."""
         return self._phases.transfers_since(moment)
 
     @property
     def useful(self) -> bool:
-        """Whether the app has received a reply that is not an error."""
+        """True if the app has received a reply that is not an error."""
         return self.pulled and self.phase == "arrived" and not self.reply.has_error()
 
     def live(self) -> Generator[simpy.Event, object, None]:
-        """The exchange as a SimPy process."""
         world = self._world
         if self.replied.triggered:  # it expired while the node had others; Flower deletes such a message
             self.drop("late")
@@ -166,7 +160,6 @@ class Exchange:
         self._on_left(self)
 
     def drop(self, fate: Lost) -> None:
-        """Abort its activity."""
         if self._over():
             return
         self._ended = True
@@ -194,7 +187,6 @@ class Exchange:
         return self.client, self.round, self.job.id.dispatch
 
     def _over(self) -> bool:
-        """Whether it has ended, which may happen while it waits."""
         return self._ended
 
     def _answer(self, make: Callable[[Any], Any]) -> None:

@@ -13,11 +13,7 @@ NODE_SECONDS_WITHOUT_HEARTBEAT = 60.0
 
 
 def node_id_of(client: int) -> int:
-    """The node id of a client: 63 bits, as Flower's, and the same in every run.
-
-    >>> node_id_of(0) != node_id_of(1)
-    True
-    """
+    """63 bits, as Flower's node ids, and the same in every run."""
     return integer_seed(0, "flower node", client)
 
 
@@ -38,12 +34,7 @@ def _record_bytes(record: Any) -> int:
 
 
 class Sent(NamedTuple):
-    """A message on the wire.
-
-    Attributes:
-        parts: what is transferred.
-        digest: of its type and its content.
-    """
+    """A message on the wire: its parts, and the digest of its type and its content."""
 
     parts: tuple[Part, ...]
     digest: str
@@ -57,14 +48,10 @@ class Wire:
         self._contents = 0
 
     def sent(self, message: Any, content: Any = None) -> Sent:
-        """What a message is on the wire: its content and its framing.
+        """The content of a message, which several messages may share, and its framing.
 
         The framing is what Flower's serialisation adds to the content: the heads of its objects with the hashes of
         their parts, and the message's own metadata. What gRPC, HTTP and TLS add belongs to the network's transport.
-
-        Args:
-            message: the message.
-            content: the object that several messages have as their content.
         """
         from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
@@ -88,7 +75,6 @@ class Wire:
         return Sent(tuple(part for part in parts if part.bytes), f"{message.metadata.message_type} {digest}")
 
     def forget(self) -> None:
-        """The shared contents are no longer needed."""
         self._known.clear()
 
 
@@ -110,7 +96,7 @@ def copied(records: Any) -> Any:
 
 
 def copied_message(message: Any) -> Any:
-    """A copy of a message; see :func:`copied`."""
+    """Like :func:`copied`, for a whole message."""
     from flwr.app.message import make_message
 
     return make_message(copy.deepcopy(message.metadata), copied(message.content))
@@ -126,14 +112,14 @@ def error_reply(message: Any, code: str, reason: str) -> Any:
 
 
 def node_unavailable(message: Any) -> Any:
-    """The error that the SuperLink returns for a message to a node that is lost."""
+    """The SuperLink's error for a message to a lost node."""
     from flwr.server.superlink.linkstate.utils import create_message_error_unavailable_res_message as lost
 
     return lost(message.metadata, "node_unavail")
 
 
 def expired(message: Any) -> Any:
-    """The error that the SuperLink returns for a message whose time to live is over."""
+    """The SuperLink's error for a message whose time to live is over."""
     from flwr.server.superlink.linkstate.utils import create_message_error_unavailable_ins_message as gone
 
     return gone(message.metadata.message_id, message.metadata.run_id)

@@ -17,11 +17,7 @@ Source = Literal["server", "clients"]
 
 
 class Metrics:
-    """The metrics of the present round.
-
-    Args:
-        name: the metric that is the accuracy; None: the first one whose name contains ``acc``.
-    """
+    """The metrics of the present round; ``name`` is the accuracy, if None the first whose name contains ``acc``."""
 
     def __init__(self, name: str | None) -> None:
         self._name = name
@@ -36,15 +32,10 @@ class Metrics:
             self._found.setdefault(source, {}).update(found)
 
     def clear(self) -> None:
-        """A round begins."""
         self._found.clear()
 
     def evaluation(self) -> Evaluation | None:
-        """The accuracy and the loss of the present round; the server's evaluation comes before the clients'.
-
-        Raises:
-            UserError: the accuracy is not in [0, 1].
-        """
+        """The server's evaluation comes before the clients'; UserError if the accuracy is not in [0, 1]."""
         sources: tuple[Source, ...] = ("server", "clients")
         for source in sources:
             found = self._found.get(source, {})

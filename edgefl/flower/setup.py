@@ -53,7 +53,6 @@ class AppLearner(NeutralLearner):
         self._metrics = metrics
 
     def evaluate(self, version: int) -> Evaluation:
-        """The accuracy and the loss that the app has computed in this round."""
         return self._metrics.evaluation() or super().evaluate(version)
 
 

@@ -43,11 +43,8 @@ class Section(Generic[Part]):
     def read(self, value: Any, field: str) -> Named[Part]:
         """A part from ``{tag: name, option: value…}``, or from its name; a part that was read already is unchanged.
 
-        The name may be left out where another key means it; see :func:`~edgefl.registry.part_of`.
-
-        Args:
-            value: the section's value in the scenario.
-            field: the section's dotted path, for messages.
+        The name may be left out where another key means it; see :func:`~edgefl.registry.part_of`. ``field`` is the
+        section's dotted path, for messages.
 
         Raises:
             UserError: unknown name or option; the message suggests the nearest one.
@@ -69,7 +66,6 @@ class Section(Generic[Part]):
         return Named(name, validated(part, options, field=field))
 
     def write(self, part: Named[Part]) -> dict[str, Any]:
-        """The mapping from which :meth:`read` makes ``part`` again."""
         return {self.tag: part.name, **part.spec.model_dump(mode="json")}
 
     def json_schema(self) -> dict[str, Any]:
@@ -141,10 +137,8 @@ def _read_task(value: Any) -> TaskPart:
 
 
 Task = Annotated[SerializeAsAny[TaskPart], PlainValidator(_read_task, json_schema_input_type=Any)]
-"""``task:``, a kind, or a mapping with kind and options."""
 
 Data = Annotated[SerializeAsAny[DataSpec], PlainValidator(_read_data, json_schema_input_type=Any)]
-"""``data:``, with name and options."""
 
 
 def _reader(section: Section[Any], field: str) -> PlainValidator:
@@ -156,12 +150,9 @@ def _writer(section: Section[Any]) -> PlainSerializer:
 
 
 Model = Annotated[Named[ModelSpec], _reader(MODEL_SECTION, "model"), _writer(MODEL_SECTION)]
-"""``model:``, with name and options."""
 
 Selection = Annotated[Named[SelectorSpec], _reader(SELECTION_SECTION, "training.selection"), _writer(SELECTION_SECTION)]
-"""``training.selection:``, with kind and options."""
 
 Bandwidth = Annotated[
     Named[BandwidthSpec], _reader(BANDWIDTH_SECTION, "training.bandwidth"), _writer(BANDWIDTH_SECTION)
 ]
-"""``training.bandwidth:``, with kind and options."""

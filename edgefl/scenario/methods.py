@@ -34,12 +34,10 @@ class ScenarioMethod:
 
     @property
     def scheduler(self) -> BlockSchedulerSpec | None:
-        """The block scheduler's options, from which it is started."""
         return None if self.scheduling is None else self.scheduling.spec
 
     @property
     def name(self) -> str:
-        """The method's registered name."""
         return str(self.entry["method"])
 
 
@@ -126,7 +124,7 @@ def _label(label: Any, field: str) -> str:
 
 
 def write_methods(methods: tuple[ScenarioMethod, ...]) -> list[dict[str, Any]]:
-    """The list from which :func:`read_methods` makes ``methods`` again."""
+    """The inverse of :func:`read_methods`."""
     return [_written(method) for method in methods]
 
 
@@ -168,4 +166,3 @@ Methods = Annotated[
     PlainValidator(read_methods, json_schema_input_type=Any),
     PlainSerializer(write_methods, return_type=list[dict[str, Any]]),
 ]
-"""The type of a scenario's field ``methods:``."""

@@ -21,7 +21,7 @@ from edgefl.validation import validated
 from edgefl.yaml_file import parse_yaml
 
 SECTIONS = ("model", "training", "methods")
-"""The parts of a scenario that a step's cost depends on."""
+"""What a step's cost depends on."""
 
 MOST_NUMBERS = 2**26
 """Numbers in a sample of ``--shape``; with more, memory would not suffice to count its step."""
@@ -42,12 +42,9 @@ def read_model(text: str) -> Any:
 
 
 def read_step(model: str, method: str | None, changes: list[str]) -> tuple[Any, list[Method]]:
-    """The model's options and the methods, from a scenario of nothing else.
+    """The model's options and the methods (all if none is given), from a scenario of nothing else.
 
-    Args:
-        model: a model's name, or a mapping; see :func:`read_model`.
-        method: a method's name; all methods if not given.
-        changes: ``PATH=VALUE`` as ``--set`` takes them, for what a step's cost depends on.
+    ``changes`` are texts ``PATH=VALUE``, as for ``--set``, for what a step's cost depends on.
 
     Raises:
         UserError: something of it is unknown or does not concern a step.
@@ -74,10 +71,7 @@ def read_step(model: str, method: str | None, changes: list[str]) -> tuple[Any, 
 
 
 def read_task(text: str) -> Task:
-    """A task from its kind, or from a mapping as in a scenario.
-
-    Raises:
-        UserError: unknown task or option.
+    """A task from its kind, or from a mapping as in a scenario; UserError for an unknown task or option.
 
     >>> read_task("regression").kind
     'regression'

@@ -51,7 +51,6 @@ def anchored(data: Mapping[str, Any], folder: Path, *, only_files: bool = False)
 
 
 def _named_by_parts(data: Mapping[str, Any]) -> dict[str, Named]:
-    """The options of the data set and the model that name files, by dotted path."""
     found: dict[str, Named] = {}
     for section, parts in _SECTIONS.items():
         options = data.get(section)
@@ -75,8 +74,8 @@ def found_below(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def what_decides(data: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of a resolved scenario's data without values that do not affect results.
 
-    These are the locations of files, and the choice among the engines that agree bit for bit. Profiles are part of a
-    resolved scenario. The contents of other files are compared elsewhere.
+    These are the locations of files, and the choice among the engines that agree bit for bit. The contents of files
+    are compared elsewhere.
 
     >>> what_decides({"data": {"root": "/images", "clients": 8}})
     {'data': {'root': None, 'clients': 8}}
@@ -118,7 +117,6 @@ def _anchor(container: Any, key: Any, folder: Path, what: Place) -> None:
 
 
 def _each(container: Any, pattern: list[str], act: Callable[[Any, Any], None]) -> None:
-    """Call ``act`` with the container and the key of every existing place that matches a pattern."""
     name, *rest = pattern
     if isinstance(container, dict):
         keys: list[Any] = list(container) if name == "*" else [name] if name in container else []
@@ -134,7 +132,7 @@ def _each(container: Any, pattern: list[str], act: Callable[[Any, Any], None]) -
 
 
 def _is_name(text: str, what: Place) -> bool:
-    """Whether it is the name of shipped traces, or of a profile for :func:`edgefl.fleet.load_profile`."""
+    """True for a name of shipped traces, or of a profile."""
     if what == "traces":
         return text in shipped.files("traces")
     return what == "profile" and not (text.endswith((".yaml", ".yml")) or "/" in text or "\\" in text)

@@ -32,11 +32,7 @@ def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Override
     """Build all parts of a run once, so that errors are found before anything is written.
 
     No image is read if the data set defines its shape, and the partition and the model do not depend on more.
-
-    Args:
-        scenario: the scenario to run.
-        file: the user's name for it, for messages.
-        overrides: changes that were made to the file's contents; a message names the one that causes the error.
+    ``file`` is the scenario's name in messages, which also name the one of ``overrides`` that causes the error.
 
     Raises:
         UserError: files are missing or damaged, or parts do not fit together; the message contains the field.
@@ -106,12 +102,7 @@ def _rehearse_network(scenario: Scenario) -> None:
 
 
 def check_last_batches(model: BlockModel, options: Iterable[LocalOptions], samples: Integers) -> None:
-    """Check that no client has a batch of one sample if the model cannot be trained with it.
-
-    Args:
-        model: the scenario's model.
-        options: the local options of each method.
-        samples: training samples of each client ``[clients]``.
+    """Check, from ``samples [clients]``, that no client has a batch of one if the model cannot be trained with it.
 
     Raises:
         UserError: a client has; the message has its number, its samples and the remedy.

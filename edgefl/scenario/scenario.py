@@ -296,11 +296,7 @@ class Scenario(Options):
                 )
 
     def method(self, label: str) -> ScenarioMethod:
-        """The method with this label.
-
-        Raises:
-            UserError: the scenario has no such method.
-        """
+        """The method with this label; UserError if there is none."""
         for method in self.methods:
             if method.label == label:
                 return method
@@ -308,10 +304,6 @@ class Scenario(Options):
         raise UserError(f"the scenario '{self.name}' has no method labelled '{label}'; {hint}")
 
     def with_seeds(self, seeds: Sequence[int]) -> Scenario:
-        """The same scenario with other seeds.
-
-        Raises:
-            UserError: a seed is negative or occurs twice, or there is none.
-        """
+        """The same scenario with other seeds; UserError if one is negative or occurs twice, or there is none."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return validated(Scenario, {**fields, "seeds": list(seeds)})

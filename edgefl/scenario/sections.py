@@ -91,7 +91,6 @@ class TargetSpec(Options):
 
     @property
     def value(self) -> float:
-        """The value."""
         return self.at_least or self.at_most or 0.0
 
 
@@ -99,16 +98,12 @@ Target = Annotated[float, Field(gt=0, le=1)] | TargetSpec
 
 
 def values_of(targets: Sequence[Target]) -> list[float]:
-    """The values of targets."""
+    """The numbers of targets of both kinds."""
     return [target.value if isinstance(target, TargetSpec) else target for target in targets]
 
 
 def check_targets(targets: Sequence[Target], metric: Metric) -> None:
-    """Check that targets are of the task's metric.
-
-    Raises:
-        UserError: one is of another metric or in the wrong direction.
-    """
+    """Raise UserError if a target is of another metric or in the wrong direction."""
     bound = "at_least" if metric.better == "higher" else "at_most"
     for index, target in enumerate(targets):
         field = f"targets.{index}"
