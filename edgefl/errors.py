@@ -74,8 +74,8 @@ def one_line(value: object) -> str:
 def nearest(name: str, valid: Iterable[str]) -> str:
     """A clause that names the valid choice nearest to ``name``, or lists all choices.
 
-    >>> nearest("fedagv", ["fedavg", "fedprox"]), nearest("?", ["iid", "shards"])
-    ("did you mean 'fedavg'?", 'expected one of: iid, shards')
+    >>> nearest("fedagv", ["fedavg", "fedprox"]), nearest("rl", ["lr", "momentum"]), nearest("?", ["iid", "shards"])
+    ("did you mean 'fedavg'?", "did you mean 'lr'?", 'expected one of: iid, shards')
     """
     choices = sorted(valid)
     by_folded = {choice.casefold(): choice for choice in choices}

@@ -193,7 +193,7 @@ class ThreadScheduler:
 
 @contextmanager
 def watched(what: str, warn: Callable[[str], None]) -> Iterator[None]:
-    """Each :data:`PATIENCE_SECONDS` of the block, ``warn`` (in another thread) where the calling thread is."""
+    """After each :data:`PATIENCE_SECONDS` of the block, call ``warn`` in another thread with the place of this one."""
     ended, thread = threading.Event(), threading.current_thread()
 
     def watch() -> None:
