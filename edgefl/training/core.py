@@ -18,6 +18,7 @@ from edgefl.models.registry import ModelSpec, build_model, initial_vector
 from edgefl.training.base import ENGINES, Engine, EngineInputs, JobData
 from edgefl.training.client_data import ClientData
 from edgefl.training.engine_spec import EngineSpec, check_precision, choose_engine
+from edgefl.training.freed_memory import keep_freed_memory
 from edgefl.training.kept_models import KeptModels
 from edgefl.training.learner import MethodLearner
 from edgefl.training.parts_of_models import EngineOfParts, PartsOfModel
@@ -66,6 +67,7 @@ class TrainingCore:
         workers: int | None = None,
         results: Path | None = None,
     ) -> None:
+        keep_freed_memory()
         self._device = torch.device(device)
         self._seed = seed
         self._workers = workers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import signal
@@ -19,6 +18,7 @@ from typing import Any
 
 from edgefl.errors import EdgeflError
 from edgefl.torch_settings import INTRA_OP_THREADS
+from edgefl.training.freed_memory import keep_freed_memory
 
 _IDLE_SECONDS = 60
 """After so long without work, worker processes end; the next call starts new ones."""
@@ -27,9 +27,6 @@ _WATCH_SECONDS = 0.25
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(INTRA_OP_THREADS))
 """Set only in the worker processes' environment: libraries start no threads that busy-wait on the others' cores."""
-
-_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
-"""``M_MMAP_THRESHOLD`` and ``M_TRIM_THRESHOLD`` of mallopt(3)."""
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -250,7 +247,7 @@ def _begin(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    _keep_memory()
+    keep_freed_memory()
     import torch
 
     from edgefl.training.parallel import pool_worker  # noqa: F401  (so that no job waits for it)
@@ -264,13 +261,3 @@ def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_WATCH_SECONDS)
     os._exit(1)
-
-
-def _keep_memory() -> None:
-    """Keep freed memory for the next step: returning it to the system and allocating it again clears every page."""
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, TypeError, OSError):
-        return  # not glibc's
-    mallopt(_MMAP_THRESHOLD, 32 << 20)  # the maximum
-    mallopt(_TRIM_THRESHOLD, 1 << 30)
