@@ -23,10 +23,7 @@ PAGES = {
         "Methods' options",
         "The options of an entry of a scenario's `methods`, for each method. [Methods](../methods.md) gives formulas.",
     ),
-    "reference/models.md": (
-        "Models' options",
-        "The options of a scenario's `model`, for each model.",
-    ),
+    "reference/models.md": ("Models' options", "The options of a scenario's `model`, for each model."),
     "reference/device-profile.md": (
         "Device profile file",
         "Every key of a device profile. [Device profiles](../device-profiles.md) shows how to write one, and where the "

@@ -80,12 +80,7 @@ class FederatedData:
 
 
 def load_federated(
-    spec: DataSpec,
-    seed: int,
-    device: torch.device | str = "cpu",
-    split: Split = "test",
-    *,
-    room: float = math.inf,
+    spec: DataSpec, seed: int, device: torch.device | str = "cpu", split: Split = "test", *, room: float = math.inf
 ) -> FederatedData:
     """Read the data set and divide it among the clients; the seed decides the partition, not the samples.
 

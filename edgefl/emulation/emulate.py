@@ -85,13 +85,7 @@ def emulate(
     with temporary_folder() as folder:
         testbed = _testbeds(scenario, folder, predicted, dilation=dilation, compute=compute, say=say)
         both = partial(
-            run,
-            scenario,
-            methods=methods,
-            device=device,
-            train=train,
-            listeners=listeners,
-            results=folder / "results",
+            run, scenario, methods=methods, device=device, train=train, listeners=listeners, results=folder / "results"
         )
         if say is not None:
             say("simulation:")

@@ -153,12 +153,7 @@ class Wiring:
         return [by_number[number] for number in self.routes[source, target]]
 
 
-def plan_wiring(
-    topology: Topology,
-    talks: Iterable[Pair],
-    *,
-    peaks: Mapping[Pair, float] | None = None,
-) -> Wiring:
+def plan_wiring(topology: Topology, talks: Iterable[Pair], *, peaks: Mapping[Pair, float] | None = None) -> Wiring:
     """Plan the links for the nodes that talk to each other.
 
     Both directions of each talk follow the topology's least-latency paths. Links that no path crosses are left out.

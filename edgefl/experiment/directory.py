@@ -15,15 +15,7 @@ from filelock import FileLock, Timeout
 from pydantic import Field
 
 from edgefl.errors import UserError
-from edgefl.experiment.inputs import (
-    SCENARIO,
-    Input,
-    check_inputs,
-    digest_of_scenario,
-    digests,
-    in_words,
-    keep_code,
-)
+from edgefl.experiment.inputs import SCENARIO, Input, check_inputs, digest_of_scenario, digests, in_words, keep_code
 from edgefl.experiment.recording import read_recording
 from edgefl.files import aside, read_json, write_file
 from edgefl.options import Options

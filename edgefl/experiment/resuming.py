@@ -48,12 +48,7 @@ class ResumedLearner(Listener):
     """
 
     def __init__(
-        self,
-        learner: ResumableLearner,
-        method: str,
-        journal: Journal,
-        folder: Path,
-        last: int | None = None,
+        self, learner: ResumableLearner, method: str, journal: Journal, folder: Path, last: int | None = None
     ) -> None:
         self._learner = learner
         self._journal = journal

@@ -84,13 +84,7 @@ def run(
         return _execute(scenario, directory, listeners, pause, testbed=testbed, results=results)
 
 
-def resume(
-    path: Path,
-    *,
-    listeners: Sequence[Listener] = (),
-    pause: Pause | None = None,
-    trust: bool = False,
-) -> Path:
+def resume(path: Path, *, listeners: Sequence[Listener] = (), pause: Pause | None = None, trust: bool = False) -> Path:
     """Resume an interrupted run; the result is identical byte for byte to that of an uninterrupted run.
 
     In a finished directory, runs that failed because of a part of their method start again; once the part is fixed, the

@@ -224,9 +224,7 @@ def _row(path: str, name: str, device: Any) -> tuple[list[float], list[float], f
         )
     if period < LEAST_PERIOD_SECONDS:
         raise UserError(
-            f"expected a finish_time of {LEAST_PERIOD_SECONDS:g} s or more, found {period:g}",
-            file=path,
-            field=name,
+            f"expected a finish_time of {LEAST_PERIOD_SECONDS:g} s or more, found {period:g}", file=path, field=name
         )
     return starts, ends, period
 

@@ -201,9 +201,7 @@ class Evidence(Options):
     source: str = Field(min_length=1, description="The measurement, table, profile or rule that it rests on.")
     count: int | None = Field(None, ge=1, description="Number of measured times.")
     error: float | None = Field(
-        None,
-        ge=0,
-        description="Mean absolute relative error of predicted step seconds, on times that were not used.",
+        None, ge=0, description="Mean absolute relative error of predicted step seconds, on times that were not used."
     )
     framework: str | None = Field(
         None, min_length=1, description="Software that executed the steps, with its version: it matters by factors."

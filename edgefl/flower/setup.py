@@ -129,14 +129,7 @@ def run_app(
     return outcome
 
 
-def _setup(
-    scenario: AppScenario,
-    label: str,
-    seed: int,
-    *,
-    metrics: Metrics,
-    listeners: Sequence[Listener],
-) -> Setup:
+def _setup(scenario: AppScenario, label: str, seed: int, *, metrics: Metrics, listeners: Sequence[Listener]) -> Setup:
     fleet = assign(scenario.fleet, scenario.data.clients, seed)
     links = [str(name) for name in fleet.link_names()]
     network = scenario.network

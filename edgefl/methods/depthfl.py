@@ -50,10 +50,7 @@ class Depth(SubModels):
         part = first_exits(whole, kept)
         # A vector has the parameters block by block and then the buffers block by block.
         places = torch.cat(
-            [
-                torch.arange(part.layout.parameter_count),
-                layout.parameter_count + torch.arange(part.layout.buffer_count),
-            ]
+            [torch.arange(part.layout.parameter_count), layout.parameter_count + torch.arange(part.layout.buffer_count)]
         )
         return SubModel(part, lambda _: places)
 

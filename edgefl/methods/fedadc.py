@@ -20,14 +20,7 @@ from edgefl.methods.fedavg import CrossEntropy, mean_delta
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_rule import LocalRule, direction, stepped_
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
-from edgefl.methods.parts.server import (
-    SERVER_UPDATES,
-    Arriving,
-    RoundFacts,
-    ServerSide,
-    ServerUpdate,
-    Weighting,
-)
+from edgefl.methods.parts.server import SERVER_UPDATES, Arriving, RoundFacts, ServerSide, ServerUpdate, Weighting
 from edgefl.methods.recipe import METHODS, Recipe
 
 
@@ -129,12 +122,7 @@ class FedAdcServer(ServerUpdate):
         return ServerSide(model.sub(momentum, alpha=self.alpha * lr), {"momentum": momentum})
 
     def update(
-        self,
-        parameters: Tensor,
-        deltas: Tensor,
-        weights: Tensor,
-        state: dict[str, Tensor],
-        facts: RoundFacts,
+        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
     ) -> tuple[Tensor, dict[str, Tensor]]:
         momentum = (self.beta_g - self.beta_l) * state["momentum"] - mean_delta(deltas, weights) / facts.lr
         return parameters.sub(momentum, alpha=self.alpha * facts.lr), {"momentum": momentum}

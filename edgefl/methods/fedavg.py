@@ -50,12 +50,7 @@ class Mean(ServerUpdate):
     server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_s; 1 gives the plain mean")
 
     def update(
-        self,
-        parameters: Tensor,
-        deltas: Tensor,
-        weights: Tensor,
-        state: dict[str, Tensor],
-        facts: RoundFacts,
+        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
     ) -> tuple[Tensor, dict[str, Tensor]]:
         mean = mean_delta(deltas, weights)
         # Reuses the memory of the mean, because newly allocated memory is slower.

@@ -26,12 +26,7 @@ class FedAvgM(ServerUpdate):
         return {"momentum": torch.zeros_like(parameters)}
 
     def update(
-        self,
-        parameters: Tensor,
-        deltas: Tensor,
-        weights: Tensor,
-        state: dict[str, Tensor],
-        facts: RoundFacts,
+        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
     ) -> tuple[Tensor, dict[str, Tensor]]:
         momentum = self.beta * state["momentum"] + mean_delta(deltas, weights)
         return parameters.add(momentum, alpha=self.server_lr), {"momentum": momentum}

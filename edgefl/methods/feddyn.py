@@ -110,12 +110,7 @@ class FedDynServer(ServerUpdate):
         return {"shift": torch.zeros_like(parameters)}
 
     def update(
-        self,
-        parameters: Tensor,
-        deltas: Tensor,
-        weights: Tensor,
-        state: dict[str, Tensor],
-        facts: RoundFacts,
+        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
     ) -> tuple[Tensor, dict[str, Tensor]]:
         shift = state["shift"] + mean_delta(deltas, torch.full_like(weights, 1 / facts.clients))
         return parameters + mean_delta(deltas, weights) + shift, {"shift": shift}

@@ -70,12 +70,7 @@ class FedGkdServer(ServerUpdate):
         return {"teacher": parameters, "teaching": torch.zeros_like(parameters[:1])}
 
     def update(
-        self,
-        parameters: Tensor,
-        deltas: Tensor,
-        weights: Tensor,
-        state: dict[str, Tensor],
-        facts: RoundFacts,
+        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
     ) -> tuple[Tensor, dict[str, Tensor]]:
         after = parameters + mean_delta(deltas, weights)
         before = [state[f"model {age}"] for age in range(1, self.buffer) if f"model {age}" in state]

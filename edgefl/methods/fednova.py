@@ -40,12 +40,7 @@ class FedNova(ServerUpdate):
         return (steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho)
 
     def update(
-        self,
-        parameters: Tensor,
-        deltas: Tensor,
-        weights: Tensor,
-        state: dict[str, Tensor],
-        facts: RoundFacts,
+        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
     ) -> tuple[Tensor, dict[str, Tensor]]:
         tau = self.effective_steps(facts.steps.to(deltas))
         return parameters + mean_delta(deltas, weights * (weights * tau).sum() / tau), state

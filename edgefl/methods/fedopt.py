@@ -38,12 +38,7 @@ class AdaptiveServer(ServerUpdate):
         return {"first": torch.zeros_like(parameters), "second": torch.full_like(parameters, self.tau**2)}
 
     def update(
-        self,
-        parameters: Tensor,
-        deltas: Tensor,
-        weights: Tensor,
-        state: dict[str, Tensor],
-        facts: RoundFacts,
+        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
     ) -> tuple[Tensor, dict[str, Tensor]]:
         delta = mean_delta(deltas, weights)
         first = self.beta_1 * state["first"] + (1 - self.beta_1) * delta

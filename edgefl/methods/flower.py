@@ -132,12 +132,7 @@ class FlowerStrategy(ServerUpdate):
         return {name: torch.zeros_like(parameters) for name in KEPT[self.flower]}
 
     def update(
-        self,
-        parameters: Tensor,
-        deltas: Tensor,
-        weights: Tensor,
-        state: dict[str, Tensor],
-        facts: RoundFacts,
+        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The strategy's next parameters and arrays.
 

@@ -88,12 +88,7 @@ class Scaffold(ServerUpdate):
         return {"control": torch.zeros_like(parameters)}
 
     def update(
-        self,
-        parameters: Tensor,
-        deltas: Tensor,
-        weights: Tensor,
-        state: dict[str, Tensor],
-        facts: RoundFacts,
+        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
     ) -> tuple[Tensor, dict[str, Tensor]]:
         control = state["control"]
         if "control" in facts.uploads:

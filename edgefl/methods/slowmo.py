@@ -33,12 +33,7 @@ class SlowMo(ServerUpdate):
         return {"momentum": torch.zeros_like(parameters)}
 
     def update(
-        self,
-        parameters: Tensor,
-        deltas: Tensor,
-        weights: Tensor,
-        state: dict[str, Tensor],
-        facts: RoundFacts,
+        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
     ) -> tuple[Tensor, dict[str, Tensor]]:
         momentum = self.beta * state["momentum"] - mean_delta(deltas, weights) / facts.lr
         return parameters.sub(momentum, alpha=self.alpha * facts.lr), {"momentum": momentum}

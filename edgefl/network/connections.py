@@ -101,15 +101,7 @@ class _Sender:
 class TcpFlows:
     """Opens connections for transfers, and changes the limits of their rates (at most ``most``, bit/s) over time."""
 
-    def __init__(
-        self,
-        env: simpy.Environment,
-        tcp: Tcp,
-        agenda: Agenda,
-        sharing: Sharing,
-        *,
-        most: float,
-    ) -> None:
+    def __init__(self, env: simpy.Environment, tcp: Tcp, agenda: Agenda, sharing: Sharing, *, most: float) -> None:
         self._env, self._tcp, self._most = env, tcp, most
         self._agenda, self._sharing = agenda, sharing
         self._connections = Connections(tcp)

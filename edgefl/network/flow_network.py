@@ -76,12 +76,7 @@ class FlowNetwork:
             raise ValueError("expected no allocator with multicast, tcp or one queue for all flows")
         self._allocator = allocator
         self._sharing = Sharing(
-            self.topology,
-            self._transport,
-            env.now,
-            announce=self._announce,
-            occupied=self._follow,
-            allocator=allocator,
+            self.topology, self._transport, env.now, announce=self._announce, occupied=self._follow, allocator=allocator
         )
         self._processes: dict[int, CapacityProcess] = {}
         self._following: dict[int, CapacityProcess] = {}

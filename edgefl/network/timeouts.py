@@ -45,8 +45,7 @@ class Timeouts(Options):
         0.2, ge=0, le=1, description="Each wait is drawn uniformly from 1 - jitter to 1 + jitter times its length."
     )
     resume: Literal["none", "ranges"] = Field(
-        "none",
-        description="none: another attempt sends everything again; ranges: only what has not been delivered.",
+        "none", description="none: another attempt sends everything again; ranges: only what has not been delivered."
     )
     chunk: Annotated[Bytes, Field(ge=1)] | None = Field(
         None, description="ranges only: only whole chunks of this many bytes are kept; null: every byte."

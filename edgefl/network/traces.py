@@ -77,10 +77,7 @@ PRESETS: Mapping[str, TraceColumns] = {
     ),
     # The README of Lumos5G 1.0 (Narayanan et al., IMC 2020) lists the columns.
     "lumos5g": TraceColumns(
-        time="seq_num",
-        rate="Throughput",
-        unit="Mbit/s",
-        group=("mobility_mode", "trajectory_direction", "run_num"),
+        time="seq_num", rate="Throughput", unit="Mbit/s", group=("mobility_mode", "trajectory_direction", "run_num")
     ),
     # G-NetTrack logs of Raca et al., MMSys 2020. In state I nothing is downloaded, so the rate is no capacity.
     "ucc5g": TraceColumns(

@@ -121,10 +121,7 @@ class Transport:
 
 
 def lv08(
-    *,
-    acknowledgements: Literal["none", "shared"] = "none",
-    connection_limit: float = math.inf,
-    multicast: bool = False,
+    *, acknowledgements: Literal["none", "shared"] = "none", connection_limit: float = math.inf, multicast: bool = False
 ) -> Transport:
     """TCP as in SimGrid's LV08 model (Velho and Legrand, SIMUTools 2009; Velho et al., INRIA RR-7821, 2011).
 

@@ -9,12 +9,4 @@ from edgefl.scenario.methods import ScenarioMethod
 from edgefl.scenario.rehearsal import rehearse
 from edgefl.scenario.scenario import Scenario
 
-__all__ = [
-    "Scenario",
-    "ScenarioMethod",
-    "json_schema",
-    "load_scenario",
-    "rehearse",
-    "resolve",
-    "with_overrides",
-]
+__all__ = ["Scenario", "ScenarioMethod", "json_schema", "load_scenario", "rehearse", "resolve", "with_overrides"]

@@ -193,8 +193,7 @@ class Scenario(Options):
         if protocol.picked(cohort) > clients:
             found = f"{protocol.over_select:g} x {cohort} = {protocol.picked(cohort)}"
             raise UserError(
-                f"expected a selection of at most data.clients ({clients}), found {found}",
-                field="protocol.over_select",
+                f"expected a selection of at most data.clients ({clients}), found {found}", field="protocol.over_select"
             )
 
     def _check_parts(self) -> None:

@@ -15,11 +15,7 @@ from edgefl.simulation.presence import Presence
 
 
 def schedule_failures(
-    env: simpy.Environment,
-    failures: Sequence[Crash | Outage],
-    network: Network,
-    presence: Presence,
-    log: EventLog,
+    env: simpy.Environment, failures: Sequence[Crash | Outage], network: Network, presence: Presence, log: EventLog
 ) -> None:
     """Let the failures of a scenario happen, and log each beginning and end.
 

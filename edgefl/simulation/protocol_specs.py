@@ -168,9 +168,7 @@ class AsynchronousSpec(ProtocolOptions):
     )
 
     ahead: int = Field(
-        default=1,
-        ge=1,
-        description="methods with `overlap: true` only: number of waiting clients that prefetch parts",
+        default=1, ge=1, description="methods with `overlap: true` only: number of waiting clients that prefetch parts"
     )
 
     def gathered(self, cohort: int) -> int:

@@ -31,8 +31,7 @@ class Regression(Task):
 
     kind: Literal["regression"] = Field(default="regression", description="one or more numbers for each sample")
     loss: Literal["mse", "mae", "huber"] = Field(
-        default="mse",
-        description="squared error, absolute error, or Huber's: half the square below 1, linear beyond",
+        default="mse", description="squared error, absolute error, or Huber's: half the square below 1, linear beyond"
     )
     metric: Literal["rmse", "mae"] = Field(
         default="rmse", description="root of the mean squared error, or mean absolute error"

@@ -151,11 +151,7 @@ class ServerModel:
         return Received(torch.cat([received.parameters, buffers]), received.state)
 
     def _next(
-        self,
-        arrived: Sequence[Outcome],
-        round: int,
-        factors: Sequence[float] | None,
-        mix: Literal["deltas", "models"],
+        self, arrived: Sequence[Outcome], round: int, factors: Sequence[float] | None, mix: Literal["deltas", "models"]
     ) -> tuple[Tensor, dict[str, Tensor]]:
         count = self._count
         deltas = _stacked([each.delta if mix == "deltas" else self._difference_of(each) for each in arrived])

@@ -221,11 +221,7 @@ def test_the_end_of_the_process_that_delays_packets_ends_the_emulation(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("part", "changes"),
-    [
-        ("transport", {"multicast": True}),
-        ("topology", {"sharing": "rate_fair"}),
-    ],
+    ("part", "changes"), [("transport", {"multicast": True}), ("topology", {"sharing": "rate_fair"})]
 )
 def test_what_real_links_cannot_do_is_refused_by_name(tmp_path, capsys, part, changes):
     data = small("hierarchical")

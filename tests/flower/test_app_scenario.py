@@ -29,10 +29,7 @@ def read(**keys):
     ("keys", "message"),
     [
         ({"training": {"rounds": 3}}, "training: a Flower app decides this itself; remove the key"),
-        (
-            {"data": {"name": "digits", "clients": 4}},
-            "data.name: a Flower app has data of its own",
-        ),
+        ({"data": {"name": "digits", "clients": 4}}, "data.name: a Flower app has data of its own"),
         ({"flower": {"app": "a", "run_conf": {}}}, "flower.run_conf: unknown key; did you mean 'run_config'?"),
         ({"methods": [{"as": "a"}, {"as": "A"}]}, "methods.1: expected different methods"),
         ({"methods": ["fedavg"]}, "methods.0: "),

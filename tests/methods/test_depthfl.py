@@ -132,12 +132,7 @@ def expected(first, rounds, *, consistency=1.0, ramp=300, temperature=1.0, grid=
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {},
-        {"ramp": 3, "consistency": 0.7},
-        {"ramp": 0, "temperature": 2.0, "grid": 2},
-        {"consistency": 0.0, "grid": 1},
-    ],
+    [{}, {"ramp": 3, "consistency": 0.7}, {"ramp": 0, "temperature": 2.0, "grid": 2}, {"consistency": 0.0, "grid": 1}],
 )
 def test_it_is_its_papers_local_steps_and_aggregation(options):
     found, first, layout = after_rounds(ROUNDS, **options)

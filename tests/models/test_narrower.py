@@ -49,8 +49,7 @@ def test_numbers_of_tensors_are_those_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("name", "shape"),
-    [("mlp", (1, 8, 8)), ("cnn", (1, 16, 16)), ("cnn1d", (2, 64)), ("vgg9", (3, 16, 16))],
+    ("name", "shape"), [("mlp", (1, 8, 8)), ("cnn", (1, 16, 16)), ("cnn1d", (2, 64)), ("vgg9", (3, 16, 16))]
 )
 @pytest.mark.parametrize("shift", [0, 1000])
 def test_a_narrower_network_computes_what_the_whole_one_does_without_the_other_channels(name, shape, shift):

@@ -114,9 +114,7 @@ def test_draws_by_seconds_follow_the_clock():
 def test_clients_enter_a_trace_at_points_of_their_own(tmp_path):
     (tmp_path / "t.csv").write_text("seconds,bits_per_second\n" + "".join(f"{k},{k}e6\n" for k in range(1, 101)))
     trace = {"kind": "trace", "file": "t.csv", "format": "csv", "scale": 2}
-    links = {
-        "a": LinkSpec.model_validate({"down": trace, "up": {**trace, "shift": "none"}}),
-    }
+    links = {"a": LinkSpec.model_validate({"down": trace, "up": {**trace, "shift": "none"}})}
     topology = build_topology(NetworkSpec.model_validate(SCENARIO).topology, links, ["a"] * 50)
     network = FlowNetwork(simpy.Environment(), topology)
     ClientLinks(links, ["a"] * 50, seed=0, folder=tmp_path).attach(network)

@@ -194,10 +194,7 @@ def test_a_delay_longer_than_the_transfers_is_refused():
 
 @pytest.mark.parametrize(
     "change",
-    [
-        lambda text: "\ufeff" + text.replace("\n", "\r\n"),
-        lambda text: text.replace(",", ";").replace(".", ","),
-    ],
+    [lambda text: "\ufeff" + text.replace("\n", "\r\n"), lambda text: text.replace(",", ";").replace(".", ",")],
 )
 def test_a_log_of_a_spreadsheet_is_read_as_well(tmp_path, change):
     log = log_of(5)

@@ -26,10 +26,7 @@ def received(make_run):
     def make(text):
         stop = {"reason": "fault", "round": 1, "message": f"m{text}"}
         label = text.replace("\\", "").replace("/", "∕")  # a label names a folder
-        methods = {
-            f"a{label}": [seed_result(stop=stop)],
-            f"b{label}": [seed_result(accuracy__final=0.5, stop=stop)],
-        }
+        methods = {f"a{label}": [seed_result(stop=stop)], f"b{label}": [seed_result(accuracy__final=0.5, stop=stop)]}
         return make_run(methods, name=f"n{text}").path
 
     return make

@@ -19,12 +19,7 @@ SEVERAL = (
 
 def seeds(accuracies, times=None, wanted=0.9, **changes):
     return [
-        seed_result(
-            seed,
-            accuracy__final=accuracy,
-            targets=[target(wanted, times[seed])] if times else [],
-            **changes,
-        )
+        seed_result(seed, accuracy__final=accuracy, targets=[target(wanted, times[seed])] if times else [], **changes)
         for seed, accuracy in enumerate(accuracies)
     ]
 
@@ -131,10 +126,7 @@ def test_the_first_to_a_target_is_told_with_those_who_miss_it(make_run):
 @pytest.mark.parametrize(
     ("times", "sentence"),
     [
-        (
-            {"a": [9.0, 10.0, 11.0], "b": [9.5, 10.5, 11.5]},
-            "a (10.0 ± 2.5 s) reaches 90 % first, 0.500 s before b.",
-        ),
+        ({"a": [9.0, 10.0, 11.0], "b": [9.5, 10.5, 11.5]}, "a (10.0 ± 2.5 s) reaches 90 % first, 0.500 s before b."),
         (
             {"a": [9.0, 10.0, 11.0], "b": [11.5, 10.5, 9.5]},
             "a (10.0 ± 2.5 s) and b (10.5 ± 2.5 s) are tied as the first to reach 90 %: a is 0.500 ± 4.968 s before b "

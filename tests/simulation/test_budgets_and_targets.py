@@ -20,8 +20,7 @@ def test_a_round_that_ends_exactly_with_the_budget_counts(run):
 
 
 @pytest.mark.parametrize(
-    ("kind", "limit", "rounds"),
-    [("bytes", 4e6 * 2.5, 2), ("flops", 4e9 * 3, 3), ("joules", 36 * 1.9, 1)],
+    ("kind", "limit", "rounds"), [("bytes", 4e6 * 2.5, 2), ("flops", 4e9 * 3, 3), ("joules", 36 * 1.9, 1)]
 )
 def test_a_run_ends_at_the_first_event_beyond_a_budget(run, kind, limit, rounds):
     result = run(rounds=9, budgets={kind: limit})

@@ -25,12 +25,7 @@ class ClientState(Component):
         return {"previous": received}
 
     def after(
-        self,
-        vectors: Mapping[str, Tensor],
-        received: Tensor,
-        final: Tensor,
-        lr: float,
-        steps: int,
+        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
     ) -> dict[str, Tensor]:
         """The state after local training, as new tensors, because a checkpoint may still read the old ones.
 

@@ -109,12 +109,7 @@ class ServerUpdate(Component):
 
     @abstractmethod
     def update(
-        self,
-        parameters: Tensor,
-        deltas: Tensor,
-        weights: Tensor,
-        state: dict[str, Tensor],
-        facts: RoundFacts,
+        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The next parameters and server state.
 

@@ -168,11 +168,7 @@ def order_of(figure: str, predicted: Mapping[str, float], measured: Mapping[str,
         gap = max(abs(_less(measured[each], predicted[each])) for each in (one, other))
         pairs.append(
             MethodPair(
-                first,
-                second,
-                _less(predicted[second], predicted[first]),
-                _less(measured[second], measured[first]),
-                gap,
+                first, second, _less(predicted[second], predicted[first]), _less(measured[second], measured[first]), gap
             )
         )
     return Order(figure, tuple(pairs))

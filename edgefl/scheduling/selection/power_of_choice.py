@@ -11,14 +11,7 @@ from pydantic import Field
 
 from edgefl.errors import UserError
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import (
-    SELECTORS,
-    Facts,
-    SelectionFeedback,
-    Selector,
-    SelectorSpec,
-    needed,
-)
+from edgefl.scheduling.selection.base import SELECTORS, Facts, SelectionFeedback, Selector, SelectorSpec, needed
 from edgefl.scheduling.selection.oort import round_up
 
 

@@ -4,9 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.data.partitions import LabelLevel
-from edgefl.data.partitions.label_level import (
-    missing_classes,
-)
+from edgefl.data.partitions.label_level import missing_classes
 from edgefl.errors import UserError
 
 

@@ -121,10 +121,7 @@ class TestWithTheLibrary:
             ({"inputs": "text"}, "expected numbers in 'text', found the type text"),
             ({"inputs": "ragged"}, "expected lists of one length in 'ragged', found lengths from 1 to 2"),
             ({"path": "none"}, "data.path: expected a folder at 'none'"),
-            (
-                {"path": "."},
-                "a folder written by save_to_disk, found one that cannot be read (FileNotFoundError",
-            ),
+            ({"path": "."}, "a folder written by save_to_disk, found one that cannot be read (FileNotFoundError"),
         ],
     )
     def test_what_is_wrong_is_one_message_and_nothing_is_written(self, saved, capsys, tmp_path, options, message):
@@ -141,16 +138,8 @@ class TestWithTheLibrary:
         stored = {"bytes": library.Value("binary"), "path": library.Value("string")}
         features = library.Features({"picture": stored, "label": library.Value("int64")})
         for name, image, message in (
-            (
-                "paths",
-                {"bytes": None, "path": "/etc/hostname"},
-                "row 0 of 'picture': expected an image inside",
-            ),
-            (
-                "damaged",
-                {"bytes": b"no image", "path": None},
-                "row 0 of 'picture': this is no image that can",
-            ),
+            ("paths", {"bytes": None, "path": "/etc/hostname"}, "row 0 of 'picture': expected an image inside"),
+            ("damaged", {"bytes": b"no image", "path": None}, "row 0 of 'picture': this is no image that can"),
         ):
             content = {"picture": [image] * 3, "label": [0, 1, 2]}
             library.Dataset.from_dict(content, features=features).save_to_disk(tmp_path / name)

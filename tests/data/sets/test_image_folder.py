@@ -118,10 +118,7 @@ def test_a_wrong_file_is_named(tmp_path, kind):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (
-            lambda train: (train / "a.txt").write_text(""),
-            "only subfolders here, one for each class, found a file",
-        ),
+        (lambda train: (train / "a.txt").write_text(""), "only subfolders here, one for each class, found a file"),
         (lambda train: (train / "empty").mkdir(), "expected images of this class, found none"),
         (
             lambda train: [each.rename(train.parent / each.name) for each in train.iterdir()],

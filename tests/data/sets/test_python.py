@@ -120,10 +120,7 @@ def value(text):
 
 
 WRONG = {
-    "raises with a line": (
-        "def f():\n    g()\ndef g():\n    1 / 0\n",
-        "line 4: 'f' raised an error: ZeroDivision",
-    ),
+    "raises with a line": ("def f():\n    g()\ndef g():\n    1 / 0\n", "line 4: 'f' raised an error: ZeroDivision"),
     "exits": ("import sys\ndef f():\n    sys.exit(3)\n", "line 3: 'f' raised an error: SystemExit: 3"),
     "takes other arguments": ("def f(n):\n    pass\n", "'f' raised an error: TypeError: f() missing 1 required"),
     "no function": ("f = 3\n", "expected 'f' to be a function or a class, found 3"),

@@ -7,21 +7,7 @@ from typing import Any
 
 from .files import FOLDER
 from .observation import planned, refused, step_signature_of, world
-from .probe import (
-    EARLIER,
-    LATER,
-    MORE_JOULES,
-    Changes,
-    Expected,
-    Probe,
-    both,
-    differs,
-    less,
-    more,
-    probes,
-    same,
-    says,
-)
+from .probe import EARLIER, LATER, MORE_JOULES, Changes, Expected, Probe, both, differs, less, more, probes, same, says
 
 
 def figure(path: str, value: Any) -> Changes:
