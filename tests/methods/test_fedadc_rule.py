@@ -27,23 +27,6 @@ def run(rule: FedAdcRule | Sgd, steps: int, options: LocalOptions) -> float:
     return float(x)
 
 
-@pytest.mark.parametrize("steps", [1, 4])
-def test_red_follows_the_momentum_first_and_takes_the_gradient_there(steps) -> None:
-    x, pull = START, BETA * MOMENTUM / steps
-    for _ in range(steps):
-        ahead = x - LR * pull
-        x = ahead - LR * (gradient(ahead) + DECAY * ahead)
-    assert run(FedAdcRule(variant="red", beta_l=BETA), steps, LocalOptions(weight_decay=DECAY)) == pytest.approx(x)
-
-
-@pytest.mark.parametrize("steps", [1, 4])
-def test_blue_follows_momentum_and_gradient_at_once(steps) -> None:
-    x, pull = START, BETA * MOMENTUM / steps
-    for _ in range(steps):
-        x -= LR * (gradient(x) + DECAY * x + pull)
-    assert run(FedAdcRule(variant="blue", beta_l=BETA), steps, LocalOptions(weight_decay=DECAY)) == pytest.approx(x)
-
-
 def test_double_damps_every_gradient_but_the_first() -> None:
     steps, phi = 4, 0.7
     x, pull, velocity = START, BETA * MOMENTUM / steps, None

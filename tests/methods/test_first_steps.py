@@ -7,8 +7,9 @@ order of the flat vector is shared.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -136,13 +137,13 @@ def ce(logits: Tensor, labels: Tensor) -> Tensor:
     return (logits.logsumexp(dim=1) - logits[torch.arange(len(labels)), labels]).mean()
 
 
-def kl(target: Tensor, student: Tensor) -> Tensor:
-    """KL(softmax(target) ‖ softmax(student)), gradient to both."""
-    p, q = target.softmax(dim=1), student.softmax(dim=1)
+def kl(target: Tensor, student: Tensor, temperature: float = 1.0) -> Tensor:
+    """KL(softmax(target / T) ‖ softmax(student / T)), gradient to both."""
+    p, q = (target / temperature).softmax(dim=1), (student / temperature).softmax(dim=1)
     return (p * (p / q).log()).sum(dim=1).mean()
 
 
-def fedavg(s: Scene, theta: Tensor) -> Tensor:
+def fedavg(s: Scene, theta: Tensor, **_: Any) -> Tensor:
     return ce(s.logits(theta), s.y)
 
 
@@ -156,8 +157,8 @@ def feddyn(s: Scene, theta: Tensor) -> Tensor:
     return fedavg(s, theta) - dual @ theta + alpha / 2 * ((theta - s.received) ** 2).sum()
 
 
-def kd(s: Scene, theta: Tensor) -> Tensor:
-    return 0.8 * fedavg(s, theta) + 0.2 * kl(s.logits(s.received), s.logits(theta))
+def kd(s: Scene, theta: Tensor, gamma: float = 0.2, temperature: float = 1.0) -> Tensor:
+    return (1 - gamma) * fedavg(s, theta) + gamma * kl(s.logits(s.received), s.logits(theta), temperature)
 
 
 def fitnet(s: Scene, theta: Tensor) -> Tensor:
@@ -171,20 +172,25 @@ def fitnet(s: Scene, theta: Tensor) -> Tensor:
     return fedavg(s, theta) + 0.2 * sum(gaps, torch.tensor(0.0)) / 3
 
 
-def fedgkd(s: Scene, theta: Tensor) -> Tensor:
-    weight = 0.1 * float(s.teaching)
-    return fedavg(s, theta) + weight * kl(s.logits(s.teacher), s.logits(theta))
+def fedgkd(s: Scene, theta: Tensor, temperature: float = 1.0) -> Tensor:
+    weight = 0.1 * temperature**2 * float(s.teaching)
+    return fedavg(s, theta) + weight * kl(s.logits(s.teacher), s.logits(theta), temperature)
 
 
-def ntd(s: Scene, theta: Tensor) -> Tensor:
+def ntd(s: Scene, theta: Tensor, beta: float = 0.3, temperature: float = 1.0, form: str = "convex") -> Tensor:
     def wrong(flat: Tensor) -> Tensor:
         return s.logits(flat)[F.one_hot(s.y, CLASSES) == 0].view(len(s.y), CLASSES - 1)
 
-    return 0.7 * fedavg(s, theta) + 0.3 * kl(wrong(s.received), wrong(theta))
+    gap = kl(wrong(s.received), wrong(theta), temperature)
+    if form == "additive":
+        return fedavg(s, theta) + beta * temperature**2 * gap
+    return (1 - beta) * fedavg(s, theta) + beta * gap
 
 
-def fedrs(s: Scene, theta: Tensor) -> Tensor:
-    return ce(s.logits(theta) * torch.tensor([1.0, 1.0, 1.0, 0.5], dtype=torch.float64), s.y)
+def fedrs(s: Scene, theta: Tensor, absent_scale: float = 0.5, form: str = "absent") -> Tensor:
+    """Counts (6, 3, 1, 0) are shares (1, 1/2, 1/6, 0) of the most frequent class."""
+    shares = (1, 1 / 2, 1 / 6, 0) if form == "share" else (1, 1, 1, 0)
+    return ce(s.logits(theta) * (absent_scale + (1 - absent_scale) * torch.tensor(shares, dtype=torch.float64)), s.y)
 
 
 def moon(s: Scene, theta: Tensor) -> Tensor:
@@ -210,10 +216,10 @@ def classifiers(s: Scene, theta: Tensor, grid: int) -> list[Tensor]:
 
 
 def depthfl(
-    s: Scene, theta: Tensor, most: float = 1.0, ramp: float = 300, temperature: float = 1.0, grid: int = 4
+    s: Scene, theta: Tensor, consistency: float = 1.0, ramp: float = 300, temperature: float = 1.0, grid: int = 4
 ) -> Tensor:
     """In the fifth round."""
-    weight = most * math.exp(-5 * (1 - min(1, 5 / ramp)) ** 2)
+    weight = consistency * math.exp(-5 * (1 - min(1, 5 / max(ramp, 5))) ** 2)
     z = classifiers(s, theta, grid)
     apart = sum(
         (kl(z[j].detach() / temperature, z[i] / temperature) for i in range(3) for j in range(3) if i != j),
@@ -222,40 +228,48 @@ def depthfl(
     return sum((ce(each, s.y) for each in z), torch.tensor(0.0)) + weight * temperature**2 * apart / 2
 
 
-def depthfl_at_once(s: Scene, theta: Tensor) -> Tensor:
-    return depthfl(s, theta, 0.3, 1e-9, 2.0, grid=1)
-
-
-def fedadc_plus(s: Scene, theta: Tensor) -> Tensor:
+def fedadc_plus(s: Scene, theta: Tensor, temperature: float = 1.0, teacher: str = "received", **_: Any) -> Tensor:
     """Eqs. 7-9 with λ = 0.35; counts (6, 3, 1, 0) are confidences (1, 1/2, 1/6, 0)."""
-    with torch.no_grad():
-        teacher = s.logits(s.received).softmax(dim=1)
+    taught = (s.logits(s.received if teacher == "received" else theta.detach()) / temperature).softmax(dim=1)
+    student = (s.logits(theta) / temperature).log_softmax(dim=1)
     divergence = torch.tensor(0.0, dtype=torch.float64)
-    for log_p, row, label in zip(s.logits(theta).log_softmax(dim=1), teacher.tolist(), s.y.tolist(), strict=True):
+    for log_p, row, label in zip(student, taught.tolist(), s.y.tolist(), strict=True):
         target = [(1 - confidence) * p for confidence, p in zip((1, 1 / 2, 1 / 6, 0), row, strict=True)]
         target[label] = 1 - sum(p for c, p in enumerate(target) if c != label)
         # The target's own entropy is a constant.
         divergence = divergence - sum(p * log_p[c] for c, p in enumerate(target)) / len(s.y)
-    return 0.65 * fedavg(s, theta) + 0.35 * divergence
+    return 0.65 * fedavg(s, theta) + 0.35 * temperature**2 * divergence
 
 
-def hybrids(s: Scene, theta: Tensor, cuts: list[int]) -> Tensor:
-    """The main path's cross-entropy, and the mean over paths of local blocks 1 … m, then received ones."""
-    ours, theirs = s.weights(theta), s.weights(s.received)
+def hybrids(
+    s: Scene,
+    theta: Tensor,
+    cuts: Sequence[int],
+    lambda_1: float = 1.0,
+    lambda_2: float = 1.0,
+    temperature: float = 1.0,
+    divisor: int = 3,
+    direction: str = "local_to_global",
+) -> Tensor:
+    """The main path's cross-entropy, and the sum over paths of local blocks 1 … m, then received ones, divided."""
+    one, other = s.weights(theta), s.weights(s.received)
+    if direction == "global_to_local":
+        one, other = other, one
     main, total = s.logits(theta), fedavg(s, theta)
     for m in cuts:
-        hybrid = run((*ours[:m], *theirs[m:]), s.x)
-        total = total + (ce(hybrid, s.y) + kl(hybrid, main)) / len(cuts)
+        hybrid = run((*one[:m], *other[m:]), s.x)
+        total = total + (lambda_1 * ce(hybrid, s.y) + lambda_2 * kl(hybrid, main, temperature)) / divisor
     return total
 
 
-def fedmlb(s: Scene, theta: Tensor) -> Tensor:
-    return hybrids(s, theta, [1, 2, 3])
+def fedmlb(s: Scene, theta: Tensor, levels: Sequence[int] = (1, 2, 3), divisor: str = "all", **how: Any) -> Tensor:
+    return hybrids(s, theta, levels, divisor=3 if divisor == "all" else len(levels), **how)
 
 
-def fedbr(s: Scene, theta: Tensor) -> Tensor:
+def fedbr(s: Scene, theta: Tensor, **how: Any) -> Tensor:
     """With α blocks received, paths turn to them before the last, the last two … the last α blocks."""
-    return hybrids(s, theta, {1: [3], 2: [3, 2], 4: [3, 2, 1]}[s.alpha])
+    cuts = {1: [3], 2: [3, 2], 4: [3, 2, 1]}[s.alpha]
+    return hybrids(s, theta, cuts, divisor=len(cuts), **how)
 
 
 def mixup(s: Scene, theta: Tensor) -> Tensor:
@@ -278,11 +292,13 @@ def gradaug(s: Scene, theta: Tensor) -> Tensor:
     return total
 
 
-def fedalign(s: Scene, theta: Tensor) -> Tensor:
+def fedalign(s: Scene, theta: Tensor, rescale: bool = True, detach_full: bool = True) -> Tensor:
     """The sub-block has 8 of 32 channels before it and 16 of 64 behind it."""
     ws = s.weights(theta)
-    before = run(ws, s.x, stop=2).detach()
-    after = block(ws[2], 2, before).detach()
+    before = run(ws, s.x, stop=2)
+    after, narrow = block(ws[2], 2, before), before.detach()[:, :8]
+    if detach_full:
+        before, after = before.detach(), after.detach()
 
     def norm(a: Tensor, b: Tensor) -> Tensor:
         product = torch.einsum("nahw,nbhw->nab", F.avg_pool2d(a, 2), b) / 16
@@ -292,15 +308,15 @@ def fedalign(s: Scene, theta: Tensor) -> Tensor:
             image = gram @ (image / image.norm(dim=1, keepdim=True))
         return image.square().sum(dim=(1, 2)) ** (1 / 4)
 
-    narrow = block(ws[2], 2, before[:, :8], width=0.25)
-    assert narrow.shape[1] == 16
-    gap = ((norm(before[:, :8], narrow) - norm(before, after)) ** 2).mean()
+    sub = block(ws[2], 2, narrow, width=0.25)
+    assert sub.shape[1] == 16
+    gap = ((norm(narrow, sub) - norm(before, after)) ** 2).mean()
     plain = fedavg(s, theta)
-    factor = float(plain.detach()) / float(gap.detach())
+    factor = float(plain.detach()) / float(gap.detach()) if rescale else 1.0
     return plain + 0.45 * factor * gap
 
 
-HandLoss = Callable[[Scene, Tensor], Tensor]
+HandLoss = Callable[..., Tensor]
 HandStep = Callable[[Scene, HandLoss, LocalOptions], Tensor]
 
 
@@ -348,6 +364,8 @@ class Case:
         return "-".join([self.name, *(f"{value}" for value in said.values()), *([] if self.teaching else ["silent"])])
 
 
+WEIGHTS = {"lambda_1": 0.3, "lambda_2": 2.0, "temperature": 3.0}
+
 CASES = [
     *(Case(name) for name in ("fedavg", "fedavgm", "slowmo", "fedadam", "fedyogi", "fedadagrad", "fednova")),
     *(Case(name) for name in ("heterofl", "fedrolex", "fjord", "timelyfl")),  # of a client that trains the whole model
@@ -355,31 +373,45 @@ CASES = [
     Case("feddyn", feddyn),
     Case("scaffold", step=corrected),
     Case("kd", kd),
+    Case("kd", kd, options={"gamma": 0.4, "temperature": 2.0}),
     Case("fitnet", fitnet),
     Case("fedgkd", fedgkd),
     Case("fedgkd", fedgkd, teaching=False),
+    Case("fedgkd", fedgkd, options={"temperature": 2.0}),
     Case("ntd", ntd),
+    Case("ntd", ntd, options={"temperature": 3.0}),
+    Case("ntd", ntd, options={"form": "additive", "beta": 0.8, "temperature": 3.0}),
     Case("fedrs", fedrs),
+    Case("fedrs", fedrs, options={"form": "share", "absent_scale": 0.2}),
     Case("moon", moon),
     Case("depthfl", depthfl),
-    Case("depthfl", depthfl_at_once, options={"consistency": 0.3, "ramp": 0, "temperature": 2.0, "grid": 1}),
+    Case("depthfl", depthfl, options={"consistency": 0.3, "ramp": 0, "temperature": 2.0, "grid": 1}),
     Case("fedadc", step=look_ahead),
     Case("fedadc", step=pushed, options={"variant": "blue"}),
     Case("fedadc", step=pushed, options={"variant": "double"}),
     Case("fedadc+", fedadc_plus, look_ahead),
     Case("fedadc+", fedadc_plus, pushed, options={"variant": "blue"}),
+    Case("fedadc+", fedadc_plus, look_ahead, options={"temperature": 2.0}),
+    Case("fedadc+", fedadc_plus, look_ahead, options={"temperature": 2.0, "teacher": "local"}),
     Case("fedmlb", fedmlb),
+    Case("fedmlb", fedmlb, options=WEIGHTS),
+    Case("fedmlb", fedmlb, options={"levels": (1, 3)}),
+    Case("fedmlb", fedmlb, options={"levels": (1, 3), "divisor": "levels"}),
+    Case("fedmlb", fedmlb, options={"direction": "global_to_local"}),
     *(Case("fedbr", fedbr, alpha=alpha) for alpha in (1, 2, 4)),
+    Case("fedbr", fedbr, options=WEIGHTS, alpha=2),
     Case("mixup", mixup),
     Case("stochdepth", stochdepth),
     Case("gradaug", gradaug),
     Case("fedalign", fedalign),
+    Case("fedalign", fedalign, options={"rescale": False}),
+    Case("fedalign", fedalign, options={"detach_full": False}),
 ]
 
 ONLY_THE_SERVER_DIFFERS = {"fedavg", "fedavgm", "slowmo", "fedadam", "fedyogi", "fedadagrad", "fednova"}
 ONLY_THE_SERVER_DIFFERS |= {"heterofl", "fedrolex", "fjord", "timelyfl"}  # for a client that trains the whole model
-FLAT_WHERE_TRAINING_STARTS = {"fedprox", "fitnet"}
-"""Their terms are squared distances from what was received: no slope before the client has moved."""
+FLAT_WHERE_TRAINING_STARTS = {"fedprox", "fitnet", "additive"}
+"""Their terms are distances from what was received: no slope before the client has moved."""
 
 
 def scene_of(case: Case, method: Method, moved: bool) -> Scene:
@@ -408,7 +440,8 @@ def taken(method: Method, s: Scene, options: LocalOptions) -> Tensor:
 def test_the_step_is_the_one_that_the_formulas_give(case: Case, options: LocalOptions, moved: bool) -> None:
     method = build_method({"method": case.name, **case.options}, options)
     s = scene_of(case, method, moved)
-    torch.testing.assert_close(taken(method, s, options), case.step(s, case.loss, options), rtol=0, atol=1e-12)
+    wanted = case.step(s, partial(case.loss, **case.options), options)
+    torch.testing.assert_close(taken(method, s, options), wanted, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["first", "later"])
@@ -418,7 +451,7 @@ def test_the_step_is_fedavg_s_exactly_where_the_method_leaves_the_client_alone(c
     s = scene_of(case, method, moved)
     apart = float((taken(method, s, PLAIN) - taken(build_method("fedavg", PLAIN), s, PLAIN)).abs().max())
     alone = case.name in ONLY_THE_SERVER_DIFFERS or not case.teaching
-    alone = alone or (not moved and case.name in FLAT_WHERE_TRAINING_STARTS)
+    alone = alone or (not moved and bool(FLAT_WHERE_TRAINING_STARTS & {case.name, case.options.get("form")}))
     # A term without slope still changes the order in which autograd adds.
     assert apart < 1e-14 if alone else apart > 1e-6
 

@@ -1,4 +1,4 @@
-"""FedDyn's penalty, and losses with random inputs."""
+"""Losses with random inputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from edgefl.errors import UserError
-from edgefl.methods.feddyn import FedDyn
 from edgefl.methods.fedmlb import FedMLB
 from edgefl.methods.gradaug import GradAug
 from edgefl.methods.mixup import Mixup
@@ -15,16 +14,6 @@ from edgefl.methods.parts.objective import Batch
 from edgefl.methods.stochdepth import StochasticDepth
 from edgefl.models.mode import using
 from edgefl.models.registry import MODELS, build_model, initial_vector
-
-
-def test_feddyn_adds_its_linear_and_quadratic_terms_to_any_loss(bench) -> None:
-    """With λ = -α h, as the paper writes it."""
-    base = FedMLB()
-    dual, difference = -0.3 * bench.vectors["drift"], bench.local - bench.received
-    wanted = float(bench.loss(base).total) - float(dual @ bench.local) + 0.15 * float(difference @ difference)
-    assert float(bench.loss(FedDyn(base=base, alpha=0.3)).total) == pytest.approx(wanted)
-    slope = bench.gradient(FedDyn(base=base, alpha=0.3)) - bench.gradient(base)
-    torch.testing.assert_close(slope, -dual + 0.3 * difference)
 
 
 def test_mixing_shares_are_beta_distributed() -> None:
@@ -92,3 +81,8 @@ def test_what_a_loss_cannot_train_is_refused() -> None:
 def test_what_changes_images_refuses_other_inputs_by_their_shape(objective) -> None:
     with pytest.raises(UserError, match=r"changes images .*, and this model takes inputs of the shape \[6\]"):
         objective.adapt(build_model(MODELS["mlp"](), (6,), 4))
+
+
+def test_a_level_that_the_model_lacks_is_refused(bench) -> None:
+    with pytest.raises(UserError, match="level 4 is none"):
+        FedMLB(levels=(1, 4)).adapt(bench.model)
