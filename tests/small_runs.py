@@ -50,6 +50,34 @@ CELLS: dict[str, Any] = {
 }
 
 
+OUTAGES: dict[str, Any] = {
+    "kind": "process", "quantiles": {0: "0.05 Mbit/s", 100: "0.2 Mbit/s"}, "step": "50 ms",
+    "outage_every": "500 ms", "outage_length": "400 ms",
+}  # fmt: skip
+TIMEOUTS = {"connection": "150 ms", "retries": 2, "first_wait": "100 ms", "resume": "ranges", "chunk": "200 B"}
+FAILING = {"network__links": {"5g": {"down": OUTAGES, "up": OUTAGES}}, "network__transport": {"timeouts": TIMEOUTS}}
+TCP: dict[str, Any] = {
+    "kind": "tcp", "packet_bytes": 100, "initial_window": 2, "keep_alive": "1 s", "handshake": "tls_0rtt",
+    "loss": 0.02, "queue": "fifo",
+}  # fmt: skip
+ACCIDENTS = {
+    "fleet": [
+        {"profile": "raspberry-pi-4", "share": 0.5, "link": "5g", "dropout": 0.3},
+        {"profile": "jetson-nano", "share": 0.5, "link": "5g", "overrides": {"compute": {"jitter": 0.3}}},
+    ],
+    "network__links": {"5g": {"down": {"kind": "uniform", "low": "0.5 Mbit/s", "high": "4 Mbit/s"}, "up": "1 Mbit/s"}},
+}
+LOCAL_PART = {
+    "model": {"name": "cnn", "width": 2, "norm": "batch", "local": ["conv1.1", "conv2.1"]},
+    "data__test": "partitioned",
+    "methods": ["fedavg", {"method": "fedbr", "scheduler": {"kind": "fixed", "alpha": 2}}],
+}
+LEVELS = {
+    "methods": ["heterofl", {"method": "depthfl", "levels": [1, 0.5]}],
+    "fleet__0__capacity": 0.5, "fleet__1__capacity": 1,
+}  # fmt: skip
+
+
 class Rows(Listener):
     """Keeps the rows of the log."""
 

@@ -1,16 +1,16 @@
-"""Runs with codecs: bytes known beforehand, spent as known, and everything else that a run promises."""
+"""Runs with codecs: bytes known beforehand, and spent as known."""
 
 from __future__ import annotations
 
 import pyarrow.parquet as pq
 import pytest
 
-from edgefl.experiment import resume, run
+from edgefl.experiment import run
 from edgefl.experiment.wiring import skeleton
 from edgefl.planning.planning import plan
 from edgefl.rerun.verify import verify
 
-from ..small_runs import CELLS, Stop, tree
+from ..small_runs import CELLS
 
 SPARSE = {"up": {"kind": "top_k", "fraction": 0.02}, "down": {"kind": "quantise", "rounding": "stochastic"}}
 METHODS = [
@@ -64,15 +64,6 @@ def test_a_run_with_codecs_verifies_and_without_training_takes_the_same_bytes_se
     for method in scenario.methods:
         if method.name != "fedbr":  # its scheduler reads what training says
             assert traffic(timed, method.label) == traffic(folder, method.label)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("protocol", "after"), [("synchronous", 13), ("asynchronous", 5)])
-def test_a_resumed_run_with_codecs_is_byte_identical(small, finished, protocol, after, tmp_path):
-    scenario, expected = finished(small, protocol)
-    with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=tmp_path / "run", listeners=[Stop(after)])
-    assert tree(resume(tmp_path / "run")) == tree(expected)
 
 
 def test_bytes_are_those_of_the_formulas(small, tmp_path):

@@ -34,10 +34,9 @@ BATCH_NORM = {"name": "cnn", "width": 2, "norm": "batch"}
 def test_such_a_run_resumes_to_the_same_bytes_and_verifies(small, tmp_path, protocol):
     scenario = small(methods=METHODS, model=BATCH_NORM, protocol=PROTOCOLS[protocol], training__cohort=5)
     expected = tree(run(scenario, out=tmp_path / "expected"))
-    for stopped in (2, 11):
-        with pytest.raises(KeyboardInterrupt):
-            run(scenario, out=tmp_path / f"run-{stopped}", listeners=[Stop(stopped)])
-        assert tree(resume(tmp_path / f"run-{stopped}")) == expected
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario, out=tmp_path / "run", listeners=[Stop(11)])
+    assert tree(resume(tmp_path / "run")) == expected
     assert verify(tmp_path / "expected") == []
 
 

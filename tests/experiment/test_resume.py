@@ -20,11 +20,17 @@ from edgefl.scenario import resolve
 from edgefl.training.learner import MethodLearner
 from edgefl.yaml_file import dump_yaml
 
-from ..small_runs import CELLS, Stop, tree
+from ..small_runs import ACCIDENTS, CELLS, FAILING, LEVELS, LOCAL_PART, TCP, Stop, tree
 
 CALIBRATION = {"kind": "calibration", "epochs": 2, "lr": 0.1, "proximal": 0.01, "self_confidence": True}
 KEPT = {"evaluation": {"ensemble": {"decay": 0.8}, "every": 2}, "keep_models": "clients"}
 ASYNCHRONOUS = {"kind": "asynchronous", "buffer": 2, "concurrency": 4}
+SPARSE = {"up": {"kind": "top_k", "fraction": 0.02}, "down": {"kind": "quantise", "rounding": "stochastic"}}
+CODECS = [
+    {"method": "fedbr", "codec": SPARSE},
+    {"method": "scaffold", "codec": {"up": {"kind": "quantise", "bits": 4}, "down": "cast"}},
+    {"method": "fedadc", "codec": SPARSE, "overlap": True},
+]
 WORLDS = {
     "synchronous": {"methods": ["scaffold", {"method": "fedadc", "overlap": True}]},
     "deadline": {"methods": ["fedbr", "moon"], "protocol": {"deadline": "80 ms"}},
@@ -61,6 +67,31 @@ WORLDS = {
     "tiers": {"training__selection": {"kind": "tifl", "tiers": 3, "interval": 2}, "methods": ["fedbr"]},
     "least available": {"training__selection": {"kind": "refl", "rest": 1}, "methods": ["fedavg"]},
     "utility and batteries": {"training__selection": "eafl", "methods": ["moon"]},
+    "overlap, asynchronous": {
+        "methods": [{"method": "fedadc", "overlap": True}, {"method": "scaffold", "overlap": True}],
+        "protocol": {**ASYNCHRONOUS, "ahead": 2, "retries": 1},
+        **ACCIDENTS,
+    },
+    "overlap, hierarchical": {
+        "methods": [{"method": "fedadc", "overlap": True}, {"method": "scaffold", "overlap": True}],
+        "protocol": {"kind": "hierarchical", "retries": 1},
+        "network__topology": CELLS,
+        **ACCIDENTS,
+    },
+    "TCP": {"methods": ["fedavg"], "network__transport": TCP},
+    "TCP, asynchronous": {"methods": ["fedavg"], "network__transport": TCP, "protocol": ASYNCHRONOUS},
+    "broken transfers": {**FAILING, "methods": ["fedbr", {"method": "fedadc", "overlap": True}, "scaffold"]},
+    "broken transfers, cells": {
+        **FAILING,
+        "protocol": {"kind": "hierarchical", "deadline": "20 s"},
+        "network__topology": CELLS,
+    },
+    "broken transfers, asynchronous": {**FAILING, "protocol": ASYNCHRONOUS},
+    "codecs": {"methods": CODECS},
+    "codecs, asynchronous": {"methods": CODECS[:2], "protocol": ASYNCHRONOUS},
+    "local part": LOCAL_PART,
+    "local part and a deadline": {**LOCAL_PART, "protocol": {"deadline": "0.05 s"}},
+    "capacity levels": LEVELS,
 }
 
 
@@ -98,8 +129,7 @@ def test_a_resumed_run_is_byte_identical(small, tmp_path, world, after):
     found = tree(resume(folder))
     assert sorted(found) == sorted(expected)
     assert [name for name in expected if found[name] != expected[name]] == []
-    if world == "asynchronous":
-        assert verify(folder) == []
+    assert verify(folder) == []
 
 
 @pytest.fixture
@@ -179,7 +209,7 @@ def survives(scenario: Path, folder: Path, expected: dict[str, bytes], delays: l
 @pytest.mark.parametrize("kills", [2, 17])
 def test_kills_at_random_moments_change_nothing(small, tmp_path, kills):
     rng = random.Random(kills)
-    for world, changes in WORLDS.items():
+    for world, changes in list(WORLDS.items())[:12]:
         scenario = tmp_path / f"{world}.yaml"
         scenario.write_text(dump_yaml(resolve(small(**changes, training__rounds=12))), encoding="utf-8")
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Runs with training over links that fail: verified, resumed, replayed, planned and reported."""
+"""Runs with training over links that fail: verified, planned and reported."""
 
 from __future__ import annotations
 
@@ -7,23 +7,15 @@ import json
 import pytest
 
 from edgefl.cli import main
-from edgefl.errors import UserError
-from edgefl.experiment import resume, run
+from edgefl.experiment import run
 from edgefl.planning.planning import plan
 from edgefl.record import RunPaths
 from edgefl.report.timeline.data import read_timeline
 from edgefl.report.timeline.usage import breakdown_of, traffic_of
-from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 
-from ..small_runs import CELLS, Stop, tree
+from ..small_runs import CELLS, FAILING, TIMEOUTS
 
-OUTAGES = {
-    "kind": "process", "quantiles": {0: "0.05 Mbit/s", 100: "0.2 Mbit/s"}, "step": "50 ms",
-    "outage_every": "500 ms", "outage_length": "400 ms",
-}  # fmt: skip
-LINKS = {"5g": {"down": OUTAGES, "up": OUTAGES}}
-TIMEOUTS = {"connection": "150 ms", "retries": 2, "first_wait": "100 ms", "resume": "ranges", "chunk": "200 B"}
 PROTOCOLS = {
     "synchronous": {"methods": ["fedbr", {"method": "fedadc", "overlap": True}, "scaffold"]},
     "hierarchical": {"protocol": {"kind": "hierarchical", "deadline": "20 s"}, "network__topology": CELLS},
@@ -36,14 +28,14 @@ def scenario_fixture(small):
     """The small scenario over links that fail."""
 
     def make(**changes):
-        return small(**{"network__links": LINKS, "network__transport": {"timeouts": TIMEOUTS}, **changes})
+        return small(**{**FAILING, **changes})
 
     return make
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_run_with_broken_transfers_verifies_and_resumes_byte_for_byte(scenario, tmp_path, protocol):
+def test_every_byte_of_a_broken_transfer_is_counted(scenario, tmp_path, protocol):
     expected = run(scenario(**PROTOCOLS[protocol]), out=tmp_path / "whole")
     assert verify(expected) == []
     for results in json.loads((expected / "summary.json").read_text())["methods"].values():
@@ -52,10 +44,6 @@ def test_a_run_with_broken_transfers_verifies_and_resumes_byte_for_byte(scenario
         assert bytes["useful"] + bytes["wasted"] == bytes["down"] + bytes["up"]
         assert sum(bytes["by_fate"].values()) == bytes["wasted"]
         assert bytes["by_fate"]["broken"] > 0
-    folder = tmp_path / "stopped"
-    with pytest.raises(KeyboardInterrupt):
-        run(scenario(**PROTOCOLS[protocol]), out=folder, listeners=[Stop(3)])
-    assert tree(resume(folder)) == tree(expected)
 
 
 @pytest.mark.full
@@ -87,19 +75,6 @@ def test_page_timeline_and_report_show_the_broken_attempts(scenario, small, tmp_
     for each, shown in ((whole, False), (folder, True)):
         assert main(["report", str(each)]) == 0
         assert ("retries" in capsys.readouterr().out) == shown
-
-
-@pytest.mark.full
-def test_a_replay_on_links_with_shorter_outages_equals_a_full_run(scenario, tmp_path):
-    # Enough retries, so that no client drops out on either network.
-    patient = {"network__transport": {"timeouts": {**TIMEOUTS, "retries": 40}}}
-    other = {**OUTAGES, "outage_length": "200 ms"}
-    finished = run(scenario(**patient), out=tmp_path / "run")
-    expected = run(scenario(**patient, network__links={"5g": {"down": other, "up": other}}), out=tmp_path / "expected")
-    changes = {"network.links.5g.down": other, "network.links.5g.up": other}
-    assert tree(replay(finished, changes, tmp_path / "replayed")) == tree(expected)
-    with pytest.raises(UserError, match="time affects what is trained"):
-        replay(finished, {"network.transport.timeouts.retries": 0}, tmp_path / "never")
 
 
 def test_a_plan_counts_the_seconds_of_outages(scenario):

@@ -15,6 +15,8 @@ from edgefl.report.timeline.usage import bottleneck_counts, bottlenecks_of
 from edgefl.scenario import load_scenario
 from edgefl.training.neutral import NeutralLearner
 
+from ..small_runs import TCP
+
 
 def means(folder, label, rounds=None):
     table = pq.read_table(folder / label / "seed-0" / "rounds.parquet").slice(0, rounds)
@@ -31,8 +33,9 @@ def means(folder, label, rounds=None):
 METHODS = ["fedavg", {"method": "fedadc", "overlap": True}]
 
 
-def test_a_round_costs_what_the_run_then_spends_on_it_and_fewer_rounds_are_its_first(small, tmp_path):
-    scenario = small(methods=METHODS, training__rounds=8)
+@pytest.mark.parametrize("transport", [{}, {"network__transport": TCP}], ids=["fluid", "TCP"])
+def test_a_round_costs_what_the_run_then_spends_on_it_and_fewer_rounds_are_its_first(small, tmp_path, transport):
+    scenario = small(methods=METHODS, training__rounds=8, **transport)
     run(scenario, out=tmp_path / "run", train=False)
     for each in plan(scenario).methods:
         assert each.rounds == 8

@@ -1,14 +1,13 @@
-"""Runs in which clients train parts of the model: their bytes by hand, and that they resume, replay and verify."""
+"""Runs in which clients train parts of the model: their bytes by hand."""
 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 
 import pytest
 
 from edgefl.errors import UserError
-from edgefl.experiment import resume, run
+from edgefl.experiment import run
 from edgefl.experiment.step_costs import recorded_cost
 from edgefl.record.costs import read_costs
 from edgefl.rerun.replay import replay
@@ -17,10 +16,9 @@ from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
 from edgefl.yaml_file import dump_yaml
 
-from ..small_runs import CELLS, SMALL, Stop, tree
+from ..small_runs import CELLS, LEVELS, SMALL
 
-DEPTHS = {"method": "depthfl", "levels": [1, 0.5]}
-CHANGES = {"methods": ["heterofl", DEPTHS], "fleet.0.capacity": 0.5, "fleet.1.capacity": 1}
+CHANGES = {key.replace("__", "."): value for key, value in LEVELS.items()}
 
 
 def parameters(share: float, shape: int = 8) -> int:
@@ -34,16 +32,14 @@ def parameters(share: float, shape: int = 8) -> int:
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("levels")
     (folder / "small.yaml").write_text(dump_yaml(SMALL), encoding="utf-8")
-    scenario = load_scenario(folder / "small.yaml", CHANGES)
-    return scenario, run(scenario, out=folder / "run")
+    return run(load_scenario(folder / "small.yaml", CHANGES), out=folder / "run")
 
 
 @pytest.mark.full
 def test_a_run_passes_verification_and_its_bytes_are_those_by_hand(finished):
-    _, folder = finished
-    assert verify(folder) == []
-    for label, entries in json.loads((folder / "summary.json").read_text())["methods"].items():
-        steps = read_costs(folder / "costs.json")[label]
+    assert verify(finished) == []
+    for label, entries in json.loads((finished / "summary.json").read_text())["methods"].items():
+        steps = read_costs(finished / "costs.json")[label]
         assert {step.level for step in steps} == {0, 1}
         assert {recorded_cost(step).training_flops for step in steps}
         whole, half = 4 * parameters(1.0), 4 * parameters(0.5)
@@ -59,27 +55,11 @@ def test_a_run_passes_verification_and_its_bytes_are_those_by_hand(finished):
 
 
 @pytest.mark.full
-def test_an_interrupted_run_goes_on_to_the_same_bytes(finished, tmp_path):
-    scenario, folder = finished
-    with suppress(KeyboardInterrupt):
-        run(scenario, out=tmp_path / "again", listeners=[Stop(6)])
-    resume(tmp_path / "again")
-    assert tree(tmp_path / "again") == tree(folder)
-
-
-@pytest.mark.full
-def test_a_replay_on_another_network_keeps_the_levels(finished, tmp_path):
-    _, folder = finished
-    assert verify(replay(folder, {"network.topology.latency": "90 ms"}, tmp_path / "replayed")) == []
-
-
-@pytest.mark.full
 def test_a_replay_with_other_levels_is_refused(finished, tmp_path):
-    _, folder = finished
     with pytest.raises((TrainsDifferentlyError, UserError)):
-        replay(folder, {"fleet.0.capacity": 1.0}, tmp_path / "refused")
+        replay(finished, {"fleet.0.capacity": 1.0}, tmp_path / "refused")
 
 
 def test_hierarchical_rounds_are_refused(small):
     with pytest.raises(UserError, match="train parts of the model"):
-        small(**{**CHANGES, "network.topology": CELLS, "protocol": {"kind": "hierarchical"}})
+        small(**{**LEVELS, "network.topology": CELLS, "protocol": {"kind": "hierarchical"}})

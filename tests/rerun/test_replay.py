@@ -13,7 +13,7 @@ from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.training.learner import MethodLearner
 
-from ..small_runs import tree
+from ..small_runs import FAILING, LEVELS, LOCAL_PART, OUTAGES, TCP, TIMEOUTS, tree
 
 METHODS = [{"method": "fedadc", "overlap": True}, "scaffold", {"method": "fedbr", "scheduler": "random"}]
 SLOW = {"network.links.5g.down": "3 Mbit/s", "network.links.5g.up": "1 Mbit/s", "network.links.5g.redraw": None}
@@ -55,12 +55,38 @@ def test_budgets_and_targets_can_be_asked_afterwards(small, tmp_path):
     assert tree(replay(finished, asked, tmp_path / "replayed")) == tree(expected)
 
 
+# Enough retries, so that no client drops out on either network.
+PATIENT = {**FAILING, "network__transport": {"timeouts": {**TIMEOUTS, "retries": 40}}}
+SHORTER = {**OUTAGES, "outage_length": "200 ms"}
+LATENCY = {"network.topology.latency": "90 ms"}
+FEATURES = {
+    "losses that clients were asked for": ({"training__selection": "power_of_choice"}, LATENCY),
+    "TCP": ({"methods": METHODS[:1]}, {"network.transport": TCP, "network.topology.server.up": "200 kbit/s"}),
+    "broken transfers": (PATIENT, {"network.links.5g.down": SHORTER, "network.links.5g.up": SHORTER}),
+    "capacity levels": (LEVELS, LATENCY),
+    "local part": (LOCAL_PART, LATENCY),
+    "broadcasts": (
+        {
+            "methods": [
+                {"method": "fedbr", "scheduler": {"kind": "fixed", "alpha": 2}, "full_every": 3, "full_to": "all"}
+            ]
+        },
+        LATENCY,
+    ),
+}
+
+
 @pytest.mark.full
-def test_losses_that_clients_were_asked_for_do_not_depend_on_the_network(small, tmp_path):
-    asked = {"training__selection": "power_of_choice"}
-    finished = run(small(**asked), out=tmp_path / "run")
-    expected = run(small(**asked, network__topology__latency="90 ms"), out=tmp_path / "expected")
-    assert tree(replay(finished, {"network.topology.latency": "90 ms"}, tmp_path / "replayed")) == tree(expected)
+@pytest.mark.parametrize("feature", FEATURES)
+def test_every_feature_is_replayed_to_the_files_of_a_full_run(small, tmp_path, feature):
+    said, changes = FEATURES[feature]
+    elsewhere = {name.replace(".", "__"): value for name, value in changes.items()}
+    finished, expected = (
+        run(small(**said), out=tmp_path / "run"),
+        run(small(**said, **elsewhere), out=tmp_path / "full"),
+    )
+    assert tree(replay(finished, changes, tmp_path / "replayed")) == tree(expected)
+    assert verify(expected) == []
 
 
 def refused(small, tmp_path, changes, **said) -> str:

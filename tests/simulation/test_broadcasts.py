@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from edgefl.errors import UserError
-from edgefl.experiment import run as simulate
 from edgefl.network import Transport
-from edgefl.rerun.replay import replay
-from edgefl.rerun.verify import verify
 from edgefl.scheduling.selection.uniform import UniformSelector
 
 ENTRY = {"method": "fedbr", "full_every": 2, "full_to": "all"}
@@ -92,13 +89,3 @@ def test_it_needs_synchronous_rounds_and_an_exact_uplink(small):
         small(methods=[ENTRY], protocol={"kind": "asynchronous"})
     with pytest.raises(UserError, match="codec of the uplink that rounds"):
         small(methods=[{**ENTRY, "codec": {"up": {"kind": "quantise", "bits": 4}}}])
-
-
-def test_a_run_with_training_is_verified_and_replayed(small, tmp_path):
-    entry = {**ENTRY, "full_every": 3, "scheduler": {"kind": "fixed", "alpha": 2}}
-    out = simulate(small(methods=[entry], training__rounds=4), out=tmp_path / "run")
-    assert verify(out) == []
-    replay(out, {}, tmp_path / "again")
-    for name in ("events.parquet", "rounds.parquet"):
-        files = [folder / "fedbr" / "seed-0" / name for folder in (out, tmp_path / "again")]
-        assert files[0].read_bytes() == files[1].read_bytes()
