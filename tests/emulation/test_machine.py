@@ -1,13 +1,16 @@
-"""What this machine can do for an emulation, and the sentence about what is missing."""
+"""The machine that emulates, and its temporary folder."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
 from edgefl.emulation import machine
+from edgefl.emulation.emulate import temporary_folder
 from edgefl.emulation.machine import Finding, check, in_namespaces, missing
 
 
@@ -63,3 +66,36 @@ def test_what_runs_next_to_the_nodes_imports_no_large_library(module):
     script = f"import sys, edgefl.emulation.{module}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "numpy", "simpy", "networkx", "pydantic"} & set(loaded)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """The folder for temporary files."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_the_folder_is_removed_at_the_end_also_by_an_error(place):
+    def failing() -> None:
+        with temporary_folder() as folder:
+            (folder / "file").touch()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
+    assert list(place.iterdir()) == []
+
+
+def test_what_a_dead_process_left_is_removed_and_nothing_else(place):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left = place / f"edgefl-emulation-{dead.pid}-abc"
+    alive = place / f"edgefl-emulation-{os.getppid()}-abc"
+    other = place / "edgefl-emulation-notes"
+    for folder in (left, alive, other):
+        (folder / "inner").mkdir(parents=True)
+    with temporary_folder():
+        pass
+    assert not left.exists()
+    assert (alive / "inner").exists()
+    assert (other / "inner").exists()

@@ -96,7 +96,7 @@ PROFILE = {"fleet": [{"profile": "mine.yaml", "share": 1, "link": "5g"}]}
 CASES = {
     "a model that is not Python": (NET, "net.py", text("class Net(:"), "line 1: not valid Python"),
     "no weights": (WEIGHTS, "first.safetensors", nothing, "model.weights: expected a file at"),
-    "pickled weights": (STATE, "first.pt", pickled_weights, "found a pickle that needs code, which edgefl does not run"),
+    "pickled weights": (STATE, "first.pt", pickled_weights, "found a pickle that needs code"),
     "no data": (ARRAYS, "train.npz", nothing, "data.train: expected a file at"),
     "pickled data": (ARRAYS, "train.npz", unpickled, "not a readable .npz file"),
     "NaN": (ARRAYS, "train.npz", arrays(x=other(X, (5, 1), np.nan)), "found NaN or an infinity in sample 5"),

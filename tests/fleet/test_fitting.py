@@ -1,12 +1,17 @@
-"""Fitting a roofline: it finds the rates that invented steps were made with, and bears noise."""
+"""Fitting of rates."""
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile, step_seconds
+from edgefl.fleet.assignment import Sample, sampled_profiles
 from edgefl.fleet.fitting import Rates, fit_rates, relative_errors
+from edgefl.operator_kinds import KINDS
+from edgefl.validation import validated
 
 TRUE = Rates(30e9, 8e9, 12e-6, 1e-3)
 
@@ -42,3 +47,110 @@ def test_a_profile_with_the_fitted_rates_predicts_the_same(profile_data):
 def test_too_few_steps_are_refused():
     with pytest.raises(ValueError, match="at least four"):
         fit_rates(steps()[:3])
+
+
+WIDE, NARROW, PLAIN = "convolution-wide-spatial-forward", "convolution-narrow-spatial-forward", "elementwise"
+KINDS = Rates(40e9, 6e9, 10e-6, 1e-3, {WIDE: (80e9, 6e9, 20e-6), NARROW: (10e9, 6e9, 10e-6), PLAIN: (40e9, 12e9, 5e-6)})
+
+
+@dataclass(frozen=True)
+class Work:
+    flops: float
+    bytes: float
+    count: int
+    kind: str = ""
+
+
+def chain(kind, size):
+    return [Work(size, size / 100, 3, kind)] if kind != PLAIN else [Work(size / 100, size, 3, kind)]
+
+
+def step(draws):
+    convolutions = [Work(10 ** draws.uniform(6, 8.5), 1e5, 10, kind) for kind in (WIDE, NARROW)]
+    return [*convolutions, Work(1e4, 10 ** draws.uniform(4, 7), 40, PLAIN)]
+
+
+def timings(noise=0.0, seed=1):
+    draws = np.random.default_rng(seed)
+    steps = [step(draws) for _ in range(9)]
+    chains = [chain(kind, 10**size) for kind in (WIDE, NARROW, PLAIN) for size in (4, 5, 6, 7, 8)]
+
+    def timed(runs):
+        return [(run, KINDS.seconds(run) * float(np.exp(noise * draws.standard_normal()))) for run in runs]
+
+    # A chain carries no step's overhead, and moves memory twice as fast as a step does.
+    chains = [
+        (run, KINDS.seconds([Work(each.flops, each.bytes / 2, each.count, each.kind) for each in run]) - 1e-3 + 1e-6)
+        for run in chains
+    ]
+    return timed(steps), chains
+
+
+def test_the_rates_that_made_the_timings_are_found():
+    rates = fit_rates(*timings())
+    for kind in (WIDE, NARROW):  # kept near the general rates, so not quite the true ones
+        assert rates.kinds[kind][0] == pytest.approx(KINDS.kinds[kind][0], rel=0.12)
+    assert rates.kinds[PLAIN][1] == pytest.approx(12e9, rel=0.1)
+    unseen = [(run, KINDS.seconds(run)) for run in (step(np.random.default_rng(seed)) for seed in range(50, 58))]
+    assert np.mean(np.abs(relative_errors(rates, unseen))) < 0.05
+
+
+@pytest.mark.full
+def test_noise_of_five_percent_moves_predictions_by_little_more():
+    rates = fit_rates(*timings(noise=0.05))
+    unseen = [(run, KINDS.seconds(run)) for run in (step(np.random.default_rng(seed)) for seed in range(50, 58))]
+    assert np.mean(np.abs(relative_errors(rates, unseen))) < 0.12
+
+
+def with_rates(profile_data, rates):
+    profile_data["compute"]["operator_rates"] = rates
+    return DeviceProfile.model_validate(profile_data)
+
+
+def test_a_profile_with_the_fitted_kinds_predicts_the_same(profile_data):
+    names = ("fp32_achievable", "memory_bandwidth", "operator_overhead")
+    profile_data["compute"].update(
+        fp32_peak=1e12, step_overhead=1e-3, fp32_achievable=40e9, memory_bandwidth=6e9, operator_overhead=10e-6
+    )
+    profile = with_rates(
+        profile_data, {kind: dict(zip(names, figures, strict=True)) for kind, figures in KINDS.kinds.items()}
+    )
+    run = [*step(np.random.default_rng(0)), Work(1e6, 1e6, 2), Work(1e6, 1e6, 2, "reduction")]
+    assert step_seconds(profile, run) == pytest.approx(KINDS.seconds(run), rel=1e-12)
+
+
+def test_a_kind_takes_from_the_general_figures_what_it_leaves_out(profile_data):
+    profile = with_rates(profile_data, {"elementwise": {"memory_bandwidth": {"low": 1e9, "nominal": 2e9, "high": 4e9}}})
+    work = [Work(0, 4e9, 1, "elementwise")]
+    low, nominal, high = (step_seconds(profile, work, bound=bound) for bound in ("low", "nominal", "high"))
+    assert (low, nominal, high) == pytest.approx((1 + 1.01e-3, 2 + 1.01e-3, 4 + 1.01e-3), rel=1e-12)
+    # Another kind, and an operator that says none, are as before: 4 s at 1 GB/s.
+    for other in (Work(0, 4e9, 1, "move"), SimpleNamespace(flops=0, bytes=4e9, count=1)):
+        assert step_seconds(profile, [other]) == pytest.approx(4 + 1.01e-3, rel=1e-12)
+
+
+def test_heat_lowers_the_rates_of_kinds_as_well(profile_data):
+    profile_data["compute"]["thermal"] = {"after": "1 s", "sustained": 0.5}
+    profile = with_rates(profile_data, {WIDE: {"fp32_achievable": "4 GFLOP/s"}})
+    work = [Work(4e9, 0, 1, WIDE)]
+    assert step_seconds(profile, work) == pytest.approx(1 + 1.01e-3)
+    assert step_seconds(profile, work, hot=True) == pytest.approx(2 + 1.01e-3)
+
+
+def test_a_misspelt_kind_is_named(profile_data):
+    profile_data["compute"]["operator_rates"] = {"elementwize": {}}
+    with pytest.raises(UserError, match="did you mean 'elementwise'"):
+        validated(DeviceProfile, profile_data)
+    assert len(set(KINDS)) == len(KINDS)
+
+
+def test_a_sampled_device_is_faster_in_every_kind(profile_data):
+    base = with_rates(
+        profile_data, {WIDE: {"fp32_achievable": 4e9, "operator_overhead": {"low": 1, "nominal": 2, "high": 3}}}
+    )
+    for each in sampled_profiles(base, Sample(devices=8), np.random.default_rng(0)):
+        speed = each.compute.fp32_achievable.nominal / base.compute.fp32_achievable.nominal
+        own = each.compute.operator_rates[WIDE]
+        assert own.fp32_achievable == pytest.approx(4e9 * speed)
+        assert own.operator_overhead.high == pytest.approx(3 / speed)
+        assert own.memory_bandwidth is None

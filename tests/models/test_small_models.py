@@ -1,12 +1,15 @@
-"""The perceptron and the convolutional network over time."""
+"""The library's small models."""
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
 
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
+from edgefl.models.slimmable import Pointwise, correct
 
 
 def test_each_layer_is_a_block_and_the_output_is_the_perceptrons():
@@ -33,3 +36,23 @@ def test_the_shapes_and_blocks_of_the_network_over_time():
     for shape in ((3, 15), (3, 32, 32)):
         with pytest.raises(UserError, match=r"takes \[channels, length\]"):
             build_model(MODELS["cnn1d"](), shape, 4)
+
+
+@pytest.mark.parametrize(("channels", "side"), [(3, 7), (15, 8), (40, 8)])
+def test_the_result_and_the_gradients_are_those_of_the_strided_convolution(channels, side):
+    layer = nn.Sequential(nn.Conv2d(channels, 8, 1, stride=(2, 3)))
+    reference = F.conv2d(images := torch.randn(2, channels, side, side), layer[0].weight, layer[0].bias, (2, 3))
+    correct(layer)
+    assert isinstance(layer[0], Pointwise)
+    found = layer(images.to(memory_format=torch.channels_last))
+    torch.testing.assert_close(found, reference)
+    gradients = [torch.autograd.grad(each.square().sum(), list(layer.parameters())) for each in (found, reference)]
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.Conv2d(4, 8, 3), nn.Conv2d(4, 8, 1, groups=4), nn.Conv2d(4, 8, 1, stride=2, padding=1)], ids=str
+)
+def test_other_convolutions_stay_as_they_are(layer):
+    correct(layer)
+    assert type(layer) is nn.Conv2d

@@ -1,8 +1,10 @@
-"""Fewer local steps under a deadline, and what becomes of bytes: download 1 s, two steps of 1 s, upload 1 s."""
+"""Work that ends early or together: partial work, TimelyFL, a common finish."""
 
 from __future__ import annotations
 
 import pytest
+
+from .conftest import BLOCK, device
 
 
 def partial(deadline, **options):
@@ -40,3 +42,93 @@ def test_the_reserve_is_a_multiple_of_the_upload_alone(run):
     wary = run(**settings, protocol=partial(5.0, reserve=2.0))
     assert wary.outcome.rows[0].aggregated == 2
     assert [job.steps for job in wary.learner.submitted] == [1, 1]
+
+
+def three():
+    return [device(0.25e9), device(1e9), device(4e9)]
+
+
+def timely(**options):
+    return {"method": "timelyfl", "local": {"epochs": 1, "common_finish": {"drop_late": False, **options}}}
+
+
+def test_epochs_and_blocks_follow_the_papers_equations(run):
+    result = run(timely(), rates=[8e6] * 3, devices=three(), rounds=1)
+    # T is the second of 6, 3 and 2.25 s; E = (1, 1, ⌊(3 - 2) / 0.25⌋) and α = (3/6, 1, 1), of four blocks.
+    [decision] = result.of("decision", item="local work")
+    assert decision.facts["seconds"] == 3.0
+    assert decision.facts["steps"] == {"0": 1, "1": 1, "2": 4}
+    assert decision.facts["blocks"] == {"0": 2, "1": 4, "2": 4}
+    jobs = {job.id.client: (job.steps, job.alpha) for job in result.learner.submitted}
+    assert jobs == {0: (1, 2), 1: (1, 4), 2: (4, 4)}
+
+
+def test_the_whole_model_is_received_and_only_the_trained_blocks_are_returned(run):
+    result = run(timely(), rates=[8e6] * 3, devices=three(), rounds=1)
+    down = {event.client: event.bytes for event in result.of("transfer_end", item="down")}
+    up = {event.client: event.bytes for event in result.of("transfer_end", item="up")}
+    assert down == dict.fromkeys(range(3), 4 * BLOCK)
+    assert up == {0: 2 * BLOCK, 1: 4 * BLOCK, 2: 4 * BLOCK}
+
+
+def test_the_round_closes_at_the_common_finish(run):
+    result = run(timely(drop_late=True), rates=[8e6] * 3, devices=three(), rounds=1)
+    assert result.outcome.rows[0].seconds == pytest.approx(3.0)
+    assert [event.client for event in result.of("lost", item="late")] == [0]
+
+
+def test_foreseen_gives_the_most_blocks_that_end_in_time(run):
+    # Every step costs the same here, whatever is trained, so only the upload becomes shorter: 4 + 0.25 is too long.
+    entry = {**timely(share=0.3), "blocks": "foreseen"}
+    result = run(entry, rates=[8e6] * 3, devices=three(), rounds=1)
+    assert result.of("decision", item="local work")[0].facts["blocks"] == {"0": 1, "1": 1, "2": 4}
+    slower = run({**timely(), "blocks": "foreseen"}, rates=[8e6, 4e6, 8e6], devices=[device(1e9)] * 3, rounds=1)
+    # T is 3 s; client 1 has 2 s left after its download, 1 s of it for its upload: half of the model.
+    assert slower.of("decision", item="local work")[0].facts["blocks"] == {"0": 4, "1": 1, "2": 4}
+
+
+def finishing(**options):
+    return {"method": "fedavg", "local": {"common_finish": options}}
+
+
+def pair():
+    return [device(1e9), device(4e9)]
+
+
+def test_a_fast_client_takes_as_many_steps_as_end_with_the_slow_one(run):
+    result = run(finishing(), devices=pair(), rounds=1)
+    assert [job.steps for job in sorted(result.learner.submitted, key=lambda job: job.id.client)] == [2, 8]
+    row = result.outcome.rows[0]
+    assert (row.seconds, row.flops) == (pytest.approx(4.0), pytest.approx(10e9))
+    assert [event.time for event in result.of("compute_end")] == pytest.approx([3.0, 3.0])
+
+
+def test_a_slow_client_takes_fewer_steps_to_end_with_the_fast_one_but_at_least_one(run):
+    result = run(finishing(share=0.5), devices=pair(), rounds=1)
+    assert {job.id.client: job.steps for job in result.learner.submitted} == {0: 1, 1: 2}
+    assert result.outcome.rows[0].seconds == pytest.approx(3.0)
+
+
+def test_the_decision_is_in_the_log_and_reads_predictions(run):
+    [event] = run(finishing(), devices=pair(), rounds=1).of("decision", item="local work")
+    assert event.facts == {"reads": ["foreseen"], "seconds": 4.0, "drop_late": False, "steps": {"0": 2, "1": 8}}
+
+
+def test_whole_epochs_and_a_limit_bound_the_work(run):
+    # An epoch is one step of a batch of 10.
+    assert [job.steps for job in run(finishing(unit="epochs", most=3), devices=pair(), rounds=1).learner.submitted] in (
+        [2, 3],
+        [3, 2],
+    )
+
+
+def test_late_updates_are_discarded_at_the_common_finish_if_asked_for(run):
+    result = run(finishing(share=0.5, drop_late=True), devices=pair(), rounds=2)
+    assert [row.seconds for row in result.outcome.rows] == pytest.approx([2.5, 5.0])
+    assert [row.aggregated for row in result.outcome.rows] == [1, 1]
+    assert [event.client for event in result.of("lost", item="late")] == [0, 0]
+
+
+def test_with_equal_clients_nothing_changes(run):
+    settings = {"rates": [8e6, 8e6, 8e6], "rounds": 3}
+    assert run(finishing(), **settings).outcome.rows == run("fedavg", **settings).outcome.rows

@@ -1,6 +1,8 @@
-"""Methods that change the model, or how it is evaluated, train and are judged on what they say."""
+"""Models that a method changes, and parts of models."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,8 +12,10 @@ from edgefl.errors import UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.mode import using
+from edgefl.training.job import Mixing
+from edgefl.training.parallel.worker_pool import shared_pool
 
-from .conftest import residual_model
+from .conftest import few_of, residual_model
 
 
 @pytest.fixture
@@ -50,3 +54,67 @@ def test_stochastic_depth_is_evaluated_in_expectation_and_beside_it_others_are_n
 def test_a_model_that_a_method_cannot_train_is_refused(tiny):
     with pytest.raises(UserError, match="this model has none; use a resnet"):
         tiny.core().learner(method("stochdepth"))
+
+
+LEVELS = {0: 0, 1: 1, 3: 1, 5: 2, 4: 2}
+
+
+def submitted(tiny, learner, version=0, dispatch=0):
+    jobs = [
+        replace(tiny.job(client, version, dispatch=dispatch, alpha=4), level=level) for client, level in LEVELS.items()
+    ]
+    for job in jobs:
+        learner.submit(job)
+    return [job.id for job in jobs]
+
+
+def trained(tiny, method, engine, rounds=2, **options):
+    with tiny.core(engine, **options) as core:
+        learner = core.learner(tiny.method(method))
+        for round in range(rounds):
+            learner.aggregate(round, submitted(tiny, learner, round, round), round)
+        return learner.model(rounds).clone()
+
+
+METHODS = ["heterofl", "fedrolex", "fjord", "depthfl"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("method", ["heterofl", "depthfl"])
+@pytest.mark.usefixtures("worker_processes")
+def test_worker_processes_give_the_same_bits(tiny, method):
+    shared_pool(2).wait()
+    assert torch.equal(trained(tiny, method, "sequential"), trained(tiny, method, "parallel", workers=2))
+
+
+@pytest.mark.parametrize("method", few_of(METHODS, ["heterofl", "depthfl"]))
+def test_the_batched_engine_agrees(tiny, method):
+    torch.testing.assert_close(
+        trained(tiny, method, "sequential"), trained(tiny, method, "batched"), rtol=1e-3, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("method", few_of(METHODS, ["fjord"]))
+def test_a_learner_goes_on_from_its_snapshot(tiny, method):
+    with tiny.core() as core:
+        first, second = core.learner(tiny.method(method)), core.learner(tiny.method(method))
+        ids = submitted(tiny, first)
+        first.aggregate(0, ids[:2], 0)
+        second.restore(*first.snapshot())
+        for learner in (first, second):
+            learner.aggregate(1, ids[2:], 1)
+        assert torch.equal(first.model(2), second.model(2))
+
+
+@pytest.mark.parametrize("of", ["deltas", "models"])
+def test_mixing_changes_only_what_was_trained(tiny, of):
+    with tiny.core() as core:
+        learner = core.learner(tiny.method("heterofl"))
+        ids = submitted(tiny, learner)
+        learner.aggregate(0, ids[:1], 0)
+        before = learner.model(1).clone()
+        learner.aggregate(1, ids[3:4], 1, Mixing({ids[3]: 0.5}, of))
+        changed = (learner.model(2) != before).nonzero().flatten()
+        cut = tiny.method("heterofl").submodels.part(core.model, 2)
+        assert set(changed.tolist()) <= set(cut.places(0).tolist())
+        assert len(changed) > len(cut.places(0)) / 2

@@ -1,8 +1,21 @@
+"""What the learner keeps of losses and models, and the learner that trains nothing."""
+
+from __future__ import annotations
+
 import math
 import subprocess
 import sys
 
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.training.base import JobResult
 from edgefl.training.job import Feedback, JobId, TrainingJob
+from edgefl.training.kept_models import TemporalEnsemble
+from edgefl.training.losses import epoch_losses
 from edgefl.training.neutral import NeutralLearner
 
 
@@ -21,3 +34,66 @@ def test_the_world_can_talk_to_training_without_importing_torch():
     modules = "edgefl.training.job, edgefl.training.neutral, edgefl.training.faults"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+models = st.lists(st.floats(-10, 10), min_size=1, max_size=20)
+
+
+@given(models=models, decay=st.floats(0, 0.99))
+def test_it_is_the_weighted_mean_of_all_models(models, decay):
+    ensemble = TemporalEnsemble(decay)
+    for number in models:
+        ensemble.add(torch.tensor([number], dtype=torch.float64))
+    weights = [decay ** (len(models) - 1 - place) for place in range(len(models))]
+    expected = sum(w * m for w, m in zip(weights, models, strict=True)) / sum(weights)
+    assert float(ensemble.vector) == pytest.approx(expected, abs=1e-9)
+
+
+def test_without_decay_it_is_the_newest_model():
+    ensemble = TemporalEnsemble(0.0)
+    for number in (3.0, 5.0):
+        ensemble.add(torch.tensor([number]))
+    assert float(ensemble.vector) == 5.0
+
+
+def test_what_was_put_on_disk_goes_on_as_if_nothing_had_been():
+    whole, first, second = TemporalEnsemble(0.9), TemporalEnsemble(0.9), TemporalEnsemble(0.9)
+    values = torch.randn(6, 3, generator=torch.Generator().manual_seed(1))
+    for place, model in enumerate(values):
+        whole.add(model)
+        if place == 3:
+            second.restore(first.packed() if first.vector is not None else {})
+        (first if place < 3 else second).add(model)
+    assert torch.equal(whole.vector, second.vector)
+
+
+def result(losses, sizes):
+    return JobResult(torch.zeros(1), torch.tensor(losses), tuple(sizes))
+
+
+def test_batches_count_by_their_images_in_the_first_and_the_last_epoch():
+    # 5 images in batches of 2: three steps an epoch.
+    losses = epoch_losses(
+        result([1.0, 2.0, 6.0, 0.5, 1.0, 4.0], [2, 2, 1, 2, 2, 1]), LocalOptions(epochs=2, batch=2), 5
+    )
+    assert losses == pytest.approx(((2 + 4 + 6) / 5, (1 + 2 + 4) / 5))
+
+
+def test_counted_steps_end_with_one_pass_worth_of_steps():
+    losses = epoch_losses(result([1.0, 2.0, 3.0, 4.0, 5.0], [4] * 5), LocalOptions(steps=5, batch=4), 8)
+    assert losses == (1.5, 4.5)
+
+
+def test_a_job_shorter_than_an_epoch_is_one_epoch():
+    assert epoch_losses(result([3.0, 1.0], [4, 4]), LocalOptions(steps=2, batch=4), 80) == (2.0, 2.0)
+
+
+def test_with_drop_last_an_epoch_is_its_whole_batches():
+    options = LocalOptions(epochs=2, batch=4, drop_last=True)
+    assert epoch_losses(result([1.0, 3.0], [4, 4]), options, 7) == (1.0, 3.0)
+
+
+def test_a_loss_that_is_not_finite_comes_through():
+    losses = epoch_losses(result([math.inf, -math.inf, 1.0], [1, 1, 1]), LocalOptions(batch=1, epochs=3), 1)
+    assert losses == (math.inf, 1.0)
+    assert math.isnan(epoch_losses(result([math.inf, -math.inf], [1, 1]), LocalOptions(batch=1), 2)[1])

@@ -1,0 +1,142 @@
+"""What fits with what in a scenario."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+
+from edgefl.errors import UserError
+from edgefl.experiment import run
+from edgefl.planning.planning import plan
+from edgefl.rerun.verify import verify
+from edgefl.scenario import load_scenario, rehearse
+from edgefl.scenario.loading import check
+
+from ..small_runs import CELLS, SMALL
+
+FINISH = {"training.local.common_finish": {"share": 0.5}}
+
+
+def test_a_common_finish_needs_synchronous_rounds():
+    with pytest.raises(UserError, match="only synchronous rounds have"):
+        load_scenario("5g_10clients", {**FINISH, "protocol": {"kind": "asynchronous"}})
+
+
+def test_a_common_finish_needs_the_seconds_of_a_step():
+    changes = {**FINISH, "methods": ["fedavg"], "cost": {"kind": "seconds", "methods": {"fedavg": "4 s"}}}
+    with pytest.raises(UserError, match="needs the seconds of a local step"):
+        load_scenario("5g_10clients", changes)
+
+
+def test_the_options_of_one_method_are_not_those_of_the_others():
+    entry = {"method": "fedavg", "local": {"common_finish": {"most": 3}}, "as": "together"}
+    scenario = load_scenario("5g_10clients", {"methods": ["fedavg", entry]})
+    assert [method.entry.get("local") for method in scenario.methods] == [None, {"common_finish": {"most": 3}}]
+
+
+SCENARIO = {
+    "name": "small",
+    "data": {"name": "digits", "clients": 4},
+    "model": "mlp",
+    "training": {"rounds": 1, "cohort": 2},
+    "fleet": [{"profile": "raspberry-pi-5", "share": 1, "link": "5g"}],
+    "methods": ["fedavg"],
+}
+STAR = {"kind": "star", "server": {"down": "1 Mbit/s", "up": "1 Mbit/s"}}
+CELLULAR = {**STAR, "kind": "cells", "cells": 2, "backhaul": STAR["server"]}
+
+
+def scenario(kind, *, topology=STAR, transport=None, protocol=None):
+    network = {"topology": topology, "links": {"5g": STAR["server"]}, "transport": transport or {}}
+    training = {**SCENARIO["training"], "bandwidth": kind}
+    return check({**SCENARIO, "training": training, "network": network, "protocol": protocol or {}})
+
+
+@pytest.mark.parametrize(("kind", "parts", "message"), [
+    ("least_makespan", {"topology": CELLULAR}, "'star', found 'cells'"),
+    ("least_makespan", {"protocol": {"kind": "asynchronous"}}, "needs rounds, and protocol 'asynchronous' has none"),
+    ("deadline_first", {}, "needs a deadline: expected protocol.deadline, found null"),
+    ("deadline_first", {"protocol": {"kind": "asynchronous"}}, "needs rounds"),
+    ("proportional", {"topology": CELLULAR, "protocol": {"kind": "hierarchical"}}, "cells that average"),
+    ("shortest_first", {"transport": {"kind": "tcp"}}, "network.transport.kind: tcp"),
+    ("shortest_first", {"transport": {"multicast": True}}, "network.transport.multicast: true"),
+    ("shortest_first", {"transport": {"queue": "fifo"}}, "network.transport.queue: fifo"),
+    ("fastest", {}, "expected one of"),
+    ({"kind": "equal", "weight": 2}, {}, "weight"),
+])  # fmt: skip
+def test_what_does_not_fit_is_refused_by_name(kind, parts, message):
+    with pytest.raises(UserError) as raised:
+        scenario(kind, **parts)
+    assert message in str(raised.value)
+    assert "training.bandwidth" in str(raised.value)
+
+
+@pytest.mark.parametrize(("kind", "parts"), [
+    ("equal", {"topology": CELLULAR, "protocol": {"kind": "hierarchical"}}),
+    ("equal", {"transport": {"kind": "tcp", "queue": "fifo"}}),
+    ("shortest_first", {"topology": {**CELLULAR, "sharing": "rate_fair"}}),
+    ("shortest_first", {"protocol": {"kind": "asynchronous"}, "transport": {"kind": "lv08"}}),
+    ("deadline_first", {"protocol": {"deadline": {"kind": "adaptive", "first": "9 s"}}, "topology": CELLULAR}),
+    ({"kind": "least_makespan", "downloads": True}, {}),
+])  # fmt: skip
+def test_what_fits_is_accepted(kind, parts):
+    named = scenario(kind, **parts).training.bandwidth
+    assert named.name == (kind if isinstance(kind, str) else kind["kind"])
+
+
+CRASH = {"kind": "crash", "client": 3, "at": "1 s", "duration": "5 s"}
+OUTAGE = {"kind": "outage", "link": ["internet", "client/3"], "at": "1 s"}
+
+
+def with_failures(*failures, **changes):
+    return {**deepcopy(SMALL), **changes, "failures": list(failures)}
+
+
+@pytest.mark.parametrize(
+    ("failure", "field", "message"),
+    [
+        ({**CRASH, "client": 8}, "failures.0.client", "expected a client from 0 to 7, found 8"),
+        ({**CRASH, "duration": 0}, "failures.0", "more than 0 s"),
+        ({"kind": "crash", "client": 3}, "failures.0.at", ""),
+        ({**CRASH, "link": ["a", "b"]}, "failures.0.link", ""),
+        ({**CRASH, "kind": "fire"}, "failures.0.kind", "crash"),
+        ({**OUTAGE, "link": ["internet"]}, "failures.0.link", ""),
+        ({**OUTAGE, "link": ["server", "client/3"]}, "failures.0.link", "from 'server' expected one of: internet"),
+        ({**OUTAGE, "link": ["internet", "client/9"]}, "failures.0.link", "no node 'client/9'"),
+    ],
+)
+def test_a_wrong_failure_is_refused_in_one_sentence(failure, field, message):
+    with pytest.raises(UserError) as refused:
+        rehearse(check(with_failures(failure)))
+    assert refused.value.field.startswith(field)
+    assert message in refused.value.message
+    assert "\n" not in str(refused.value)
+
+
+HIERARCHICAL = pytest.param({"kind": "hierarchical"}, marks=pytest.mark.full)
+
+
+@pytest.mark.parametrize("protocol", [{}, {"kind": "asynchronous", "buffer": 2}, HIERARCHICAL])
+def test_runs_with_failures_verify(tmp_path, protocol):
+    hierarchical = protocol.get("kind") == "hierarchical"
+    near = "cell/0" if hierarchical else "internet"
+    failures = [
+        *({"kind": "crash", "client": client, "at": 0.01 + client / 50, "duration": 0.05} for client in range(8)),
+        {"kind": "outage", "link": [near, "client/0"], "at": 0.02, "duration": 0.1},
+        {"kind": "outage", "link": ["internet", near] if hierarchical else ["server", "internet"], "at": 0.3,
+         "duration": 0.4, "one_way": True},
+    ]  # fmt: skip
+    scenario = with_failures(*failures, protocol=protocol, methods=["fedavg", {"method": "fedadc", "overlap": True}])
+    scenario["training"]["rounds"] = 8
+    if hierarchical:
+        scenario["network"]["topology"] = CELLS
+    path = run(check(scenario), out=tmp_path / "run", train=False)
+    assert verify(path) == []
+
+
+def test_a_plan_names_the_failure_whose_link_does_not_exist():
+    scenario = check(with_failures(CRASH, {**OUTAGE, "link": ["client/0", "server"]}))
+    with pytest.raises(UserError, match="no link 'client/0' -> 'server'") as refused:
+        plan(scenario)
+    assert refused.value.field == "failures.1.link"

@@ -1,0 +1,147 @@
+"""Blocks and models that are sent down, to one client or to many."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgefl.network import Transport
+from edgefl.scheduling.selection.uniform import UniformSelector
+from edgefl.simulation.ledger import FrontBlocks
+
+
+def test_partial_rounds_send_the_last_blocks_alone(run):
+    result = run({"method": "fedbr", "full_every": 2}, rates=[8e6], rounds=4, scheduler={"kind": "fixed", "alpha": 2})
+    assert [event.bytes for event in result.of("transfer_start", item="down")] == [1e6, 5e5, 1e6, 5e5]
+    assert [row.blocks_actual for row in result.outcome.rows] == [1_000_000, 500_000, 1_000_000, 500_000]
+    assert [job.alpha for job in result.learner.submitted] == [4, 2, 4, 2]
+
+
+def test_a_newcomer_in_a_partial_round_is_sent_the_whole_model(run):
+    entry = {"method": "fedbr", "full_every": 1000}
+    result = run(entry, rates=[8e6] * 4, cohort=1, rounds=6, scheduler={"kind": "fixed", "alpha": 1})
+    first = {}
+    for event in result.of("transfer_start", item="down"):
+        expected = 250_000 if event.client in first else 1_000_000
+        assert event.bytes == expected
+        first[event.client] = True
+    assert len(first) > 1
+
+
+def test_a_newcomer_may_start_from_the_initial_model_uncharged(run):
+    entry = {"method": "fedbr", "full_every": 1000, "first_send": "none"}
+    result = run(entry, rates=[8e6] * 4, cohort=1, rounds=4, scheduler={"kind": "fixed", "alpha": 1})
+    assert [event.bytes for event in result.of("transfer_start", item="down")] == [1e6] + [250_000] * 3
+
+
+def test_decisions_name_the_inputs_that_they_read(run):
+    result = run("fedbr", rounds=2, scheduler="gmbs")
+    blocks = result.of("decision", item="blocks")
+    assert len(blocks) == 1
+    assert '"reads": ["compute_seconds", "distance", "loss", "transfer_seconds"]' in blocks[0].detail
+    assert all('"reads": []' in event.detail for event in result.of("decision", item="selection"))
+
+
+ENTRY = {"method": "fedbr", "first_send": "none", "full_every": 1000}
+
+
+def blocks(result):
+    return [json.loads(event.detail) for event in result.of("decision", item="blocks")]
+
+
+def test_what_is_foreseen_is_what_happens_without_contention(run):
+    result = run(ENTRY, rates=[8e6, 2e6], scheduler={"kind": "fixed", "alpha": 2}, rounds=2)
+    facts = blocks(result)[0]
+    # The slower: two blocks in 2 s, training 2 s, the whole model back in 4 s.
+    assert facts["foreseen_seconds"] == pytest.approx(8.0)
+    assert result.outcome.rows[1].seconds - result.outcome.rows[0].seconds == pytest.approx(8.0)
+    # Four blocks in all: 3 + 1, for the slower one block is 1 s less.
+    assert facts["least_seconds"] == pytest.approx(7.0)
+
+
+def test_the_optimum_stays_within_its_time(run):
+    result = run(ENTRY, rates=[8e6, 2e6], scheduler={"kind": "optimal", "seconds": 7.5}, rounds=3)
+    assert [facts["alphas"] for facts in blocks(result)] == [{"0": 3, "1": 1}] * 2
+    assert result.outcome.spent.foreseen_seconds == result.outcome.spent.least_seconds
+
+
+def test_gmbs_is_never_below_the_least(run):
+    result = run({**ENTRY, "first_send": "full"}, rates=[8e6, 2e6, 4e6], scheduler="gmbs", rounds=12)
+    assert all(facts["foreseen_seconds"] >= facts["least_seconds"] for facts in blocks(result))
+    assert result.outcome.spent.foreseen_seconds > result.outcome.spent.least_seconds
+
+
+def age(result):
+    spent = result.outcome.spent
+    return spent.front_block_rounds / spent.front_blocks
+
+
+@pytest.mark.parametrize(("alpha", "full_every", "expected"), [(1, 2, 1.0), (2, 3, 1.5), (3, 5, 2.5)])
+def test_where_all_take_part_the_age_counts_from_the_last_full_round(run, alpha, full_every, expected):
+    entry = {"method": "fedbr", "full_every": full_every}
+    result = run(entry, rates=[8e6] * 3, rounds=2 * full_every, scheduler={"kind": "fixed", "alpha": alpha})
+    assert age(result) == expected
+    # Two partial spans of full_every - 1 rounds, three clients.
+    assert result.outcome.spent.front_blocks == 2 * (full_every - 1) * 3 * (4 - alpha)
+
+
+def test_a_block_that_was_never_sent_counts_from_the_first_model(run, monkeypatch):
+    # Client 1 computes for the first time in round 3 (from 0), with two of four blocks.
+    turns = [0, 0, 0, 1]
+    monkeypatch.setattr(UniformSelector, "pick", lambda self, round, *others: np.array([turns[round]]))
+    entry = {"method": "fedbr", "full_every": 100, "first_send": "none"}
+    result = run(entry, rates=[8e6] * 2, cohort=1, rounds=4, scheduler={"kind": "fixed", "alpha": 2})
+    # Client 0: rounds 1 and 2 with two blocks each of round 0's model.
+    assert result.outcome.spent.front_block_rounds == 2 * (1 + 2) + 2 * 3
+    assert age(result) == pytest.approx(2.0)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=40))
+def test_ages_are_those_of_a_table_of_everything_that_was_sent(jobs):
+    front, sent = FrontBlocks(5), []
+    for round, (client, alpha) in enumerate(jobs):
+        expected = [
+            round - max([when for who, block, when in sent if (who, block) == (client, number)], default=0)
+            for number in range(5 - alpha)
+        ]
+        assert front.trained(client, round, alpha) == (len(expected), sum(expected))
+        sent += [(client, number, round) for number in range(5 - alpha, 5)]
+
+
+MULTICAST = Transport(multicast=True)
+MODEL = 1_000_000
+
+
+def test_a_broadcast_model_takes_the_server_link_once_and_every_client_counts_its_bytes(run):
+    # 1 MB at 8 Mbit/s: 1 s once, or 4 s for four; then 2 s of computing, and four uploads that share 8 Mbit/s.
+    ends = {}
+    for transport in (Transport(), MULTICAST):
+        result = run(rates=[80e6] * 4, server=8e6, rounds=1, transport=transport)
+        ends[transport.multicast] = [event.time for event in result.of("transfer_end", item="down")]
+        assert result.outcome.spent.bytes_down == 4 * MODEL
+        assert result.outcome.spent.joules == pytest.approx(
+            sum(event.joules for event in result.events if event.kind not in {"work"})
+        )
+    assert ends[False] == pytest.approx([4.0] * 4)
+    assert ends[True] == pytest.approx([1.0] * 4)
+
+
+def test_fedadc_sends_its_mean_delta_to_all_at_once_and_each_update_by_itself(run):
+    result = run({"method": "fedadc", "overlap": True}, rates=[80e6] * 3, server=8e6, rounds=3, transport=MULTICAST)
+    starts = result.of("transfer_start")
+    assert {event.item for event in starts if '"multicast"' in event.detail} <= {"down", "prefetch"}
+    assert not any('"multicast"' in event.detail for event in result.of("transfer_start", item="up"))
+    deltas = [event for event in result.of("transfer_end", item="down") if event.round == 3]
+    assert [event.seconds for event in deltas] == pytest.approx([1.0] * 3)
+
+
+def test_the_slowest_client_paces_all_until_it_is_dropped(run):
+    # Client 1 would take 10 s; the deadline of 5 s ends round 1 for all, since nobody has the model by then.
+    result = run(rates=[8e6, 0.8e6], rounds=1, protocol={"deadline": 5.0}, transport=MULTICAST)
+    assert [event.bytes for event in result.of("transfer_drop")] == [MODEL / 2] * 2
+    assert result.outcome.spent.bytes_down == MODEL
