@@ -50,7 +50,9 @@ def test_too_few_steps_are_refused():
 
 
 WIDE, NARROW, PLAIN = "convolution-wide-spatial-forward", "convolution-narrow-spatial-forward", "elementwise"
-KINDS = Rates(40e9, 6e9, 10e-6, 1e-3, {WIDE: (80e9, 6e9, 20e-6), NARROW: (10e9, 6e9, 10e-6), PLAIN: (40e9, 12e9, 5e-6)})
+BY_KIND = Rates(
+    40e9, 6e9, 10e-6, 1e-3, {WIDE: (80e9, 6e9, 20e-6), NARROW: (10e9, 6e9, 10e-6), PLAIN: (40e9, 12e9, 5e-6)}
+)
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,11 @@ def timings(noise=0.0, seed=1):
     chains = [chain(kind, 10**size) for kind in (WIDE, NARROW, PLAIN) for size in (4, 5, 6, 7, 8)]
 
     def timed(runs):
-        return [(run, KINDS.seconds(run) * float(np.exp(noise * draws.standard_normal()))) for run in runs]
+        return [(run, BY_KIND.seconds(run) * float(np.exp(noise * draws.standard_normal()))) for run in runs]
 
     # A chain carries no step's overhead, and moves memory twice as fast as a step does.
     chains = [
-        (run, KINDS.seconds([Work(each.flops, each.bytes / 2, each.count, each.kind) for each in run]) - 1e-3 + 1e-6)
+        (run, BY_KIND.seconds([Work(each.flops, each.bytes / 2, each.count, each.kind) for each in run]) - 1e-3 + 1e-6)
         for run in chains
     ]
     return timed(steps), chains
@@ -89,16 +91,16 @@ def timings(noise=0.0, seed=1):
 def test_the_rates_that_made_the_timings_are_found():
     rates = fit_rates(*timings())
     for kind in (WIDE, NARROW):  # kept near the general rates, so not quite the true ones
-        assert rates.kinds[kind][0] == pytest.approx(KINDS.kinds[kind][0], rel=0.12)
+        assert rates.kinds[kind][0] == pytest.approx(BY_KIND.kinds[kind][0], rel=0.12)
     assert rates.kinds[PLAIN][1] == pytest.approx(12e9, rel=0.1)
-    unseen = [(run, KINDS.seconds(run)) for run in (step(np.random.default_rng(seed)) for seed in range(50, 58))]
+    unseen = [(run, BY_KIND.seconds(run)) for run in (step(np.random.default_rng(seed)) for seed in range(50, 58))]
     assert np.mean(np.abs(relative_errors(rates, unseen))) < 0.05
 
 
 @pytest.mark.full
 def test_noise_of_five_percent_moves_predictions_by_little_more():
     rates = fit_rates(*timings(noise=0.05))
-    unseen = [(run, KINDS.seconds(run)) for run in (step(np.random.default_rng(seed)) for seed in range(50, 58))]
+    unseen = [(run, BY_KIND.seconds(run)) for run in (step(np.random.default_rng(seed)) for seed in range(50, 58))]
     assert np.mean(np.abs(relative_errors(rates, unseen))) < 0.12
 
 
@@ -113,10 +115,10 @@ def test_a_profile_with_the_fitted_kinds_predicts_the_same(profile_data):
         fp32_peak=1e12, step_overhead=1e-3, fp32_achievable=40e9, memory_bandwidth=6e9, operator_overhead=10e-6
     )
     profile = with_rates(
-        profile_data, {kind: dict(zip(names, figures, strict=True)) for kind, figures in KINDS.kinds.items()}
+        profile_data, {kind: dict(zip(names, figures, strict=True)) for kind, figures in BY_KIND.kinds.items()}
     )
     run = [*step(np.random.default_rng(0)), Work(1e6, 1e6, 2), Work(1e6, 1e6, 2, "reduction")]
-    assert step_seconds(profile, run) == pytest.approx(KINDS.seconds(run), rel=1e-12)
+    assert step_seconds(profile, run) == pytest.approx(BY_KIND.seconds(run), rel=1e-12)
 
 
 def test_a_kind_takes_from_the_general_figures_what_it_leaves_out(profile_data):
