@@ -1,4 +1,4 @@
-"""docs/flower.md: its example runs, and docs/scenarios.md names every key."""
+"""docs/flower.md: its example runs, and it names every strategy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgefl import RunResult
 from edgefl.api import simulate
 from edgefl.cli.app import app
 from edgefl.errors import UserError
-from edgefl.flower.scenario import AppMethod, AppSpec, load_any_scenario
+from edgefl.flower.scenario import load_any_scenario
 from edgefl.methods.flower import KEPT, REFUSED
 
 from .runs import needs_flwr
@@ -48,13 +48,6 @@ def test_the_example_is_a_scenario_without_flower(tmp_path):
     assert scenario.flower.app == str(tmp_path / "digits-app")
     twenty, five = (scenario.app_of(method).run_config["local-steps"] for method in scenario.methods)
     assert (twenty, five) == (7, 5)
-
-
-def test_the_page_of_scenarios_names_every_key():
-    text = (DOCS / "scenarios.md").read_text().partition("## `flower`")[2].partition("\n## ")[0]
-    for name in {*AppSpec.model_fields, *AppMethod.model_fields} - {"label"}:
-        assert f"| `{name}` |" in text, name
-    assert "| `as` |" in text
 
 
 class TestCommandLine:
