@@ -11,10 +11,9 @@ from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.experiment import resume, run
 from edgefl.methods.build import build_method
-from edgefl.methods.fedopt import AdaptiveServer
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS
-from edgefl.models.registry import MODELS, build_model
+from edgefl.models.registry import MODELS
 from edgefl.rerun.verify import verify
 from edgefl.scenario import with_overrides
 from edgefl.scenario.loading import check
@@ -22,10 +21,9 @@ from edgefl.training.batched.stack import Stack
 from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
-from edgefl.training.faults import PartFault, TrainingFault
+from edgefl.training.faults import TrainingFault
 from edgefl.training.job import JobId, TrainingJob
 
-from ..benchmarks import training
 from ..small_runs import SMALL, Stop, tree
 from .conftest import RESIDUAL, few_of, jobs_of, residual_model, tiny_model, train_round
 from .fake_cuda import CUDA, WrongDevice, fake_cuda
@@ -148,24 +146,6 @@ def test_a_round_of_more_clients_does_not_use_the_link_to_the_device_more_often(
     assert few == many
 
 
-@pytest.mark.full
-def test_the_baseline_of_the_benchmark_has_the_settings_of_the_engines(monkeypatch):
-    """Otherwise its convolutions would have TF32 products on a GPU, and those of the engines would not."""
-    seen, step = [], training._step
-
-    def noting(*given):
-        seen.append((torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic))
-        return step(*given)
-
-    monkeypatch.setattr(training, "_step", noting)
-    case = training.Case("cnn", (1, 8, 8), cohort=1, batch=8, steps=2, clients=3)
-    with fake_cuda(monkeypatch):
-        data = load_federated(Synthetic(clients=3, shape=(1, 8, 8), train=96, test_images=40), 0, CUDA)
-        model = build_model(MODELS["cnn"].model_validate({"width": 2}), (1, 8, 8), data.classes, data.train.task)
-        training.centralised(case, data, model, build_method("fedavg", LOCAL), 8)()
-    assert set(seen) == {(False, True)}
-
-
 def test_a_sum_or_gradient_of_tensors_on_two_devices_is_found(monkeypatch):
     with fake_cuda(monkeypatch):
         there = torch.ones(3, device="cuda", requires_grad=True)
@@ -180,24 +160,6 @@ def test_a_sum_or_gradient_of_tensors_on_two_devices_is_found(monkeypatch):
         assert gradient.device == CUDA
         with pytest.raises(WrongDevice):
             torch.func.vmap(lambda row: row * torch.ones(3))(torch.ones(2, 3, device="cuda"))
-
-
-def test_a_planted_state_of_a_server_in_main_memory_is_found(monkeypatch):
-    """As if the state's first vectors were made by torch.zeros(n)."""
-    begin = AdaptiveServer.begin
-    monkeypatch.setattr(
-        AdaptiveServer, "begin", lambda *given: {name: each.cpu() for name, each in begin(*given).items()}
-    )
-    with fake_cuda(monkeypatch), pytest.raises(PartFault, match="on cpu"):
-        two_rounds(CUDA, "fedadam")
-
-
-def test_a_planted_fact_of_a_client_in_main_memory_is_found(monkeypatch):
-    """FedRS reads the counts of labels in its loss."""
-    facts = ClientData.facts
-    monkeypatch.setattr(ClientData, "facts", lambda *given: {name: each.cpu() for name, each in facts(*given).items()})
-    with fake_cuda(monkeypatch), pytest.raises(TrainingFault, match="WrongDevice"):
-        two_rounds(CUDA, "fedrs")
 
 
 def test_a_planted_read_of_a_number_in_a_recorded_step_is_found(monkeypatch):
