@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import shutil
 import sys
 from pathlib import Path
 
@@ -165,43 +163,6 @@ def test_a_finished_run_cannot_be_resumed_and_an_empty_folder_neither(tmp_path):
         resume(timed(tmp_path / "run"))
     with pytest.raises(UserError, match="nothing to resume"):
         resume(tmp_path)
-
-
-# Children are copies of a process that has imported everything and trained nothing: they start at once.
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["edgefl.api", "edgefl.experiment"])
-REFUSALS = ("done", "another process", "nothing to resume", "already contains", "an interrupted run")
-
-
-def starting(begin, folder, ready, answers):
-    ready.wait()
-    try:
-        begin(folder)
-        answers.put("done")
-    except UserError as error:
-        answers.put(error.message)
-    except Exception as error:  # noqa: BLE001  (the test shows it)
-        answers.put(f"{type(error).__name__}: {error}")
-
-
-@pytest.mark.full
-def test_of_two_processes_that_start_at_once_one_runs_and_the_other_is_refused(tmp_path):
-    expected = tree(timed(tmp_path / "expected"))
-    interrupted(tmp_path / "began")
-    for number, pair in enumerate([(timed, timed), (resume, resume), (resume, timed)]):
-        folder = tmp_path / f"run-{number}"
-        if resume in pair:
-            shutil.copytree(tmp_path / "began", folder)
-        ready, answers = CONTEXT.Barrier(2), CONTEXT.Queue()
-        children = [CONTEXT.Process(target=starting, args=(begin, folder, ready, answers)) for begin in pair]
-        for child in children:
-            child.start()
-        said = sorted(answers.get(timeout=120) for _ in children)
-        for child in children:
-            child.join()
-        assert tree(folder) == expected, said
-        assert all(each.startswith(REFUSALS) for each in said), said
-        assert said.count("done") == 1 or pair == (resume, resume), said
 
 
 def test_a_run_ends_with_the_unfinished_files_of_others_in_its_folder(tmp_path):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from functools import partial
 
 import pytest
 
-from edgefl.methods.fedgkd import FedGkdPayload
-from edgefl.record.listener import EventLog, Listener
+from edgefl.record.listener import Listener
 from edgefl.simulation.clock import Clock
 from edgefl.training.faults import PartFault
 
@@ -112,19 +110,6 @@ def test_an_error_in_a_process_is_no_stall_whenever_it_is_raised(world, monkeypa
         expected(cause, world)
 
 
-@every_world
-def test_an_error_of_a_listener_is_no_stall(world, monkeypatch):
-    monkeypatch.setattr(EventLog, "BATCH", 1)
-    sound = Recorder([])
-    world(listeners=[sound])
-    for moment in ("events", "round_ended", "simulated"):
-        first = 2 if moment == "events" else 1  # the row of the run's begin is written while the world is made
-        last = sound.counts[moment]
-        for number in range(first, last + 1, max(1, last - first)):
-            error = an_error(number)
-            expected(error, partial(world, listeners=[Recorder([], errors={(moment, number): error})]))
-
-
 def test_a_fault_that_a_listener_raises_after_the_last_round_ends_the_run_as_a_fault(run):
     fault = PartFault("method", 2, "personalisation", "broken")
     ended = run(listeners=[Recorder([], errors={("simulated", 1): fault})])
@@ -183,17 +168,3 @@ def test_an_error_passes_unchanged_through_the_processes_that_wait_and_may_be_re
         with pytest.raises(RuntimeError) as told:
             clock.run_until(clock.event())
         assert told.value is (other if replace else error)
-
-
-def test_a_broadcast_that_travels_for_one_byte_ends_the_run_in_whichever_round_it_does(run, monkeypatch):
-    honest = FedGkdPayload.downlink
-
-    def cheap(self, sizes, round, alpha, held):
-        found = honest(self, sizes, round, alpha, held)
-        parts = tuple(part._replace(bytes=1) if part.name == "teacher" else part for part in found.parts)
-        return found._replace(parts=parts) if round == 9 else found
-
-    monkeypatch.setattr(FedGkdPayload, "downlink", cheap)
-    ended = run(rates=RATES, rounds=12, entry="fedgkd").outcome
-    assert (ended.reason, ended.rounds) == ("fault", 9)
-    assert "round 10, payload: FedGkdServer broadcasts 'teacher', but FedGkdPayload sends 1 of its" in str(ended.fault)

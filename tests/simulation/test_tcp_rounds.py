@@ -51,11 +51,3 @@ def test_every_protocol_keeps_the_rules_of_connections_and_queues(run, entry, pr
         transport=transport,
     )  # fmt: skip
     assert unfair(result) == []
-
-
-def test_a_log_repeats_exactly_and_another_seed_draws_other_shares(run):
-    def events(seed):
-        transport = Transport(tcp=Tcp(initial_window=10), queue=FifoQueue(seed))
-        return run(rates=[8e6, 8e6], server=9e6, latency=0.02, rounds=2, transport=transport).events
-
-    assert events(1) == events(1) != events(2)

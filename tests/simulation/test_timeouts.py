@@ -14,8 +14,6 @@ from .attempts_by_hand import transfer as by_hand
 from .fair_shares import unfair
 from .outages import conserved, outages
 
-TO_THE_SERVER = ("client/0", "internet")
-
 
 def one(run, *spans, link=("internet", "client/0"), rates=(8e6,), rounds=1, **options):
     result = run(rates=rates, rounds=rounds, capacity_changes=outages(*spans, link=link), **options)
@@ -39,19 +37,6 @@ def test_an_outage_beyond_the_time_out_breaks_a_download_which_is_then_sent_agai
     assert (row.seconds, row.aggregated) == (near(9.1), 1)
     assert (spent.bytes_down, spent.bytes_up, spent.bytes_useful) == (1_500_000, 1_000_000, 2_000_000)
     assert (spent.bytes_broken, spent.breaks, spent.repeats, spent.failures) == (500_000, 2, 2, 0)
-
-
-@pytest.mark.parametrize(("options", "lost", "ended"), [
-    ({}, 500_000, 6.1),
-    ({"resume": "ranges"}, 0, 5.6),
-    ({"resume": "ranges", "chunk": 200_000}, 100_000, 5.7),
-    ({"resume": "ranges", "chunk": 600_000}, 500_000, 6.1),
-])  # fmt: skip
-def test_what_is_kept_of_a_broken_attempt_depends_on_ranges_and_chunks(run, options, lost, ended):
-    result = one(run, (0.5, 4.0), timeouts={"connection": 1.0, **options})
-    assert result.of("transfer_end", item="down")[0].time == near(ended)
-    assert result.outcome.spent.bytes_broken == lost
-    assert result.outcome.spent.bytes_down == 1_000_000 + lost
 
 
 @pytest.mark.parametrize(("seconds", "breaks"), [(0.05, 0), (0.0499, 2)])
@@ -114,42 +99,6 @@ def test_a_round_that_closes_during_a_wait_ends_the_transfer(run):
 
 
 SPANS = st.lists(st.tuples(st.floats(0.01, 2.0), st.floats(0.01, 4.0)), max_size=6)
-
-
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    gaps=SPANS,
-    upwards=st.booleans(),
-    connection=st.floats(0.1, 2.0),
-    transfer=st.none() | st.floats(0.5, 4.0),
-    retries=st.integers(0, 5),
-    resume=st.sampled_from([{}, {"resume": "ranges"}, {"resume": "ranges", "chunk": 130_000}]),
-    jitter=st.sampled_from([0.0, 0.5]),
-    protocol=st.sampled_from([{}, {"kind": "asynchronous", "buffer": 1}, {"deadline": 12.0}]),
-    latency=st.sampled_from([0.0, 0.05]),
-)
-def test_bytes_are_conserved_under_any_outages(
-    run, gaps, upwards, connection, transfer, retries, resume, jitter, protocol, latency
-):
-    spans, now = [], 0.0
-    for up, down in gaps:
-        spans.append((now + up, now + up + down))
-        now += up + down
-    timeouts = {"connection": connection, "transfer": transfer, "retries": retries, "jitter": jitter, **resume}
-    result = one(
-        run,
-        *spans,
-        link=TO_THE_SERVER if upwards else ("internet", "client/0"),
-        rates=[8e6, 4e6],
-        server=9e6,
-        rounds=2,
-        timeouts=timeouts,
-        protocol=protocol,
-        latency=latency,
-    )
-    spent = result.outcome.spent
-    assert spent.repeats <= spent.breaks
-    assert spent.failures == len([event for event in result.of("transfer_break") if not event.facts["again"]])
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
