@@ -1,11 +1,23 @@
-"""Files are read with one sentence for each problem, and written as a whole or not at all."""
+"""Registries, units, files and YAML."""
+
+from __future__ import annotations
 
 import json
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edgefl.errors import UserError
 from edgefl.files import aside, parse_json, read_json, user_path, write_file, writing, writing_folder, writing_output
+from edgefl.fleet.battery import Battery
+from edgefl.registry import Registry
+from edgefl.units import UNITS, dimension_of, parse, spelt
+from edgefl.yaml_file import parse_yaml, read_yaml
 
 
 @pytest.mark.parametrize(
@@ -76,3 +88,140 @@ def test_a_path_of_a_user(monkeypatch, tmp_path):
         user_path(3, argument="out")
     with pytest.raises(UserError, match="no user of this name"):
         user_path("~nobody-of-this-name/run")
+
+
+PART = """
+import time
+from {package} import FAMILY
+
+time.sleep(0.05)
+FAMILY.register("{name}")("{name}'s part")
+"""
+
+
+@pytest.fixture
+def family(tmp_path, monkeypatch):
+    """A family of three parts, each of which takes a while to import."""
+    folder = tmp_path / "slow_family"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(
+        "from edgefl.registry import Registry\n\n"
+        "FAMILY = Registry('part', package='slow_family', group='edgefl.no_such_group')\n"
+    )
+    for name in ("one", "three", "two"):
+        (folder / f"{name}.py").write_text(PART.format(package="slow_family", name=name))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import slow_family
+
+    yield slow_family.FAMILY
+    for module in [name for name in sys.modules if name.partition(".")[0] == "slow_family"]:
+        del sys.modules[module]
+
+
+def test_threads_that_ask_while_it_is_imported_find_every_part(family):
+    start = threading.Barrier(4)
+
+    def ask(place):
+        start.wait()
+        time.sleep(0.03 * place)
+        return family.names(), family["two"]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(4))) == [(["one", "three", "two"], "two's part")] * 4
+
+
+def test_a_name_that_nobody_has_is_answered_with_the_nearest(family):
+    with pytest.raises(UserError, match=r"unknown part 'tree'.*'three'"):
+        family["tree"]
+
+
+def test_a_name_is_given_once():
+    parts = Registry("part", package="email", group="edgefl.no_such_group")
+    assert parts.register("x")("first") == "first"
+    with pytest.raises(ValueError, match="two parts are called 'x'"):
+        parts.register("x")("second")
+
+
+@given(st.sampled_from(sorted(UNITS)), st.floats(1e-9, 1e18), st.floats(1e-9, 1e18) | st.none())
+def test_what_is_written_is_read_back(dimension, quantity, beside):
+    assert parse(spelt(quantity, dimension, like=beside), dimension) == pytest.approx(quantity, rel=1e-11)
+
+
+@pytest.mark.parametrize("dimension", sorted(UNITS))
+def test_nothing_is_written_in_the_base_unit(dimension):
+    number, unit = spelt(0.0, dimension).split()
+    assert (number, UNITS[dimension][unit]) == ("0", 1.0)
+
+
+@pytest.mark.parametrize("text", ["35.2 GFLOP/s", "16 Mbit/s", "6.8 GiB", "1.5 GB", "25 us", "1 ms", "9.52 W", "20 mJ"])
+def test_what_people_write_is_written_alike(text):
+    dimension = next(each for each, units in UNITS.items() if text.split()[1] in units)
+    assert spelt(parse(text, dimension), dimension) == text
+
+
+def test_the_dimension_of_a_field_is_found_in_its_type():
+    types = {name: (field.annotation, *field.metadata) for name, field in Battery.model_fields.items()}
+    found = {name: [found for each in parts if (found := dimension_of(each))] for name, parts in types.items()}
+    assert found == {"capacity": ["joules"], "start": [], "charging": ["watts"], "resume": []}
+
+
+def message_of(path):
+    with pytest.raises(UserError) as caught:
+        read_yaml(path)
+    return str(caught.value)
+
+
+def test_it_reads_yaml_1_2_where_off_is_a_word_and_1e_3_a_number():
+    assert parse_yaml("a: off\nb: 1e-3\nc: 010\nd: yes\ne: 0x10") == {
+        "a": "off",
+        "b": 1e-3,
+        "c": 10,
+        "d": "yes",
+        "e": 16,
+    }
+
+
+def test_a_file_is_read_with_and_without_a_byte_order_mark(tmp_path):
+    for name, mark in (("plain.yaml", b""), ("marked.yaml", b"\xef\xbb\xbf")):
+        (tmp_path / name).write_bytes(mark + "name: Bär\n".encode())
+        assert read_yaml(tmp_path / name) == {"name": "Bär"}
+
+
+def test_a_missing_file_and_a_folder_are_user_errors(tmp_path):
+    assert message_of(tmp_path / "none.yaml").endswith("none.yaml: no such file")
+    assert "found a folder" in message_of(tmp_path)
+
+
+def test_a_file_that_is_not_utf_8_names_byte_and_line(tmp_path):
+    (tmp_path / "latin.yaml").write_bytes(b"a: 1\nb: \xe4\n")
+    assert "found the byte 0xe4 in line 2" in message_of(tmp_path / "latin.yaml")
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "null\n"])
+def test_an_empty_file_says_so(tmp_path, text):
+    (tmp_path / "empty.yaml").write_text(text)
+    assert "empty.yaml: expected YAML" in message_of(tmp_path / "empty.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: 1\nb: [1, 2\nc: 3", ["line 3", "not YAML"]),
+        ("a: 1\nb:\n\t- 1", ["line 3", "not YAML"]),
+        ("a: 1\na: 2", ["line 2", "twice", '"a"']),
+        ("a: 1\n---\nb: 2", ["line 2", "second"]),
+        ("a: !!python/object/apply:os.system [ls]", ["line 1", "plain data"]),
+        ("a: *nowhere", ["line 1", "nowhere"]),
+    ],
+)
+def test_text_that_is_no_plain_yaml_names_the_line_and_the_reason(text, words):
+    with pytest.raises(UserError) as caught:
+        parse_yaml(text, file="a.yaml")
+    assert str(caught.value).startswith("a.yaml: ")
+    assert "\n" not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_an_alias_is_what_it_names():
+    assert parse_yaml("a: &x {b: 1}\nc: *x") == {"a": {"b": 1}, "c": {"b": 1}}

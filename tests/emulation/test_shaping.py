@@ -1,14 +1,29 @@
-"""The rules for rates and windows, by hand, and the commands that they give."""
+"""Arrangement, dilation and shaping of real links."""
 
 from __future__ import annotations
 
 import math
 
+import networkx as nx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from edgefl.emulation import shaping
+from edgefl.emulation.arrangement import MOST_CLIENTS, RANDOM_BYTES, content_of, taking_part
+from edgefl.emulation.dilation import USED_PART, PacketRates, choose_dilation, packet_rates
+from edgefl.emulation.routing import Routing
 from edgefl.emulation.traffic_control import Rate
-from edgefl.emulation.wiring import WiredLink
+from edgefl.emulation.wiring import LinkSettings, WiredLink, plan_wiring
+from edgefl.errors import UserError
+from edgefl.experiment import run
+from edgefl.network.topology import GraphLinks
+from edgefl.network.tree import TreeLinks
+from edgefl.record.paths import RunPaths, SeedPaths
+from edgefl.record.tables import read_events
+from edgefl.scenario.loading import check
+
+from .campaign import scenarios
 
 ADDRESSES = {"server": "10.0.0.1", "client/0": "10.0.0.2", "client/1": "10.0.0.3"}
 PAIRS = (("server", "client/0"), ("server", "client/1"))
@@ -68,3 +83,74 @@ def test_an_outage_closes_every_queue_and_its_end_opens_them():
         (0x20011, 0x110000, 1),
     ]
     assert all(each.bytes_per_second > shaping.UNSHAPED and each.packets == shaping.QUEUE_PACKETS for each in opened)
+
+
+class Fleet:
+    """A run's setup with this number of clients."""
+
+    def __init__(self, clients: int) -> None:
+        self.clients = clients
+
+
+def test_transfers_carry_the_simulated_model_and_random_bytes_without_one(tmp_path):
+    assert len(content_of(SeedPaths(tmp_path))) == RANDOM_BYTES
+    (tmp_path / "final.safetensors").write_bytes(b"model")
+    assert content_of(SeedPaths(tmp_path)) == b"model"
+
+
+def test_of_a_large_fleet_only_clients_that_took_part_get_a_process(tmp_path):
+    data = scenarios()["star"]
+    data["data"]["clients"] = 2 * MOST_CLIENTS
+    out = run(check(data), out=tmp_path / "run", train=False)
+    paths = RunPaths(out).of("fedavg", 0)
+    selected = {event.client for event in read_events(paths.events, {"compute_end"})}
+    assert taking_part(Fleet(2 * MOST_CLIENTS), paths) == sorted(selected)
+    assert taking_part(Fleet(3), paths) == [0, 1, 2]
+
+
+rates = st.floats(10.0, 1e7)
+
+
+def star(clients, server, client, latency=0.02):
+    topology = TreeLinks(server=(server, server), down=[client] * clients, up=[client] * clients, latency=latency)
+    return plan_wiring(topology, [("server", f"client/{number}") for number in range(clients)])
+
+
+@pytest.mark.parametrize(("clients", "busy"), [(1, 5e6), (9, 24e6)])
+@pytest.mark.parametrize("dilation", [1.0, 10.0])
+def test_a_star_carries_the_smaller_of_the_servers_and_all_clients_capacities(clients, busy, dilation):
+    wiring, slow = star(clients, 24e6, 5e6), LinkSettings(dilation=dilation, efficiency=0.5)
+    # Both directions, and half as many acknowledgements.
+    packets = 2 * busy / 8 / 1448 * 0.5 / dilation
+    found = packet_rates(wiring, slow)
+    assert found.links == pytest.approx(2 * 1.5 * packets)  # each packet crosses two links
+    segments = Routing(wiring, slow).segments("server")
+    assert found.delayed == pytest.approx(packets / segments + packets / 2)
+
+
+def test_links_without_latency_need_no_process():
+    assert packet_rates(star(3, 24e6, 5e6, latency=0.0), LinkSettings()).delayed == 0.0
+
+
+@settings(max_examples=15)
+@given(rates, rates)
+def test_the_dilation_is_the_least_of_its_series_that_is_enough(delayed, links):
+    wiring, measured = star(2, 1e9, 2e8), PacketRates(delayed, links)
+    found = choose_dilation(wiring, LinkSettings(), measured)
+    series = [float(first * 10**power) for power in range(9) for first in (1, 2, 5)]
+
+    def enough(factor):
+        needed = packet_rates(wiring, LinkSettings(dilation=factor))
+        return needed.delayed <= USED_PART * delayed and needed.links <= USED_PART * links
+
+    assert enough(found.factor)
+    assert found.factor == 1.0 or not enough(series[series.index(found.factor) - 1])
+    assert f"dilation {found.factor:g}: at most" in str(found)
+
+
+def test_a_route_without_a_finite_capacity_is_refused():
+    graph = nx.DiGraph()
+    for source, target in (("server", "client/0"), ("client/0", "server")):
+        graph.add_edge(source, target, capacity=math.inf, latency=0.0)
+    with pytest.raises(UserError, match="no link from server to client/0 has a finite capacity"):
+        packet_rates(plan_wiring(GraphLinks(graph), [("server", "client/0")]), LinkSettings())

@@ -1,13 +1,21 @@
-"""The scenario says how training runs; a command may take another engine; what decides results is written down."""
+"""The engine that a run chooses, and the caller's PyTorch settings."""
 
 from __future__ import annotations
 
+import json
+from contextlib import contextmanager
+
 import pytest
+import torch
 
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
 from edgefl.experiment.pausing import Pause, Paused
 from edgefl.scenario import load_scenario
+from edgefl.scenario.loading import check
+from edgefl.torch_settings import present_values
+
+from ..small_runs import SMALL, tree
 
 DEFAULT = {"kind": "auto", "precision": "float32", "convolutions": "grouped"}
 
@@ -62,3 +70,43 @@ def test_the_key_exact_is_refused_with_one_message_and_read_where_an_older_run_d
         assert "\n" not in str(told.value)
     old = {**DEFAULT, "exact": True}
     assert small(training__engine=old).training.engine == small(training__engine=DEFAULT).training.engine
+
+
+@contextmanager
+def double():
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+STATES = {
+    "without gradients": torch.no_grad,
+    "double": double,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "other convolutions": lambda: torch.backends.mkldnn.flags(enabled=False),
+    "another device": lambda: torch.device("meta"),
+}
+
+
+def files(folder):
+    data = json.loads(json.dumps(SMALL))
+    data["training"] |= {"rounds": 2, "engine": {"kind": "sequential"}}
+    data["data"] |= {"train": 64, "test": 16}
+    return tree(run(check(data | {"methods": ["fedalign"]}), out=folder))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return files(tmp_path_factory.mktemp("plain") / "run")
+
+
+@pytest.mark.parametrize(
+    "state", ["double", *(pytest.param(s, marks=pytest.mark.full) for s in STATES if s != "double")]
+)
+def test_a_callers_state_changes_no_byte_of_a_run(plain, state, tmp_path):
+    with STATES[state]():
+        before = present_values()
+        assert files(tmp_path / "run") == plain
+        assert present_values() == before

@@ -9,11 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.experiment import run
-from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario, resolve
 from edgefl.yaml_file import dump_yaml
 
-from ..small_runs import SMALL, tree
+from ..small_runs import SMALL
 
 
 def write(path, seed=0, count=400):
@@ -38,29 +37,6 @@ def table(tmp_path):
     scenario["methods"] = ["fedavg", "scaffold", "moon"]
     (folder / "my.yaml").write_text(dump_yaml(scenario))
     return folder
-
-
-def models(folder):
-    return {path: content for path, content in tree(folder).items() if path.endswith((".safetensors", ".parquet"))}
-
-
-@pytest.mark.full
-def test_every_engine_trains_alike_on_tables_of_numbers(table):
-    scenario = load_scenario(table / "my.yaml")
-    engines = "sequential", "parallel", "batched"
-    runs = {engine: run(scenario, out=table / engine, engine=engine) for engine in engines}
-    assert models(runs["sequential"]) == models(runs["parallel"])
-    summaries = [json.loads((folder / "summary.json").read_text())["methods"] for folder in runs.values()]
-    for label, (entry,) in summaries[0].items():
-        assert entry["accuracy"]["best"] > 0.6, label
-        for other in summaries[1:]:
-            assert other[label][0]["accuracy"]["best"] == pytest.approx(entry["accuracy"]["best"], abs=0.02)
-            assert other[label][0]["seconds"] == entry["seconds"]
-    losses = [
-        pq.read_table(next(folder.glob("fedavg/*/rounds.parquet")))["loss"].to_numpy() for folder in runs.values()
-    ]
-    np.testing.assert_allclose(losses[2], losses[0], rtol=1e-4)
-    assert verify(runs["batched"]) == []
 
 
 @pytest.mark.full

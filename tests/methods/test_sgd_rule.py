@@ -50,17 +50,6 @@ def test_steps_are_those_of_torch_sgd_after_clipping(momentum, nesterov, weight_
     torch.testing.assert_close(ours, reference.detach(), rtol=1e-12, atol=1e-12)
 
 
-def test_clients_side_by_side_take_the_steps_they_take_alone() -> None:
-    options = LocalOptions(momentum=0.9, weight_decay=0.01, clip_norm=1.0)
-    rule, stack = Sgd(), torch.tensor([[0.1, 0.2, 0.0], [10.0, -20.0, 5.0]])
-    memory = rule.begin(stack, {}, options, 3)
-    alone = [(row.clone(), rule.begin(row, {}, options, 3)) for row in stack]
-    for step in range(3):
-        stack = rule.update(stack, quadratic_gradient(stack, step), memory, options, 0.1)
-        alone = [(rule.update(x, quadratic_gradient(x, step), m, options, 0.1), m) for x, m in alone]
-    torch.testing.assert_close(stack, torch.stack([x for x, _ in alone]))
-
-
 LOCAL = LocalOptions(batch=8, lr=0.05, steps=3, momentum=0.9, nesterov=True, weight_decay=1e-3)
 ROUNDS = 3
 
@@ -120,10 +109,3 @@ def test_it_lives_beside_what_the_method_keeps(data):
 def test_without_momentum_there_is_nothing_to_keep():
     with pytest.raises(UserError, match="no momentum to keep"):
         build_method({"method": "fedavg", "persist_momentum": True}, LocalOptions())
-
-
-def test_clients_side_by_side_keep_what_they_keep_alone(data):
-    entry, cohorts = {"method": "fedavg", "persist_momentum": True}, [[0, 1], [1], [0, 1]]
-    alone, *_ = trained(data, entry, cohorts)
-    together, *_ = trained(data, entry, cohorts, engine="batched")
-    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-6)

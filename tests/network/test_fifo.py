@@ -1,4 +1,4 @@
-"""One queue for all: each flow keeps a drawn weight in max-min sharing."""
+"""One queue for all, and one stream for many."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import math
 from dataclasses import replace
 from statistics import fmean, pstdev
 
+import networkx as nx
 import pytest
 import simpy
 
 from edgefl.network import FifoQueue, FlowNetwork, Transport, TreeLinks
+
+from .audit import Log, audit_flows, merged, record_of
 
 CLIENTS = [f"client/{client}" for client in range(4000)]
 
@@ -54,3 +57,82 @@ def test_two_transfers_share_a_link_by_their_weights_until_the_first_ends(draw):
     assert min(flow.ended for flow in flows) == pytest.approx(first, rel=1e-9)
     assert max(flow.ended for flow in flows) == pytest.approx(10.0, rel=1e-9)
     assert first > 5.0
+
+
+MULTICAST = Transport(multicast=True)
+
+
+def star(down, *, latency=0.0, server=8.0, transport=MULTICAST):
+    env = simpy.Environment()
+    links = TreeLinks(server=(server * 1e6,) * 2, down=[d * 1e6 for d in down], up=[1e6] * len(down), latency=latency)
+    return env, FlowNetwork(env, links, transport=transport)
+
+
+def test_transfers_of_one_payload_cross_the_shared_link_once_at_the_pace_of_the_slowest():
+    env, network = star([8, 4, 16], latency=[0.1, 0.2, 0.3])
+    flows = [network.transfer("server", f"client/{c}", 1e6, payload="model") for c in range(3)]
+    other = network.transfer("server", "client/2", 1e6, payload="another")
+    env.run(until=1)
+    assert [network.rate(flow) / 1e6 for flow in (*flows, other)] == pytest.approx([4, 4, 4, 4])
+    env.run()
+    assert [flow.ended for flow in flows] == pytest.approx([0.3 + 2.0] * 3)
+    assert [flow.delivered for flow in flows] == [1e6] * 3
+
+
+def test_without_the_option_and_for_payloads_of_ones_own_nothing_is_shared():
+    for transport, payload in ((Transport(), "model"), (MULTICAST, None)):
+        env, network = star([8, 8], transport=transport)
+        flows = [network.transfer("server", f"client/{c}", 1e6, payload=payload) for c in range(2)]
+        env.run()
+        assert [flow.ended for flow in flows] == pytest.approx([2.0, 2.0])
+        assert flows[0].multicast is None
+
+
+def test_who_comes_later_is_sent_its_own():
+    env, network = star([8, 8])
+    flows = [network.transfer("server", "client/0", 1e6, payload="model")]
+    env.timeout(0.5).callbacks.append(
+        lambda _: flows.append(network.transfer("server", "client/1", 1e6, payload="model"))
+    )
+    env.run()
+    assert [flow.ended for flow in flows] == pytest.approx([1.5, 2.0])
+
+
+def test_a_member_that_leaves_takes_its_slow_link_with_it():
+    env, network = star([8, 1])
+    flows = [network.transfer("server", f"client/{c}", 1e6, payload="model") for c in range(2)]
+    env.timeout(4.0).callbacks.append(lambda _: network.cancel(flows[1]))
+    env.run()
+    assert flows[0].ended == pytest.approx(4.0 + 0.5)
+    assert flows[1].cancelled
+    assert flows[1].delivered == pytest.approx(0.5e6)
+    assert not network.flows
+
+
+def test_members_may_leave_before_the_first_byte_flows():
+    env, network = star([8, 1], latency=[0.1, 0.4])
+    flows = [network.transfer("server", f"client/{c}", 1e6, payload="model") for c in range(2)]
+    env.timeout(0.2).callbacks.append(lambda _: network.cancel(flows[1]))
+    env.run()
+    assert flows[0].ended == pytest.approx(0.4 + 1.0)
+    assert flows[1].delivered == 0
+
+
+@pytest.mark.parametrize("leaves", [None, 0.2, 1.0])
+def test_the_audit_follows_a_multicast_whose_member_leaves(leaves):
+    edges = {("s", "m"): 8e6, ("m", "a"): 4e6, ("m", "n"): 6e6, ("n", "b"): 1e6, ("n", "c"): 3e6}
+    graph = nx.DiGraph()
+    for (source, target), capacity in edges.items():
+        graph.add_edge(source, target, capacity=capacity, latency=0.1)
+    env = simpy.Environment()
+    log = Log(env)
+    network = FlowNetwork(env, graph, observer=log, transport=MULTICAST)
+    together = [network.transfer("s", end, 1e6, payload="model") for end in ("a", "b", "c")]
+    rival = network.transfer("s", "c", 2e6)
+    if leaves is not None:
+        env.timeout(leaves).callbacks.append(lambda _: network.cancel(together[1]))
+    env.run()
+    group = merged([record_of(flow, network.topology) for flow in together])
+    single = record_of(rival, network.topology)
+    assert audit_flows(log.capacities, [group, single]) == []
+    assert audit_flows(log.capacities, [group._replace(ended=group.ended * 0.999), single])

@@ -1,14 +1,23 @@
-"""Quantities are printed in the unit in which a person would say them."""
+"""Quantities in words, and results of a run."""
 
 from __future__ import annotations
 
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgefl.errors import UserError
+from edgefl.record.names import STATE
+from edgefl.report import RunResult
 from edgefl.report.quantities import Unit, estimate, limit, quantity, unit_for
 from edgefl.report.statistics import Estimate, mean_interval
 from edgefl.units import parse
+
+from .conftest import ROUNDS, seed_result
 
 
 @pytest.mark.parametrize(
@@ -100,3 +109,90 @@ def test_no_interval_that_is_shown_leaves_what_is_possible(values, dimension):
 )
 def test_an_interval_that_is_cut_off_is_told_by_its_ends(value, dimension, text):
     assert estimate(value, dimension) == text
+
+
+def test_a_run_says_its_methods_and_seeds_in_the_scenarios_order(three_methods):
+    assert three_methods.labels == ["fedavg", "fedbr", "fedadc+overlap"]
+    assert three_methods.seeds == [0, 1, 2]
+    assert three_methods.name == "three methods"
+    assert three_methods.scenario["budgets"]["bytes"] == 500e6
+    assert three_methods.summary["methods"]["fedbr"][0]["blocks"]["uniform"] == 150_000_000
+    assert three_methods.trained
+
+
+def test_the_rounds_of_all_methods_are_one_table_with_label_and_seed(three_methods):
+    rounds = three_methods.rounds
+    assert rounds.column_names[:3] == ["label", "seed", "round"]
+    assert len(rounds) == 3 * (ROUNDS + ROUNDS - 3 + ROUNDS - 6)
+    alone = three_methods.rounds_of("fedbr", 2)
+    found = [row for row in rounds.to_pylist() if row["label"] == "fedbr" and row["seed"] == 2]
+    assert [row["seconds"] for row in found] == alone["seconds"].to_pylist()
+
+
+def test_an_unknown_method_or_seed_is_named_with_what_there_is(three_methods):
+    with pytest.raises(UserError, match="did you mean 'fedavg'"):
+        three_methods.rounds_of("fedagv", 0)
+    with pytest.raises(UserError, match="no seed 7 of 'fedbr' in this run, found 0, 1, 2"):
+        three_methods.rounds_of("fedbr", 7)
+
+
+def test_a_missing_or_broken_table_is_the_users_error(three_methods):
+    broken = three_methods.path / "fedavg" / "seed-0" / "rounds.parquet"
+    broken.write_bytes(b"PAR1 no longer")
+    with pytest.raises(UserError, match=r"rounds\.parquet: cannot be read"):
+        _ = three_methods.rounds
+    pq.write_table(pa.table({"round": [1], "seconds": [1.0], "joulez": [2.0]}), broken)
+    with pytest.raises(UserError, match=r"rounds\.parquet: cannot be read: it has no column 'accuracy'"):
+        three_methods.rounds_of("fedavg", 0)
+    broken.unlink()
+    with pytest.raises(UserError, match=r"rounds\.parquet: cannot be read: no such file$"):
+        three_methods.rounds_of("fedavg", 0)
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(UserError, match="found nothing"):
+        RunResult(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"found no summary\.json"):
+        RunResult(tmp_path)
+    (tmp_path / STATE).write_text("{}")
+    with pytest.raises(UserError, match=r"it is unfinished: edgefl simulate --resume "):
+        RunResult(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="found a file"):
+        RunResult(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda summary: summary.update(schema=1, edgefl="0.1.0"),
+            "expected a run of schema 2, found 1; simulate its scenario.yaml again, or use the edgefl that wrote it "
+            "(0.1.0)",
+        ),
+        (lambda summary: summary.update(methods={}), "methods"),
+        (lambda summary: summary["methods"].update(fedavg=[]), "methods.fedavg: expected at least one seed"),
+        (lambda summary: summary["methods"]["fedavg"][0].pop("joules"), "methods.fedavg.0.joules"),
+    ],
+)
+def test_a_summary_that_breaks_the_contract_is_refused_with_the_field(make_run, change, message):
+    run = make_run({"fedavg": [seed_result()]})
+    file = run.path / "summary.json"
+    summary = json.loads(file.read_text())
+    change(summary)
+    file.write_text(json.dumps(summary))
+    with pytest.raises(UserError, match=r"summary\.json") as caught:
+        RunResult(run.path)
+    assert message in str(caught.value)
+
+
+def test_text_that_is_no_json_is_refused(make_run):
+    run = make_run({"fedavg": [seed_result()]})
+    (run.path / "summary.json").write_text('{"schema": 2,')
+    with pytest.raises(UserError, match="not JSON"):
+        RunResult(run.path)
+
+
+def test_keys_of_a_later_edgefl_are_passed_over(make_run):
+    run = make_run({"fedavg": [seed_result(novelty={"x": 1})]})
+    assert run.summary["methods"]["fedavg"][0]["novelty"] == {"x": 1}

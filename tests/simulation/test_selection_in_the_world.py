@@ -1,10 +1,19 @@
-"""Selectors that read the predicted seconds of clients, or learn from the results of rounds."""
+"""Selection and the allocation of bandwidth in the world."""
 
 from __future__ import annotations
 
+import math
+from typing import ClassVar
+
+import numpy as np
 import pytest
 
+from edgefl.scheduling.bandwidth.base import ALLOCATIONS, BandwidthSpec, Order
 from edgefl.scheduling.selection.uniform import UniformSelector
+from edgefl.training.faults import PartFault
+
+from .conftest import device
+from .fair_shares import unfair
 
 RATES = [8e6, 8e6, 1e6, 4e6]
 
@@ -54,3 +63,92 @@ def test_selection_that_fails_once_ends_the_run_when_its_round_comes(run, monkey
     assert (ended.reason, ended.rounds) == ("fault", 2)
     assert "not this one" in str(ended.fault)
     assert asked == [0, 1, 2]
+
+
+KINDS = ["proportional", "shortest_first", "least_makespan", {"kind": "least_makespan", "downloads": True}]
+
+
+def ends(finished, item):
+    return {event.client: event.time for event in finished.of("transfer_end", item=item) if event.round == 1}
+
+
+def test_the_world_tells_an_allocation_what_comes_after_a_transfer(run):
+    finished = run(
+        rates=(8e6, 4e6), server=8e6, rounds=1, protocol={"deadline": 60.0}, bandwidth="deadline_first",
+        devices=[device(), device(0.5e9)],
+    )  # fmt: skip
+    outlooks = {(each.client, each.item): each.facts["outlook"] for each in finished.of("transfer_start")}
+    # 2 s or 4 s of training, and 1 MB up at 8 or 4 Mbit/s.
+    assert outlooks[0, "down"] == {"up": False, "after": pytest.approx(3.0), "deadline": 60.0}
+    assert outlooks[1, "down"] == {"up": False, "after": pytest.approx(6.0), "deadline": 60.0}
+    assert outlooks[1, "up"] == {"up": True, "after": 0.0, "deadline": 60.0}
+    # The second is due at 54 s, the first at 57 s: 4 Mbit/s each, since the second can use no more.
+    assert ends(finished, "down") == {0: pytest.approx(2.0), 1: pytest.approx(2.0)}
+    assert unfair(finished) == []
+
+
+def test_slow_computers_are_served_first_and_the_round_is_shorter(run):
+    world = {"rates": (80e6,) * 2, "server": 8e6, "rounds": 1, "devices": [device(), device(0.5e9)]}
+    equal = run(**world)
+    # 2 s for both downloads; 2 s and 4 s of training; the uploads of 1 s do not meet: 2 + 4 + 1.
+    assert ends(equal, "up") == {0: pytest.approx(5.0), 1: pytest.approx(7.0)}
+    least = run(**world, bandwidth={"kind": "least_makespan", "downloads": True})
+    # The second downloads first, until 1 s; it computes until 5 s and has the link for itself until 6 s.
+    assert ends(least, "down") == {0: pytest.approx(2.0), 1: pytest.approx(1.0)}
+    assert ends(least, "up") == {0: pytest.approx(5.0), 1: pytest.approx(6.0)}
+    assert unfair(least) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("protocol", [{}, {"over_select": 1.0, "late": "partial", "deadline": 9.0}])
+def test_the_audit_follows_each_allocation(run, kind, protocol):
+    finished = run(
+        rates=(8e6, 4e6, 3e6, 9e6, 2e6), server=10e6, latency=0.013, rounds=3, protocol=protocol, bandwidth=kind,
+        devices=[device(flops) for flops in (1e9, 2e9, 0.7e9, 0.3e9, 5e9)],
+    )  # fmt: skip
+    assert unfair(finished) == []
+    if kind != "proportional":  # all updates have the same bytes
+        finished.setup.__dict__["bandwidth"] = None
+        assert unfair(finished), "equal shares would have given other rates"
+
+
+def test_parts_sent_early_and_repeated_attempts_are_allotted_too(run):
+    for kind in KINDS:
+        early = run(
+            {"method": "fedadc", "overlap": True}, rates=(8e6, 4e6, 5e6), server=6e6, rounds=4, cohort=2, bandwidth=kind
+        )
+        assert early.of("transfer_start", item="prefetch")
+        assert unfair(early) == []
+        broken = run(
+            rates=(8e6, 4e6, 2e6), server=6e6, rounds=2, bandwidth=kind, timeouts={"transfer": 3.0, "retries": 4}
+        )
+        assert broken.of("transfer_break")
+        assert unfair(broken) == []
+
+
+def test_an_outlook_leaves_out_an_uplink_that_is_down(run):
+    outage = {"kind": "outage", "link": ["client/0", "internet"], "at": 0.0, "duration": 2.5}
+    finished = run(rates=(8e6, 8e6), server=8e6, rounds=1, bandwidth="least_makespan", failures=[outage])
+    (start,) = finished.of("transfer_start", item="down", client=0)
+    assert math.isfinite(start.facts["outlook"]["after"])
+    assert unfair(finished) == []
+
+
+class Wrong(BandwidthSpec):
+    """Answers wrongly."""
+
+    answer: ClassVar[object] = None
+
+    def order(self, transfers):
+        return self.answer
+
+
+def test_a_wrong_answer_names_the_method_and_the_part(run, monkeypatch):
+    monkeypatch.setitem(ALLOCATIONS._parts, "wrong", Wrong)
+    world = {"rates": (8e6, 8e6), "server": 8e6, "rounds": 1, "bandwidth": "wrong"}
+    fault = run(**world).outcome.fault
+    assert isinstance(fault, PartFault)
+    assert str(fault).startswith("method 'method', round 1, bandwidth allocation: ")
+    assert "it returned None" in str(fault)
+    monkeypatch.setattr(Wrong, "answer", Order(np.zeros(2, int), np.ones(2)))
+    assert unfair(run(**world)) == []

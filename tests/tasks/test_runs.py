@@ -121,14 +121,6 @@ def test_the_last_model_has_the_metric_that_plain_pytorch_computes(finished):
     assert entry_of(folder)["metric"]["name"] == "rmse"
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("kind", KINDS)
-def test_engines_train_alike(finished, tmp_path, kind):
-    scenario = load_scenario(finished(kind) / "scenario.yaml")
-    batched = entry_of(run(scenario, out=tmp_path / "batched", engine="batched", methods=["fedavg"]))
-    assert batched["metric"]["final"] == pytest.approx(entry_of(finished(kind))["metric"]["final"], rel=1e-3)
-
-
 def test_clients_have_the_metric_of_their_own_tests(scenario, tmp_path):
     folder = run(scenario("regression", data__test="partitioned"), out=tmp_path / "run", methods=["fedavg"])
     entry, rows = entry_of(folder), pq.read_table(folder / "fedavg/seed-0/clients.parquet").to_pydict()

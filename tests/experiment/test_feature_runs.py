@@ -1,16 +1,20 @@
-"""Runs with codecs: bytes known beforehand, and spent as known."""
+"""Runs with codecs, local parts and prefetching."""
 
 from __future__ import annotations
+
+import json
 
 import pyarrow.parquet as pq
 import pytest
 
+from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.experiment.wiring import skeleton
 from edgefl.planning.planning import plan
+from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 
-from ..small_runs import CELLS
+from ..small_runs import ACCIDENTS, CELLS, LOCAL_PART
 
 SPARSE = {"up": {"kind": "top_k", "fraction": 0.02}, "down": {"kind": "quantise", "rounding": "stochastic"}}
 METHODS = [
@@ -113,3 +117,64 @@ def test_a_methods_codec_replaces_the_scenarios_direction_by_direction(small):
     plain, half = (recipe_of(scenario, method).codecs for method in scenario.methods)
     assert (plain.up, plain.down) == (Quantise(), Quantise())
     assert (half.up, half.down) == (Cast(), Quantise())
+
+
+@pytest.fixture
+def fedbn(small):
+    def made(**changes):
+        return small(**{**LOCAL_PART, **changes})
+
+    return made
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("protocol", ["asynchronous", "synchronous"])
+def test_each_client_is_tested_with_its_own_part(fedbn, tmp_path, protocol):
+    changes = {"protocol": {"kind": protocol}, "methods": ["fedavg"], "training.rounds": 6, "training.local.epochs": 4}
+    plain = {"name": "cnn", "width": 2, "norm": "batch"}
+    personal = {"personalisation": {"kind": "calibration", "epochs": 1}}
+    runs = [
+        json.loads((run(fedbn(**changes, **more), out=tmp_path / name) / "summary.json").read_text())["methods"][
+            "fedavg"
+        ][0]
+        for name, more in (("local", personal), ("averaged", {"model": plain, **personal}))
+    ]
+    assert runs[0]["bytes"]["up"] < runs[1]["bytes"]["up"]
+    assert runs[0]["clients"] != runs[1]["clients"]
+    # Two classes a client: statistics of its own data fit better than those of all.
+    assert runs[0]["clients"]["mean"] > runs[0]["accuracy"]["final"]
+
+
+ON, OFF = {"method": "fedadc", "overlap": True, "as": "on"}, {"method": "fedadc", "as": "off"}
+
+
+@pytest.fixture(name="scenario")
+def scenario_fixture(small):
+    """The small scenario in cells, with accidents, jitter and slow links."""
+
+    def make(**changes):
+        protocol = {"kind": "hierarchical", "retries": 1}
+        return small(network__topology=CELLS, protocol=protocol, **ACCIDENTS, **changes)
+
+    return make
+
+
+def test_overlap_between_cells_changes_times_and_not_one_bit_of_accuracy(scenario, tmp_path):
+    folder = run(scenario(methods=[ON, OFF], training__rounds=4), out=tmp_path / "run")
+    on, off = (pq.read_table(folder / name / "seed-0" / "rounds.parquet").to_pylist() for name in ("on", "off"))
+    for name in ("accuracy", "loss", "aggregated", "bytes_up"):
+        assert [row[name] for row in on] == [row[name] for row in off]
+    assert on[-1]["seconds"] < off[-1]["seconds"]
+
+
+@pytest.mark.full
+def test_overlap_between_cells_is_replayed_on_other_links_and_deadlines_are_not(scenario, tmp_path):
+    folder = run(scenario(methods=[ON], training__rounds=4), out=tmp_path / "run")
+    other = replay(folder, {"network.topology.backhaul.down": "1 Mbit/s"}, tmp_path / "replayed")
+    assert verify(other) == []
+    one, two = (pq.read_table(each / "on" / "seed-0" / "rounds.parquet").to_pylist() for each in (folder, other))
+    assert [row["accuracy"] for row in one] == [row["accuracy"] for row in two]
+    assert one[-1]["seconds"] < two[-1]["seconds"]
+    closed = run(scenario(protocol__deadline="20 s", training__rounds=2), out=tmp_path / "bound")
+    with pytest.raises(UserError, match="deadline: the aggregated updates depend on arrival times"):
+        replay(closed, {"network.topology.backhaul.down": "1 Mbit/s"}, tmp_path / "never")
