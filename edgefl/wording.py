@@ -41,6 +41,15 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "round"), counted(2, "round")
+    ('1 round', '2 rounds')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def without_method(message: str, label: str) -> str:
     """A message about the end of a run without the method's label at its start.
 

@@ -38,8 +38,8 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
 ) -> None:
     """Re-time a finished run on another network or fleet, without training again.
 
-    The result is, byte for byte, the run directory that a full run would write. A run in which timing decided what was
-    trained is refused.
+    The result is, byte for byte, the run directory that a full run would write, as far as the training goes. Methods
+    whose decisions read a time are not replayed.
     """
     if sensitivity:
         if any((changes, grid, out, method)):
@@ -60,13 +60,29 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
         raise UserError("expected a folder that does not exist yet", file=f"--out {out}")
     replayed = Replay(run, method, trust=trust)
     console = standard_output()
-    results = []
+    results = [RunResult(run)]
     for number, values in enumerate(itertools.product(*axes), 1):
         chosen = [f"{path}={value}" for path, value in values]
         folder = out / str(number) if axes else out
         results.append(RunResult(replayed.on([*(changes or ()), *chosen], folder)))
-        console.print(escape(f"{folder}: {', '.join([*(changes or ()), *chosen]) or 'unchanged'}"))
+        said = [*(changes or ()), *chosen]
+        console.print(escape(f"{folder}: {', '.join(said) or 'unchanged'}"))
+        for label, why in replayed.refused.items():
+            say(f"{label} is not replayed: {why}; train it there: {_trains(run, label, said, folder)}")
     console.print(comparison_table(*results, width=console.width))
+
+
+def _trains(run: Path, label: str, changes: list[str], replayed: Path) -> str:
+    """The command that trains a method of a finished run under other conditions."""
+    import shlex
+
+    from edgefl.record import RunPaths
+
+    options = [word for change in changes for word in ("--set", change)]
+    out = replayed.with_name(f"{replayed.name}-{label}")
+    return shlex.join(
+        ["edgefl", "simulate", str(RunPaths(run).scenario), "--method", label, *options, "--out", str(out)]
+    )
 
 
 def _sensitivity(run: Path, *, trust: bool) -> None:

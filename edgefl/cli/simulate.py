@@ -227,6 +227,7 @@ def print_result(run: Path, *, as_json: bool) -> None:
     """Print the table and the verdict of a finished run, and draw its pictures; or print its summary as JSON."""
     from rich.markup import escape
 
+    from edgefl.flower.scenario import app_scenario_of
     from edgefl.report import (
         RunResult,
         comparison_rows,
@@ -235,6 +236,7 @@ def print_result(run: Path, *, as_json: bool) -> None:
         verdict,
         write_pictures,
     )
+    from edgefl.rerun.replay import not_replayable
 
     result = RunResult(run)
     nothing = none_completed_a_round(comparison_rows(result))
@@ -259,6 +261,8 @@ def print_result(run: Path, *, as_json: bool) -> None:
     console = standard_output()
     console.print(comparison_table(result, width=console.width))
     console.print(escape(verdict(result)))
+    for label, why in (not_replayable(run) if trained and app_scenario_of(run) is None else {}).items():
+        console.print(escape(f"{label} cannot be replayed on another network: {why}."))
     console.print(escape(f"{run}: summary.json, rounds.parquet and events.parquet of each run"))
     for picture in pictures:
         console.print(escape(str(picture)))

@@ -15,7 +15,7 @@ def verify(run: Run) -> None:
     """
     from edgefl.experiment.directory import read_run_summary
     from edgefl.flower.scenario import app_scenario_of
-    from edgefl.rerun.verify import is_emulated, is_executed_again, other_software
+    from edgefl.rerun.verify import other_software, why_not_again
     from edgefl.rerun.verify import verify as violations_in
 
     violations = violations_in(run)
@@ -27,18 +27,9 @@ def verify(run: Run) -> None:
     summary = read_run_summary(run)
     count = sum(map(len, summary.methods.values()))
     runs = f"{count} {'run' if count == 1 else 'runs'}"
-    if app_scenario_of(run) is not None:
-        note = "not simulated again, because its app is not executed"
-        say(f"{run}: all checks passed for {runs} (unchanged inputs, consistent event log); {note}")
-        return
-    executed = is_executed_again(run, summary)
-    again = ", same results when simulated again" if executed else ""
-    note = ""
-    if not executed:
-        reason = "its Python files are not executed" if summary.of_this_version else f"edgefl {summary.edgefl} wrote it"
-        if is_emulated(run, summary):
-            reason = "its seconds were measured, and rules of computed seconds were not checked"
-        note = f"; not simulated again, because {reason}"
-    if (made_with := other_software(run, summary)) is not None:
+    reason = why_not_again(run, summary)
+    again = ", same results when simulated again" if reason is None else ""
+    note = "" if reason is None else f"; not simulated again, because {reason}"
+    if app_scenario_of(run) is None and (made_with := other_software(run, summary)) is not None:
         note += f"; made with {made_with}, but other versions are installed here"
     say(f"{run}: all checks passed for {runs} (unchanged inputs, consistent event log{again}){note}")

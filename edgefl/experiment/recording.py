@@ -52,6 +52,7 @@ class Recording:
         aggregated: for each round, the jobs in the next model.
         diverged: the round in which a number was not finite, and the message.
         evaluations, digests: by model version; empty without training.
+        reason, untrained: why the run ended, and of a replay that had no further training, why that was not enough.
         timed: decisions that depended on time, as (round, name, inputs).
         local_losses: by model version and client, the losses that clients were asked for.
         alphas: for each round with a choice of a block scheduler, each client's number of blocks.
@@ -65,6 +66,7 @@ class Recording:
     diverged: tuple[int, str] | None = None
     digests: dict[int, Digests] = field(default_factory=dict)
     reason: str = ""
+    untrained: str = ""
     timed: list[tuple[int, str, list[str]]] = field(default_factory=list)
     cohorts: dict[int, list[int]] = field(default_factory=dict)
     local_losses: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -126,7 +128,7 @@ def _note(recording: Recording, event: Event, round: int, done: dict[int, int]) 
         case "diverged":
             recording.diverged = (round, str(facts["reason"]))
         case "stop":
-            recording.reason = event.item
+            recording.reason, recording.untrained = event.item, facts.get("reason", "")
 
 
 def _note_decision(recording: Recording, round: int, what: str, facts: Mapping[str, Any]) -> None:
@@ -172,6 +174,8 @@ class RecordedLearner:
         diverged = self._recording.diverged
         if diverged is not None and diverged[0] == round:
             raise Diverged(self._method, round, Diverged.reason_in(diverged[1]))
+        if round not in self._recording.aggregated:
+            raise self._missing(f"aggregation of round {round + 1}")
         return version + 1
 
     def digests(self, version: int) -> Digests | None:

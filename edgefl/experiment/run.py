@@ -13,7 +13,7 @@ from edgefl.experiment.faults import ListenerError, NotWritten, RunsFailed, mark
 from edgefl.experiment.inputs import Inputs, allow_code, software_of
 from edgefl.experiment.one_run import MakeTestbed, OneRun
 from edgefl.experiment.pausing import Pause
-from edgefl.experiment.wiring import shared_world, step_costs
+from edgefl.experiment.wiring import reads_labels, shared_world, step_costs
 from edgefl.record.costs import write_costs
 from edgefl.record.listener import Listener
 from edgefl.record.paths import how_to_continue
@@ -222,7 +222,7 @@ class _AllRuns(Listener):
         if not methods:
             return
         self._check_inputs()
-        data = self._load(seed) if self._choices.train or self._selection_reads_labels(seed) else None
+        data = self._load(seed) if self._choices.train or reads_labels(self._scenario, seed) else None
         world = shared_world(self._scenario, seed, data)
         costs = [self._costs[method.label] for method in methods]
         check_last_batches(costs[0].model, [each.method.local for each in costs], world.samples)
@@ -267,11 +267,8 @@ class _AllRuns(Listener):
             raise RunsFailed(self._directory.path, len(finished), faults) from self._fault
 
     def _check_inputs(self) -> None:
-        trains = self._choices.train or self._selection_reads_labels(self._scenario.seeds[0])
+        trains = self._choices.train or reads_labels(self._scenario, self._scenario.seeds[0])
         self._directory.read_inputs(self._inputs.now(trains=trains))
-
-    def _selection_reads_labels(self, seed: int) -> bool:
-        return "label_support" in self._scenario.training.selection.spec.start(seed).reads
 
     def _load(self, seed: int) -> FederatedData:
         from edgefl.data.federated import load_federated

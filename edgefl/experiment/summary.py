@@ -27,6 +27,7 @@ from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Budget, Standing, Target
 from edgefl.simulation.rounds import STALL_ROUNDS
 from edgefl.simulation.run import Outcome
+from edgefl.wording import counted
 
 
 def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None = None) -> SeedResult:
@@ -171,6 +172,8 @@ class EarlyEnd(Listener):
         """The sentence; ``None`` if the stop reason is sufficient."""
         if outcome.fault is not None:
             return str(outcome.fault)
+        if outcome.untrained is not None:
+            return f"trained for {counted(outcome.rounds, 'round')} only; {outcome.untrained}"
         if outcome.reason != "stalled" or self._stated is not None:
             return self._stated
         last = outcome.rows[-STALL_ROUNDS:]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.cost.law import CostModel
-from edgefl.data.federated import FederatedData, shard_sizes
+from edgefl.data.federated import FederatedData, load_federated, shard_sizes
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import FleetAssignment, assign
 from edgefl.methods.build import build_method
@@ -82,6 +82,19 @@ def shared_world(scenario: Scenario, seed: int, data: FederatedData | None) -> S
         samples = shard_sizes(scenario.data, seed, scenario.evaluation.split)
         return SharedWorld(seed, fleet, samples, Facts())
     return SharedWorld(seed, fleet, data.sizes, Facts(label_support=data.label_counts > 0))
+
+
+def reads_labels(scenario: Scenario, seed: int) -> bool:
+    """Whether the selector reads the classes of clients."""
+    return "label_support" in scenario.training.selection.spec.start(seed).reads
+
+
+def world_of(scenario: Scenario, seed: int) -> SharedWorld:
+    """Return the fleet and shards of a seed; the data are read only if the selector reads their labels."""
+    split = scenario.evaluation.split
+    return shared_world(
+        scenario, seed, load_federated(scenario.data, seed, split=split) if reads_labels(scenario, seed) else None
+    )
 
 
 def client_links_of(scenario: Scenario, world: SharedWorld) -> ClientLinks:

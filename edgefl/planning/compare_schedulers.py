@@ -14,8 +14,7 @@ from edgefl.errors import UserError
 from edgefl.experiment.round_optimum import LeastRoundSeconds
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import EarlyEnd
-from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs
-from edgefl.planning.planning import planned_world
+from edgefl.experiment.wiring import SharedWorld, reads_labels, setup_of, step_costs, world_of
 from edgefl.record.events import Event
 from edgefl.record.listener import Listener
 from edgefl.scenario import Scenario, with_overrides
@@ -240,9 +239,9 @@ class _Comparison:
         )
 
     def _world(self, scenario: Scenario) -> SharedWorld:
-        labels = "label_support" in scenario.training.selection.spec.start(self._seed).reads
+        labels = reads_labels(scenario, self._seed)
         if labels not in self._worlds:
-            self._worlds[labels] = planned_world(scenario, self._seed)
+            self._worlds[labels] = world_of(scenario, self._seed)
         return self._worlds[labels]
 
 

@@ -10,7 +10,7 @@ from itertools import accumulate
 from edgefl.experiment.precision_advice import precision_advice
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import EarlyEnd
-from edgefl.experiment.wiring import SharedWorld, setup_of, shared_world, step_costs
+from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs, world_of
 from edgefl.fleet import Direction
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.specs import FileTopology
@@ -70,25 +70,13 @@ def plan(
     chosen = [scenario.method(label) for label in methods] if methods else list(scenario.methods)
     amount = planned_rounds(scenario, len(chosen)) if rounds is None else min(rounds, scenario.training.rounds)
     seed = scenario.seeds[0] if seed is None else seed
-    world = planned_world(scenario, seed)
+    world = world_of(scenario, seed)
     costs = step_costs(scenario, [method.label for method in chosen])
     check_last_batches(next(iter(costs.values())).model, [each.method.local for each in costs.values()], world.samples)
     plans = [_method_plan(scenario, method, world, costs[method.label], amount) for method in chosen]
     transport = scenario.network.transport
     spread = transport.queue_spread if transport.queue == "fifo" else None
     return Plan(scenario.name, seed, amount, tuple(plans), spread, precision_advice(scenario, "auto"))
-
-
-def planned_world(scenario: Scenario, seed: int) -> SharedWorld:
-    """Return the fleet and shards of a seed; labels are read only if the selector reads them."""
-    if "label_support" not in scenario.training.selection.spec.start(seed).reads:
-        return shared_world(scenario, seed, None)
-    import torch
-
-    from edgefl.data.federated import load_federated
-
-    data = load_federated(scenario.data, seed, torch.device("cpu"), scenario.evaluation.split)
-    return shared_world(scenario, seed, data)
 
 
 def _method_plan(

@@ -16,8 +16,8 @@ BudgetKind = Literal["seconds", "bytes", "client_bytes", "flops", "joules"]
 
 BUDGETS: tuple[BudgetKind, ...] = get_args(BudgetKind)
 
-StopReason = Literal["rounds", "target", "stalled", "diverged", "fault", BudgetKind]
-"""Why a run ended; a kind of budget if that budget was exhausted."""
+StopReason = Literal["rounds", "target", "stalled", "diverged", "fault", "trained", BudgetKind]
+"""Why a run ended; a kind of budget if that budget was exhausted; ``trained``: a replay had no further rounds."""
 
 Lost = Literal["late", "dropped", "prefetched_in_vain", "retried", "broken", "unfinished"]
 """Why a job, or what a client received for it, was not aggregated.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
@@ -145,4 +146,4 @@ def how_to_continue(run: str | Path) -> str:
     """The command that continues an unfinished run, or one with faults."""
     if is_emulated(Path(run)):
         return "start the emulation again in another folder, because measured seconds cannot be resumed"
-    return f"edgefl simulate --resume {run}"
+    return f"edgefl simulate --resume {shlex.quote(str(run))}"

@@ -277,6 +277,7 @@ ENDS = {
     "stalled": "by a stall",
     "diverged": "by divergence",
     "fault": "by a fault",
+    "trained": "at the last trained round",
 }
 """How a run ended, in words; budgets are named by their limits."""
 

@@ -91,7 +91,7 @@ class RunRecord:
     @property
     def trained(self) -> bool:
         """Whether any model was evaluated; false after ``--no-train``."""
-        return any(result.metric.final is not None for results in self.results.values() for result in results)
+        return any(result.metric.best is not None for results in self.results.values() for result in results)
 
     @property
     def metric(self) -> Metric:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgefl.errors import UserError, nearest
 from edgefl.experiment.directory import read_run_summary
@@ -20,7 +19,7 @@ from edgefl.experiment.inputs import (
     digests,
 )
 from edgefl.experiment.recording import Recording, read_recording
-from edgefl.experiment.wiring import SharedWorld, setup_of, shared_world, step_costs
+from edgefl.experiment.wiring import SharedWorld, reads_labels, setup_of, step_costs
 from edgefl.flower.scenario import app_scenario_of
 from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
@@ -30,13 +29,10 @@ from edgefl.record.costs import read_costs
 from edgefl.record.listener import Listener
 from edgefl.rerun.replayed_learner import ReplayedLearner
 from edgefl.scenario import Scenario, load_scenario
-from edgefl.simulation.protocol_specs import AsynchronousSpec, RoundsSpec
+from edgefl.simulation.protocol_specs import AsynchronousSpec, ProtocolSpec, RoundsSpec
 from edgefl.simulation.setup import Setup
 from edgefl.training.neutral import NeutralLearner
 from edgefl.yaml_file import read_yaml
-
-if TYPE_CHECKING:
-    from edgefl.data.federated import FederatedData
 
 
 class FinishedRun:
@@ -84,8 +80,8 @@ class FinishedRun:
         self._files = Inputs(self.scenario, path).files
         file = self.paths.scenario
         check_inputs(summary.inputs, {SCENARIO: Input(str(file), digest_of_scenario(read_yaml(file)))})
-        self._check_protocol()
-        self._data: dict[int, FederatedData | None] = {}
+        if (decided := arrivals_decide(self.scenario.protocol)) is not None:
+            raise UserError(f"{decided}, so the run cannot be replayed: simulate it instead", file=str(path))
         steps = read_costs(self.paths.costs)
         for label in self.labels:
             if label not in steps:
@@ -99,7 +95,7 @@ class FinishedRun:
             UserError: a file that the scenario shares with the run's own has changed since the run.
         """
         inputs = Inputs(scenario, self.path)
-        found = inputs.now(trains=any(self._reads_labels(seed) for seed in self.seeds))
+        found = inputs.now(trains=any(reads_labels(scenario, seed) for seed in self.seeds))
         shared = {field for field in found if inputs.files.get(field) == self._files.get(field)} - {SCENARIO}
         check_inputs(self._known_inputs, {field: found[field] for field in shared})
         trained_on = {DATA: self._known_inputs[DATA]} if DATA in self._known_inputs else {}
@@ -124,10 +120,6 @@ class FinishedRun:
             )
         return recording
 
-    def world(self, scenario: Scenario, seed: int) -> SharedWorld:
-        """The shared world of all methods of a seed, in this scenario or a changed one."""
-        return shared_world(scenario, seed, self._labels_of(seed))
-
     def learner(self, label: str, recording: Recording) -> ReplayedLearner:
         """A learner that answers from the recorded training of a method."""
         return ReplayedLearner(recording, label, stateful=self.costs[label].method.state is not None)
@@ -136,10 +128,10 @@ class FinishedRun:
         self,
         label: str,
         recording: Recording,
-        listener: Listener,
         *,
         world: SharedWorld,
         links: ClientLinks,
+        listeners: Sequence[Listener] = (),
         bandwidth: float = 1.0,
         draw: int = 0,
     ) -> Setup:
@@ -148,9 +140,9 @@ class FinishedRun:
         Args:
             label: the method.
             recording: its recorded training; without any, placeholders stand for its numbers.
-            listener: follows the run.
             world: the run's fleet and shards, with changes that do not affect training.
             links: the run's capacities of the clients' links.
+            listeners: follow the run.
             bandwidth: factor on the capacity of every link.
             draw: which draw of the shares in queues; 0 is the run's own.
         """
@@ -164,7 +156,7 @@ class FinishedRun:
             self.costs[label],
             learner=self.learner(label, recording) if recording.evaluations else NeutralLearner(),
             trains=False,
-            listeners=[listener],
+            listeners=listeners,
             client_links=links.scaled(bandwidth),
         )
         transport = setup.transport
@@ -172,34 +164,12 @@ class FinishedRun:
             transport = replace(transport, queue=replace(transport.queue, draw=draw))
         return replace(setup, stop="rounds", topology=topology, transport=transport)
 
-    def _check_protocol(self) -> None:
-        protocol = self.scenario.protocol
-        decided = None
-        if isinstance(protocol, AsynchronousSpec):
-            decided = "kind: asynchronous"
-        elif isinstance(protocol, RoundsSpec):
-            decided = (
-                "deadline" if protocol.deadline is not None else "over_select" if protocol.picked(100) > 100 else None
-            )
-        if decided is not None:
-            raise UserError(
-                f"{decided}: the aggregated updates depend on arrival times, so the run cannot be replayed: "
-                "simulate it instead",
-                file=str(self.path),
-                field="protocol",
-            )
 
-    def _labels_of(self, seed: int) -> FederatedData | None:
-        """The data, if a selector reads the classes of clients."""
-        if not self._reads_labels(seed):
-            return None
-        if seed not in self._data:
-            from edgefl.data.federated import load_federated
-            from edgefl.training.device import choose_device
-
-            scenario = self.scenario
-            self._data[seed] = load_federated(scenario.data, seed, choose_device("cpu"), scenario.evaluation.split)
-        return self._data[seed]
-
-    def _reads_labels(self, seed: int) -> bool:
-        return "label_support" in self.scenario.training.selection.spec.start(seed).reads
+def arrivals_decide(protocol: ProtocolSpec) -> str | None:
+    """That arrival times decide which updates are aggregated, in words; ``None`` if they do not."""
+    key = None
+    if isinstance(protocol, AsynchronousSpec):
+        key = "kind: asynchronous"
+    elif isinstance(protocol, RoundsSpec):
+        key = "deadline" if protocol.deadline is not None else "over_select" if protocol.picked(100) > 100 else None
+    return None if key is None else f"with protocol.{key} the aggregated updates depend on arrival times"

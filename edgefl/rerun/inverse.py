@@ -20,7 +20,7 @@ from edgefl.cost.measure import StepCost
 from edgefl.errors import UserError
 from edgefl.experiment.recording import Recording
 from edgefl.experiment.step_costs import StepKey
-from edgefl.experiment.wiring import SharedWorld, client_links_of
+from edgefl.experiment.wiring import SharedWorld, client_links_of, world_of
 from edgefl.fleet import fits, fleet_step_seconds
 from edgefl.network.client_links import DIRECTIONS, ClientLinks
 from edgefl.record.costs import read_costs
@@ -39,7 +39,6 @@ from edgefl.rerun.questions import (
     with_larger_model,
     with_slower_devices,
 )
-from edgefl.rerun.replayed_learner import TrainsDifferentlyError
 from edgefl.simulation.run import simulate_run
 from edgefl.simulation.setup import Setup
 from edgefl.torch_settings import neutral_torch
@@ -153,7 +152,7 @@ def ask(
         raise UserError(f"{what}: simulate its scenario with training", file=str(path))
     run.inputs(run.scenario)
     wanted = parse_condition(condition, run.scenario)
-    worlds = {seed: run.world(run.scenario, seed) for seed in run.seeds}
+    worlds = {seed: world_of(run.scenario, seed) for seed in run.seeds}
     links = {seed: client_links_of(run.scenario, world) for seed, world in worlds.items()}
     rows = read_costs(run.paths.costs)
     found = []
@@ -207,8 +206,8 @@ class _MethodReplay:
     def spent(self, seed: int) -> Mapping[Kind, float] | None:
         """What the run itself spent until the value was reached; ``None`` if it was not reached."""
         watching = _Watching(replace(self.condition, limits={}))
-        with suppress(_DecidedError, TrainsDifferentlyError):  # the second: after the last trained round
-            simulate_run(self.setup(seed, watching))
+        with suppress(_DecidedError):
+            simulate_run(self.setup(seed, [watching]))
         return watching.spent if watching.met else None
 
     def meets(self, seed: int, name: Name, factor: float) -> bool:
@@ -218,14 +217,12 @@ class _MethodReplay:
         """
         watching = _Watching(self.condition)
         different = "the run would end earlier"
-        setup = self._scaled(seed, name, factor, watching)
-        try:
-            with suppress(_DecidedError):
-                outcome = simulate_run(setup)
-                if outcome.fault is not None:
-                    raise outcome.fault
-        except TrainsDifferentlyError as error:
-            different = f"{error.field}: {error.what}"
+        setup = self._scaled(seed, name, factor, [watching])
+        with suppress(_DecidedError):
+            outcome = simulate_run(setup)
+            if outcome.fault is not None:
+                raise outcome.fault
+            different = outcome.untrained or different
         if not watching.met:
             refused = self._refused(setup) if name == "model" else ""
             if watching.exceeded is not None:
@@ -241,21 +238,21 @@ class _MethodReplay:
         peak = max(setup.cost(*key).peak_memory_bytes for key in self.steps)
         return ", ".join(dict.fromkeys(each.name for each in setup.fleet.profiles if not fits(each, peak)))
 
-    def setup(self, seed: int, listener: Listener | None = None, *, bandwidth: float = 1.0) -> Setup:
+    def setup(self, seed: int, listeners: Sequence[Listener] = (), *, bandwidth: float = 1.0) -> Setup:
         """The setup of one seed, with a factor on the capacity of every link."""
         return self.run.setup(
             self.label,
             self.recordings[seed],
-            listener or Listener(),
             world=self.worlds[seed],
             links=self.links[seed],
+            listeners=listeners,
             bandwidth=bandwidth,
         )
 
-    def _scaled(self, seed: int, name: Name, factor: float, listener: Listener) -> Setup:
+    def _scaled(self, seed: int, name: Name, factor: float, listeners: Sequence[Listener]) -> Setup:
         if name == "bandwidth":
-            return self.setup(seed, listener, bandwidth=factor)
-        setup = self.setup(seed, listener)
+            return self.setup(seed, listeners, bandwidth=factor)
+        setup = self.setup(seed, listeners)
         if name == "devices":
             return with_slower_devices(setup, factor)
         if name == "battery":

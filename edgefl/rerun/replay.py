@@ -1,4 +1,7 @@
-"""``edgefl replay``: repeat a finished run on another network or fleet without training, if no decision read a time."""
+"""``edgefl replay``: repeat a finished run on another network or fleet without training, if no decision read a time.
+
+A budget that ends a run reads the clock only at its end, so a replay uses the training as far as it goes.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,23 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from edgefl.errors import UserError
+from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.inputs import SCENARIO, digest_of_scenario, keep_code
 from edgefl.experiment.one_run import OneRun
-from edgefl.experiment.recording import Recording
+from edgefl.experiment.recording import Recording, recording_of
 from edgefl.experiment.step_costs import StepKey
+from edgefl.experiment.wiring import world_of
 from edgefl.files import write_file, writing_folder
 from edgefl.record import RunPaths
 from edgefl.record.costs import write_costs
 from edgefl.record.names import CLIENT_MODELS, CLIENTS, FINAL_MODEL
 from edgefl.record.summary import SeedResult, write_summary
-from edgefl.rerun.finished_run import FinishedRun
-from edgefl.scenario import Scenario, resolve, with_overrides
+from edgefl.record.tables import read_events
+from edgefl.rerun.finished_run import FinishedRun, arrivals_decide
+from edgefl.scenario import Scenario, load_scenario, resolve, with_overrides
 from edgefl.scenario.overrides import Overrides, parse_overrides
 from edgefl.torch_settings import neutral_torch
+from edgefl.wording import listed
 from edgefl.yaml_file import dump_yaml
 
 CHANGEABLE = ("network", "fleet", "failures", "budgets", "targets", "target_metric", "stop", "name")
@@ -34,18 +41,33 @@ class Replay:
         run: its directory.
         methods: labels; all of the run's if not given.
 
+    Attributes:
+        refused: the methods that are not replayed, with the reason, such as a decision that read a time.
+
     Raises:
-        UserError: the run is not finished, nothing was trained, a file is damaged, or a decision read a time.
+        UserError: the run is not finished, a file is damaged, or no method can be replayed.
     """
 
     @neutral_torch()
     def __init__(self, run: Path, methods: Sequence[str] | None = None, *, trust: bool = False) -> None:
         self._run = FinishedRun(run, methods, trust=trust)
-        self._recordings = {
-            (label, entry.seed): self._timeless(label, entry.seed)
-            for label in self._run.labels
-            for entry in self._run.entries[label]
-        }
+        self.refused: dict[str, str] = {}
+        self._recordings: dict[tuple[str, int], Recording] = {}
+        for label in self._run.labels:
+            seeds = [entry.seed for entry in self._run.entries[label]]
+            try:
+                known = {(label, seed): self._run.recording(label, seed) for seed in seeds}
+            except UserError as error:
+                self.refused[label] = error.message
+                continue
+            if (why := timed_decision(known.values())) is not None:
+                self.refused[label] = why
+            else:
+                self._recordings |= known
+        self._run.labels = [label for label in self._run.labels if label not in self.refused]
+        if not self._run.labels:
+            label, why = next(iter(self.refused.items()))
+            raise UserError(f"{why}, so the run cannot be replayed: simulate it instead", file=str(run), field=label)
 
     @neutral_torch()
     def on(self, changes: Overrides, out: Path) -> Path:
@@ -56,12 +78,10 @@ class Replay:
             out: the run directory; must not exist.
 
         Raises:
-            UserError: a change is invalid or affects training, or the other network or fleet would change what is
-                trained. Nothing is written.
+            UserError: a change is invalid or affects training. Nothing is written.
         """
         _check_changeable(changes)
         scenario = with_overrides(self._run.scenario, changes, run_code=False)
-        _check_budgets(scenario)
         inputs = self._run.inputs(scenario)
         if os.path.lexists(out):
             raise UserError("expected a folder that does not exist yet", file=str(out))
@@ -73,7 +93,7 @@ class Replay:
         return out
 
     def _write(self, scenario: Scenario, folder: Path, inputs: dict[str, str]) -> None:
-        worlds = {seed: self._run.world(scenario, seed) for seed in self._run.seeds}
+        worlds = {seed: world_of(scenario, seed) for seed in self._run.seeds}
 
         def replayed(place: tuple[str, int]) -> tuple[SeedResult, list[StepKey]]:
             label, seed = place
@@ -113,32 +133,29 @@ class Replay:
             if (run.folder / name).exists():
                 shutil.copyfile(run.folder / name, copies.folder / name)
 
-    def _timeless(self, label: str, seed: int) -> Recording:
-        recording = self._run.recording(label, seed)
-        if recording.timed:
-            round, what, reads = recording.timed[0]
-            raise UserError(
-                f"the decision on {what} in round {round + 1} read {' and '.join(reads)}, which depend on time, so the "
-                "run cannot be replayed: simulate it instead, or choose other methods with --method",
-                file=str(self._run.path),
-                field=f"{label}, seed {seed}",
-            )
-        return recording
-
 
 def replay(run: Path, changes: Overrides, out: Path, *, methods: Sequence[str] | None = None) -> Path:
     """Replay a finished run once; see :class:`Replay`."""
     return Replay(run, methods).on(changes, out)
 
 
-def _check_budgets(scenario: Scenario) -> None:
-    timed = [kind for kind in scenario.budgets.limits() if kind in ("seconds", "joules")]
-    if scenario.stop != "rounds" and timed:
-        raise UserError(
-            f"the budget on {timed[0]} ends a run by time; --set stop=rounds reports the accuracy at each "
-            "budget instead",
-            field="stop",
-        )
+def timed_decision(recordings: Iterable[Recording]) -> str | None:
+    """The first decision of a method that read a time, in words; ``None`` if it can be replayed."""
+    for each in recordings:
+        for round, what, reads in each.timed:
+            return f"its decision on {what} in round {round + 1} read {listed(reads)}"
+    return None
+
+
+def not_replayable(run: Path) -> dict[str, str]:
+    """The methods of a trained run that cannot be replayed, each with the reason."""
+    methods, paths = read_run_summary(run).methods, RunPaths(run)
+    decided = arrivals_decide(load_scenario(paths.scenario, run_code=False).protocol)
+    found = {}
+    for label, (entry, *_) in methods.items():
+        decisions = read_events(paths.of(label, entry.seed).events, ("decision",))
+        found[label] = decided or timed_decision([recording_of(decisions)])
+    return {label: why for label, why in found.items() if why is not None}
 
 
 def _check_changeable(changes: Overrides) -> None:

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from edgefl.errors import UserError
 from edgefl.experiment.recording import RecordedLearner, Recording
+from edgefl.training.faults import NotTrained
 from edgefl.training.job import JobId, Mixing, TrainingJob
 
 
-class TrainsDifferentlyError(UserError):
-    """Under other conditions something else would be trained than in the finished run.
-
-    Args:
-        what: the difference.
-        field: where it is.
-    """
-
-    def __init__(self, what: str, *, field: str) -> None:
-        self.what = what
-        message = f"{what}; so time affects what is trained, and the run cannot be replayed: simulate it instead"
-        super().__init__(message, field=field)
-
-
 class ReplayedLearner(RecordedLearner):
-    """Answers from a recording; raises :class:`TrainsDifferentlyError` if something else would be trained.
+    """Answers from a recording; raises :class:`NotTrained` if something else would be trained, or more.
 
     Args:
         recording: the finished run's training.
@@ -31,7 +17,7 @@ class ReplayedLearner(RecordedLearner):
     """
 
     def __init__(self, recording: Recording, method: str, *, stateful: bool) -> None:
-        super().__init__(recording, method, self._not_recorded)
+        super().__init__(recording, method, lambda name: NotTrained(f"the finished run has no {name}"))
         self._stateful = stateful
         self._submitted: dict[tuple[int, int], TrainingJob] = {}
         self._same: set[tuple[int, int]] = set()
@@ -42,16 +28,14 @@ class ReplayedLearner(RecordedLearner):
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
         """Check that these jobs, from the models that they began with, were aggregated in the finished run."""
-        known = self._recording.aggregated.get(round)
+        known, diverged = self._recording.aggregated.get(round), self._recording.diverged
         here = sorted((id.client, id.dispatch) for id in jobs)
-        diverged = self._recording.diverged
         if known is None and not (diverged and diverged[0] == round):
-            reason = self._recording.reason
-            raise self._refusal(round, f"the finished run ended by '{reason}' before this round")
+            raise NotTrained(f"the finished run ended by '{self._recording.reason}' in round {round + 1}")
         if known is not None and sorted(known) != here:
             clients = ", ".join(str(client) for client, _ in sorted(known)) or "none"
             others = ", ".join(str(client) for client, _ in here) or "none"
-            raise self._refusal(round, f"clients {clients} were aggregated, here it would be {others}")
+            raise NotTrained(f"in round {round + 1} clients {clients} were aggregated, here it would be {others}")
         for job in here:
             self._check(job, round)
         return super().aggregate(version, jobs, round, mixing)
@@ -68,14 +52,8 @@ class ReplayedLearner(RecordedLearner):
                 or known.front != job.front
                 or (self._stateful and known.previous != previous)
             ):
-                raise self._refusal(round, f"client {key[0]} would train differently than in the finished run")
+                raise NotTrained(f"client {key[0]} would train differently in round {round + 1}")
             self._same.add(key)
             if not self._stateful or previous is None:
                 return
             key = (key[0], previous)
-
-    def _not_recorded(self, name: str) -> TrainsDifferentlyError:
-        return TrainsDifferentlyError(f"the finished run has no {name}", field=self._method)
-
-    def _refusal(self, round: int, what: str) -> TrainsDifferentlyError:
-        return TrainsDifferentlyError(what, field=f"{self._method}, round {round + 1}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,11 +21,10 @@ from pydantic import BaseModel
 
 from edgefl.errors import UserError
 from edgefl.experiment.recording import Recording
-from edgefl.experiment.wiring import SharedWorld, client_links_of
+from edgefl.experiment.wiring import SharedWorld, client_links_of, world_of
 from edgefl.fleet.figure import Bound, Estimate, opposite, value
 from edgefl.fleet.profile import RATES, DeviceProfile
 from edgefl.network.client_links import ClientLinks
-from edgefl.record.listener import Listener
 from edgefl.record.rounds import RoundRow
 from edgefl.record.sensitivity import DEVICES, DRAWS, OWN, Condition, Retimed, write_retimed
 from edgefl.record.tables import SENSITIVITY
@@ -86,7 +84,7 @@ def write_sensitivity(
     rounds = {(label, entry.seed): entry.rounds for label in run.labels for entry in run.entries[label]}
     tables: dict[str, list[pa.Table]] = {label: [] for label in run.labels}
     for seed in run.seeds:
-        world = run.world(run.scenario, seed)
+        world = world_of(run.scenario, seed)
         links = client_links_of(run.scenario, world)
         for condition in conditions:
             profiles = tuple(at_bound(profile, condition.devices) for profile in world.fleet.profiles)
@@ -106,23 +104,6 @@ def write_sensitivity(
     return write_retimed(path, Retimed(whole, held, refused))
 
 
-class _AllRetimedError(Exception):
-    """Raised when the last trained round has ended."""
-
-
-class _TrainedRounds(Listener):
-    """Keeps the rows of the trained rounds, and ends the run after the last one."""
-
-    def __init__(self, rounds: int) -> None:
-        self._rounds = rounds
-        self.rows: list[RoundRow] = []
-
-    def round_ended(self, row: RoundRow) -> None:
-        self.rows.append(row)
-        if row.round >= self._rounds:
-            raise _AllRetimedError
-
-
 def _retimed(
     run: FinishedRun,
     label: str,
@@ -140,20 +121,17 @@ def _retimed(
     """
     if not rounds:
         return []
-    found = _TrainedRounds(rounds)
-    setup = run.setup(
-        label, recording, found, world=world, links=links, bandwidth=condition.bandwidth, draw=condition.draw
-    )
+    setup = run.setup(label, recording, world=world, links=links, bandwidth=condition.bandwidth, draw=condition.draw)
     timed = {what for _, what, _ in recording.timed}
     if "blocks" in timed:
         setup = replace(setup, scheduler=HeldScheduler(recording.alphas))
     if "selection" in timed:
         setup = replace(setup, selector=HeldSelector(recording.cohorts))
-    with suppress(_AllRetimedError):
-        simulate_run(setup)
-    if len(found.rows) < rounds:
-        raise UserError(f"the run would have ended after round {len(found.rows)} of {rounds}")
-    return found.rows
+    outcome = simulate_run(setup)
+    if outcome.rounds < rounds:
+        why = outcome.untrained or "the run would end"
+        raise UserError(f"time affects what is trained: after round {outcome.rounds} of {rounds}, {why}")
+    return outcome.rows[:rounds]
 
 
 def _table(label: str, seed: int, condition: Condition, rows: Sequence[RoundRow]) -> pa.Table:

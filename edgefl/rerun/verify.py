@@ -1,41 +1,53 @@
 """``edgefl verify``: check a run directory against its scenario and the rules of the model.
 
-The laws in :mod:`edgefl.simulation.laws` check whether a log is consistent, and :mod:`execution_again` whether it
-is the log of this scenario.
+The laws in :mod:`edgefl.simulation.laws` check whether a log is consistent. If everything in it follows from the
+scenario, the run is also simulated again with its recorded training into a temporary folder, and must give the same
+rows, rounds and figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from edgefl.errors import UserError
 from edgefl.experiment.directory import read_run_summary
+from edgefl.experiment.final_models import read_model
 from edgefl.experiment.inputs import SCENARIO, Input, Inputs, digest_of_scenario, in_words, software_of
+from edgefl.experiment.one_run import OneRun
+from edgefl.experiment.recording import RecordedLearner, recording_of
+from edgefl.experiment.step_costs import StepCosts
+from edgefl.experiment.wiring import step_costs, world_of
 from edgefl.fleet import assign
 from edgefl.flower.app import digest_of_app
 from edgefl.flower.scenario import AppScenario, app_scenario_of
 from edgefl.input_file import code_files
+from edgefl.models.layout import digest_of_model
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.record.costs import read_costs
 from edgefl.record.emulation import read_emulation
+from edgefl.record.events import Event
+from edgefl.record.kinds import EventKind
 from edgefl.record.rounds import ROUNDS
 from edgefl.record.summary import SeedResult, Summary
 from edgefl.record.tables import read_events, read_parquet
-from edgefl.rerun.execution_again import ExecutionAgain, is_trained
 from edgefl.scenario import Scenario, load_scenario
-from edgefl.simulation.laws import Record, violations
+from edgefl.simulation.laws import Record, at, close, violations
 from edgefl.torch_settings import neutral_torch
+from edgefl.training.faults import NotTrained
 from edgefl.yaml_file import read_yaml
+
+_TRAINED: tuple[EventKind, ...] = ("evaluation", "feedback", "diverged")
 
 
 @neutral_torch()
 def verify(run: Path) -> list[str]:
     """The differences between a run directory and the result of its scenario, as sentences; none if it is correct.
-
-    The logs must obey the laws of conservation. If this version of edgefl wrote them, the simulation is also
-    executed again with the recorded training results, and must give the same rows, rounds and figures. The seconds of
-    an emulated run were measured, so it is not executed again; nor is a Flower app.
 
     Raises:
         UserError: the folder contains no finished run.
@@ -45,38 +57,30 @@ def verify(run: Path) -> list[str]:
     if changed := list(_changed_inputs(run, scenario, summary)):
         return changed
     try:
-        costs = read_costs(RunPaths(run).costs)
+        known = read_costs(RunPaths(run).costs)
     except UserError as error:
         return [f"costs.json cannot be read: {error.message}"]
-    again = None
-    if isinstance(scenario, Scenario) and can_execute_again(run, summary):
-        again = ExecutionAgain(scenario, costs)
+    costs: dict[str, StepCosts] = {}
+    if isinstance(scenario, Scenario) and summary.of_this_version and not code_files(scenario):
+        costs = step_costs(scenario, summary.methods, known)
     found = []
     for label, entries in summary.methods.items():
         for entry in entries:
-            paths = RunPaths(run).of(label, entry.seed)
-            broken = _broken(paths, scenario, label, entry, again)
+            broken = _broken(RunPaths(run).of(label, entry.seed), scenario, label, entry, costs.get(label))
             found += [f"{label}, seed {entry.seed}: {text}" for text in broken]
     return found
 
 
-def is_executed_again(run: Path, summary: Summary) -> bool:
-    """Whether the simulation is executed again, because everything in its logs follows from the scenario."""
-    return can_execute_again(run, summary) and not is_emulated(run, summary)
-
-
-def can_execute_again(run: Path, summary: Summary) -> bool:
-    """Whether the scenario can be executed here: this version wrote the run, and no Python file would be executed."""
-    return summary.of_this_version and not code_files(load_scenario(RunPaths(run).scenario, run_code=False))
-
-
-def is_emulated(run: Path, summary: Summary) -> bool:
-    """Whether the seconds of the runs were measured, not computed."""
-    return any(
-        RunPaths(run).of(label, entry.seed).emulation.exists()
-        for label, entries in summary.methods.items()
-        for entry in entries
-    )
+def why_not_again(run: Path, summary: Summary) -> str | None:
+    """The reason why :func:`verify` does not simulate a run again; ``None`` if it does."""
+    if app_scenario_of(run) is not None:
+        return "its app is not executed"
+    paths = RunPaths(run)
+    if any(paths.of(label, each.seed).emulation.exists() for label, found in summary.methods.items() for each in found):
+        return "its seconds were measured, and rules of computed seconds were not checked"
+    if not summary.of_this_version:
+        return f"edgefl {summary.edgefl} wrote it"
+    return "its Python files are not executed" if code_files(load_scenario(paths.scenario, run_code=False)) else None
 
 
 def other_software(run: Path, summary: Summary) -> str | None:
@@ -107,7 +111,7 @@ def _changed_inputs(run: Path, scenario: Scenario | AppScenario, summary: Summar
 
 
 def _broken(
-    paths: SeedPaths, scenario: Scenario | AppScenario, label: str, entry: SeedResult, again: ExecutionAgain | None
+    paths: SeedPaths, scenario: Scenario | AppScenario, label: str, entry: SeedResult, costs: StepCosts | None
 ) -> Iterator[str]:
     """The errors of one run, as sentences."""
     try:
@@ -117,14 +121,14 @@ def _broken(
         return
     broken = list(violations(record))
     yield from broken
-    if again is None or broken or not isinstance(scenario, Scenario):
+    if costs is None or broken or not isinstance(scenario, Scenario):
         return
-    for path in paths.of_finished(entry, scenario.keep_models) if is_trained(record) else ():
+    for path in paths.of_finished(entry, scenario.keep_models) if _is_trained(record) else ():
         if not path.is_file():
             yield f"{path.name} is missing"
     if record.emulation is None:
-        yield from again.differences(record, label)
-    yield from again.final_model(record, label, paths.final_model)
+        yield from differences(record, scenario, label, costs)
+    yield from _final_model(record, costs, paths.final_model)
 
 
 def record_of(paths: SeedPaths, scenario: Scenario | AppScenario, entry: SeedResult) -> Record:
@@ -136,3 +140,82 @@ def record_of(paths: SeedPaths, scenario: Scenario | AppScenario, entry: SeedRes
         fleet=assign(scenario.fleet, scenario.data.clients, entry.seed),
         emulation=read_emulation(paths.emulation),
     )
+
+
+def _is_trained(record: Record) -> bool:
+    """Whether a run was a run with training."""
+    # A part may have failed before any training; then the log has the first model's digest.
+    return any("model" in event.facts for event in record.of("run")) or any(record.by_kind.get(k) for k in _TRAINED)
+
+
+def differences(record: Record, scenario: Scenario, label: str, costs: StepCosts) -> Iterator[str]:
+    """The differences between a run and the same run simulated again, as sentences; of the rows only the first one.
+
+    What happens at and after a fault of a part is not compared, because the fault may not happen again.
+    """
+    with TemporaryDirectory() as folder:
+        paths = RunPaths(Path(folder))
+        again = OneRun(scenario, scenario.method(label), world_of(scenario, record.summary.seed), costs, paths)
+        try:
+            if _is_trained(record):
+                known = recording_of(record.events)
+                entry = again.replayed(RecordedLearner(known, label, lambda name: NotTrained(known.untrained or name)))
+            else:
+                entry = again.timed()
+        except UserError as error:
+            yield f"the run cannot be executed again: {error}"
+            return
+        derived = paths.of(label, record.summary.seed)
+        for logged, event in zip_longest(record.events, read_events(derived.events)):
+            if logged is None or event is None:
+                what = "is missing" if logged is None else "does not follow from the scenario"
+                yield f"{at(logged or event)}: {what}"
+                return
+            if logged.kind == "fault":
+                return
+            if logged != event and (name := _differing(logged, event)) is not None:
+                found, expected = getattr(logged, name), getattr(event, name)
+                yield f"{at(logged)}: {name} is {found}, but {expected} follows from the scenario"
+                return
+        for name, values in read_parquet(derived.rounds, ROUNDS).to_pydict().items():
+            if not _same(record.rounds[name], values):
+                yield f"rounds.parquet: the column {name} does not follow from the scenario"
+    recorded = record.summary.written()
+    for name, value in entry.written().items():
+        if name not in recorded or not _same(recorded[name], value):
+            yield f"{name}: summary.json has {recorded.get(name)}, but {value} follows from the scenario"
+
+
+def _final_model(record: Record, costs: StepCosts, file: Path) -> Iterator[str]:
+    """Check that ``final.safetensors``, if it exists, is the model from the last aggregation."""
+    digests = recording_of(record.events).digests
+    if not digests or not file.is_file():
+        return
+    try:
+        model = read_model(file, costs.adapted_model().layout)
+    except UserError as error:
+        yield f"{file.name} cannot be read: {error.message}"
+        return
+    if digest_of_model(model) != digests[max(digests)].model:
+        yield f"{file.name} is not the model from the last aggregation"
+
+
+def _differing(logged: Event, derived: Event) -> str | None:
+    """The first column in which two rows differ beyond rounding."""
+    if logged.detail != derived.detail and not (derived.facts and _same(logged.facts, derived.facts)):
+        return "detail"
+    same = partial(_same, clock=derived.time)
+    return next((n for n in Event._fields[:-1] if not same(getattr(logged, n), getattr(derived, n))), None)
+
+
+def _same(a: Any, b: Any, *, clock: float = 0.0) -> bool:
+    """Whether two values are equal up to rounding: another processor may round a logarithm differently."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return a == b or close(a, b, clock=clock) or (math.isnan(a) and math.isnan(b))
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(_same(a[key], b[key], clock=clock) for key in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(_same(x, y, clock=clock) for x, y in zip(a, b, strict=True))
+    return bool(a == b)

@@ -18,7 +18,7 @@ from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Standing
 from edgefl.simulation.presence import Participant
 from edgefl.simulation.world import World
-from edgefl.training.faults import Diverged, blaming
+from edgefl.training.faults import Diverged, NotTrained, blaming
 from edgefl.training.job import Evaluation, Mixing
 
 EMA_DECAY = 0.9
@@ -89,9 +89,12 @@ class RoundBook:
             listener.round_ended(self.rows[-1])
 
     def evaluate_last(self) -> Evaluation:
-        """The newest model's evaluation, even if none was due in its round."""
+        """The newest model's evaluation, even if none was due in its round; unknown if a replay does not have it."""
         if self._evaluated_round != self.rounds_done:
-            self.evaluate(self.rounds_done)
+            try:
+                self.evaluate(self.rounds_done)
+            except NotTrained:
+                self.latest = UNKNOWN
         return self.latest
 
     def evaluate(self, version: int) -> Evaluation:

@@ -26,7 +26,7 @@ from edgefl.simulation.setup import Setup
 from edgefl.simulation.synchronous import Synchronous
 from edgefl.simulation.world import World
 from edgefl.torch_settings import neutral_torch
-from edgefl.training.faults import PartFault
+from edgefl.training.faults import NotTrained, PartFault
 from edgefl.training.job import Evaluation
 
 _frozen: list[bool] = []
@@ -83,6 +83,7 @@ class Outcome:
         final: evaluation of the last model; ``best`` and ``ema`` are accuracies.
         fault: the error of a part of the method, if it ended the run.
         timeouts: whether transfers could break.
+        untrained: why recorded training did not suffice, if that ended the run.
     """
 
     reason: StopReason
@@ -96,6 +97,7 @@ class Outcome:
     limits: Limits
     fault: PartFault | None = None
     timeouts: bool = False
+    untrained: str | None = None
 
 
 @neutral_torch()
@@ -110,12 +112,15 @@ def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
     world = World(setup)
     book, protocol = (course or _course)(world)
     world.env.process(protocol.run())
-    fault = None
+    reason: StopReason = "fault"
+    fault, untrained = None, None
     with _noting_where(world, book):
         try:
             with only_new_objects_collected():
                 # No events are left, so every transfer waits for a link with zero capacity.
-                reason: StopReason = world.env.run_until(world.stopped) or "stalled"
+                reason = world.env.run_until(world.stopped) or "stalled"
+        except NotTrained as missing:
+            reason, untrained = "trained", str(missing)
         except PartFault as raised:
             fault = raised
         protocol.break_off()
@@ -130,7 +135,8 @@ def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
         if fault is not None:
             reason = "fault"
             world.wrote("fault", fault.round, fault.client, note=detail(reason=str(fault)))
-        world.wrote("stop", book.rounds_done - 1, item=reason)
+        note = "" if untrained is None else detail(reason=untrained)
+        world.wrote("stop", book.rounds_done - 1, item=reason, note=note)
     setup.log.flush()
     return Outcome(
         reason=reason,
@@ -144,6 +150,7 @@ def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
         limits=setup.limits,
         fault=fault,
         timeouts=setup.timeouts is not None,
+        untrained=untrained,
     )
 
 

@@ -22,6 +22,10 @@ class Diverged(EdgeflError):  # noqa: N818  (an outcome of the method, not a mis
         return message.partition(": ")[2].removesuffix(" is not finite")
 
 
+class NotTrained(EdgeflError):  # noqa: N818  (an outcome of the run, not a mistake)
+    """A run with recorded training needs a result that is not recorded, so it ends; the message says why."""
+
+
 class PartFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
     """A part of a method or of its run (``"block scheduler"``) raised an error, which is the cause.
 

@@ -9,8 +9,7 @@ import pytest
 
 from edgefl.experiment import run
 from edgefl.experiment.round_optimum import optimum_of
-from edgefl.experiment.wiring import setup_of, step_costs
-from edgefl.planning.planning import planned_world
+from edgefl.experiment.wiring import setup_of, step_costs, world_of
 from edgefl.record.rounds import ROUNDS
 from edgefl.record.tables import read_parquet
 from edgefl.training.neutral import NeutralLearner
@@ -44,7 +43,7 @@ def by_hand(small, server="9 Gbit/s", **changes):
 
 def clients_of(scenario):
     """The clients with quick links, and those with slow ones."""
-    names = [str(name) for name in planned_world(scenario, 0).fleet.link_names()]
+    names = [str(name) for name in world_of(scenario, 0).fleet.link_names()]
     return tuple([client for client, name in enumerate(names) if name == kind] for kind in ("quick", "slow"))
 
 
@@ -124,7 +123,7 @@ def test_where_the_ratio_has_no_meaning_the_column_is_null(small, tmp_path, chan
 
 def test_the_seconds_of_real_processes_are_not_compared(small):
     scenario = small(evaluation__optimum=True)
-    world, method = planned_world(scenario, 0), scenario.methods[0]
+    world, method = world_of(scenario, 0), scenario.methods[0]
     costs = step_costs(scenario, ["fedavg"])["fedavg"]
     setup = setup_of(scenario, method, world, costs, learner=NeutralLearner(), trains=False, listeners=[])
     assert optimum_of(scenario, world, setup) is not None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 
 from edgefl.cli import main
+from edgefl.cli.simulate import print_result
 from edgefl.errors import UserError
 from edgefl.experiment import run
+from edgefl.experiment.directory import read_run_summary
 from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.training.learner import MethodLearner
@@ -103,21 +106,16 @@ def refused(small, tmp_path, changes, **said) -> str:
     [
         (
             {"methods": [{"method": "fedbr", "scheduler": "gmbs"}]},
-            ["fedbr, seed 0: the decision on blocks in round 2 read compute_seconds and transfer_seconds"],
+            ["fedbr: its decision on blocks in round 2 read compute_seconds and transfer_seconds"],
         ),
         pytest.param(
             {"training__selection": "refl"},
-            ["the decision on selection in round 1 read availability and now"],
+            ["its decision on selection in round 1 read availability and now"],
             marks=pytest.mark.full,
         ),
-        ({"protocol": {"deadline": "90 ms"}}, ["protocol: deadline: the aggregated updates depend on arrival times"]),
-        pytest.param({"protocol": {"over_select": 1.5}}, ["protocol: over_select"], marks=pytest.mark.full),
-        pytest.param({"protocol": {"kind": "asynchronous"}}, ["protocol: kind: asynchronous"], marks=pytest.mark.full),
-        pytest.param(
-            {"stop": "budget", "budgets": {"seconds": 9}},
-            ["stop: the budget on seconds", "--set stop=rounds"],
-            marks=pytest.mark.full,
-        ),
+        ({"protocol": {"deadline": "90 ms"}}, ["with protocol.deadline the aggregated updates depend on arrival"]),
+        pytest.param({"protocol": {"over_select": 1.5}}, ["protocol.over_select"], marks=pytest.mark.full),
+        pytest.param({"protocol": {"kind": "asynchronous"}}, ["protocol.kind: asynchronous"], marks=pytest.mark.full),
     ],
 )
 def test_a_run_in_which_time_decided_is_refused(small, tmp_path, said, parts):
@@ -126,11 +124,29 @@ def test_a_run_in_which_time_decided_is_refused(small, tmp_path, said, parts):
         assert part in message
 
 
-@pytest.mark.full
-def test_what_the_other_network_would_train_and_the_run_did_not_is_refused(small, tmp_path):
-    message = refused(small, tmp_path, {"stop": "rounds"}, stop="budget", budgets={"bytes": 20_000})
-    assert "fedavg, round " in message
-    assert "the finished run ended by 'bytes' before" in message
+def test_a_run_that_a_budget_ended_is_replayed_as_far_as_it_was_trained(small, tmp_path):
+    budget = {"stop": "budget", "training__rounds": 9, "budgets": {"seconds": 0.3}, "evaluation": {"every": 2}}
+    finished = run(small(**budget), out=tmp_path / "run")
+    trained = ended(finished)
+    assert (trained.stop.reason, trained.rounds) == ("seconds", 5)
+    again = replay(finished, {}, tmp_path / "again")
+    assert tree(again) == tree(finished)
+    slow = ended(replay(finished, SLOW, tmp_path / "slow"))
+    full = ended(run(small(**budget, **{k.replace(".", "__"): v for k, v in SLOW.items()}), out=tmp_path / "expected"))
+    assert (slow, slow.rounds) == (full, 4)
+    fast = replay(finished, {"network.topology.latency": "1 ms"}, tmp_path / "fast")
+    assert ended(fast).stop.model_dump() == {
+        "reason": "trained",
+        "round": 5,
+        "message": "trained for 5 rounds only; the finished run ended by 'seconds' in round 6",
+    }
+    assert ended(fast).metric == trained.metric
+    assert verify(fast) == []
+
+
+def ended(folder):
+    ((entry,),) = read_run_summary(folder).methods.values()
+    return entry
 
 
 def test_a_change_of_training_and_a_run_without_training_are_refused(small, tmp_path):
@@ -138,6 +154,24 @@ def test_a_change_of_training_and_a_run_without_training_are_refused(small, tmp_
     timed = run(small(), out=tmp_path / "timed", train=False)
     with pytest.raises(UserError, match="it has no training"):
         replay(timed, SLOW, tmp_path / "replayed")
+
+
+def test_the_command_names_what_it_does_not_replay_and_how_to_train_it(small, tmp_path, capsys):
+    gmbs = {"method": "fedbr", "scheduler": "gmbs"}
+    finished = run(small(methods=["fedavg", gmbs], training__rounds=2), out=tmp_path / "a run")
+    print_result(finished, as_json=False)
+    why = "its decision on blocks in round 2 read compute_seconds and transfer_seconds"
+    assert f"fedbr cannot be replayed on another network: {why}." in capsys.readouterr().out
+    change = "network.links.5g.down=2 Mbit/s"
+    arguments = ["--set", change, "--set", "network.links.5g.redraw=null", "--out", str(tmp_path / "slow")]
+    assert main(["replay", str(finished), *arguments]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in printed if line.startswith("fedbr is not replayed")]
+    head, _, command = line.partition("; train it there: edgefl ")
+    assert head == f"fedbr is not replayed: {why}"
+    capsys.readouterr()
+    assert main(shlex.split(command)) == 0
+    assert json.loads((tmp_path / "slow-fedbr/summary.json").read_text())["methods"].keys() == {"fedbr"}
 
 
 @pytest.mark.full
@@ -170,5 +204,5 @@ def test_the_main_scenarios_methods_replay_bit_for_bit_and_fedbr_under_gmbs_does
     found, wanted = tree(replay(finished, elsewhere, tmp_path / "replayed", methods=four)), tree(expected)
     assert sorted(found) == sorted(wanted)
     assert [name for name in wanted if found[name] != wanted[name]] == []
-    with pytest.raises(UserError, match=r"fedbr, seed 0: the decision on blocks in round 2 read .*transfer_seconds"):
+    with pytest.raises(UserError, match=r"fedbr: its decision on blocks in round 2 read .*transfer_seconds"):
         replay(finished, elsewhere, tmp_path / "refused", methods=["fedbr"])

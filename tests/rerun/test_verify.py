@@ -14,11 +14,10 @@ import pytest
 
 from edgefl.experiment import run
 from edgefl.experiment.directory import read_run_summary
+from edgefl.experiment.wiring import step_costs
 from edgefl.record import RunPaths
-from edgefl.record.costs import read_costs
-from edgefl.record.names import CLIENT_MODELS, COSTS, SUMMARY
-from edgefl.rerun.execution_again import ExecutionAgain
-from edgefl.rerun.verify import record_of, verify
+from edgefl.record.names import CLIENT_MODELS, SUMMARY
+from edgefl.rerun.verify import differences, record_of, verify
 from edgefl.scenario.loading import check
 from edgefl.simulation.laws import at
 
@@ -216,29 +215,19 @@ def test_a_damaged_table_and_a_missing_model_are_named(copied):
     assert missing == f"fedbr, seed 0: {CLIENT_MODELS} is missing"
 
 
-@pytest.fixture(scope="module")
-def executed(tmp_path_factory):
-    """A run as its files say, and its differences from a second execution."""
+@pytest.mark.full
+def test_the_first_difference_of_two_executions_is_named(tmp_path):
     data = copy.deepcopy(SMALL)
     data["training"]["rounds"] = 2
-    data |= {"protocol": {"deadline": "100 ms"}, "methods": ["fedbr"]}
-    scenario = check(data)
-    label = scenario.methods[0].label
-    folder = run(scenario, out=tmp_path_factory.mktemp("rows") / "run")
-    costs = read_costs(folder / COSTS)
-    summary = read_run_summary(folder)
-    record = record_of(RunPaths(folder).of(label, 0), scenario, summary.methods[label][0])
-    again = ExecutionAgain(scenario, costs)
-    return record, lambda record: list(again.differences(record, label))
-
-
-@pytest.mark.full
-def test_the_first_difference_of_two_executions_is_named(executed):
-    record, differences = executed
-    assert differences(record) == []
+    scenario = check(data | {"protocol": {"deadline": "100 ms"}, "methods": ["fedbr"]})
+    folder = run(scenario, out=tmp_path / "run")
+    (entry,) = read_run_summary(folder).methods["fedbr"]
+    record = record_of(RunPaths(folder).of("fedbr", 0), scenario, entry)
+    costs = step_costs(scenario, ["fedbr"])["fedbr"]
+    assert list(differences(record, scenario, "fedbr", costs)) == []
     for place in [place for place, event in enumerate(record.events) if event.joules][::6]:
         events = [
             event._replace(joules=2 * event.joules) if k >= place else event for k, event in enumerate(record.events)
         ]
-        (text,) = differences(replace(record, events=events))
+        (text,) = differences(replace(record, events=events), scenario, "fedbr", costs)
         assert text.startswith(f"{at(events[place])}: joules is {events[place].joules}, but")
