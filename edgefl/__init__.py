@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from edgefl.api import simulate
     from edgefl.errors import UserError
     from edgefl.experiment.faults import RunsFailed
-    from edgefl.record.listener import Listener
+    from edgefl.record.events import Listener
     from edgefl.report import RunResult
     from edgefl.scenario import Scenario, load_scenario
 
 __all__ = ["Listener", "RunResult", "RunsFailed", "Scenario", "UserError", "__version__", "load_scenario", "simulate"]
 
 _HOME = {
-    "Listener": "edgefl.record.listener",
+    "Listener": "edgefl.record.events",
     "RunResult": "edgefl.report",
     "RunsFailed": "edgefl.experiment.faults",
     "Scenario": "edgefl.scenario",

@@ -12,7 +12,7 @@ from edgefl.files import user_path
 from edgefl.flower.app import require_flwr
 from edgefl.flower.scenario import AppScenario, load_any_scenario
 from edgefl.hardware import DeviceName, EngineKind
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.report import RunResult
 from edgefl.scenario import Scenario, rehearse, with_overrides
 

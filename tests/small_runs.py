@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from edgefl.record.events import Event
-from edgefl.record.listener import Listener
+from edgefl.record.events import Event, Listener
 
 SMALL: dict[str, Any] = {
     "name": "small",

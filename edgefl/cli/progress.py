@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from edgefl.cli.printing import standard_error
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.record.metric import Metric
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult

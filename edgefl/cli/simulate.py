@@ -17,7 +17,7 @@ from edgefl.hardware import DeviceName, EngineKind
 
 if TYPE_CHECKING:
     from edgefl.flower.scenario import AppScenario
-    from edgefl.record.listener import Listener
+    from edgefl.record.events import Listener
     from edgefl.record.metric import Metric
     from edgefl.scenario import Scenario
 

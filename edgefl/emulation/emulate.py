@@ -25,7 +25,7 @@ from edgefl.errors import UserError
 from edgefl.experiment import look_free, run
 from edgefl.experiment.one_run import MakeTestbed
 from edgefl.record.emulation import write_emulation
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.record.paths import RunPaths, SeedPaths
 from edgefl.report.prediction.bands import has_one_queue
 from edgefl.report.run_record import RunRecord

@@ -18,7 +18,7 @@ from edgefl.network.flow import FlowObserver
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
 from edgefl.record.emulation import WireBytes
-from edgefl.record.listener import EventLog
+from edgefl.record.events import EventLog
 from edgefl.training.job import TrainingJob
 
 OPENING_SECONDS = 10.0

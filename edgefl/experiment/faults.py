@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edgefl.errors import EdgeflError
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.record.paths import how_to_continue, is_interrupted
 from edgefl.wording import without_method
 

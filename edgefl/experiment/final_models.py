@@ -17,7 +17,7 @@ from edgefl.files import write_file
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 from edgefl.record import SeedPaths
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.record.rounds import ClientRow
 from edgefl.record.summary import ClientResult
 from edgefl.record.tables import write_clients
@@ -27,14 +27,14 @@ from edgefl.training.faults import blaming
 if TYPE_CHECKING:
     from edgefl.data.federated import FederatedData
     from edgefl.training.core import TrainingCore
-    from edgefl.training.kept_models import KeptModels
+    from edgefl.training.kept_states import KeptModels
     from edgefl.training.learner import MethodLearner
     from edgefl.training.personalisation.client_metric import ClientMetric
 
 
 def kept_models_of(scenario: Scenario) -> KeptModels:
     """The models that a learner must keep for this scenario."""
-    from edgefl.training.kept_models import KeptModels
+    from edgefl.training.kept_states import KeptModels
 
     return KeptModels(scenario.evaluation.ensemble, clients=scenario.keep_models == "clients")
 

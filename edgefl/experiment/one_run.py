@@ -8,17 +8,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from edgefl.cost.data_dependence import DataDependentError
+from edgefl.cost.measure import StepCost
 from edgefl.experiment.final_models import FinalModels, kept_models_of
-from edgefl.experiment.journal import Journal
 from edgefl.experiment.pausing import Pause, Pausing
-from edgefl.experiment.resuming import ResumedLearner
+from edgefl.experiment.resuming import Journal, ResumedLearner
 from edgefl.experiment.round_optimum import optimum_of
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import EarlyEnd, summarise
 from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of
 from edgefl.methods.recipe import METHODS
 from edgefl.record import RunPaths
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.record.paths import SeedPaths
 from edgefl.record.summary import SeedResult
 from edgefl.record.tables import EventFile, write_rounds
@@ -26,7 +26,6 @@ from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.run import Outcome, simulate_run, unbegun_run
 from edgefl.simulation.setup import Setup, Testbed
-from edgefl.simulation.work import StepCost
 from edgefl.training.faults import PartFault, blaming
 from edgefl.training.job import Learner
 from edgefl.training.neutral import NeutralLearner

@@ -12,7 +12,7 @@ from typing import Any
 from edgefl.errors import EdgeflError
 from edgefl.files import read_json, write_file
 from edgefl.record import SeedPaths
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.record.metric import Metric
 from edgefl.record.rounds import RoundRow
 

@@ -15,7 +15,7 @@ from edgefl.experiment.one_run import MakeTestbed, OneRun
 from edgefl.experiment.pausing import Pause
 from edgefl.experiment.wiring import reads_labels, shared_world, step_costs
 from edgefl.record.costs import write_costs
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.record.paths import how_to_continue
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import write_summary

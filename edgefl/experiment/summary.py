@@ -6,9 +6,8 @@ import math
 from collections import Counter
 from typing import Any
 
-from edgefl.record.events import Event
+from edgefl.record.events import Event, Listener
 from edgefl.record.kinds import LOST, Lost
-from edgefl.record.listener import Listener
 from edgefl.record.metric import Metric
 from edgefl.record.summary import (
     Accuracy,
@@ -23,8 +22,7 @@ from edgefl.record.summary import (
     TargetResult,
     Transfers,
 )
-from edgefl.simulation.ledger import Ledger
-from edgefl.simulation.limits import Budget, Standing, Target
+from edgefl.simulation.accounts import Budget, Ledger, Standing, Target
 from edgefl.simulation.rounds import STALL_ROUNDS
 from edgefl.simulation.run import Outcome
 from edgefl.wording import counted

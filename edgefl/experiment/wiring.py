@@ -24,14 +24,14 @@ from edgefl.models.registry import build_model
 from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
 from edgefl.record.costs import StepRow
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.scenario.sections import values_of
 from edgefl.scheduling.bandwidth.equal import Equal
 from edgefl.scheduling.selection.base import Facts
+from edgefl.simulation.accounts import Limits
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost
-from edgefl.simulation.limits import Limits
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import CostOf
 from edgefl.torch_settings import neutral_torch

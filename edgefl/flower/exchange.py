@@ -128,7 +128,7 @@ class Exchange:
             self.phase = "upload"
         else:
             world.refused(self.job, work)
-            has = value(world.device(self.client).memory.training)
+            has = value(world.setup.fleet.profile_of(self.client).memory.training)
             why = f"the work needs {work.peak_memory_bytes:.0f} bytes of memory, the device has {has:.0f}"
             reply = error_reply(self.message, "CLIENT_APP_CRASHED", why)
 

@@ -93,7 +93,7 @@ class AppRun:
             raise PartFault(world.setup.label, self._round, "the ServerApp", self._error_in_words(error)) from error
         if self._lives and not world.stopped.triggered:
             self._close()
-        world.stop("rounds")
+        world.accounts.stop("rounds")
 
     def break_off(self) -> None:
         """The run ends: stop the app's threads, and abort the messages in progress."""
@@ -145,7 +145,7 @@ class AppRun:
             self.threads.fail(
                 UserError(
                     f"the ServerApp has slept {MOST_IDLE_SLEEPS} times, until "
-                    f"{self._world.now:.6g} s of virtual time, while no message was in progress, and seems to "
+                    f"{self._world.env.now:.6g} s of virtual time, while no message was in progress, and seems to "
                     "wait for something that does not happen; budgets.seconds ends such a run without an error",
                     field="flower.app",
                 )
@@ -285,10 +285,10 @@ class VirtualGrid:
         found = self._pull(exchanges)
         self._unanswered = [each for each in self._unanswered if each.reply is None]
         expected = self._unanswered and not all(each.pulled for each in exchanges)
-        if not found and expected and self._looked_at == self._world.now:
+        if not found and expected and self._looked_at == self._world.env.now:
             self._threads.wait(self._world.env.any_of([each.replied for each in self._unanswered]))
             found = self._pull(exchanges)
-        self._looked_at = self._world.now
+        self._looked_at = self._world.env.now
         return found
 
     def send_and_receive(self, messages: Iterable[Any], *, timeout: float | None = None) -> list[Any]:
@@ -299,7 +299,7 @@ class VirtualGrid:
         if exchanges:
             complete: simpy.Event = self._world.env.all_of([each.replied for each in exchanges])
             if timeout is not None and timeout < math.inf:
-                complete = complete | self._world.alarm(max(0.0, timeout))
+                complete = complete | self._world.env.alarm(max(0.0, timeout))
             self._threads.wait(complete)
         found = self._pull(exchanges)
         for exchange in exchanges:

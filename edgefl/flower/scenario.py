@@ -20,8 +20,8 @@ from edgefl.scenario.loading import FLOWER, changed_data, check, json_schema, re
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import NAME, Scenario
 from edgefl.scenario.sections import Target, check_targets, values_of
+from edgefl.simulation.accounts import BudgetSpec
 from edgefl.simulation.failure_specs import Crash, Failure
-from edgefl.simulation.limits import BudgetSpec
 from edgefl.units import Seconds
 from edgefl.validation import validated
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from edgefl.cost.measure import StepCost
 from edgefl.fleet import assign
 from edgefl.flower.app import App, loaded, located_error, own_path
 from edgefl.flower.client_work import Clients, Costs, Replies, Works
@@ -25,16 +26,15 @@ from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.payload import ModelSizes
 from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.record.metric import ACCURACY
 from edgefl.scenario.sections import values_of
 from edgefl.scheduling.selection.base import Facts, selection
-from edgefl.simulation.limits import Limits
+from edgefl.simulation.accounts import Limits
 from edgefl.simulation.protocol_specs import SynchronousSpec
 from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.run import Course, Outcome, simulate_run
 from edgefl.simulation.setup import Setup
-from edgefl.simulation.work import StepCost
 from edgefl.simulation.world import World
 from edgefl.training.job import Evaluation
 from edgefl.training.neutral import NeutralLearner

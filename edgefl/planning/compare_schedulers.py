@@ -15,8 +15,7 @@ from edgefl.experiment.round_optimum import LeastRoundSeconds
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import EarlyEnd
 from edgefl.experiment.wiring import SharedWorld, reads_labels, setup_of, step_costs, world_of
-from edgefl.record.events import Event
-from edgefl.record.listener import Listener
+from edgefl.record.events import Event, Listener
 from edgefl.scenario import Scenario, with_overrides
 from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.scheduling.bandwidth.base import ALLOCATIONS

@@ -12,8 +12,7 @@ from edgefl.fleet.energy import promotion_joules, tail_joules
 from edgefl.fleet.figure import Bound
 from edgefl.fleet.roofline import step_seconds
 from edgefl.planning.figures import Range
-from edgefl.record.events import Event, WorkKey
-from edgefl.record.listener import Listener
+from edgefl.record.events import Event, Listener, WorkKey
 
 BOUNDS: tuple[Bound, ...] = ("low", "nominal", "high")
 

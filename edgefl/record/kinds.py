@@ -1,8 +1,10 @@
-"""The words of a run directory: kinds of events, kinds of budgets, reasons why runs stop, and fates of jobs."""
+"""The words of a run directory: kinds of events, of budgets, reasons why runs stop, fates of jobs; its columns."""
 
 from __future__ import annotations
 
 from typing import Literal, get_args
+
+import pyarrow as pa
 
 EventKind = Literal[
     "run", "work", "round_start", "decision", "dispatch", "refused", "dropout", "lost", "failure",
@@ -36,3 +38,8 @@ LOST: tuple[Lost, ...] = get_args(Lost)
 
 CONTINUED: tuple[Lost, ...] = ("prefetched_in_vain", "retried")
 """Only the bytes so far are lost: the job itself continues, or never began."""
+
+
+def column(name: str, kind: pa.DataType, unit: str, meaning: str) -> pa.Field:
+    """A column of a table of a run directory, with its unit and meaning in its metadata."""
+    return pa.field(name, kind, metadata={"unit": unit, "meaning": meaning})

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from edgefl.record.events import column
+from edgefl.record.kinds import column
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 
 from edgefl.errors import UserError
 from edgefl.files import write_file, writing
-from edgefl.record.events import EVENTS, Event, column
-from edgefl.record.kinds import EventKind
-from edgefl.record.listener import Listener
+from edgefl.record.events import EVENTS, Event, Listener
+from edgefl.record.kinds import EventKind, column
 from edgefl.record.rounds import CLIENTS, ROUNDS, ClientRow, RoundRow
 
 _WORD = pa.dictionary(pa.int8(), pa.string())

@@ -26,7 +26,7 @@ from edgefl.network.client_links import ClientLinks
 from edgefl.network.topology import scale_topology
 from edgefl.record import RunPaths
 from edgefl.record.costs import read_costs
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.rerun.replayed_learner import ReplayedLearner
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.protocol_specs import AsynchronousSpec, ProtocolSpec, RoundsSpec

@@ -24,7 +24,7 @@ from edgefl.experiment.wiring import SharedWorld, client_links_of, world_of
 from edgefl.fleet import fits, fleet_step_seconds
 from edgefl.network.client_links import DIRECTIONS, ClientLinks
 from edgefl.record.costs import read_costs
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult
 from edgefl.rerun.condition import KINDS, Condition, Kind, parse_condition

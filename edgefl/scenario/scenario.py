@@ -27,9 +27,9 @@ from edgefl.scenario.sections import (
     values_of,
 )
 from edgefl.scheduling.selection.fixed import Fixed
+from edgefl.simulation.accounts import BudgetSpec
 from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
 from edgefl.simulation.failure_specs import Crash, Failure
-from edgefl.simulation.limits import BudgetSpec
 from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec, ProtocolSpec, SynchronousSpec
 from edgefl.tasks.classification import Classification
 from edgefl.training.personalisation.calibration import CalibrationSpec

@@ -16,7 +16,7 @@ from edgefl.scenario.components import Bandwidth, Named, Selection
 from edgefl.scheduling.bandwidth.base import bandwidth
 from edgefl.scheduling.selection.base import selection
 from edgefl.training.engine_spec import EngineChoice, EngineSpec
-from edgefl.training.kept_models import EnsembleSpec
+from edgefl.training.kept_states import EnsembleSpec
 from edgefl.units import Bytes, Seconds
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -121,23 +121,23 @@ class Asynchronous:
             self._dispatch()
             if not self._under_way:
                 if not self._free.any() or not (yield from self._decisions.arrival(self.book.rounds_done)):
-                    world.stop("stalled")
+                    world.accounts.stop("stalled")
                     return
                 continue
             self._change = world.env.event()
             yield self._wake()
-            yield world.alarm(0.0)
+            yield world.env.alarm(0.0)
             if self._wasted >= STALL_ROUNDS * self._spec.under_way(setup.cohort):
                 reason = f"the last {self._wasted} clients returned no update"
                 world.wrote("stalled", self.book.rounds_done, note=detail(reason=reason))
-                world.stop("stalled")
+                world.accounts.stop("stalled")
                 return
             while len(self._buffer) >= gathered:
                 self._aggregate(gathered)
                 if world.stopped.triggered:
                     return
                 if self.book.rounds_done >= setup.rounds:
-                    world.stop("rounds")
+                    world.accounts.stop("rounds")
                     return
                 world.round_begins(self.book.rounds_done, sorted(self._under_way))
 

@@ -13,12 +13,9 @@ ProcessGenerator = Generator[simpy.Event, Any, Any]
 _AFTER_THE_NETWORK = EventPriority(3)  # the network settles an instant at priority 2
 
 
-class _Raised(Exception):  # noqa: N818  (an envelope)
-    """Carries the error of a process through SimPy: a copy of it carries the same error."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.error = error
+def _raise(process: simpy.Event) -> None:
+    if isinstance(process.value, BaseException):
+        raise process.value
 
 
 class Clock(simpy.Environment):
@@ -26,7 +23,7 @@ class Clock(simpy.Environment):
 
     SimPy reports "no events are left" as a ``RuntimeError``, which callbacks raise too, and passes on the error of a
     process as a copy, ``type(error)(*error.args)``, which not every class of errors supports. In this environment the
-    end of all events is a return value, and the original error is raised, also in a process that waits for another.
+    end of all events is a return value, and the first error of a process or a callback ends the run as it was raised.
 
     >>> clock = Clock()
     >>> stop = clock.event()
@@ -44,7 +41,9 @@ class Clock(simpy.Environment):
         super().__init__(0.0)
 
     def process(self, generator: ProcessGenerator) -> simpy.Process:
-        return simpy.Process(self, _with_original_errors(generator))
+        process = simpy.Process(self, generator)
+        process.callbacks.append(_raise)
+        return process
 
     def alarm(self, delay: float) -> simpy.Event:
         """An event ``delay`` seconds from now, after everything else that happens at that instant."""
@@ -68,21 +67,3 @@ class Clock(simpy.Environment):
             return end.args[0]
         except EmptySchedule:
             return None
-        except _Raised as raised:
-            raise raised.error from raised.error.__cause__
-
-
-def _with_original_errors(generator: ProcessGenerator) -> ProcessGenerator:
-    """The same process; its errors leave it in an envelope, and those of other processes arrive without one."""
-    resume, value = generator.send, None
-    while True:
-        try:
-            event = resume(value)
-        except StopIteration as end:
-            return end.value
-        except Exception as error:
-            raise _Raised(error) from error
-        try:
-            resume, value = generator.send, (yield event)
-        except Exception as error:  # noqa: BLE001  (the process handles it, or fails)
-            resume, value = generator.throw, error.error if isinstance(error, _Raised) else error

@@ -57,7 +57,7 @@ class Forecasts:
             down_bytes, up_bytes = self._bytes(client)
             joules = (
                 draws.idle(client, down + up)
-                + compute_joules(world.device(client), compute)
+                + compute_joules(world.setup.fleet.profile_of(client), compute)
                 + draws.transfer(client, "down", down, down_bytes)
                 + draws.transfer(client, "up", up, up_bytes)
             )
@@ -124,11 +124,11 @@ class Decisions:
         available = available[self._world.presence.available()[available]]
         if not len(available):
             return []
-        self.last_pick = Pick(self._world.now, available)
+        self.last_pick = Pick(self._world.env.now, available)
         facts = setup.facts._replace(
             foreseen=partial(self._forecasts.of_round, round),
             data_sizes=setup.samples.copy(),
-            now=self._world.now,
+            now=self._world.env.now,
             availability=self._world.presence.share,
             charge=partial(self._forecasts.charge, round),
             local_losses=partial(self._local_losses, round, available)

@@ -13,8 +13,8 @@ from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.participation import Participation
 from edgefl.simulation.prefetching import CellPrefetch
 from edgefl.simulation.protocol_specs import HierarchicalSpec
-from edgefl.simulation.round_by_round import RoundByRound
 from edgefl.simulation.rounds import RoundBook
+from edgefl.simulation.synchronous import RoundByRound
 from edgefl.simulation.world import World
 
 
@@ -60,7 +60,7 @@ class Cell:
         world, env = self.world, self.world.env
         self._present = {each.client for each in self.participants}
         if self._deadline is not None:
-            world.alarm(self._deadline).callbacks.append(lambda _: self._time_is_up())
+            world.env.alarm(self._deadline).callbacks.append(lambda _: self._time_is_up())
         began = env.now
         hidden = self._fetch()
         for delivery in self._deliveries:
@@ -87,7 +87,7 @@ class Cell:
                     participant.strand()
                 return
         for participant in arrived:
-            participant.reached_at = world.now
+            participant.reached_at = world.env.now
             participant.relay_seconds = fetching + env.now - began
 
     def break_off(self) -> None:
@@ -105,7 +105,7 @@ class Cell:
         if self._prefetch is not None and not self._prefetch.delivery.failed:
             early = self._prefetch.delivery
             self._deliveries.append(early)
-            hidden = (self.world.now if early.ended is None else early.ended) - early.started
+            hidden = (self.world.env.now if early.ended is None else early.ended) - early.started
             parts = [part for part in parts if part not in self._prefetch.parts]
         if parts or not self._deliveries:
             self._deliveries.append(self.world.traffic.relay("server", self.node, parts, self.round))

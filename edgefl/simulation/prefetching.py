@@ -1,4 +1,4 @@
-"""Transfers before the round, or the dispatch, that needs them."""
+"""Transfers before the round, or the dispatch, that needs them; broadcasts to clients outside the cohort."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Collection, Generator, Mapping
 import simpy
 
 from edgefl.methods.parts.payload import Downlink, Part
+from edgefl.network.allotment import Outlook
 from edgefl.network.topology import Node
 from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.world import World
+from edgefl.training.faults import blaming
 
 
 class Prefetch:
@@ -38,7 +40,7 @@ class Prefetch:
     ) -> None:
         self.parts = parts
         self.within_round = within_round
-        self._dispatch = world.dispatches(client) if dispatch is None else dispatch
+        self._dispatch = world.dispatched[client] if dispatch is None else dispatch
         outlook = world.outlook(client, round, world.setup.sizes.blocks, up=False)
         self.delivery: Delivery = world.traffic.send(
             client, "down", parts, round, self._dispatch, item="prefetch", outlook=outlook
@@ -62,7 +64,7 @@ class Prefetch:
         self.over.succeed()
         self._world.presence.prefetched(self._client, self.drop)
         sent = self.delivery
-        seconds = (self._world.now if sent.ended is None else sent.ended) - sent.started
+        seconds = (self._world.env.now if sent.ended is None else sent.ended) - sent.started
         if not self._awake:
             self._world.waited(self._client, self._round, self._dispatch, seconds, prefetching=True)
         return seconds
@@ -93,7 +95,7 @@ class CellPrefetch:
         self._present = present
         self._dropped = False
         # The round may begin, and number its jobs, before the cell has the parts that it forwards.
-        self._dispatches = {client: world.dispatches(client) for client in early}
+        self._dispatches = {client: world.dispatched[client] for client in early}
         self.delivery: Delivery = world.traffic.relay("server", node, self.parts, round)
         world.env.process(self._pass_on())
 
@@ -119,3 +121,92 @@ class CellPrefetch:
         for prefetch in self.passed.values():
             prefetch.drop()
         self.passed = {}
+
+
+class Broadcast:
+    """The transfer of a round's model to one client that does not take part in the round.
+
+    Its bytes belong to the client's next job. The client is awake during the transfer.
+    """
+
+    def __init__(self, world: World, client: int, round: int) -> None:
+        self._world = world
+        self._client, self._round, self._dispatch = client, round, world.dispatched[client]
+        self._over = False
+        self.complete = False
+        parts = world.downlink(client, round, None).parts
+        outlook = None if world.setup.bandwidth is None else Outlook()
+        self._delivery: Delivery = world.traffic.send(
+            client, "down", parts, round, self._dispatch, item="broadcast", outlook=outlook
+        )
+        world.presence.prefetches(client, self.drop)
+        if self._delivery.callbacks is not None:
+            self._delivery.callbacks.append(lambda _: self.end())
+
+    def end(self) -> None:
+        """The transfer is complete or has failed; one in progress is aborted. No effect if that was noticed before."""
+        if self._over:
+            return
+        self._over, sent, world = True, self._delivery, self._world
+        world.presence.prefetched(self._client, self.drop)
+        self.complete = sent.ended is not None and not sent.failed
+        world.traffic.cancel(sent)
+        seconds = (world.env.now if sent.ended is None else sent.ended) - sent.started
+        world.waited(self._client, self._round, self._dispatch, seconds, prefetching=True)
+        if self.complete:
+            world.received(self._client, self._round)
+        else:
+            self.lose()
+
+    def drop(self) -> None:
+        """The client crashes."""
+        self.end()
+
+    def lose(self) -> None:
+        """The client's next job does not use it."""
+        self._world.lost(self._client, self._round, self._dispatch, "prefetched_in_vain")
+
+
+class Broadcasting:
+    """The broadcasts of a run.
+
+    In a round whose payload says so, all clients that are available at the beginning of the round and have the memory
+    for a job are sent the model, at the same time as the cohort. The round does not wait for them. When it closes, the
+    transfers in progress are aborted, because a newer model exists.
+
+    A client's next job that receives only the last blocks continues from the blocks of its newest broadcast, if no
+    other job was computed since. If it receives the whole model, or another broadcast, the broadcast was in vain.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._unused: dict[int, Broadcast] = {}
+        self._under_way: list[Broadcast] = []
+
+    def begin(self, round: int, cohort: Collection[int]) -> None:
+        world, setup = self._world, self._world.setup
+        with blaming(setup.label, round, "payload"):
+            if not setup.method.payload.broadcasts(round):
+                return
+        blocks, available = setup.sizes.blocks, world.presence.available()
+        for client in sorted(set(available.nonzero()[0].tolist()) - set(cohort)):
+            if world.work.of(client, blocks).fits:
+                self._not_used(client)
+                self._unused[client] = broadcast = Broadcast(world, client, round)
+                self._under_way.append(broadcast)
+
+    def begins(self, client: int, alpha: int) -> None:
+        """The client takes part, and is sent the last ``alpha`` blocks."""
+        if alpha == self._world.setup.sizes.blocks:
+            self._not_used(client)
+        self._unused.pop(client, None)
+
+    def round_closes(self) -> None:
+        for broadcast in self._under_way:
+            broadcast.end()
+        self._under_way = []
+
+    def _not_used(self, client: int) -> None:
+        broadcast = self._unused.pop(client, None)
+        if broadcast is not None and broadcast.complete:
+            broadcast.lose()

@@ -13,9 +13,8 @@ from edgefl.record.events import ABSENT, detail
 from edgefl.record.rounds import RoundRow
 from edgefl.scheduling.blocks.base import BlockFeedback
 from edgefl.scheduling.selection.base import SelectionFeedback
+from edgefl.simulation.accounts import Ledger, Standing
 from edgefl.simulation.decisions import Pick
-from edgefl.simulation.ledger import Ledger
-from edgefl.simulation.limits import Standing
 from edgefl.simulation.presence import Participant
 from edgefl.simulation.world import World
 from edgefl.training.faults import Diverged, NotTrained, blaming
@@ -73,7 +72,7 @@ class RoundBook:
         except Diverged as fault:
             # The other methods continue; this one keeps its last valid model.
             world.wrote("diverged", round, note=detail(reason=str(fault)))
-            world.stop("diverged")
+            world.accounts.stop("diverged")
             return
         world.aggregated(round, [each.job for each in arrived], mixing)
         self.pass_feedback(round, arrived)
@@ -83,7 +82,7 @@ class RoundBook:
         self._standing(round, evaluation)
         self._empty_rounds = 0 if arrived else self._empty_rounds + 1
         if self._empty_rounds >= STALL_ROUNDS:
-            world.stop("stalled")
+            world.accounts.stop("stalled")
         setup.log.flush()
         for listener in setup.listeners:
             listener.round_ended(self.rows[-1])
@@ -154,7 +153,7 @@ class RoundBook:
         world = self.world
         # The critical path is that of the client whose arrival closed the round; there is none if the deadline closed
         # the round.
-        closing = [each for each in arrived if each.reached_at == world.now]
+        closing = [each for each in arrived if each.reached_at == world.env.now]
         critical = max(closing, key=lambda each: (each.arrived_at, each.client), default=None)
         if critical is not None:
             exposed, hidden = critical.transfers_since(self._began)
@@ -168,7 +167,7 @@ class RoundBook:
         is_accuracy = world.setup.limits.metric.is_accuracy
         row = RoundRow(
             round=round + 1,
-            seconds=world.now,
+            seconds=world.env.now,
             metric=evaluation.metric,
             metric_ema=ema,
             metric_ensemble=evaluation.ensemble,
@@ -196,10 +195,10 @@ class RoundBook:
             round,
             row.critical_client,
             ABSENT if critical is None else critical.job.id.dispatch,
-            value=world.now - self._began,
+            value=world.env.now - self._began,
             note=detail(exposed_seconds=row.exposed_seconds, hidden_seconds=row.hidden_seconds),
         )
-        self._before, self._began = total, world.now
+        self._before, self._began = total, world.env.now
         self.rows.append(row)
 
     def _ratio_to_optimum(self, round: int, arrived: Sequence[Participant]) -> float:
@@ -210,12 +209,12 @@ class RoundBook:
         if any(sum(part.bytes for part in each.downlink.parts) < optimum.bytes_down for each in arrived):
             return math.nan
         least = optimum.least_seconds(round, pick.available, len(arrived))
-        return (self.world.now - pick.seconds) / least if 0 < least < math.inf else math.nan
+        return (self.world.env.now - pick.seconds) / least if 0 < least < math.inf else math.nan
 
     def _standing(self, round: int, evaluation: Evaluation) -> None:
         world, limits = self.world, self.world.setup.limits
-        standing = Standing(round + 1, world.now, self._before, evaluation.metric, self.ema)
+        standing = Standing(round + 1, world.env.now, self._before, evaluation.metric, self.ema)
         for target in limits.round_ended(standing):
             world.wrote("target", round, item=limits.metric.name, value=target.value)
         if world.setup.stop == "target" and limits.all_reached:
-            world.stop("target")
+            world.accounts.stop("target")

@@ -12,14 +12,12 @@ from typing import Protocol
 import simpy
 
 from edgefl.errors import EdgeflError
-from edgefl.record.events import detail
+from edgefl.record.events import EventLog, Listener, detail
 from edgefl.record.kinds import StopReason
-from edgefl.record.listener import EventLog, Listener
 from edgefl.record.rounds import RoundRow
+from edgefl.simulation.accounts import Ledger, Limits
 from edgefl.simulation.asynchronous import Asynchronous
 from edgefl.simulation.hierarchical import Hierarchical
-from edgefl.simulation.ledger import Ledger
-from edgefl.simulation.limits import Limits
 from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec
 from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.setup import Setup
@@ -29,9 +27,6 @@ from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import NotTrained, PartFault
 from edgefl.training.job import Evaluation
 
-_frozen: list[bool] = []
-"""Not empty within a block. Some versions of Python start with frozen objects, so their number says nothing."""
-
 
 @contextmanager
 def only_new_objects_collected() -> Generator[None]:
@@ -39,24 +34,12 @@ def only_new_objects_collected() -> Generator[None]:
 
     A world creates thousands of events and flows, and each full collection that they trigger would examine every module
     and every array that existed before. That costs a fifth of a large round's time, without any benefit.
-
-    >>> before = gc.get_freeze_count()
-    >>> with only_new_objects_collected():
-    ...     gc.get_freeze_count() > before
-    True
-    >>> gc.get_freeze_count()
-    0
     """
-    if _frozen:
-        yield  # an outer block has done this, and will undo it
-        return
-    _frozen.append(True)
     gc.freeze()
     try:
         yield
     finally:
         gc.unfreeze()
-        _frozen.clear()
 
 
 class Course(Protocol):
@@ -141,7 +124,7 @@ def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
     return Outcome(
         reason=reason,
         rounds=book.rounds_done,
-        seconds=world.now,
+        seconds=world.env.now,
         spent=world.accounts.ledger,
         final=book.latest,
         best=book.best,
@@ -174,7 +157,9 @@ def _noting_where(world: World, book: RoundBook) -> Iterator[None]:
         raise
     except Exception as error:
         label, seed = world.setup.label, world.setup.seed
-        error.add_note(f"method '{label}', seed {seed}, round {book.rounds_done + 1}, {world.now:g} s of virtual time")
+        error.add_note(
+            f"method '{label}', seed {seed}, round {book.rounds_done + 1}, {world.env.now:g} s of virtual time"
+        )
         raise
 
 

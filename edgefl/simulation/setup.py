@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import networkx as nx
 import numpy as np
@@ -15,35 +15,23 @@ from numpy.typing import NDArray
 from edgefl.fleet import FleetAssignment
 from edgefl.methods.parts.payload import ModelSizes, Part, checked_parts
 from edgefl.methods.recipe import Method
+from edgefl.network.client_links import ClientLinks
 from edgefl.network.flow import FlowObserver, Network
 from edgefl.network.timeouts import Timeouts
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
-from edgefl.record.listener import EventLog, Listener
+from edgefl.record.events import EventLog, Listener
 from edgefl.scheduling.bandwidth.base import BandwidthSpec
 from edgefl.scheduling.blocks.base import BlockScheduler
 from edgefl.scheduling.selection.base import Facts, Selector
+from edgefl.simulation.accounts import Limits
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.cost_specs import ComputeSeconds
 from edgefl.simulation.failure_specs import Crash, Outage
-from edgefl.simulation.limits import Limits
 from edgefl.simulation.protocol_specs import ProtocolSpec
 from edgefl.simulation.work import CostOf
 from edgefl.training.faults import blaming
 from edgefl.training.job import Learner, TrainingJob
-
-
-class CapacityChanges(Protocol):
-    """The interface of capacity changes during a run."""
-
-    def attach(self, network: Network) -> None:
-        """The network of the run, before its first flow."""
-
-    def round_begins(self, network: Network, round: int) -> None:
-        """Round ``round`` (from 0) begins: redraw the capacities that are redrawn by rounds."""
-
-    def highest(self, direction: Literal["down", "up"]) -> NDArray[np.float64]:
-        """The highest capacity that each client's link can have, bit/s."""
 
 
 class Testbed(Protocol):
@@ -122,7 +110,7 @@ class Setup:
     samples: NDArray[np.int64]
     topology: nx.DiGraph[Any] | Topology
     transport: Transport
-    capacity_changes: CapacityChanges
+    capacity_changes: ClientLinks
     learner: Learner
     limits: Limits
     stop: str = "budget"

@@ -3,108 +3,140 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Generator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from typing import ClassVar
 
 import simpy
 
-from edgefl.network.allotment import Outlook
-from edgefl.simulation.delivery import Delivery
-from edgefl.simulation.participation import Participation
-from edgefl.simulation.prefetching import Prefetch
-from edgefl.simulation.protocol_specs import SynchronousSpec
-from edgefl.simulation.round_by_round import RoundByRound
+from edgefl.methods.parts.payload import Part
+from edgefl.simulation.deadlines import READS, Deadlines
+from edgefl.simulation.decisions import Decisions
+from edgefl.simulation.participation import Deadline, Participation
+from edgefl.simulation.prefetching import Broadcasting, Prefetch
+from edgefl.simulation.protocol_specs import RoundsSpec, SynchronousSpec
 from edgefl.simulation.rounds import RoundBook
+from edgefl.simulation.work import Plan
 from edgefl.simulation.world import World
-from edgefl.training.faults import blaming
 
 
-class Broadcast:
-    """The transfer of a round's model to one client that does not take part in the round.
+class RoundByRound(ABC):
+    """One round after another; a subclass defines how the cohort's clients communicate with the server.
 
-    Its bytes belong to the client's next job. The client is awake during the transfer.
+    ``seconds`` count from the start of the present round to its deadline; None for none. ``plans`` is the local
+    work that the server chose for each client of the present round, if it did.
     """
 
-    def __init__(self, world: World, client: int, round: int) -> None:
-        self._world = world
-        self._client, self._round, self._dispatch = client, round, world.dispatches(client)
-        self._over = False
-        self.complete = False
-        parts = world.downlink(client, round, None).parts
-        outlook = None if world.setup.bandwidth is None else Outlook()
-        self._delivery: Delivery = world.traffic.send(
-            client, "down", parts, round, self._dispatch, item="broadcast", outlook=outlook
-        )
-        world.presence.prefetches(client, self.drop)
-        if self._delivery.callbacks is not None:
-            self._delivery.callbacks.append(lambda _: self.end())
+    may_ask: ClassVar[bool] = False
 
-    def end(self) -> None:
-        """The transfer is complete or has failed; one in progress is aborted. No effect if that was noticed before."""
-        if self._over:
-            return
-        self._over, sent, world = True, self._delivery, self._world
-        world.presence.prefetched(self._client, self.drop)
-        self.complete = sent.ended is not None and not sent.failed
-        world.traffic.cancel(sent)
-        seconds = (world.now if sent.ended is None else sent.ended) - sent.started
-        world.waited(self._client, self._round, self._dispatch, seconds, prefetching=True)
-        if self.complete:
-            world.received(self._client, self._round)
-        else:
-            self.lose()
+    def __init__(self, world: World, book: RoundBook, spec: RoundsSpec) -> None:
+        self.world = world
+        self.book = book
+        self.spec = spec
+        self.participants: list[Participation] = []
+        self._decisions = Decisions(world, may_ask=self.may_ask)
+        self._size = min(spec.picked(world.setup.cohort), world.setup.clients)
+        self._committed: list[int] = []
+        self._downloading: set[int] = set()
+        self._deadlines = Deadlines(spec.deadline)
+        self.seconds: float | None = None
+        self.plans: dict[int, Plan] = {}
 
-    def drop(self) -> None:
-        """The client crashes."""
-        self.end()
-
-    def lose(self) -> None:
-        """The client's next job does not use it."""
-        self._world.lost(self._client, self._round, self._dispatch, "prefetched_in_vain")
-
-
-class Broadcasting:
-    """The broadcasts of a run.
-
-    In a round whose payload says so, all clients that are available at the beginning of the round and have the memory
-    for a job are sent the model, at the same time as the cohort. The round does not wait for them. When it closes, the
-    transfers in progress are aborted, because a newer model exists.
-
-    A client's next job that receives only the last blocks continues from the blocks of its newest broadcast, if no
-    other job was computed since. If it receives the whole model, or another broadcast, the broadcast was in vain.
-    """
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._unused: dict[int, Broadcast] = {}
-        self._under_way: list[Broadcast] = []
-
-    def begin(self, round: int, cohort: Collection[int]) -> None:
-        world, setup = self._world, self._world.setup
-        with blaming(setup.label, round, "payload"):
-            if not setup.method.payload.broadcasts(round):
+    def run(self) -> Generator[simpy.Event, object, None]:
+        world, setup = self.world, self.world.setup
+        for round in range(setup.rounds):
+            cohort = self._cohort(round)
+            world.round_begins(round, cohort)
+            while not cohort:
+                if not (yield from self._decisions.arrival(round)):
+                    world.accounts.stop("stalled")
+                    return
+                cohort = self._cohort(round)
+            yield from self.picked(round, cohort)
+            self.book.pick = self._decisions.last_pick
+            alphas = self._decisions.blocks(round, cohort)
+            self._downloading = set(cohort)
+            began, self.seconds = world.env.now, self._next_deadline(round)
+            self._plan(round, cohort)
+            yield from self.hold(round, cohort, alphas)
+            ended = [each.arrived_at if math.isnan(each.cut_off_at) else each.cut_off_at for each in self.participants]
+            self._deadlines.round_closed([moment - began for moment in ended if not math.isnan(moment)])
+            arrived = [each for each in self.participants if each.phase == "arrived"]
+            self.book.close(round, self.participants, sorted(arrived, key=lambda each: each.client))
+            if world.stopped.triggered:
                 return
-        blocks, available = setup.sizes.blocks, world.presence.available()
-        for client in sorted(set(available.nonzero()[0].tolist()) - set(cohort)):
-            if world.work.of(client, blocks).fits:
-                self._not_used(client)
-                self._unused[client] = broadcast = Broadcast(world, client, round)
-                self._under_way.append(broadcast)
+        world.accounts.stop("rounds")
 
-    def begins(self, client: int, alpha: int) -> None:
-        """The client takes part, and is sent the last ``alpha`` blocks."""
-        if alpha == self._world.setup.sizes.blocks:
-            self._not_used(client)
-        self._unused.pop(client, None)
+    def _cohort(self, round: int) -> list[int]:
+        committed, self._committed = self._committed, []
+        return committed or self._decisions.pick(round, self._decisions.everyone, self._size, round)
 
-    def round_closes(self) -> None:
-        for broadcast in self._under_way:
-            broadcast.end()
-        self._under_way = []
+    def commit(self, round: int) -> dict[int, tuple[Part, ...]]:
+        """Pick the clients of the next round; return the parts that each can receive already, if any.
 
-    def _not_used(self, client: int) -> None:
-        broadcast = self._unused.pop(client, None)
-        if broadcast is not None and broadcast.complete:
-            broadcast.lose()
+        Selection is final before the present round's aggregation.
+        """
+        world, setup = self.world, self.world.setup
+        if not setup.method.overlap or round >= setup.rounds:
+            return {}
+        self._committed = self._cohort(round)
+        early = {}
+        for client in self._committed:
+            parts = tuple(part for part in world.downlink(client, round, None).parts if part.early)
+            if parts and world.work.of(client, setup.sizes.blocks).fits:
+                early[client] = parts
+        return early
+
+    @abstractmethod
+    def hold(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> Generator[simpy.Event, object, None]:
+        """Run the cohort's participations, in ``self.participants``, until the round (from 0) closes.
+
+        ``alphas`` is each client's number of blocks from the scheduler, if there is one.
+        """
+
+    def picked(self, round: int, cohort: list[int]) -> Generator[simpy.Event, object, None]:
+        """Wait between the pick of a cohort and the beginning of its round; by default not at all."""
+        yield from ()
+
+    @abstractmethod
+    def prefetch(self, round: int) -> None:
+        """Pick the clients of the next round, and send them the parts that are ready early."""
+
+    @abstractmethod
+    def break_off(self) -> None:
+        """The run ends: abort everything in progress."""
+
+    def deadline(self) -> Deadline | None:
+        """When updates must have arrived, for clients of a round that begins now and reduce their work."""
+        if self.spec.late != "partial" or self.seconds is None:
+            return None
+        return Deadline(self.world.env.now + self.seconds, self.spec.reserve)
+
+    def _plan(self, round: int, cohort: Sequence[int]) -> None:
+        finish = self.world.setup.method.local.common_finish
+        if finish is None:
+            return
+        seconds, self.plans = self._decisions.local_work(round, cohort, finish)
+        if finish.drop_late and math.isfinite(seconds):
+            # Where all durations are equal, rounding must not make a client late.
+            closes = seconds + 8 * math.ulp(self.world.env.now + seconds)
+            self.seconds = closes if self.seconds is None else min(self.seconds, closes)
+
+    def _next_deadline(self, round: int) -> float | None:
+        """Seconds until the deadline of a round that begins now."""
+        seconds = self._deadlines.seconds()
+        if seconds is None or not self._deadlines.adaptive:
+            return seconds
+        self.world.decided(round, "deadline", READS, seconds=seconds)
+        # Where all durations are equal, rounding must not make a client late.
+        return seconds + 8 * math.ulp(self.world.env.now + seconds)
+
+    def downloaded(self, participant: Participation) -> None:
+        """A client holds everything, or never will; once this holds for all, their links are free for the next."""
+        if self._downloading:
+            self._downloading.discard(participant.client)
+            if not self._downloading:
+                self.prefetch(participant.round + 1)
 
 
 class Synchronous(RoundByRound):
@@ -121,7 +153,7 @@ class Synchronous(RoundByRound):
         world = self.world
         closed = world.env.event()
         self._begin(round, cohort, alphas, closed)
-        yield closed if self.seconds is None else closed | world.alarm(self.seconds)
+        yield closed if self.seconds is None else closed | world.env.alarm(self.seconds)
         for participant in self.participants:
             participant.drop("late")
         self._broadcasting.round_closes()
@@ -187,7 +219,7 @@ class Synchronous(RoundByRound):
                 closed.succeed()
 
         deadline = self.deadline()
-        closes = math.inf if self.seconds is None else world.now + self.seconds
+        closes = math.inf if self.seconds is None else world.env.now + self.seconds
         self.participants = []
         for client in cohort:
             chosen = alphas.get(client)

@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.fleet import FleetAssignment, Pace, compute_joules, fits, step_seconds
-from edgefl.fleet.roofline import Operator
 from edgefl.methods.parts.local_options import LocalOptions, Predicted
 from edgefl.methods.parts.submodels import SubModels
 
+if TYPE_CHECKING:
+    from edgefl.cost.measure import StepCost
 
-class StepCost(Protocol):
-    """The operators and memory of one local step; the cost model of ``edgefl.cost`` provides them."""
-
-    @property
-    def operators(self) -> Sequence[Operator]:
-        """The executed operators."""
-
-    @property
-    def training_flops(self) -> float:
-        """FLOPs of forward, backward and update."""
-
-    @property
-    def peak_memory_bytes(self) -> float:
-        """The maximum of bytes in use at one time."""
-
-
-CostOf = Callable[[int, int, int], StepCost]
+CostOf: TypeAlias = "Callable[[int, int, int], StepCost]"
 """The cost of one step by (alpha, batch size, capacity level)."""
 
 

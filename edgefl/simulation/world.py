@@ -9,17 +9,15 @@ from typing import Any
 
 import simpy
 
-from edgefl.fleet import DeviceProfile, Pace, Slowdown
+from edgefl.fleet import Pace, Slowdown
 from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.payload import Downlink, Part, checked_downlink
 from edgefl.network.allotment import Outlook
 from edgefl.record.events import ABSENT, detail
-from edgefl.record.kinds import EventKind, Lost, StopReason
-from edgefl.simulation.accounts import Accounts
+from edgefl.record.kinds import EventKind, Lost
+from edgefl.simulation.accounts import Accounts, FrontBlocks
 from edgefl.simulation.clock import Clock
-from edgefl.simulation.failures import schedule_failures
-from edgefl.simulation.ledger import FrontBlocks
-from edgefl.simulation.presence import Presence
+from edgefl.simulation.presence import Presence, schedule_failures
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.traffic import Traffic
 from edgefl.simulation.work import Work, WorkModel
@@ -35,19 +33,22 @@ class World:
         held: the last model version that each client held completely.
         last_job: each client's last job that was computed to its end.
         fronts: the version of the model that each client was broadcast since then.
+        dispatched: the number of jobs of each client so far, which is the number of its next one.
     """
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self._log = setup.log
         self.env = Clock() if setup.testbed is None else setup.testbed.clock(self._log)
-        self.accounts = Accounts(self.env, setup)
+        self.accounts = Accounts(
+            self.env, setup.log, setup.fleet, setup.seed, setup.limits, goes_on=setup.stop == "rounds"
+        )
         self.stopped = self.accounts.stopped
         self._broadcasts = Broadcasts(setup.method, setup.sizes)
         self.held: dict[int, int] = {}
         self.last_job: dict[int, JobId] = {}
         self.fronts: dict[int, int] = {}
-        self._dispatched: defaultdict[int, int] = defaultdict(int)
+        self.dispatched: defaultdict[int, int] = defaultdict(int)
         self._begun: dict[int, tuple[int, int]] = {}
         self.traffic = Traffic(self.env, setup, self.accounts)
         self._batteries = self.traffic.batteries
@@ -62,15 +63,7 @@ class World:
         budget = setup.limits.seconds
         if budget is not None:
             limit = budget.limit
-            self.alarm(limit).callbacks.append(lambda _: self.accounts.exhausted("seconds", limit))
-
-    @property
-    def now(self) -> float:
-        """Virtual seconds since the start."""
-        return self.env.now
-
-    def device(self, client: int) -> DeviceProfile:
-        return self.setup.fleet.profile_of(client)
+            self.env.alarm(limit).callbacks.append(lambda _: self.accounts.exhausted("seconds", limit))
 
     def downlink(self, client: int, round: int, alpha: int | None) -> Downlink:
         with blaming(self.setup.label, round, "payload"):
@@ -90,13 +83,9 @@ class World:
         """The client's capacity level; 0 for methods without levels."""
         return self.work.level_of(client, self.setup.sizes.blocks)
 
-    def dispatches(self, client: int) -> int:
-        """The number of jobs of the client so far, which is the number of its next one."""
-        return self._dispatched[client]
-
     def next_job(self, client: int, round: int, alpha: int, steps: int) -> TrainingJob:
-        dispatch = self._dispatched[client]
-        self._dispatched[client] += 1
+        dispatch = self.dispatched[client]
+        self.dispatched[client] += 1
         return TrainingJob(
             id=JobId(self.setup.label, self.setup.seed, client, dispatch),
             version=round,
@@ -288,12 +277,6 @@ class World:
     ) -> None:
         """Log a fact without other effects: an evaluation, a target reached, a client's feedback."""
         self._log.write(self.env.now, kind, round, client, dispatch, item=item, value=value, detail=note)
-
-    def stop(self, reason: StopReason) -> None:
-        self.accounts.stop(reason)
-
-    def alarm(self, delay: float) -> simpy.Event:
-        return self.env.alarm(delay)
 
     def _initial_model(self) -> str:
         digests = self.setup.learner.digests(0) if self.setup.trains else None

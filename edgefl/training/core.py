@@ -19,7 +19,7 @@ from edgefl.training.base import ENGINES, Engine, EngineInputs, JobData
 from edgefl.training.client_data import ClientData
 from edgefl.training.engine_spec import EngineSpec, check_precision, choose_engine
 from edgefl.training.freed_memory import keep_freed_memory
-from edgefl.training.kept_models import KeptModels
+from edgefl.training.kept_states import KeptModels
 from edgefl.training.learner import MethodLearner
 from edgefl.training.parts_of_models import EngineOfParts, PartsOfModel
 from edgefl.training.result_memory import RememberingEngine

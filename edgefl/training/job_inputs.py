@@ -13,8 +13,8 @@ from edgefl.methods.parts.local_part import OWN
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 from edgefl.training.base import JobData, JobTask
-from edgefl.training.client_states import State
 from edgefl.training.job import TrainingJob
+from edgefl.training.kept_states import State
 from edgefl.training.parts_of_models import PartsOfModel
 
 

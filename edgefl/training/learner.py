@@ -17,11 +17,10 @@ from edgefl.models.layout import digest_of_model
 from edgefl.randomness import generator
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import Engine, JobData, JobResult
-from edgefl.training.client_states import ClientStates, State
+from edgefl.training.evaluation import epoch_losses, in_main_memory, local_losses
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.training.job_inputs import JobInputs, JobResolver, Received
-from edgefl.training.kept_models import KeptModels
-from edgefl.training.losses import epoch_losses, in_main_memory, local_losses
+from edgefl.training.kept_states import ClientStates, KeptModels, State
 from edgefl.training.parts_of_models import PartsOfModel
 from edgefl.training.serialization import joined, split, within
 from edgefl.training.server_model import Outcome, ServerModel

@@ -15,9 +15,9 @@ from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 from edgefl.randomness import generator
 from edgefl.training.base import JobTask
-from edgefl.training.client_states import State
 from edgefl.training.faults import blaming
 from edgefl.training.job import TrainingJob
+from edgefl.training.kept_states import State
 
 
 class Upload(NamedTuple):

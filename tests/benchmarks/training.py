@@ -37,7 +37,7 @@ from edgefl.methods.parts.local_step import Precision, computing
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import MODELS, build_model
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.record.summary import SeedResult
 from edgefl.scenario import load_scenario
 from edgefl.training import accelerator, processors

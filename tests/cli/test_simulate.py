@@ -9,7 +9,7 @@ import edgefl
 from edgefl import shipped
 from edgefl.cli import main
 from edgefl.cli.app import app
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.scenario import load_scenario
 from edgefl.yaml_file import dump_yaml
 

@@ -22,8 +22,7 @@ from edgefl.experiment import run
 from edgefl.fleet import assign
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.record import RunPaths
-from edgefl.record.events import Event
-from edgefl.record.listener import EventLog
+from edgefl.record.events import Event, EventLog
 from edgefl.record.paths import SeedPaths
 from edgefl.record.tables import read_events
 from edgefl.scenario import Scenario, load_scenario

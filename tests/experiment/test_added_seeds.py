@@ -12,7 +12,7 @@ import pytest
 from edgefl.errors import UserError
 from edgefl.experiment import add_seeds, is_interrupted, resume, run
 from edgefl.record import names
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.report import RunResult
 from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check

@@ -11,7 +11,7 @@ from edgefl.report import RunResult, as_csv, as_html, as_latex, as_markdown, com
 from edgefl.report.page.write import write_page
 from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
-from edgefl.simulation.limits import BudgetSpec
+from edgefl.simulation.accounts import BudgetSpec
 
 from ..small_runs import SMALL
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from edgefl.experiment import is_interrupted, resume, run
-from edgefl.experiment.journal import Journal
 from edgefl.experiment.pausing import Pause, Paused, read_pauses
+from edgefl.experiment.resuming import Journal
 from edgefl.record import RunPaths
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.training.engines import sequential
 from edgefl.training.local_training import train_job
 from edgefl.yaml_file import dump_yaml

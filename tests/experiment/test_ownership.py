@@ -11,7 +11,7 @@ from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import is_interrupted, resume, run
 from edgefl.files import aside
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
 from edgefl.simulation.rounds import RoundBook

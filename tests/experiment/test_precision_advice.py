@@ -13,7 +13,7 @@ from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
 from edgefl.planning.planning import plan
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.scenario import load_scenario
 from edgefl.training import device as matrix_units
 

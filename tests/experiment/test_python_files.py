@@ -13,7 +13,7 @@ import pytest
 from edgefl import user_code
 from edgefl.cli.entry import main
 from edgefl.experiment import run
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.scenario import load_scenario
 from edgefl.yaml_file import dump_yaml
 

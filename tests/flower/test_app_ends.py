@@ -8,7 +8,7 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.flower.scenario import AppScenario
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.validation import validated
 
 from .runs import APPS, app_run, made_app, needs_flwr, said, summary_of, world

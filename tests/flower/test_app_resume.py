@@ -15,7 +15,7 @@ from edgefl.errors import UserError
 from edgefl.flower.client_work import DecidedDifferently
 from edgefl.flower.scenario import AppScenario
 from edgefl.record import RunPaths
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.validation import validated
 
 from ..small_runs import tree

@@ -22,7 +22,7 @@ from edgefl.models.slimmable import Conv2d, Linear
 from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
-from edgefl.training.kept_models import EnsembleSpec, KeptModels
+from edgefl.training.kept_states import EnsembleSpec, KeptModels
 
 LOCAL = LocalOptions(epochs=1, batch=8, lr=0.05, clip_norm=5)
 CLIENTS, IMAGES = 6, 16

@@ -16,7 +16,7 @@ from edgefl.methods.recipe import METHODS
 from edgefl.scenario import load_scenario, resolve, with_overrides
 from edgefl.scenario.loading import check
 from edgefl.scenario.methods import read_methods, write_methods
-from edgefl.simulation.limits import BudgetSpec
+from edgefl.simulation.accounts import BudgetSpec
 from edgefl.simulation.protocol_specs import SynchronousSpec
 from edgefl.yaml_file import dump_yaml, parse_yaml
 

@@ -20,16 +20,15 @@ from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.payload import ModelSizes
 from edgefl.network import Transport, TreeLinks
 from edgefl.network.timeouts import Timeouts
-from edgefl.record.events import Event
-from edgefl.record.listener import Listener
+from edgefl.record.events import Event, Listener
 from edgefl.record.metric import ACCURACY
 from edgefl.record.rounds import ROUNDS
 from edgefl.scheduling.bandwidth.base import bandwidth as bandwidth_spec
 from edgefl.scheduling.blocks.base import block_scheduler
 from edgefl.scheduling.selection.base import Facts, selection
+from edgefl.simulation.accounts import Limits
 from edgefl.simulation.failure_specs import Failure
 from edgefl.simulation.laws import Record, violations
-from edgefl.simulation.limits import Limits
 from edgefl.simulation.protocol_specs import protocol as protocol_spec
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup

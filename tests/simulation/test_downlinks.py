@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from edgefl.network import Transport
 from edgefl.scheduling.selection.uniform import UniformSelector
-from edgefl.simulation.ledger import FrontBlocks
+from edgefl.simulation.accounts import FrontBlocks
 
 
 def test_partial_rounds_send_the_last_blocks_alone(run):

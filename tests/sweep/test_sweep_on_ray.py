@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.sweep import jobs as jobs_module
 from edgefl.sweep.jobs import jobs_of, run_job, settings_of
 from edgefl.sweep.over_ray import run_there

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.training.base import JobResult
+from edgefl.training.evaluation import epoch_losses
 from edgefl.training.job import Feedback, JobId, TrainingJob
-from edgefl.training.kept_models import TemporalEnsemble
-from edgefl.training.losses import epoch_losses
+from edgefl.training.kept_states import TemporalEnsemble
 from edgefl.training.neutral import NeutralLearner
 
 

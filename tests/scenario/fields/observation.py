@@ -23,7 +23,7 @@ from edgefl.experiment.wiring import recipe_of, setup_of, shared_world
 from edgefl.fleet import step_signature
 from edgefl.models.registry import ModelSpec, build_model
 from edgefl.planning.planning import plan
-from edgefl.record.listener import Listener
+from edgefl.record.events import Listener
 from edgefl.record.paths import SeedPaths
 from edgefl.scenario.components import Named
 from edgefl.scenario.loading import check
