@@ -17,3 +17,10 @@ if TYPE_CHECKING:
 else:
     EngineKind = Literal["auto", *ENGINE_NAMES]
     """An engine, or ``auto``, which chooses one by fixed rules."""
+
+
+def cores() -> int:
+    """Processor cores that this process may use: those of its CPU affinity, limited by the quota of its container."""
+    from loky import cpu_count
+
+    return int(cpu_count())

@@ -84,10 +84,10 @@ def any_python_file(monkeypatch):
 @pytest.fixture(scope="module")
 def worker_processes():
     """Engines may use worker processes, which are ended after the module."""
-    from edgefl.training.parallel.worker_pool import close_pool
+    from edgefl.training.parallel.worker_pool import close_pools
 
     yield
-    close_pool()
+    close_pools()
 
 
 @pytest.fixture(scope="session")

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 MOST_NEW_SEEDS = 1000
 """Seeds that are added at a time; comparisons are planned up to it, and a larger number is a mistake."""
 
-ENOUGH_STEPS = 1500
-"""Minimum number of local steps for an early start of worker processes; a step takes at least two milliseconds."""
-
 
 def run(
     scenario: Scenario,
@@ -214,7 +211,6 @@ class _AllRuns(Listener):
             if (advice := precision_advice(self._scenario, self._choices.device)) is not None:
                 for listener in self._listeners:
                     listener.advised(advice)
-            begin_workers(self._scenario, self._choices.device, len(left))
 
     def run_seed(self, seed: int) -> None:
         """Run every unfinished method with one seed; they share data, initial model and evaluations."""
@@ -287,21 +283,3 @@ class _AllRuns(Listener):
         spec, engine = self._scenario.model.spec, self._scenario.training.engine
         results = None if self._results is None else self._results / str(seed)
         return TrainingCore.of(data, spec, seed, engine=engine, results=results)
-
-
-def begin_workers(scenario: Scenario, device: str, runs: int) -> None:
-    """Start worker processes while data are read, if the parallel engine will have enough work in so many runs."""
-    from edgefl.training.device import choose_device
-    from edgefl.training.engine_spec import choose_engine
-    from edgefl.training.parallel.worker_pool import PoolBroken, shared_pool
-    from edgefl.training.processors import cores
-
-    training, declared = scenario.training, scenario.data.known()
-    images = 0 if declared is None else sum(declared.train) // scenario.data.clients
-    steps = runs * training.rounds * training.cohort * training.local.steps_for(images)
-    if steps < ENOUGH_STEPS or choose_engine(training.engine.kind, choose_device(device)) != "parallel":
-        return
-    try:
-        shared_pool(cores())
-    except PoolBroken:
-        return  # the engine will report it

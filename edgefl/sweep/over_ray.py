@@ -42,7 +42,7 @@ def run_all_on_ray(jobs: Sequence[Job], folder: Path, at_once: int | None, done:
     if not jobs:
         return
     from edgefl.training.device import choose_device
-    from edgefl.training.ray.cluster import connected, needs
+    from edgefl.training.engines.ray import connected, needs
 
     ray = connected()
     work = ray.remote(**needs(ray, choose_device(jobs[0].device)))(run_there)

@@ -14,13 +14,13 @@ from filelock import FileLock, Timeout
 
 from edgefl.errors import UserError
 from edgefl.files import aside, read_json, write_file
+from edgefl.hardware import cores
 from edgefl.record.names import SWEEP, SWEEP_LOCK, SWEEP_TABLE
 from edgefl.record.tables import write_parquet
 from edgefl.sweep.jobs import Done, Job, Search, check_folder, run_job
 from edgefl.sweep.over_ray import run_all_on_ray
 from edgefl.sweep.table import figures_by_method, is_done, sweep_table
 from edgefl.training.parallel.worker_pool import PoolBroken, WorkerPool
-from edgefl.training.processors import cores
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ import torch
 from pydantic import BeforeValidator, Field, model_validator
 
 from edgefl.errors import UserError
-from edgefl.hardware import EngineKind
+from edgefl.hardware import EngineKind, cores
 from edgefl.methods.parts.local_step import Precision
 from edgefl.options import Component
 from edgefl.training.base import ENGINES
-from edgefl.training.processors import cores
 from edgefl.validation import validated
 
 Convolutions = Literal["grouped", "products"]

@@ -31,6 +31,7 @@ from edgefl.data.federated import FederatedData, load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError
 from edgefl.experiment import run
+from edgefl.hardware import cores as available_cores
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_step import Precision, computing
@@ -40,7 +41,7 @@ from edgefl.models.registry import MODELS, build_model
 from edgefl.record.events import Listener
 from edgefl.record.summary import SeedResult
 from edgefl.scenario import load_scenario
-from edgefl.training import accelerator, processors
+from edgefl.training import accelerator
 from edgefl.training.core import TrainingCore
 from edgefl.training.device import choose_device, exact_arithmetic, multiplies_bfloat16
 from edgefl.training.engine_spec import EngineSpec, check_precision, choose_engine, engines_on
@@ -151,7 +152,7 @@ def bench_engines(
         for baseline, batch in ((SAME, case.batch), (WHOLE, case.batch * case.cohort)):
             turns[baseline, precision] = centralised(case, data, model, method, batch, precision)
     if "parallel" in names and case.warm_up:
-        shared_pool(processors.cores()).wait()  # the state after some seconds of training
+        shared_pool(available_cores()).wait()  # the state after some seconds of training
     times, memory = in_turn(turns, case.turns, device, case.warm_up)
     for core in cores.values():
         core.close()
@@ -243,7 +244,7 @@ def _step(
 def all_cores() -> Iterator[None]:
     """Run the block with as many intra-op threads as there are cores."""
     before = torch.get_num_threads()
-    torch.set_num_threads(processors.cores())
+    torch.set_num_threads(available_cores())
     try:
         yield
     finally:

@@ -10,11 +10,11 @@ import pytest
 from edgefl.experiment import resume, run
 from edgefl.experiment.faults import NotWritten, RunsFailed
 from edgefl.experiment.resuming import Journal
+from edgefl.hardware import cores
 from edgefl.rerun.verify import verify
 from edgefl.training.engines.parallel import ParallelEngine, PoolTraining
 from edgefl.training.job_inputs import JobResolver
 from edgefl.training.parallel.worker_pool import shared_pool
-from edgefl.training.processors import cores
 
 from ..small_runs import CELLS, Stop, tree
 

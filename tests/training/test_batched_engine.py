@@ -17,7 +17,7 @@ from edgefl.methods.parts.local_rule import Sgd
 from edgefl.methods.parts.objective import Batch
 from edgefl.methods.recipe import METHODS
 from edgefl.training.batched.chunk_width import ChunkWidths, padded
-from edgefl.training.batched.replay import DirectReplay
+from edgefl.training.batched.replay import Replay
 from edgefl.training.batched.stack import Stack
 from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
@@ -157,7 +157,7 @@ def test_steps_that_are_repeated_on_fixed_memory_give_the_same_bits(entry):
     method, tasks = tasks_of(entry)
     model = method.objective.adapt(residual_model())
     plain = BatchedEngine(model, TinyData(), CPU, 4)
-    repeating = BatchedEngine(model, TinyData(), CPU, 4, DirectReplay)
+    repeating = BatchedEngine(model, TinyData(), CPU, 4, Replay)
     for order in (tasks, tasks[::-1]):
         for one, other in zip(plain.train(order), repeating.train(order), strict=True):
             assert torch.equal(one.final, other.final)
@@ -173,7 +173,7 @@ def test_a_recorded_step_serves_rounds_with_other_learning_rates(entry):
     model, made = method.objective.adapt(residual_model()), []
 
     def recording(step):
-        made.append(DirectReplay(step))
+        made.append(Replay(step))
         return made[-1]
 
     plain = BatchedEngine(model, TinyData(), CPU, 4)
@@ -196,7 +196,7 @@ def test_a_rule_that_needs_a_number_is_recorded_for_each_learning_rate():
         def update(self, parameters, gradient, memory, options, lr):
             return parameters.sub_(gradient, alpha=lr)
 
-    engine = BatchedEngine(method.objective.adapt(residual_model()), TinyData(), CPU, 4, DirectReplay)
+    engine = BatchedEngine(method.objective.adapt(residual_model()), TinyData(), CPU, 4, Replay)
     results = [
         engine.train([replace(task, lr=lr, rule=Numbered()) for task in tasks[:4]])[0].final for lr in (0.1, 0.05)
     ]

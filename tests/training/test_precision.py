@@ -17,8 +17,8 @@ from edgefl.training import accelerator
 from edgefl.training.core import TrainingCore
 from edgefl.training.device import exact_arithmetic
 from edgefl.training.engine_spec import EngineSpec, check_precision
+from edgefl.training.engines.ray import needs
 from edgefl.training.evaluation import batch_on
-from edgefl.training.ray.cluster import needs
 
 from .conftest import few_of, train_rounds
 

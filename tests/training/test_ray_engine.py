@@ -15,8 +15,8 @@ from edgefl.errors import UserError
 from edgefl.methods.parts.objective import Batch
 from edgefl.training.base import ENGINES, EngineInputs
 from edgefl.training.core import TrainingCore
+from edgefl.training.engines.ray import connected
 from edgefl.training.faults import PartFault, TrainingFault, blaming
-from edgefl.training.ray.cluster import connected
 
 from .conftest import same, train_rounds
 
@@ -201,7 +201,7 @@ def test_a_cluster_without_gpus_is_refused_for_cuda(cluster, tiny, data):
 def test_a_local_cluster_is_started_where_none_is_named_and_ends_with_the_process():
     pytest.importorskip("ray", reason="Ray is not installed")
     program = (
-        "from edgefl.training.ray.cluster import connected\n"
+        "from edgefl.training.engines.ray import connected\n"
         "ray = connected()\n"
         "print(ray.get(ray.remote(lambda: 7).remote()), ray._private.worker._global_node.get_session_dir_path())\n"
     )

@@ -33,7 +33,7 @@ COMMAND = USED + "from edgefl.cli import main; sys.exit(main())"
 CELLS = """
 import threading, edgefl
 from edgefl.training.parallel.worker_pool import shared_pool
-from edgefl.training.processors import cores
+from edgefl.hardware import cores
 def cell(out):
     edgefl.simulate("small.yaml", out=out, engine="parallel")
     shared_pool(cores()).wait()  # it trains from here on

@@ -16,7 +16,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
 from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
 from edgefl.training.batched.chunk_width import ChunkWidths
-from edgefl.training.batched.replay import GraphReplay, Replay
+from edgefl.training.batched.replay import Replay
 from edgefl.training.batched.stack import Stack
 from edgefl.training.device import exact_arithmetic
 from edgefl.training.engine_spec import Convolutions
@@ -67,7 +67,7 @@ class BatchedEngine:
         self._precision = precision
         self._reference = SequentialEngine(model, data, device, precision)
         self._widths = ChunkWidths(model, device, width)
-        self._replay = GraphReplay if replay is None and device.type == "cuda" else replay
+        self._replay = Replay if replay is None and device.type == "cuda" else replay
         self._stacks: list[Stack] = []
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:

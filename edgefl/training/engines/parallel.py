@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from edgefl.errors import EdgeflError
+from edgefl.hardware import cores
 from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
@@ -25,7 +26,6 @@ from edgefl.training.parallel import pool_worker
 from edgefl.training.parallel.pool_worker import Job, SharedInputs, Unreadable
 from edgefl.training.parallel.shared_memory import Buffer, Region, Sent, SharedObject, received
 from edgefl.training.parallel.worker_pool import Call, PoolBroken, WorkerPool, ready_pool, shared_pool
-from edgefl.training.processors import cores
 from edgefl.training.serialization import joined, split
 
 SETTLED_SECONDS = 5.0

@@ -2,22 +2,158 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import importlib
+import logging
+import os
+import signal
+import threading
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from edgefl.errors import UserError
+from edgefl.hardware import cores
 from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
-from edgefl.training.evaluation import total
+from edgefl.training.evaluation import BatchScore, evaluate_batches, total
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
-from edgefl.training.ray.cluster import RETRIES, connected, needs
-from edgefl.training.ray.worker import SharedInputs, packed, score_batches, train_sent, unpacked
+from edgefl.training.local_training import train_job
 from edgefl.training.serialization import joined, split
+
+RETRIES = 5
+"""Retries on another worker after a task's worker was lost, before the task counts as failed."""
+
+
+def connected() -> ModuleType:
+    """The module ``ray``, connected to a cluster.
+
+    It is the caller's cluster if there is one, else that of ``RAY_ADDRESS``, else a local one with this process's
+    cores, which ends with the process. Ray's dashboard and usage reports stay off.
+
+    Tasks whose results are no longer needed run to their end, or end with this process. They are not cancelled: if a
+    task ends at the moment of its cancellation, an internal check of Ray (2.60) fails and aborts the calling process.
+
+    Raises:
+        UserError: Ray is not installed, or the cluster cannot be reached.
+    """
+    try:
+        ray: ModuleType = importlib.import_module("ray")
+    except ImportError:
+        raise UserError(
+            "Ray is not installed; expected the package ray, which comes with: pip install 'edgefl[ray]'",
+            file="--engine ray",
+        ) from None
+    if ray.is_initialized():
+        return ray
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    address = os.environ.get("RAY_ADDRESS")
+    in_charge = threading.current_thread() is threading.main_thread()
+    stopping = signal.getsignal(signal.SIGTERM) if in_charge else None
+    try:
+        if address:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        else:
+            ray.init(
+                address="local",
+                num_cpus=cores(),
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+    except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        where = f"the Ray cluster at {address}" if address else "a local Ray cluster"
+        raise UserError(f"{where} cannot be used: {reason}", file="--engine ray") from error
+    finally:
+        if in_charge:
+            # Ray replaces the signal handler; restore the command's own one.
+            signal.signal(signal.SIGTERM, stopping or signal.SIG_DFL)
+    return ray
+
+
+def needs(ray: ModuleType, device: torch.device) -> dict[str, object]:
+    """The resources that a task requests: one CPU, or one GPU if it computes on GPUs.
+
+    Raises:
+        UserError: the cluster has no such resource.
+    """
+    kind, asked = ("CPU", "num_cpus") if device.type == "cpu" else ("GPU", "num_gpus")
+    if not ray.cluster_resources().get(kind):
+        raise UserError(f"the Ray cluster has no {kind} for training on {device.type}", file="--engine ray")
+    amount: dict[str, object] = {"num_cpus": 0, asked: 1}
+    # Without max_calls, Ray ends a worker that used a GPU after each task, and the next one imports PyTorch again.
+    return {**amount, "max_calls": 0, "max_retries": RETRIES, "scheduling_strategy": "SPREAD"}
+
+
+MODELS_KEPT = 2
+"""Number of models with their data that a worker keeps: the scenario's, and one that a method adapted."""
+
+
+class SharedInputs(NamedTuple):
+    """Shared by all jobs: placed in the cluster's object store once, and unpacked once by each worker."""
+
+    model: BlockModel
+    data: JobData
+    device: torch.device
+    precision: Precision
+
+
+def train_sent(place: Sequence[Any], bare: JobTask, tensors: Mapping[str, Any]) -> tuple[JobResult, dict[str, Any]]:
+    """Train one job, exactly as the sequential engine does; the result without its tensors, and the tensors.
+
+    ``place`` is the reference to the :class:`SharedInputs`, in a list, so that Ray does not unpack it for every job.
+    ``tensors`` are the job's tensors, or their references in the object store, by name.
+    """
+    import ray
+
+    shared = _shared_inputs(place)
+    arrays = {name: ray.get(one) if isinstance(one, ray.ObjectRef) else one for name, one in tensors.items()}
+    task = joined(bare, {name: unpacked(array, shared.device) for name, array in arrays.items()})
+    result, trained = split(train_job(task, shared.model, shared.data, precision=shared.precision))
+    return result, {name: packed(tensor) for name, tensor in trained.items()}
+
+
+def score_batches(
+    place: Sequence[Any], vector: NDArray[Any], batches: Sequence[slice], mode: Mapping[str, Any]
+) -> list[BatchScore]:
+    """The scores of the model ``vector`` on evaluation batches."""
+    shared = _shared_inputs(place)
+    weights = unpacked(vector, shared.device)
+    return evaluate_batches(weights, batches, shared.model, shared.data, mode)
+
+
+def packed(tensor: Tensor) -> NDArray[Any]:
+    """A tensor in the form for sending."""
+    array: NDArray[Any] = tensor.detach().cpu().numpy()
+    return array
+
+
+def unpacked(array: NDArray[Any], device: torch.device) -> Tensor:
+    """The tensor on ``device``; a copy, because shared memory is read-only."""
+    return torch.from_numpy(array.copy()).to(device)
+
+
+_inputs: OrderedDict[str, SharedInputs] = OrderedDict()
+
+
+def _shared_inputs(place: Sequence[Any]) -> SharedInputs:
+    import ray
+
+    key = place[0].hex()
+    if key not in _inputs:
+        while len(_inputs) >= MODELS_KEPT:
+            _inputs.popitem(last=False)
+        _inputs[key] = ray.get(place[0])
+    _inputs.move_to_end(key)
+    return _inputs[key]
+
 
 BATCHES_A_PIECE = 16
 """Number of evaluation batches per task, independent of the cluster's size."""
@@ -34,7 +170,7 @@ class RayEngine:
     bit-identical to the sequential engine's, for any number of workers. Model and data are placed in the cluster's
     object store once; a worker unpacks them at its first job. A tensor that several jobs read, such as the server's
     model, is sent once. If a worker or its machine is lost, Ray reruns its jobs on other workers. After a fault the
-    running jobs are not cancelled, see :func:`~edgefl.training.ray.cluster.connected`.
+    running jobs are not cancelled, see :func:`~edgefl.training.engines.ray.connected`.
 
     ``device`` is the kind of the cluster's processors to use, and the device of the results.
 

@@ -185,11 +185,12 @@ def _close_at_exit() -> None:
 
     Loky's waits until workers that still start have imported PyTorch.
     """
-    Finalize(None, _close_all, exitpriority=100)  # such processes skip the function below
-    threading._register_atexit(_close_all)  # type: ignore[attr-defined]  # as loky does
+    Finalize(None, close_pools, exitpriority=100)  # such processes skip the function below
+    threading._register_atexit(close_pools)  # type: ignore[attr-defined]  # as loky does
 
 
-def _close_all() -> None:
+def close_pools() -> None:
+    """End all worker processes of this process; without this call they end after a minute, or with it."""
     while _pools:
         _pools.pop().close()
 
@@ -218,15 +219,6 @@ def ready_pool(size: int) -> WorkerPool | None:
             return pool if pool.ready else None
         except PoolBroken:
             return None
-
-
-def close_pool() -> None:
-    """End the worker processes of this process, if there are any; without this call they end after a minute."""
-    global _shared
-    with _lock:
-        pool, _shared = _shared, None
-    if pool is not None:
-        pool.close()
 
 
 def _first_line(error: BaseException) -> str:

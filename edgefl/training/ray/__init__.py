@@ -1,1 +1,0 @@
-"""Engine ``ray``: jobs on the machines of a Ray cluster."""
