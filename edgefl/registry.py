@@ -128,7 +128,7 @@ class Registry(Generic[Part]):
     def __init__(self, noun: str, *, package: str, group: str = "", check: Check = lambda _: None) -> None:
         self.noun = noun
         self._package = package
-        self._plug_ins = PlugIns(noun, group, check)
+        self.plug_ins = PlugIns(noun, group, check)
         self._parts: dict[str, Part] = {}
         self._loaded = False
         self._loading = threading.RLock()
@@ -153,7 +153,7 @@ class Registry(Generic[Part]):
     def names(self) -> list[str]:
         """All names, sorted, including those of broken plug-ins; no plug-in is imported."""
         self._load()
-        return sorted({*self._parts, *self._plug_ins.names()})
+        return sorted({*self._parts, *self.plug_ins.names()})
 
     def __getitem__(self, name: str) -> Part:
         """The part called ``name``.
@@ -163,10 +163,10 @@ class Registry(Generic[Part]):
                 a broken plug-in.
         """
         self._load()
-        if name in self._plug_ins:
-            if name in self._parts and not self._plug_ins.is_own(name, self._parts[name]):
-                raise self._plug_ins.clash(name)
-            return self._parts.setdefault(name, self._plug_ins.load(name))
+        if name in self.plug_ins:
+            if name in self._parts and not self.plug_ins.is_own(name, self._parts[name]):
+                raise self.plug_ins.clash(name)
+            return self._parts.setdefault(name, self.plug_ins.load(name))
         if name not in self._parts:
             raise UserError(f"unknown {self.noun} '{name}'; {nearest(name, self.names())}")
         return self._parts[name]
@@ -185,9 +185,9 @@ class Registry(Generic[Part]):
             try:
                 made[name] = make(name, self[name])
             except Exception as error:
-                if name not in self._plug_ins:
+                if name not in self.plug_ins:
                     raise
-                fault = error if isinstance(error, UserError) else self._plug_ins.fault(name, error)
+                fault = error if isinstance(error, UserError) else self.plug_ins.fault(name, error)
                 warnings.warn(str(fault), BrokenPlugIn, stacklevel=1)  # from one place, so that it is shown once
         return made
 
@@ -205,8 +205,8 @@ class Registry(Generic[Part]):
             raise
         except BaseException as error:
             name = self.name_of(part)
-            if name is not None and name in self._plug_ins:
-                raise self._plug_ins.fault(name, error) from error
+            if name is not None and name in self.plug_ins:
+                raise self.plug_ins.fault(name, error) from error
             if not isinstance(error, WrongAnswer):
                 raise
             shown_name = name or getattr(part, "__name__", str(part))

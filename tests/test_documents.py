@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import doctest
 import re
+import runpy
 from typing import get_args
 
 import pytest
@@ -65,6 +66,12 @@ def test_the_links_between_pages_lead_to_files():
         for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
             if not target.startswith(("http://", "https://")):
                 assert (page.parent / target).exists(), (page.name, target)
+
+
+def test_the_table_of_what_fits_with_what_is_current():
+    """``python docs/site/fit_matrix.py`` writes it."""
+    text = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    assert runpy.run_path(str(ROOT / "docs" / "site" / "fit_matrix.py"))["with_matrix"](text) == text
 
 
 def test_the_readme_begins_with_the_two_commands_that_a_fresh_machine_needs():

@@ -78,10 +78,10 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
         UserError: the method cannot train this model, or always sends the whole model although ``alpha`` requests less.
     """
     model = method.objective.adapt(costs.model)
+    method = keeping_local(method, model.layout)
     if method.submodels is not None:
         model = method.submodels.part(model, level).model
         costs = CostModel(model)
-    method = keeping_local(method, model.layout)
     blocks = model.depth
     if alpha is not None and not 1 <= alpha <= blocks:
         raise UserError(f"expected 1 to the {blocks} blocks of the model, found {alpha}", field="alpha")

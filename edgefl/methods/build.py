@@ -11,12 +11,13 @@ from pydantic import BaseModel, Field, PlainValidator, create_model
 from edgefl.errors import UserError, WrongAnswer, nearest
 from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.codecs.memory import codec_state
+from edgefl.methods.fits import check, parts_of, taken_by
 from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.client_state import ClientState, StatesTogether
 from edgefl.methods.parts.local_options import CommonFinish, LocalOptions
 from edgefl.methods.parts.objective import CLIENT_FACTS
 from edgefl.methods.parts.payload import ModelSizes
-from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting
+from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting, server_name
 from edgefl.methods.recipe import METHODS, Method, Recipe
 from edgefl.options import Component, Options
 from edgefl.registry import chosen_part
@@ -54,11 +55,12 @@ def server_update(value: Any) -> ServerUpdate:
 
 def _clients_too(server: type[ServerUpdate]) -> set[str]:
     """Options of a server update that are set next to ``method``, because the clients of its method also have them."""
-    own = [recipe for _, recipe in METHODS if type(recipe.server) is server and not recipe.server_choice]
-    return {field for recipe in own for field in _shared(recipe) & set(server.model_fields)}
+    own = [recipe for _, recipe in METHODS if type(recipe.server) is server]
+    return {field for recipe in own for field in shared_options(recipe) & set(server.model_fields)}
 
 
-def _shared(recipe: Recipe) -> set[str]:
+def shared_options(recipe: Recipe) -> set[str]:
+    """Options of a recipe's parts other than its server update."""
     own = type(recipe.server)
     return {field for part in _parts(recipe) if part is not own for field in part.model_fields}
 
@@ -151,7 +153,10 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
 
     chosen: ServerUpdate | None = options.get("server")
     if chosen is not None:
-        _check_choice(name, recipe, chosen, said.model_fields_set)
+        _check_choice(recipe, chosen, said.model_fields_set)
+        if type(chosen) is type(recipe.server):  # its options that clients also have are next to method
+            common = shared_options(recipe) & set(options) & set(type(chosen).model_fields)
+            chosen = chosen.model_copy(update={option: options[option] for option in common})
     server = chosen or part(type(recipe.server))
     rule = part(recipe.rule)
     merged = _finishing(_merged(local, options.get("local")), recipe.common_finish)
@@ -177,14 +182,9 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
         codecs=coded,
         submodels=None if recipe.submodels is None else part(recipe.submodels),
     )
-    _check_vectors(method)
-    _check_frozen(method)
-    _check_facts(method)
-    _check_listeners(method)
+    _check_names(method)
     _check_downlink(method)
-    _check_whole(method)
-    _check_parts(method, recipe)
-    _check_broadcast(method)
+    check(parts_of(method), taken_by(method))
     return method
 
 
@@ -217,14 +217,10 @@ def _coded(codecs: Codecs, changes: Codecs | None) -> Codecs:
     )
 
 
-def _check_choice(name: str, recipe: Recipe, chosen: ServerUpdate, said: set[str]) -> None:
-    if not recipe.server_choice and type(chosen) is not type(recipe.server):
-        raise UserError(f"method '{name}' needs its own server update: {recipe.server_reason}", field="server")
-    own = set(type(recipe.server).model_fields)
-    shared = _shared(recipe)
-    if not recipe.server_choice and chosen.model_fields_set & shared:
-        option = min(chosen.model_fields_set & shared)
-        raise UserError(f"'{option}' also applies to clients; set it next to 'method'", field=f"server.{option}")
+def _check_choice(recipe: Recipe, chosen: ServerUpdate, said: set[str]) -> None:
+    own, shared = set(type(recipe.server).model_fields), shared_options(recipe)
+    if type(chosen) is type(recipe.server) and (both := chosen.model_fields_set & shared):
+        raise UserError(f"'{min(both)}' also applies to clients; set it next to 'method'", field=f"server.{min(both)}")
     for option in sorted(said & (own - shared)):
         raise UserError(
             f"'{option}' is an option of the server update '{server_name(recipe.server)}'; set the options of "
@@ -239,36 +235,26 @@ def _together(method: ClientState | None, server: ClientState | None) -> ClientS
     return StatesTogether(states=(method, server))
 
 
-def _check_vectors(method: Method) -> None:
-    """All vectors of loss and rule must come from the received model, the client's state or the server."""
+def _check_names(method: Method) -> None:
+    """What the clients' parts read must be provided, and each vector that the server broadcasts must be read."""
+    objective, rule, server = method.objective, method.rule, method.server
     state = method.state.vectors if method.state is not None else ()
-    there = {"received", *state, *method.server.broadcasts}
-    for part, needed in ((method.objective, method.objective.vectors), (method.rule, method.rule.vectors)):
-        for vector in sorted(needed - there):
-            reason = f"{type(part).__name__} needs the vector '{vector}'"
+    there = {"received", *state, *server.broadcasts}
+    for part, names in ((objective, objective.vectors | objective.frozen), (rule, rule.vectors)):
+        for name in sorted(names - there):
             raise UserError(
-                f"method '{method.name}' cannot use server update '{server_name(method.server)}': {reason}, "
-                f"which that server does not send; {nearest(vector, there)}",
+                f"{type(part).__name__} reads '{name}', which server update '{server_name(server)}' does not send and "
+                f"the clients of method '{method.name}' do not keep; {nearest(name, there)}",
                 field="server",
             )
-
-
-def _check_frozen(method: Method) -> None:
-    state = method.state.vectors if method.state is not None else ()
-    there = {"received", *state, *method.server.broadcasts}
-    for name in sorted(method.objective.frozen - there):
+    for name in sorted(objective.client - set(CLIENT_FACTS)):
+        hint = nearest(name, CLIENT_FACTS)
+        raise UserError(f"{type(objective).__name__} reads the fact '{name}' about its client; {hint}")
+    for name in sorted(set(server.broadcasts) - (objective.vectors | objective.frozen | rule.vectors)):
         raise UserError(
-            f"method '{method.name}': {type(method.objective).__name__} reads the frozen copy '{name}', which its "
-            f"server update '{server_name(method.server)}' does not broadcast and its clients do not keep; "
-            f"expected one of: {', '.join(sorted(there))}"
-        )
-
-
-def _check_facts(method: Method) -> None:
-    for name in sorted(method.objective.client - set(CLIENT_FACTS)):
-        raise UserError(
-            f"method '{method.name}': {type(method.objective).__name__} reads the fact '{name}' about its client; "
-            f"{nearest(name, CLIENT_FACTS)}"
+            f"server update '{server_name(server)}' cannot be used with method '{method.name}': its clients do not "
+            f"read the '{name}' that it sends",
+            field="server",
         )
 
 
@@ -281,60 +267,3 @@ def _check_downlink(method: Method) -> None:
             broadcasts.check(method.payload.downlink(sizes, round, None, None), round, None)
     except WrongAnswer as error:
         raise UserError(f"method '{method.name}': {error}") from None
-
-
-def _check_listeners(method: Method) -> None:
-    """Clients must read the vectors by which the server update controls them."""
-    for vector in method.server.broadcasts:
-        if vector not in method.objective.vectors | method.objective.frozen | method.rule.vectors:
-            raise UserError(
-                f"server update '{server_name(method.server)}' cannot be used with method '{method.name}': its clients "
-                f"must follow the server's '{vector}', which neither {type(method.objective).__name__} nor "
-                f"{type(method.rule).__name__} does",
-                field="server",
-            )
-
-
-def _check_whole(method: Method) -> None:
-    """Clients that accumulate their changes must start from the server's model."""
-    if method.server.client_state() is not None and method.payload.sends_blocks:
-        raise UserError(
-            f"server update '{server_name(method.server)}' cannot be used with method '{method.name}': clients must "
-            "start local training from the server's model, and here only some blocks are sent",
-            field="server",
-        )
-
-
-def _check_parts(method: Method, recipe: Recipe) -> None:
-    """If clients train parts of the model, nothing may need the whole model from each."""
-    if method.submodels is None and not recipe.objective.trains_last:
-        return
-    server, label = method.server, f"method '{method.name}'"
-    why = f"{label}, whose clients train parts of the model of different sizes"
-    if server.client_state() is not None or server.broadcasts or server.needs_each_model:
-        raise UserError(
-            f"server update '{server_name(server)}' needs vectors of the whole model from each client, so it cannot be "
-            f"used with {why}",
-            field="server",
-        )
-    if method.codecs != Codecs():
-        raise UserError(f"a codec cannot be used with {why}", field="codec")
-    if method.state is not None or method.payload.sends_blocks:
-        raise UserError(
-            f"{label} cannot keep a state of its clients or send blocks: its clients train parts of the model"
-        )
-
-
-def _check_broadcast(method: Method) -> None:
-    """The changes of clients that were broadcast a model must need no reference at the server."""
-    if method.payload.broadcasts(0) and not method.codecs.up.exact:
-        raise UserError(
-            "full_to 'all' cannot be used with a codec of the uplink that rounds, because an encoded change refers to "
-            "the blocks that were sent for the client's jobs; expected full_to: cohort",
-            field="full_to",
-        )
-
-
-def server_name(server: ServerUpdate) -> str:
-    """The registered name of a server update, or its class's name."""
-    return SERVER_UPDATES.name_of(type(server)) or type(server).__name__

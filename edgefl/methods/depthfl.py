@@ -12,11 +12,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.errors import UserError
 from edgefl.methods.fedavg import Mean
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.submodels import SubModel, SubModels, identity
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
@@ -41,8 +41,6 @@ class Depth(SubModels):
 
     def part(self, whole: BlockModel, level: int) -> SubModel:
         layout, blocks = whole.layout, whole.depth // 2
-        if layout.local:
-            raise UserError("a model of which clients keep a part for themselves cannot be trained at a smaller depth")
         kept = kept_blocks(blocks, self.levels[level])
         if kept == blocks:
             places = identity(layout.size)
@@ -66,7 +64,7 @@ class DepthFL(Objective):
     outputs (not probabilities) that are averaged could not be compared with it.
     """
 
-    needs: ClassVar[tuple[Need, ...]] = ("classes", "features", "depths")
+    needs: ClassVar[frozenset[Need]] = frozenset({"classes", "features", "depths"})
     client: ClassVar[frozenset[str]] = frozenset({"round"})
 
     consistency: float = Field(default=1.0, ge=0, description="largest weight λ of the divergence between classifiers")

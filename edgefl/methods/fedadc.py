@@ -15,8 +15,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.errors import UserError
 from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_rule import LocalRule, direction, stepped_
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
@@ -39,20 +39,14 @@ class FedAdcRule(LocalRule):
 
     lr_on_device: ClassVar[bool] = True
     vectors: ClassVar[frozenset[str]] = frozenset({"momentum"})
+    # Local momentum is the variant double's.
+    needs: ClassVar[frozenset[Need]] = frozenset({"no momentum", "sgd", "round's rate"})
 
     variant: Literal["red", "blue", "double"] = Field(
         default="red", description="red (Nesterov), blue (heavy ball), or double (blue with a local momentum)"
     )
     beta_l: float = Field(default=0.8, ge=0, lt=1, description="share β_l of the server's momentum in the local steps")
     phi: float = Field(default=0.9, ge=0, lt=1, description="local momentum φ of the variant double")
-
-    def accept(self, options: LocalOptions) -> None:
-        if options.momentum:
-            raise UserError(
-                f"FedADC's local steps follow the server's momentum in place of their own, found {options.momentum:g}; "
-                "set local: {momentum: 0}, or variant: double with phi for a local momentum",
-                field="local.momentum",
-            )
 
     def begin(
         self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
@@ -96,6 +90,7 @@ class FedAdcServer(ServerUpdate):
     """
 
     broadcasts: ClassVar[tuple[str, ...]] = ("momentum",)
+    needs: ClassVar[frozenset[Need]] = frozenset({"own start"})
     default_weighting: ClassVar[Weighting | None] = "uniform"
 
     alpha: float = Field(default=1.0, gt=0, description="server learning rate α")
@@ -164,7 +159,5 @@ METHODS.register("fedadc")(
         server=FedAdcServer(),
         payload=FedAdcPayload,
         weighting="uniform",
-        server_choice=False,
-        server_reason="its clients follow that server's momentum in their local steps",
     )
 )

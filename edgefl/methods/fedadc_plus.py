@@ -14,8 +14,9 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedadc import FedAdcPayload, FedAdcRule, FedAdcServer
+from edgefl.methods.fits import Need
 from edgefl.methods.kd import taught_by
-from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
 
@@ -39,7 +40,7 @@ class SelfConfidence(Objective):
     The paper does not state which model computes p̃; it is the received one, or the client's own (``teacher: local``).
     """
 
-    needs: ClassVar[tuple[Need, ...]] = ("classes",)
+    needs: ClassVar[frozenset[Need]] = frozenset({"classes"})
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})
     client: ClassVar[frozenset[str]] = frozenset({"label_counts"})
 
@@ -71,7 +72,5 @@ METHODS.register("fedadc+")(
         server=FedAdcServer(),
         payload=FedAdcPayload,
         weighting="uniform",
-        server_choice=False,
-        server_reason="its clients follow that server's momentum in their local steps",
     )
 )

@@ -14,10 +14,11 @@ from typing import ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from edgefl.methods.fedavg import Mean
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState
 from edgefl.methods.parts.distillation import path_loss
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
@@ -31,7 +32,7 @@ class FedBR(Objective):
     current. The local prefix is computed once for all paths. Only blocks M-α+1 … M of ``received`` are read.
     """
 
-    needs: ClassVar[tuple[Need, ...]] = ("classes", "blocks")
+    needs: ClassVar[frozenset[Need]] = frozenset({"classes", "blocks"})
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})
 
     lambda_1: float = Field(default=1.0, ge=0, description="weight λ1 of the hybrid paths' cross-entropy")
@@ -129,6 +130,11 @@ class BlocksPayload(Payload):
         if type(self).partial is not BlocksPayload.partial:
             return super().sends_blocks
         return self.gmbs_on_full_rounds or self.full_every > 1
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+        """With ``full_to: all``, an encoded change would refer to blocks that were sent for the client's last job."""
+        return frozenset({"rounds", "exact uplink"} if self.full_to == "all" else ())
 
     def partial(self, round: int) -> bool:
         return self.gmbs_on_full_rounds or not self.full(round)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from edgefl.methods.fedavg import CrossEntropy, mean_delta
 from edgefl.methods.fedprox import parameter_vector
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState
 from edgefl.methods.parts.local_rule import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
@@ -93,6 +94,7 @@ class FedDynServer(ServerUpdate):
     the clients' loss gains FedDyn's linear and quadratic terms.
     """
 
+    needs: ClassVar[frozenset[Need]] = frozenset({"plain sum"})
     default_weighting: ClassVar[Weighting | None] = "uniform"
 
     alpha: float = Field(default=0.1, gt=0, description="weight α of the dynamic regulariser")

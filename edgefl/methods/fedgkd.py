@@ -14,10 +14,11 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import mean_delta
+from edgefl.methods.fits import Need
 from edgefl.methods.kd import taught_by
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
@@ -31,7 +32,7 @@ class FedGKD(Objective):
     the received model. The term is off while the vector ``teaching`` (one number) is zero: in the first round.
     """
 
-    needs: ClassVar[tuple[Need, ...]] = ("classes",)
+    needs: ClassVar[frozenset[Need]] = frozenset({"classes"})
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})
     vectors: ClassVar[frozenset[str]] = frozenset({"teacher", "teaching"})
 
@@ -100,7 +101,5 @@ METHODS.register("fedgkd")(
         rule=Sgd,
         server=FedGkdServer(),
         payload=FedGkdPayload,
-        server_choice=False,
-        server_reason="it computes the teacher from the last global models",
     )
 )

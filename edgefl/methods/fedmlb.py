@@ -12,9 +12,10 @@ from pydantic import Field
 
 from edgefl.errors import UserError
 from edgefl.methods.fedavg import Mean
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import path_loss
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
@@ -28,7 +29,7 @@ class FedMLB(Objective):
     FedMLB_{G→L}) path m is received blocks 1 … m, then local blocks m+1 … M.
     """
 
-    needs: ClassVar[tuple[Need, ...]] = ("classes", "blocks")
+    needs: ClassVar[frozenset[Need]] = frozenset({"classes", "blocks"})
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})
 
     lambda_1: float = Field(default=1.0, ge=0, description="weight λ1 of the hybrid paths' cross-entropy")

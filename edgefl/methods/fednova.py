@@ -6,11 +6,14 @@ else is FedAvg's.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_rule import Sgd
 from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate
@@ -23,6 +26,8 @@ class FedNova(ServerUpdate):
 
     τ_k is the effective number of steps, ‖a_k‖₁ = (H - ρ(1-ρ^H)/(1-ρ))/(1-ρ) with heavy-ball momentum ρ, H without.
     """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"each update", "own start", "zero momentum", "sgd", "round's rate"})
 
     local_momentum: float = Field(default=0.0, ge=0, lt=1, description="the clients' momentum ρ, which sets τ_k")
 

@@ -8,8 +8,9 @@ import torch
 from pydantic import Field
 
 from edgefl.methods.fedavg import Mean
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
 
@@ -22,7 +23,7 @@ class FedRS(Objective):
     local training.
     """
 
-    needs: ClassVar[tuple[Need, ...]] = ("classes",)
+    needs: ClassVar[frozenset[Need]] = frozenset({"classes"})
     client: ClassVar[frozenset[str]] = frozenset({"label_counts"})
 
     absent_scale: float = Field(default=0.5, ge=0, le=1, description="factor α on the logits of absent classes")

@@ -10,8 +10,9 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using
@@ -24,7 +25,7 @@ class FitNet(Objective):
     four papers states the layers, the weight or the form of its baseline.
     """
 
-    needs: ClassVar[tuple[Need, ...]] = ("features",)
+    needs: ClassVar[frozenset[Need]] = frozenset({"features"})
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})
 
     gamma: float = Field(default=0.2, ge=0, description="weight γ of the hints")

@@ -15,9 +15,10 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.submodels import SubModel, Width
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
@@ -46,7 +47,7 @@ class FjORD(Objective):
     widest network updates the running statistics, which are averaged like all other numbers.
     """
 
-    needs: ClassVar[tuple[Need, ...]] = ("classes",)
+    needs: ClassVar[frozenset[Need]] = frozenset({"classes"})
     side_by_side: ClassVar[bool] = False
 
     distill: bool = Field(default=True, description="the client's widest network teaches the drawn one")

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 from torch import Tensor
 
 from edgefl.errors import UserError, WrongAnswer, nearest
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate, Weighting
 from edgefl.options import Options
 from edgefl.validation import validated
@@ -125,8 +126,8 @@ class FlowerStrategy(ServerUpdate):
         return self
 
     @property
-    def needs_each_model(self) -> bool:
-        return self.flower not in _OF_THE_MEAN
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+        return frozenset(() if self.flower in _OF_THE_MEAN else {"each update", "whole model"})
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
         return {name: torch.zeros_like(parameters) for name in KEPT[self.flower]}

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.methods.fedavg import Mean
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier
@@ -33,7 +34,7 @@ class GradAug(Objective):
     the mean width and the median size.
     """
 
-    needs: ClassVar[tuple[Need, ...]] = ("classes", "images", "widths")
+    needs: ClassVar[frozenset[Need]] = frozenset({"classes", "images", "widths"})
     side_by_side: ClassVar[bool] = False
 
     subnets: int = Field(default=2, ge=1, description="number n of sub-networks")

@@ -13,8 +13,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from edgefl.methods.fedavg import Mean
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective, check_need
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.submodels import Width
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
@@ -63,11 +64,9 @@ class HeteroFL(Objective):
         default=False, description="set the logits of classes that the client does not have to zero while training"
     )
 
-    def adapt(self, model: BlockModel) -> BlockModel:
-        if self.mask_absent:
-            needed: Need = "classes"
-            check_need(needed, type(self).__name__, model)
-        return super().adapt(model)
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+        return frozenset({"classes"} if self.mask_absent else ())
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         logits = context.model.apply_blocks(local, batch.inputs)

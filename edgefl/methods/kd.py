@@ -9,9 +9,10 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using
@@ -26,7 +27,7 @@ def taught_by(teacher: Weights, batch: Batch, context: Context) -> Tensor:
 class KnowledgeDistillation(Objective):
     """(1-γ) CE + γ KL(softmax(z_received/T) ‖ softmax(z/T)), the baseline FedAvg+KD of Kim et al. 2022."""
 
-    needs: ClassVar[tuple[Need, ...]] = ("classes",)
+    needs: ClassVar[frozenset[Need]] = frozenset({"classes"})
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})
 
     gamma: float = Field(default=0.2, ge=0, le=1, description="share γ of the distillation")

@@ -10,8 +10,9 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
 
@@ -22,7 +23,7 @@ class Mixup(Objective):
     Zhang et al. 2018, as in the code of FedAlign's authors.
     """
 
-    needs: ClassVar[tuple[Need, ...]] = ("images",)
+    needs: ClassVar[frozenset[Need]] = frozenset({"images"})
 
     mixing: float = Field(default=0.1, gt=0, description="both parameters a of the beta distribution of λ")
 

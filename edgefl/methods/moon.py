@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from edgefl.errors import UserError
 from edgefl.methods.fedavg import Mean
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier, ending_in
@@ -35,7 +36,7 @@ class Moon(Objective):
     are then equal, so the term has no gradient and no effect.
     """
 
-    needs: ClassVar[tuple[Need, ...]] = ("features",)
+    needs: ClassVar[frozenset[Need]] = frozenset({"features"})
     frozen: ClassVar[frozenset[str]] = frozenset({"received", "previous"})
 
     mu: float = Field(default=1.0, ge=0, description="weight μ of the contrastive term (5 for CIFAR-10 in the paper)")

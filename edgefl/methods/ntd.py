@@ -9,10 +9,11 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
+from edgefl.methods.fits import Need
 from edgefl.methods.kd import taught_by
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Need, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
 
@@ -34,7 +35,7 @@ class NotTrueDistillation(Objective):
     ``convex``: (1-β) CE + β NTD, as in FedMLB's code; ``additive``: CE + β T² NTD, as in the authors' code with β = 1.
     """
 
-    needs: ClassVar[tuple[Need, ...]] = ("classes",)
+    needs: ClassVar[frozenset[Need]] = frozenset({"classes"})
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})
 
     form: Literal["convex", "additive"] = Field(

@@ -25,11 +25,10 @@ class Recipe:
         summary: one line for ``edgefl methods``.
         paper: the paper that defines it, with equation or algorithm.
         objective, rule, payload: classes whose fields are the method's options in a scenario.
-        server: the default server update; a scenario may choose another if ``server_choice`` allows it.
+        server: the default server update; a scenario may choose another one that fits.
         state: the client state, or ``None`` for stateless clients.
         submodels: the class that defines capacity levels, for methods whose clients train parts of the model.
         scheduler: default kind of block scheduler for methods with a partial downlink, else ``None``.
-        server_choice: any server update is allowed; if not, ``server_reason`` states the reason.
         defaults: option values that differ from the parts' own defaults.
     """
 
@@ -44,8 +43,6 @@ class Recipe:
     submodels: type[SubModels] | None = None
     common_finish: CommonFinish | None = None
     scheduler: str | None = None
-    server_choice: bool = True
-    server_reason: str = ""
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -15,8 +15,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.errors import UserError
 from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_rule import LocalRule, direction, stepped_
@@ -30,15 +30,8 @@ class ScaffoldRule(LocalRule):
 
     lr_on_device: ClassVar[bool] = True
     vectors: ClassVar[frozenset[str]] = frozenset({"control", "client_control"})
-
-    def accept(self, options: LocalOptions) -> None:
-        """The control variate is the mean gradient only for plain steps."""
-        if options.momentum:
-            raise UserError(
-                f"SCAFFOLD computes a client's mean gradient from its steps, which momentum {options.momentum:g} would "
-                "distort; set local: {momentum: 0}",
-                field="local.momentum",
-            )
+    # The control variate is the mean gradient only for plain steps.
+    needs: ClassVar[frozenset[Need]] = frozenset({"no momentum", "sgd", "round's rate"})
 
     def begin(
         self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
@@ -77,6 +70,7 @@ class Scaffold(ServerUpdate):
     """
 
     broadcasts: ClassVar[tuple[str, ...]] = ("control",)
+    needs: ClassVar[frozenset[Need]] = frozenset({"plain sum"})
     default_weighting: ClassVar[Weighting | None] = "uniform"
 
     server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_s; 1 gives the plain mean")
@@ -111,6 +105,10 @@ class ScaffoldPayload(Payload):
         default="sent", description="the change of c_k is sent, as in the paper, or computed by the server"
     )
 
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+        return frozenset({"each update"} if self.control_upload == "derived" else ())
+
     def downlink(self, sizes: ModelSizes, round: int, alpha: int | None, held: int | None) -> Downlink:
         parts = [Part("model", sizes.model_bytes, round)]
         if round > 0:
@@ -131,7 +129,5 @@ METHODS.register("scaffold")(
         server=Scaffold(),
         payload=ScaffoldPayload,
         weighting="uniform",
-        server_choice=False,
-        server_reason="its clients correct their steps by that server's control variate",
     )
 )

@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.local_rule import Sgd
 from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate, Weighting
 from edgefl.methods.recipe import METHODS, Recipe
@@ -24,6 +25,7 @@ class SlowMo(ServerUpdate):
     With a constant learning rate and α = 1 it equals FedAvgM; when the rate decays, momentum stays a gradient.
     """
 
+    needs: ClassVar[frozenset[Need]] = frozenset({"own start", "sgd", "round's rate"})
     default_weighting: ClassVar[Weighting | None] = "uniform"
 
     beta: float = Field(default=0.8, ge=0, lt=1, description="slow momentum β")

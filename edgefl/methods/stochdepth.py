@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.errors import UserError
 from edgefl.methods.fedavg import Mean
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.local_rule import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
@@ -28,6 +28,8 @@ class StochasticDepth(Objective):
     One draw per block and batch. In evaluation, each block's residual is multiplied by its probability of being kept.
     """
 
+    needs: ClassVar[frozenset[Need]] = frozenset({"residual blocks"})
+
     survival: float = Field(default=0.9, gt=0, le=1, description="probability ρ that the last residual block is kept")
 
     def probabilities(self, blocks: int) -> tuple[float, ...]:
@@ -37,11 +39,6 @@ class StochasticDepth(Objective):
         (1.0, 0.75, 0.5)
         """
         return tuple(1 - index / max(1, blocks - 1) * (1 - self.survival) for index in range(blocks))
-
-    def adapt(self, model: BlockModel) -> BlockModel:
-        if not 0 < model.residual_count <= MOST_BLOCKS:
-            raise UserError("stochdepth leaves out residual blocks, and this model has none; use a resnet")
-        return model
 
     def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
         return {"keep_probability": self.probabilities(model.residual_count)}

@@ -9,12 +9,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from edgefl.errors import UserError
 from edgefl.methods.fedavg import CrossEntropy, Mean
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.local_options import CommonFinish
 from edgefl.methods.parts.local_rule import Sgd
 from edgefl.methods.recipe import METHODS, Recipe
-from edgefl.models.block_model import BlockModel
 
 
 class TimelyFL(CrossEntropy):
@@ -31,6 +30,7 @@ class TimelyFL(CrossEntropy):
     written: k as half of the cohort, and whole epochs of the local options, are our reading.
     """
 
+    needs: ClassVar[frozenset[Need]] = frozenset({"blocks"})
     trains_last: ClassVar[bool] = True
     # A stack of clients, or a recorded step, would need one frozen front for all.
     side_by_side: ClassVar[bool] = False
@@ -42,12 +42,6 @@ class TimelyFL(CrossEntropy):
     @property
     def blocks_end_in_time(self) -> bool:
         return self.blocks == "foreseen"
-
-    def adapt(self, model: BlockModel) -> BlockModel:
-        if model.depth < 2:
-            reason = f": {model.whole}" if model.whole else ""
-            raise UserError(f"TimelyFL trains only the last blocks of a model, and this model is one block{reason}")
-        return super().adapt(model)
 
 
 METHODS.register("timelyfl")(

@@ -55,8 +55,6 @@ class Cut:
             raise UserError(
                 "the model cannot be trained at a smaller width: no layer has channels that can be left out"
             )
-        if whole.layout.local:
-            raise UserError("a model of which clients keep a part for themselves cannot be trained at a smaller width")
         self._counts = {group: (size, kept_channels(size, share, rounding)) for group, size in sizes.items()}
         self._known: tuple[int, Tensor] | None = None
         self.model = self._narrow()

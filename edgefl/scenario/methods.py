@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, PlainSerializer, PlainValidator
 
 from edgefl.errors import UserError, nearest
-from edgefl.methods.build import method_model, server_name
-from edgefl.methods.parts.server import ServerUpdate
+from edgefl.methods.build import method_model, shared_options
+from edgefl.methods.parts.server import ServerUpdate, server_name
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.record.names import LABEL_PATTERN, label_fault
 from edgefl.scenario.components import SCHEDULER_SECTION, Named
@@ -108,7 +108,8 @@ def _said(entry: BaseModel, recipe: Recipe) -> dict[str, Any]:
     for section in sorted({"local", "codec"} & entry.model_fields_set):
         said[section] = entry.model_dump(mode="json", include={section}, exclude_unset=True)[section]
     if server is not None:
-        options = server.model_dump(mode="json", exclude_unset=not recipe.server_choice)
+        common = shared_options(recipe) if type(server) is type(recipe.server) else set()
+        options = server.model_dump(mode="json", exclude=common)
         said["server"] = {"kind": server_name(server), **options}
     weighting = getattr(entry, "weighting", None)
     if weighting is not None:

@@ -12,7 +12,7 @@ from edgefl.errors import UserError, nearest
 from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
 from edgefl.methods.build import build_method
-from edgefl.methods.recipe import Method
+from edgefl.methods.fits import Need, Part, check, parts_of
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
 from edgefl.scenario.components import Data, Model, Task, built_at, within
@@ -30,7 +30,7 @@ from edgefl.scheduling.selection.fixed import Fixed
 from edgefl.simulation.accounts import BudgetSpec
 from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
 from edgefl.simulation.failure_specs import Crash, Failure
-from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec, ProtocolSpec, SynchronousSpec
+from edgefl.simulation.protocol_specs import AsynchronousSpec, ProtocolSpec, SynchronousSpec
 from edgefl.tasks.classification import Classification
 from edgefl.training.personalisation.calibration import CalibrationSpec
 from edgefl.validation import first_repeated, validated
@@ -125,7 +125,7 @@ class Scenario(Options):
         self._check_lists()
         self._check_cohort()
         group_counts(self.fleet, self.data.clients)
-        self._check_parts()
+        self._check_fits()
         for index, group in enumerate(self.fleet):
             if group.link not in self.network.links:
                 hint = nearest(group.link, self.network.links)
@@ -142,11 +142,6 @@ class Scenario(Options):
             raise UserError(
                 f"tests each client on its own part, so data.test must be 'partitioned', found '{self.data.test}'",
                 field="personalisation",
-            )
-        if self.personalisation is not None and self.personalisation.self_confidence and not self.task.classes:
-            raise UserError(
-                f"self-confidence compares classes, and task '{self.task.kind}' has none",
-                field="personalisation.self_confidence",
             )
         if self.stop == "target" and not self.targets:
             raise UserError("expected at least one target because of stop: target, found none", field="targets")
@@ -184,115 +179,54 @@ class Scenario(Options):
                     field="protocol.concurrency",
                 )
             return
-        if isinstance(protocol, HierarchicalSpec) and self.network.topology.kind != "cells":
-            raise UserError(
-                f"hierarchical rounds need cells that average: expected network.topology of kind 'cells', "
-                f"found '{self.network.topology.kind}'",
-                field="protocol.kind",
-            )
         if protocol.picked(cohort) > clients:
             found = f"{protocol.over_select:g} x {cohort} = {protocol.picked(cohort)}"
             raise UserError(
                 f"expected a selection of at most data.clients ({clients}), found {found}", field="protocol.over_select"
             )
 
-    def _check_parts(self) -> None:
+    def _check_fits(self) -> None:
+        """Check what fits with what; see :mod:`edgefl.methods.fits`."""
+        training, protocol, early = self.training, self.protocol, dict[Need, str]()
+        selection, bandwidth = training.selection.name, training.bandwidth
         with built_at("training.selection"):
-            selector = self.training.selection.spec.start(self.seeds[0])
-        if "label_support" in selector.reads and not self.task.classes:
-            raise UserError(
-                f"selection '{self.training.selection.name}' reads the classes of clients, and task '{self.task.kind}' "
-                "has none",
-                field="training.selection.kind",
-            )
-        if selector.asks() and not isinstance(self.protocol, SynchronousSpec):
-            raise UserError(
-                f"selection '{self.training.selection.name}' asks clients for losses before a round, which only "
-                "synchronous rounds do",
-                field="training.selection",
-            )
-        self._check_bandwidth()
-        for index, method in enumerate(self.methods):
+            selector = training.selection.spec.start(self.seeds[0])
+        task: dict[Need, str] = {} if self.task.classes else {"classes": f"task '{self.task.kind}' has none"}
+        world: dict[Need, str] = {**self._taken_by_network(), **protocol.takes(), **task}
+        parts = [
+            Part(f"selection '{selection}'", selector.needs(), "training.selection.kind"),
+            Part(f"bandwidth '{bandwidth.name}'", bandwidth.spec.needs, "training.bandwidth.kind"),
+            Part(f"protocol '{protocol.kind}'", protocol.needs, "protocol.kind"),
+        ]
+        if self.personalisation is not None and self.personalisation.self_confidence:
+            parts.append(Part("self-confidence", frozenset({"classes"}), "personalisation.self_confidence"))
+        check(parts, world)
+        if selector.waits() and not isinstance(protocol, AsynchronousSpec):
+            early["early cohort"] = f"selection '{selection}' reads its results ({', '.join(sorted(selector.reads))})"
+        if isinstance(self.cost, SecondsCost):
+            early["step seconds"] = "cost.kind 'seconds' gives those of a whole training; expected cost.kind: measured"
+        for index, entry in enumerate(self.methods):
             with built_at(f"methods.{index}"):
-                recipe = build_method(method.entry, self.training.local, self.training.codec)
+                method = build_method(entry.entry, training.local, training.codec)
+                check(parts_of(method), protocol.takes(method.weighting), early)
             if isinstance(self.cost, SecondsCost) and self.cost.range_of((method.label, method.name)) is None:
                 hint = nearest(method.label, self.cost.methods)
                 raise UserError(f"no seconds of method '{method.label}'; {hint}", field="cost.methods")
-            if recipe.overlap and selector.waits() and not isinstance(self.protocol, AsynchronousSpec):
-                raise UserError(
-                    "overlap selects a cohort while the previous round still runs, but selection "
-                    f"'{self.training.selection.name}' needs its results ({', '.join(sorted(selector.reads))})",
-                    field=f"methods.{index}.overlap",
-                )
-            if recipe.submodels is not None and isinstance(self.protocol, HierarchicalSpec):
-                raise UserError(
-                    f"clients of method '{method.label}' train parts of the model, and in hierarchical rounds the "
-                    "cells send the mean of whole models; expected protocol.kind: synchronous or asynchronous",
-                    field=f"methods.{index}.method",
-                )
-            if recipe.payload.broadcasts(0) and not isinstance(self.protocol, SynchronousSpec):
-                raise UserError(
-                    "the model is sent to clients that do not take part in a round, which only synchronous rounds do; "
-                    "expected protocol.kind: synchronous",
-                    field=f"methods.{index}.full_to",
-                )
-            self._check_common_finish(recipe, f"methods.{index}.local.common_finish")
-            if recipe.server.needs_each_model and isinstance(self.protocol, HierarchicalSpec):
-                raise UserError(
-                    "this server update needs each client's model, and in hierarchical rounds the cells send their "
-                    "clients' mean; expected protocol.kind: synchronous or asynchronous",
-                    field=f"methods.{index}.server",
-                )
 
-    def _check_common_finish(self, method: Method, field: str) -> None:
-        if method.local.common_finish is None:
-            return
-        if not isinstance(self.protocol, SynchronousSpec):
-            raise UserError(
-                f"the clients of method '{method.label}' have a common finish, which only synchronous rounds have; "
-                f"expected protocol.kind: synchronous, found '{self.protocol.kind}'",
-                field=field,
-            )
-        if isinstance(self.cost, SecondsCost):
-            raise UserError(
-                f"the common finish of method '{method.label}' needs the seconds of a local step, and cost.kind "
-                "'seconds' gives those of a whole training; expected cost.kind: measured",
-                field=field,
-            )
-
-    def _check_bandwidth(self) -> None:
-        name, needs = self.training.bandwidth.name, self.training.bandwidth.spec.needs
-        if name == "equal":
-            return
-        protocol, network = self.protocol, self.network
-        field, rounds = "training.bandwidth.kind", isinstance(protocol, SynchronousSpec)
-        if isinstance(protocol, HierarchicalSpec):
-            raise UserError(
-                f"bandwidth '{name}' is the server's, and cells that average send to clients on their own: expected "
-                "equal, or a protocol that is not hierarchical",
-                field=field,
-            )
-        if "rounds" in needs and not rounds:
-            raise UserError(f"bandwidth '{name}' needs rounds, and protocol '{protocol.kind}' has none", field=field)
-        if "deadline" in needs and isinstance(protocol, SynchronousSpec) and protocol.deadline is None:
-            raise UserError(f"bandwidth '{name}' needs a deadline: expected protocol.deadline, found null", field=field)
-        if "star" in needs and network.topology.kind != "star":
-            raise UserError(
-                f"bandwidth '{name}' is exact only where transfers share one link: expected network.topology of kind "
-                f"'star', found '{network.topology.kind}'",
-                field=field,
-            )
-        transport = network.transport
-        reasons = {
-            "kind: tcp": transport.kind == "tcp" and "TCP decides about the shares of its connections",
-            "multicast: true": transport.multicast and "one transfer to many clients has one rate",
-            "queue: fifo": transport.queue == "fifo" and "one queue for all transfers decides about their shares",
+    def _taken_by_network(self) -> dict[Need, str]:
+        kind, transport, takes = self.network.topology.kind, self.network.transport, dict[Need, str]()
+        kinds: tuple[Literal["cells", "star"], ...] = "cells", "star"
+        for needed in kinds:
+            if kind != needed:
+                takes[needed] = f"network.topology is of kind '{kind}'; expected '{needed}'"
+        decides = {
+            "kind: tcp": transport.kind == "tcp",
+            "multicast: true": transport.multicast,
+            "queue: fifo": transport.queue == "fifo",
         }
-        for option, reason in reasons.items():
-            if reason:
-                raise UserError(
-                    f"bandwidth '{name}' cannot be combined with network.transport.{option}: {reason}", field=field
-                )
+        for option in (option for option, holds in decides.items() if holds):
+            takes["server's links"] = f"network.transport.{option} decides about them"
+        return takes
 
     def method(self, label: str) -> ScenarioMethod:
         """The method with this label; UserError if there is none."""

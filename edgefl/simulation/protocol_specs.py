@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter, model_validator
 
+from edgefl.methods.fits import Need
+from edgefl.methods.parts.server import Weighting
 from edgefl.options import Options
 from edgefl.simulation.deadlines import DeadlineSpec
 
@@ -79,6 +81,8 @@ Staleness = Annotated[
 class ProtocolOptions(Options, allow_inf_nan=False):
     """The options of every protocol."""
 
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
     kind: str
     retries: int = Field(
         default=0,
@@ -119,6 +123,10 @@ class RoundsSpec(ProtocolOptions):
         if self.late == "partial" and self.deadline is None:
             raise ValueError("late 'partial' reduces work to meet a deadline; expected a deadline, found null")
         return self
+
+    def takes(self, weighting: Weighting = "uniform") -> dict[Need, str]:
+        """What these rounds take from parts of a scenario; ``weighting`` is the method's."""
+        return {} if self.deadline is not None else {"deadline": "there is none; expected protocol.deadline"}
 
     def picked(self, cohort: int) -> int:
         """The number of clients to pick so that ``cohort`` of them close the round."""
@@ -171,6 +179,14 @@ class AsynchronousSpec(ProtocolOptions):
         default=1, ge=1, description="methods with `overlap: true` only: number of waiting clients that prefetch parts"
     )
 
+    def takes(self, weighting: Weighting = "uniform") -> dict[Need, str]:
+        """What clients that start and finish at any time take from parts of a scenario."""
+        none = "asynchronous clients begin and end at any time"
+        takes: dict[Need, str] = {"rounds": f"{none}; expected protocol.kind: synchronous", "deadline": none}
+        if self.mix == "models":
+            takes["own start"] = "protocol.mix is models; expected mix: deltas"
+        return takes
+
     def gathered(self, cohort: int) -> int:
         """K: the number of updates for one aggregation."""
         return cohort if self.buffer is None else self.buffer
@@ -190,7 +206,19 @@ class HierarchicalSpec(RoundsSpec):
     over-selected cohort has returned. The round ends when every cell's mean has reached the server.
     """
 
+    needs: ClassVar[frozenset[Need]] = frozenset({"cells"})
+
     kind: Literal["hierarchical"] = Field(description="hierarchical: cells average before the server does")
+
+    def takes(self, weighting: Weighting = "uniform") -> dict[Need, str]:
+        other = "expected protocol.kind: synchronous or asynchronous"
+        takes = super().takes(weighting)
+        takes["each update"] = f"in hierarchical rounds the cells send their clients' mean; {other}"
+        takes["rounds"] = "in hierarchical rounds each cell has its own; expected protocol.kind: synchronous"
+        takes["server's links"] = f"in hierarchical rounds cells send to clients on their own; {other}"
+        if weighting == "samples":
+            takes["plain sum"] = "cells send a mean weighted by samples; expected weighting: uniform"
+        return takes
 
 
 ProtocolSpec = Annotated[

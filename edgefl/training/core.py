@@ -112,9 +112,10 @@ class TrainingCore:
             ValueError: the method's parts do not fit together.
         """
         adapted = self._adapted_to(method.objective)
+        method = keeping_local(method, adapted.model.layout)
         parts = None if method.submodels is None else PartsOfModel(method, adapted.model)
         return MethodLearner(
-            keeping_local(method, adapted.model.layout),
+            method,
             adapted.model,
             adapted.initial.clone(),
             self.data,

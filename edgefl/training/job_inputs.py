@@ -37,9 +37,6 @@ class JobResolver:
     """Resolves the inputs of one method's jobs.
 
     ``depth`` is M, the model's number of blocks, ``initial`` the initial model x^0 ``[size]``.
-
-    Raises:
-        ValueError: the method's parts do not fit together: one reads a value that no other part provides.
     """
 
     def __init__(  # noqa: PLR0917  (a job is made of this many things)
@@ -57,19 +54,8 @@ class JobResolver:
         self._initial = initial
         self._data = data
         self._parts = parts
-        kept = method.state.vectors if method.state is not None else ()
         self._vectors = sorted(method.objective.vectors | method.rule.vectors)
-        self._require("vector", self._vectors, {"received", *method.server.broadcasts, *kept})
-        self._require("frozen copy", sorted(method.objective.frozen), {"received", *method.server.broadcasts, *kept})
         self._completed: tuple[Tensor, Tensor, Tensor] | None = None
-
-    def _require(self, kind: str, read: list[str], provided: set[str]) -> None:
-        for name in read:
-            if name not in provided:
-                raise ValueError(
-                    f"method '{self._method.label}' reads the {kind} '{name}', which neither its server update "
-                    "broadcasts nor its clients keep"
-                )
 
     def resolve(
         self, job: TrainingJob, received: Received, state: State | None, front: Tensor | None = None

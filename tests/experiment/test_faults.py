@@ -134,7 +134,7 @@ class Counting(FedProx):
         return found._replace(total=found.total * len(batch.labels.unique()))
 
 
-TEACHING = {"payload": ModelAndTeacher, "server_choice": False, "server_reason": "-"}
+TEACHING = {"payload": ModelAndTeacher}
 RECIPES = {
     "short-teacher": (
         {"objective": ReadsTeacher, "server": ShortTeacher(), **TEACHING},

@@ -53,6 +53,6 @@ def test_the_version_of_flower_is_recorded(small, tmp_path):
 
 def test_parameters_that_stay_local_need_a_strategy_of_the_mean(small, tmp_path):
     model = {**BATCH_NORM, "local": ["conv1.1"]}
-    with pytest.raises(UserError, match="needs each client's whole model, so no parameter can stay local"):
+    with pytest.raises(UserError, match="needs all parameters of the model from each client, and clients keep some"):
         run(small(model=model, methods=METHODS[:1]), out=tmp_path / "refused")
     assert verify(run(small(model=model, methods=METHODS[1:2]), out=tmp_path / "run")) == []

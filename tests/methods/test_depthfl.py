@@ -164,7 +164,7 @@ def test_the_server_predicts_with_the_mean_of_all_classifiers():
 @pytest.mark.parametrize(
     ("blocks", "said"),
     [
-        ({"body": nn.Flatten(), "end": Linear(36, 3)}, "has 2 blocks, expected 3 or more"),
+        ({"body": nn.Flatten(), "end": Linear(36, 3)}, "three or more blocks, and this model has 2"),
         ({"a": nn.Flatten(1, 2), "b": nn.Flatten(), "end": Linear(36, 3)}, "block 'a' has the shape"),
     ],
 )

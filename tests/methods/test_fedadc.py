@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from edgefl.errors import UserError
 from edgefl.methods.fedadc import FedAdcRule
 from edgefl.methods.fedadc_plus import SelfConfidence, self_confident_target
 from edgefl.methods.fedavg import CrossEntropy
@@ -48,11 +47,6 @@ def test_a_client_follows_the_same_total_whatever_its_number_of_steps(variant, s
     for _ in range(steps):
         x = rule.update(x, torch.full((1,), 1e9, dtype=torch.float64), memory, options, LR)
     assert float(x) == pytest.approx(START - LR * BETA * MOMENTUM, abs=1e-8)  # clipping touches no momentum
-
-
-def test_a_momentum_of_the_client_s_own_is_refused() -> None:
-    with pytest.raises(UserError, match="variant: double"):
-        FedAdcRule().accept(LocalOptions(momentum=0.9))
 
 
 def test_the_self_confident_target_by_hand() -> None:

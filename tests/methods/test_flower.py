@@ -209,7 +209,7 @@ class TestWithFlower:
         if name == "FedAdam":
             load_scenario("5g_100clients", changes)
             return
-        with pytest.raises(UserError, match=r"methods.0.server: this server update needs each client's model"):
+        with pytest.raises(UserError, match=r"server: server update 'flower' needs each client's update on its own"):
             load_scenario("5g_100clients", changes)
 
 

@@ -87,7 +87,7 @@ def test_what_a_loss_cannot_train_is_refused() -> None:
 
 @pytest.mark.parametrize("objective", [Mixup(), GradAug(sizes=(1.0,))])
 def test_what_changes_images_refuses_other_inputs_by_their_shape(objective) -> None:
-    with pytest.raises(UserError, match=r"changes images .*, and this model takes inputs of the shape \[6\]"):
+    with pytest.raises(UserError, match=r"needs images .*, and this model takes inputs of the shape \[6\]"):
         objective.adapt(build_model(MODELS["mlp"](), (6,), 4))
 
 

@@ -217,7 +217,7 @@ def test_a_forward_that_depends_on_numbers_is_one_block_and_methods_say_why():
     model = built(Branching)
     assert (model.depth, "cannot be traced" in model.whole) == (1, True)
     with pytest.raises(
-        UserError, match=r"FedBR combines blocks of two models, and this model is one block: Branching\."
+        UserError, match=r"FedBR needs a model of several blocks, and this model is one block: Branching\."
     ):
         build_method("fedbr", LocalOptions()).objective.adapt(model)
 

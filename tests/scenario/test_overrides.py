@@ -99,7 +99,7 @@ def test_an_override_sets_its_path_changes_nothing_else_and_leaves_its_input_alo
     [
         ("data.clients=5", "training.cohort: expected at most data.clients (5), found 10"),
         ("model.name=char_transformer", "model.norm: unknown key"),
-        ("methods=[stochdepth]", "methods.0: stochdepth leaves out residual blocks"),
+        ("methods=[stochdepth]", "methods.0: StochasticDepth needs residual blocks"),
         ("network.topology={kind: file, file: /nowhere.json}", "network.topology: expected a file at '/nowhere.json'"),
     ],
 )

@@ -238,7 +238,7 @@ class TestFiles:
 
 def test_overlap_is_refused_where_the_next_cohort_cannot_be_known_early(shipped):
     overlap = [{"method": "fedadc", "overlap": True}]
-    with pytest.raises(UserError, match=r"methods\.0\.overlap: overlap selects .* 'oort' needs its results"):
+    with pytest.raises(UserError, match=r"methods\.0\.overlap: overlap needs a cohort .* 'oort' reads its results"):
         with_overrides(shipped, {"methods": overlap, "training.selection": "oort"})
     # Asynchronous runs pick at any time, with what has been heard by then.
     asynchronous = {"methods": overlap, "training.selection": "oort", "protocol": {"kind": "asynchronous"}}

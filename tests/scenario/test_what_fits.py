@@ -19,7 +19,7 @@ FINISH = {"training.local.common_finish": {"share": 0.5}}
 
 
 def test_a_common_finish_needs_synchronous_rounds():
-    with pytest.raises(UserError, match="only synchronous rounds have"):
+    with pytest.raises(UserError, match="needs rounds that begin for all clients at once"):
         load_scenario("5g_10clients", {**FINISH, "protocol": {"kind": "asynchronous"}})
 
 
@@ -54,11 +54,11 @@ def scenario(kind, *, topology=STAR, transport=None, protocol=None):
 
 
 @pytest.mark.parametrize(("kind", "parts", "message"), [
-    ("least_makespan", {"topology": CELLULAR}, "'star', found 'cells'"),
-    ("least_makespan", {"protocol": {"kind": "asynchronous"}}, "needs rounds, and protocol 'asynchronous' has none"),
-    ("deadline_first", {}, "needs a deadline: expected protocol.deadline, found null"),
-    ("deadline_first", {"protocol": {"kind": "asynchronous"}}, "needs rounds"),
-    ("proportional", {"topology": CELLULAR, "protocol": {"kind": "hierarchical"}}, "cells that average"),
+    ("least_makespan", {"topology": CELLULAR}, "'cells'; expected 'star'"),
+    ("least_makespan", {"protocol": {"kind": "asynchronous"}}, "needs rounds that begin for all"),
+    ("deadline_first", {}, "needs a deadline, and there is none"),
+    ("deadline_first", {"protocol": {"kind": "asynchronous"}}, "needs rounds that"),
+    ("proportional", {"topology": CELLULAR, "protocol": {"kind": "hierarchical"}}, "cells send to clients"),
     ("shortest_first", {"transport": {"kind": "tcp"}}, "network.transport.kind: tcp"),
     ("shortest_first", {"transport": {"multicast": True}}, "network.transport.multicast: true"),
     ("shortest_first", {"transport": {"queue": "fifo"}}, "network.transport.queue: fifo"),
@@ -83,6 +83,30 @@ def test_what_does_not_fit_is_refused_by_name(kind, parts, message):
 def test_what_fits_is_accepted(kind, parts):
     named = scenario(kind, **parts).training.bandwidth
     assert named.name == (kind if isinstance(kind, str) else kind["kind"])
+
+
+IN_CELLS = {"protocol": {"kind": "hierarchical"}, "network.topology": CELLULAR}
+OF_MODELS = {"protocol": {"kind": "asynchronous", "mix": "models"}}
+KEPT = {"method": "fednova", "local": {"momentum": 0.5}, "local_momentum": 0.5, "persist_momentum": True}
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({**IN_CELLS, "methods": ["fednova"]}, "server: server update 'fednova' needs each client's update on its own"),
+    ({**IN_CELLS, "methods": [{"method": "scaffold", "control_upload": "derived"}]}, "each client's update on its own"),
+    ({**IN_CELLS, "methods": [{"method": "feddyn", "weighting": "samples"}]}, "the plain sum of the clients' changes"),
+    ({**OF_MODELS, "methods": ["slowmo"]}, "server update 'slowmo' needs updates that are changes of the model"),
+    ({"methods": [KEPT]}, "needs local momentum that starts at zero in every round"),
+    ({**IN_CELLS, "methods": ["heterofl"]}, "each client's update on its own"),
+    ({**IN_CELLS, "methods": [{"method": "fedbr", "full_to": "all"}]}, "rounds that begin for all clients at once"),
+])  # fmt: skip
+def test_parts_that_are_right_alone_and_wrong_together_are_refused(changes, message):
+    with pytest.raises(UserError, match=message):
+        load_scenario("5g_10clients", changes)
+
+
+def test_parts_with_what_they_need_are_accepted():
+    for methods in (["scaffold", "feddyn", "fedadc"], [{**KEPT, "persist_momentum": False}]):
+        load_scenario("5g_10clients", {**(IN_CELLS if len(methods) > 1 else {}), "methods": methods})
 
 
 CRASH = {"kind": "crash", "client": 3, "at": "1 s", "duration": "5 s"}

@@ -143,14 +143,14 @@ NAMES = {
 
 @pytest.mark.parametrize("method", NAMES)
 def test_methods_that_compare_classes_refuse_other_tasks_by_name(scenario, tmp_path, method):
-    with pytest.raises(UserError, match=f"{NAMES[method]} compares predictions of classes, which task"):
+    with pytest.raises(UserError, match=f"{NAMES[method]} needs predictions of classes, and task"):
         run(scenario("multilabel", methods=[method]), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("method", [pytest.param("moon", marks=pytest.mark.full), "fitnet"])
 def test_methods_that_compare_features_of_a_sample_refuse_sequences_of_them(scenario, tmp_path, method):
-    with pytest.raises(UserError, match="compares one vector of features for each sample"):
+    with pytest.raises(UserError, match="needs one vector of features for each sample"):
         run(scenario("language_model", methods=[method]), out=tmp_path / "run")
     run(scenario("regression", methods=[method], training__rounds=1), out=tmp_path / "run")
 
@@ -163,7 +163,7 @@ def test_methods_that_compare_features_of_a_sample_refuse_sequences_of_them(scen
         ({"targets": [{"metric": "rmse", "at_least": 1}]}, r"expected at_most, because lower values of rmse"),
         ({"targets": [{"metric": "rmse"}]}, "expected either at_least or at_most"),
         ({"targets": [{"metric": "rmse", "at_most": 0}]}, r"targets\.0"),
-        ({"training.selection": "coverage"}, r"training\.selection\.kind: selection 'coverage' reads the classes"),
+        ({"training.selection": "coverage"}, r"training\.selection\.kind: selection 'coverage' needs predictions"),
         ({"data.partition": {"kind": "dirichlet", "alpha": 1}}, r"data\.partition\.kind: divides the samples by class"),
         ({"data.partition": {"kind": "label_level", "level": 2}}, "and task 'regression' has none"),
     ],

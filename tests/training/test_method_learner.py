@@ -330,12 +330,6 @@ def test_blocks_without_a_model_to_build_on_are_refused(tiny):
         learner.aggregate(0, ids([0]), 0)
 
 
-def test_parts_that_read_what_nobody_provides_are_refused_at_once(tiny):
-    method = replace(tiny.method("fedadc"), server=Mean())
-    with pytest.raises(ValueError, match="method 'fedadc' reads the vector 'momentum'"):
-        tiny.core().learner(method)
-
-
 def stale_pair(tiny, mixing):
     """Versions 0, 1, 2: client 4 trained from version 0, client 0 from version 1, both aggregated into version 2."""
     core, learner = start(tiny)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from edgefl.errors import UserError
+from edgefl.methods.fits import check, parts_of, taken_by_layout
 from edgefl.methods.parts.client_state import ClientState, StatesTogether
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
@@ -40,23 +40,11 @@ def keeping_local(method: Method, layout: Layout) -> Method:
     """The method with clients that keep the local part of a model with this layout, if it has one.
 
     Raises:
-        UserError: some parameters are local, and its server and clients control each other with vectors of all
-            parameters, or its server needs each client's model.
+        UserError: the method needs what clients keep for themselves.
     """
+    check(parts_of(method), taken_by_layout(layout))
     if not layout.local:
         return method
-    server = method.server
-    if layout.local_parameters and (server.broadcasts or server.client_state() is not None):
-        vectors = ", ".join(server.broadcasts) or "its sum of the clients' changes"
-        raise UserError(
-            f"the server of '{method.label}' controls all parameters with {vectors}, so none can stay local; expected "
-            "only buffers in the model's local part"
-        )
-    if layout.local_parameters and server.needs_each_model:
-        raise UserError(
-            f"the server of '{method.label}' needs each client's whole model, so no parameter can stay local; expected "
-            "only buffers in the model's local part"
-        )
     before = method.state.states if isinstance(method.state, StatesTogether) else (method.state,)
     others = tuple(each for each in before if each is not None and not isinstance(each, LocalPart))
     own = LocalPart(places=tuple((place.start, place.stop) for place in layout.local))

@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.errors import UserError
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.options import Component
@@ -25,6 +26,9 @@ class LocalRule(Component):
 
     vectors: ClassVar[frozenset[str]] = frozenset()
     """Names of the server or client-state vectors it reads, e.g. ``momentum`` for FedADC."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    """What it cannot do without; see :mod:`edgefl.methods.fits`."""
 
     lr_on_device: ClassVar[bool] = False
     """``lr`` may also be a tensor ``[]`` on the device, so that recorded steps serve rounds of other rates.
@@ -45,6 +49,10 @@ class LocalRule(Component):
     def client_state(self) -> ClientState | None:
         """The client state of this rule, in addition to the method's; none by default."""
         return None
+
+    def takes(self) -> dict[Need, str]:
+        """What it takes from other parts, with the reasons."""
+        return {}
 
     def accept(self, options: LocalOptions) -> None:
         """Check the local options; by default, all fit this rule.
@@ -136,6 +144,9 @@ class Sgd(LocalRule):
 
     def client_state(self) -> ClientState | None:
         return Velocity() if self.persist_momentum else None
+
+    def takes(self) -> dict[Need, str]:
+        return {"zero momentum": "persist_momentum keeps it"} if self.persist_momentum else {}
 
     def accept(self, options: LocalOptions) -> None:
         if self.persist_momentum and not options.momentum:

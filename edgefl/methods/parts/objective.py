@@ -1,65 +1,20 @@
-"""What objectives need of a model and its task."""
+"""The base class of objectives, the losses of clients, and what each is given."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from edgefl.errors import UserError, WrongAnswer, one_line
+from edgefl.errors import WrongAnswer, one_line
+from edgefl.methods.fits import Need, Part, check, taken_by_model
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 from edgefl.options import Component
-
-Need = Literal["classes", "features", "images", "blocks", "depths", "widths"]
-"""Logits of classes; one vector of features for each sample; inputs ``[channels, height, width]``; several blocks;
-several blocks before the classifier; layers that can be narrowed.
-"""
-
-
-def check_need(need: Need, method: str, model: BlockModel) -> None:
-    """Check that a model and its task have what a method needs.
-
-    Raises:
-        UserError: they do not.
-    """
-    task = model.task
-    reasons = {
-        "classes": (
-            not task.classes,
-            f"compares predictions of classes, which task '{task.kind}' does not have; expected task: classification",
-        ),
-        "features": (
-            len(task.output_shape(model.classes, model.sample_shape)) > 1,
-            f"compares one vector of features for each sample, and task '{task.kind}' has one for each place",
-        ),
-        "images": (
-            len(model.sample_shape) != 3,
-            "changes images [channels, height, width], and this model takes inputs of the shape "
-            f"{list(model.sample_shape)}",
-        ),
-        "blocks": (
-            model.depth < 2,
-            "combines blocks of two models, and this model is one block" + (f": {model.whole}" if model.whole else ""),
-        ),
-        "depths": (
-            model.depth < 3,
-            f"trains the first blocks of a model, and this model has {model.depth} blocks"
-            + (f": {model.whole}" if model.whole else ", expected 3 or more"),
-        ),
-        "widths": (
-            not model.slimmable,
-            "runs a model's layers at a smaller width, and this model's layers cannot; use a model of edgefl "
-            "(edgefl models)",
-        ),
-    }
-    missing, reason = reasons[need]
-    if missing:
-        raise UserError(f"{method} {reason}")
 
 
 class Batch(NamedTuple):
@@ -144,7 +99,8 @@ class Objective(Component):
     ``[classes]``), ``relative_size`` (n_k N/n, its training images over the mean of all clients, one number), ``round``
     (of the job, from 0, int64, one number)."""
 
-    needs: ClassVar[tuple[Need, ...]] = ()
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    """What it needs of a model and its task; see :mod:`edgefl.methods.fits`."""
 
     trains_last: ClassVar[bool] = False
     """A client that gets α blocks receives the whole model, and trains and returns only its last α blocks."""
@@ -169,8 +125,7 @@ class Objective(Component):
         Raises:
             UserError: the loss cannot train this model; the message states the reason.
         """
-        for need in self.needs:
-            check_need(need, type(self).__name__, model)
+        check([Part(type(self).__name__, self.needs)], taken_by_model(model))
         return model
 
     def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:

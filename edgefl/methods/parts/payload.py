@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from edgefl.errors import WrongAnswer, one_line
+from edgefl.methods.fits import Need
 from edgefl.options import Component
 
 
@@ -78,6 +79,8 @@ class Downlink(NamedTuple):
 
 class Payload(Component):
     """The content of a method's downlink and uplink; by default the model both ways. Its fields are the options."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
 
     @property
     def sends_blocks(self) -> bool:

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 from torch import Tensor
 
 from edgefl.errors import WrongAnswer, one_line
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.objective import Objective
@@ -58,6 +59,8 @@ class Arriving(Protocol):
 class ServerUpdate(Component):
     """The computation of the next model from deltas; its fields are its options."""
 
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    """What it cannot do without; see :mod:`edgefl.methods.fits`. Broadcasts and a client state imply more of it."""
     broadcasts: ClassVar[tuple[str, ...]] = ()
     """Names of server-state vectors that clients receive in addition to the model (FedADC's ``momentum``)."""
     default_weighting: ClassVar[Weighting | None] = None
@@ -72,11 +75,6 @@ class ServerUpdate(Component):
         error, so that no vector is sent without being charged.
         """
         return {name: name for name in self.broadcasts}
-
-    @property
-    def needs_each_model(self) -> bool:
-        """True if it is not a function of the clients' weighted mean, so that no cell may average before it."""
-        return False
 
     def objective(self, loss: Objective) -> Objective:
         """The clients' loss with this server update, given the method's loss; FedDyn adds its penalty."""
@@ -167,3 +165,8 @@ def _check_like(found: object, wanted: Tensor, what: str) -> None:
 SERVER_UPDATES: Registry[type[ServerUpdate]] = Registry(
     "server update", package="edgefl.methods", group="edgefl.servers", check=class_of(ServerUpdate)
 )
+
+
+def server_name(server: ServerUpdate) -> str:
+    """The registered name of a server update, or its class's name."""
+    return SERVER_UPDATES.name_of(type(server)) or type(server).__name__

@@ -12,6 +12,7 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
+from edgefl.methods.fits import Need
 from edgefl.models.block_model import BlockModel
 from edgefl.models.narrower import Cut, Rounding
 from edgefl.options import Component
@@ -43,6 +44,8 @@ class SubModels(Component):
     level; the device may still refuse that for its memory.
     :class:`~edgefl.simulation.work.WorkModel` chooses it.
     """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"each update", "plain traffic", "shared model"})
 
     levels: tuple[Share, ...] = Field(
         default=(1.0, 0.5, 0.25), min_length=1, description="shares of the model that clients can train, largest first"

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.errors import WrongAnswer, one_line
+from edgefl.methods.fits import Need
 from edgefl.options import Options
 from edgefl.registry import Registry, chosen_part, class_of
-
-Need = Literal["rounds", "deadline", "star"]
-"""What an allocation needs of its scenario: a protocol with rounds, a deadline, a star as the topology."""
 
 
 class Transfers(NamedTuple):
@@ -63,7 +61,8 @@ class BandwidthSpec(Options):
     Its answers depend on the arguments only, so that ``edgefl verify`` can ask for them again.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    needs: ClassVar[frozenset[Need]] = frozenset({"server's links"})
+    """What it needs of its scenario; see :mod:`edgefl.methods.fits`."""
 
     @abstractmethod
     def order(self, transfers: Transfers) -> Order:

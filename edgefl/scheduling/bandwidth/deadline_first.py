@@ -19,7 +19,7 @@ class DeadlineFirst(BandwidthSpec):
     changes.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"rounds", "deadline"})
+    needs: ClassVar[frozenset[Need]] = frozenset({"server's links", "rounds", "deadline"})
 
     def order(self, transfers: Transfers) -> Order:
         # In a round of one instant, rounding must decide neither about lateness nor about the order.

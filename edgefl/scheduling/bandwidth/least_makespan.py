@@ -31,7 +31,7 @@ class LeastMakespan(BandwidthSpec):
     not wait for each other. The two directions together are not exact: see ``downloads``.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"rounds", "star"})
+    needs: ClassVar[frozenset[Need]] = frozenset({"server's links", "rounds", "star"})
 
     downloads: bool = Field(
         default=False,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.errors import UserError, WrongAnswer, one_line
+from edgefl.methods.fits import Need
 from edgefl.options import Options
 from edgefl.registry import Registry, chosen_part, class_of
 
@@ -111,6 +112,11 @@ class Selector(ABC):
     def asks(cls) -> bool:
         """True if it asks clients for losses, which delays the round."""
         return "local_losses" in cls.reads
+
+    @classmethod
+    def needs(cls) -> frozenset[Need]:
+        """What it needs of its scenario; see :mod:`edgefl.methods.fits`."""
+        return frozenset({"classes"} if "label_support" in cls.reads else ()) | ({"rounds"} if cls.asks() else set())
 
     @abstractmethod
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:

@@ -223,7 +223,7 @@ PROBES: list[Probe] = probes(trained, [
      accepted),
     # Clients of parts of the model keep no vectors of the whole one.
     ("methods[]<heterofl>.persist_momentum", method("heterofl", local={"momentum": 0.5}),
-     option(persist_momentum=True), says("cannot keep a state of its clients")),
+     option(persist_momentum=True), says("train parts of the model")),
     # Their clients must follow them, as only those of their own methods do.
     *((f"methods[].server<{kind}>.kind", server("mean"), {"methods.0.server": {"kind": kind}},
      says("cannot be used with method 'fedavg'")) for kind in HOSTS),

@@ -1,0 +1,60 @@
+"""The table of what fits with what in docs/methods.md; ``python docs/site/fit_matrix.py`` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from edgefl.methods.build import build_method
+from edgefl.methods.fits import NEEDS, Need, Takes, missing, parts_of
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.recipe import METHODS, Method
+from edgefl.simulation.protocol_specs import protocol
+
+PAGE = Path(__file__).parents[1] / "methods.md"
+BEGIN, END = "<!-- what fits: begin -->\n", "<!-- what fits: end -->\n"
+
+
+def _rounds(**options: str) -> Callable[[Method], Takes]:
+    return lambda method: protocol(dict(options)).takes(method.weighting)
+
+
+def _taking(*needs: Need) -> Callable[[Method], Takes]:
+    return lambda _: dict.fromkeys(needs, "")
+
+
+COLUMNS = {
+    "asynchronous": _rounds(kind="asynchronous"),
+    "`mix: models`": _rounds(kind="asynchronous", mix="models"),
+    "hierarchical": _rounds(kind="hierarchical"),
+    "codec that rounds": _taking("exact uplink", "plain traffic"),
+    "local parameters": _taking("whole model", "shared model"),
+    "`momentum`": _taking("no momentum"),
+    "kept momentum": _taking("zero momentum", "no momentum"),
+    "task without classes": _taking("classes"),
+}
+
+
+def matrix() -> str:
+    """A row for each method with the need that a column takes, and what these needs are."""
+    lines, shown = [f"| method | {' | '.join(COLUMNS)} |", f"|---|{'---|' * len(COLUMNS)}"], set[Need]()
+    for name in METHODS.names():
+        if name in METHODS.plug_ins:
+            continue
+        method = build_method(name, LocalOptions())
+        taken = [[missing(part, takes(method)) for part in parts_of(method)] for takes in COLUMNS.values()]
+        firsts = [next(filter(None, needs), None) for needs in taken]
+        shown.update(filter(None, firsts))
+        lines.append(f"| `{name}` | {' | '.join('yes' if need is None else f'*{need}*' for need in firsts)} |")
+    needs = "; ".join(f"*{need}*: {words}" for need, words in NEEDS.items() if need in shown)
+    return "\n".join([*lines, "", f"{needs}.", ""])
+
+
+def with_matrix(text: str) -> str:
+    """The page with the table as it is now."""
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}{matrix()}{END}{rest.partition(END)[2]}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_matrix(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
