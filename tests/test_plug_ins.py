@@ -244,17 +244,17 @@ WRONG_DATA = {
     "declares other counts": ("DECLARED = replace(PLAIN, train=(20,) * 3)", "train = (20, 20, 20); expected"),
     "raises": ("def read(self): raise KeyError('d')\nPart.read = read", "KeyError: 'd'"),
     "returns one split": ("READ = images(80)", "expected the training and the test data as Samples"),
-    "fewer images": ("READ = images(60), images(20)", "60 training samples, 15 of class 0; expected 80, 20 of class 0"),
-    "fewer labels": ("READ = images(80, labels=np.arange(70) % 4), images(20)", "int64 [70]; expected an array of 80"),
-    "another class": ("READ = images(80, labels=np.arange(80) % 5), images(20)", "with the label 4; expected 0 to 3"),
+    "fewer images": ("READ = images(60), images(20)", "found [15, 15, 15, 15]"),
+    "fewer labels": ("READ = images(80, labels=np.arange(70) % 4), images(20)", "found an array of int64 [70]"),
+    "another class": ("READ = images(80, labels=np.arange(80) % 5), images(20)", "labels from 0 to 3, found 4"),
     "another shape": (
         "READ = images(80, inputs=np.zeros((80, 3, 8, 8), np.uint8)), images(20)",
-        "training inputs of the shape (3, 8, 8); expected (1, 8, 8), as declared",
+        "training inputs of the shape [1, 8, 8], as declared, found [3, 8, 8]",
     ),
-    "floats": ("READ = images(80, inputs=np.zeros((80, 1, 8, 8))), images(20)", "of float64 [80, 1, 8, 8]; expected"),
+    "floats": ("READ = images(80, inputs=np.zeros((80, 1, 8, 8))), images(20)", "an array of float64 [80, 1, 8, 8]"),
     "infinite": (
         "READ = images(80, inputs=np.full((80, 3), np.inf, np.float32)), images(20)\nDECLARED = None",
-        "training inputs that are not finite",
+        "expected finite training inputs, found NaN or infinity in sample 0",
     ),
 }
 MODEL = """

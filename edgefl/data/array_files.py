@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl.data.pictures import Colours, Pictures
 from edgefl.errors import UserError, nearest
 
 
@@ -20,9 +22,9 @@ class ArrayFile(NamedTuple):
     path: Path
     word: str
     names: list[str]
-    open: Callable[[str], NDArray[Any]]
+    open: Callable[[str], NDArray[Any] | Pictures]
 
-    def read(self, name: str) -> NDArray[Any]:
+    def read(self, name: str) -> NDArray[Any] | Pictures:
         """An array.
 
         Raises:
@@ -31,7 +33,8 @@ class ArrayFile(NamedTuple):
         if name not in self.names:
             hint = nearest(name, self.names) if self.names else "it has none"
             raise UserError(f"no {self.word} '{name}' in this file; {hint}", file=str(self.path))
-        return self.open(name)
+        with _readable(self.path):
+            return self.open(name)
 
     def read_columns(self, names: Sequence[str]) -> NDArray[Any]:
         """Several arrays of numbers ``[samples]`` side by side, ``[samples, names]``.
@@ -41,7 +44,7 @@ class ArrayFile(NamedTuple):
         """
         columns = [self.read(name) for name in names]
         for name, column in zip(names, columns, strict=True):
-            if column.ndim != 1 or column.dtype.kind not in "fiub" or len(column) != len(columns[0]):
+            if len(column.shape) != 1 or column.dtype.kind not in "fiub" or column.shape != columns[0].shape:
                 raise UserError(
                     f"expected as many numbers in '{name}' as in '{names[0]}', one for each sample, found "
                     f"{column.dtype} {list(column.shape)}",
@@ -56,93 +59,106 @@ def open_arrays(path: Path) -> ArrayFile:
     Raises:
         UserError: its name has another ending, or it is not a readable file of that format.
     """
-    if path.suffix not in _FORMATS:
-        raise UserError(f"expected a file of the format {', '.join(_FORMATS)}, found '{path.name}'", file=str(path))
-    return _FORMATS[path.suffix](path)
+    formats = {".npz": _npz, ".safetensors": _safetensors, ".parquet": _parquet}
+    if path.suffix not in formats:
+        raise UserError(f"expected a file of the format {', '.join(formats)}, found '{path.name}'", file=str(path))
+    with _readable(path):
+        return formats[path.suffix](path)
 
 
-def _damaged(path: Path, error: object, what: str) -> UserError:
-    return UserError(f"not a readable {what} file ({str(error).strip().partition(chr(10))[0]})", file=str(path))
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    import pyarrow
+    from safetensors import SafetensorError
+
+    failures = (OSError, EOFError, ValueError, KeyError, NotImplementedError)
+    try:
+        yield
+    except (*failures, zipfile.BadZipFile, zlib.error, SafetensorError, pyarrow.ArrowException) as error:
+        if "allow_pickle" in str(error):
+            message = "expected numbers, found Python objects (a pickle), which edgefl does not open"
+        else:
+            form = "Parquet" if path.suffix == ".parquet" else path.suffix
+            message = f"not a readable {form} file ({str(error).strip().partition(chr(10))[0]})"
+        raise UserError(message, file=str(path)) from None
 
 
 def _npz(path: Path) -> ArrayFile:
     """Arrays of NumPy, as ``np.savez`` and ``np.savez_compressed`` write them, without pickled objects."""
-    failures = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = sorted(name.removesuffix(".npy") for name in archive.namelist())
-    except failures as error:
-        raise _damaged(path, error, ".npz") from None
+    with zipfile.ZipFile(path) as archive:
+        names = sorted(name.removesuffix(".npy") for name in archive.namelist())
 
     def read(name: str) -> NDArray[Any]:
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                values: NDArray[Any] = file[name]
-        except failures as error:
-            if "allow_pickle" in str(error):
-                raise UserError(
-                    f"expected numbers in '{name}', found Python objects (a pickle), which edgefl does not open",
-                    file=str(path),
-                ) from None
-            raise _damaged(path, error, ".npz") from None
+        with np.load(path, allow_pickle=False) as file:
+            values: NDArray[Any] = file[name]
         return values
 
     return ArrayFile(path, "array", names, read)
 
 
 def _safetensors(path: Path) -> ArrayFile:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
-    try:
-        with safe_open(path, framework="np") as file:
-            names = sorted(file.keys())
-    except (OSError, SafetensorError, ValueError) as error:
-        raise _damaged(path, error, ".safetensors") from None
+    with safe_open(path, framework="pt") as file:
+        names = sorted(file.keys())
 
     def read(name: str) -> NDArray[Any]:
-        try:
-            with safe_open(path, framework="np") as file:
-                values: NDArray[Any] = file.get_tensor(name)
-        except (TypeError, AttributeError, SafetensorError) as error:  # a type that NumPy does not have, as bfloat16
-            raise UserError(f"expected numbers of a type of NumPy in '{name}' ({error})", file=str(path)) from None
-        return values
+        with safe_open(path, framework="pt") as file:
+            return of_tensor(file.get_tensor(name))
 
     return ArrayFile(path, "tensor", names, read)
 
 
+def of_tensor(tensor: Any) -> NDArray[Any]:
+    """A tensor of PyTorch as an array; of a type that NumPy does not have, such as bfloat16, as float32."""
+    tensor = tensor.to_dense()
+    try:
+        values: NDArray[Any] = tensor.numpy(force=True)
+    except TypeError:
+        values = tensor.float().numpy(force=True)
+    return values
+
+
 def _parquet(path: Path) -> ArrayFile:
-    import pyarrow
     import pyarrow.parquet
 
-    try:
-        file = pyarrow.parquet.ParquetFile(path)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise _damaged(path, error, "Parquet") from None
+    file = pyarrow.parquet.ParquetFile(path)
 
-    def read(name: str) -> NDArray[Any]:
-        try:
-            column = file.read(columns=[name]).column(name)
-        except (OSError, pyarrow.ArrowException, KeyError) as error:
-            raise _damaged(path, error, "Parquet") from None
-        return array_of(column, name, str(path))
+    def read(name: str) -> NDArray[Any] | Pictures:
+        return of_column(file.read(columns=[name]).column(name), name, str(path))
 
     return ArrayFile(path, "column", sorted(file.schema_arrow.names), read)
 
 
-_FORMATS: dict[str, Callable[[Path], ArrayFile]] = {".npz": _npz, ".safetensors": _safetensors, ".parquet": _parquet}
+def of_column(
+    column: Any, name: str, place: str, size: tuple[int, int] | None = None, colours: Colours | None = None
+) -> NDArray[Any] | Pictures:
+    """A column of Arrow as an array ``[rows, …]``: numbers, texts, lists (of lists) of numbers, or encoded images.
 
-
-def array_of(column: Any, name: str, place: str) -> NDArray[Any]:
-    """A column of Arrow as an array ``[rows, …]``; lists of lists of numbers add dimensions.
+    Encoded images are bytes, or in the form of the Hugging Face hub, ``struct<bytes, path>``.
 
     Raises:
-        UserError: it has empty cells, lists that differ in length, or values that are neither numbers nor texts.
+        UserError: it has empty cells, lists that differ in length, or other values.
     """
     import pyarrow
+    import pyarrow.compute
     from pyarrow import types
 
-    column = column.combine_chunks() if column.num_chunks else pyarrow.array([], column.type)
-    values = column.combine_chunks() if isinstance(column, pyarrow.ChunkedArray) else column
+    kind = column.type
+    if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        column = pyarrow.compute.struct_field(column, "bytes")
+    if types.is_binary(column.type) or types.is_large_binary(column.type):
+        if not len(column):
+            raise UserError(f"expected images in '{name}', found none", file=place)
+        cells = column
+        return Pictures(
+            lambda index: cells[index].as_py(),
+            lambda index: f"{place}: row {index} of '{name}'",
+            np.arange(len(cells)),
+            size,
+            colours,
+        )
+    values = column.combine_chunks() if column.num_chunks else pyarrow.array([], kind)
     shape = [len(values)]
     while True:
         if isinstance(values.type, pyarrow.BaseExtensionType):
@@ -165,6 +181,6 @@ def array_of(column: Any, name: str, place: str) -> NDArray[Any]:
     if types.is_string(kind) or types.is_large_string(kind):
         return np.array(values.to_pylist(), dtype=str).reshape(shape)
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-        raise UserError(f"expected numbers, texts or lists of numbers in '{name}', found {kind}", file=place)
+        raise UserError(f"expected numbers, texts, images or lists of numbers in '{name}', found {kind}", file=place)
     numbers: NDArray[Any] = values.to_numpy(zero_copy_only=False)
     return numbers.reshape(shape)

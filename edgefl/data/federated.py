@@ -16,6 +16,7 @@ from edgefl.data.feature_skews import FeatureSkew
 from edgefl.data.partitions.by_owner import ByFile, Natural, split_by_owner
 from edgefl.data.sharding import Integers, Shards, cut_like_training
 from edgefl.data.spec import DataSpec
+from edgefl.errors import UserError
 from edgefl.randomness import generator
 
 Split = Literal["test", "validation"]
@@ -106,6 +107,12 @@ def load_federated(
             if isinstance(spec.partition, Natural | ByFile) and evaluated.owner is not None
             else cut_like_training(evaluated.strata, label_counts, generator(seed, "test partition"), split)
         )
+        if not evaluation_shards.sizes.any():
+            raise UserError(
+                f"no test sample is of one of the {spec.clients} clients, so none can be tested on its own; expected "
+                "whole, or test data of the clients that train",
+                field="data.test",
+            )
     if spec.feature_skew is not None:
         train = _skewed(train, shards, spec.feature_skew, seed, "train")
         if evaluation_shards is not None:

@@ -1,23 +1,22 @@
-"""Data of users' own files and functions: arrays with their checks, and what such data sets have in common."""
+"""Data of users' own files and functions: what such data sets have in common, and how their arrays become samples."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Self
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from edgefl.data.choice import split_off
-from edgefl.data.samples import Description, Samples, kind_of, strata
+from edgefl.data.pictures import Colours, Pictures
+from edgefl.data.samples import Kind, Samples, WrongSamples, checked_samples, strata
 from edgefl.data.sharding import Integers
 from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError, WrongAnswer
-from edgefl.tasks.base import MOST_CLASSES, Task
-
-if TYPE_CHECKING:
-    from edgefl.data.pictures import Pictures
+from edgefl.tasks.base import MOST_CLASSES
 
 Channels = Literal["first", "last"]
 
@@ -29,18 +28,23 @@ class Raw(NamedTuple):
         inputs: ``[samples, …]``; pictures are decoded when they are needed.
         names: the names of inputs, labels and clients in messages.
         place: the file or folder of the arrays, for messages.
-        channels: the place of the channels in the inputs; ``None``: first, unless the shape looks like last.
+        classes: number of classes, if the data state it.
     """
 
     inputs: NDArray[Any] | Pictures
-    targets: NDArray[Any]
-    client: NDArray[Any] | None
+    targets: NDArray[Any] | Pictures
+    client: NDArray[Any] | Pictures | None
     names: tuple[str, str, str]
     place: str
-    channels: Channels | None = None
+    classes: int | None = None
 
     def refuse(self, message: str) -> NoReturn:
         raise UserError(message, file=self.place)
+
+    def plain(self, values: NDArray[Any] | Pictures, name: str) -> NDArray[Any]:
+        if isinstance(values, Pictures):
+            self.refuse(f"expected numbers or texts in '{name}', found images")
+        return values
 
 
 class OwnData(DataSpec):
@@ -57,7 +61,7 @@ class OwnData(DataSpec):
         default=None,
         ge=1,
         le=MOST_CLASSES,
-        description="number of classes or tokens, if the training data may not contain the last one; null: as found",
+        description="number of classes or tokens, if the training data may lack some of them; null: as found",
     )
 
     def declared(self) -> None:
@@ -81,20 +85,182 @@ class OwnData(DataSpec):
             UserError: they are missing or cannot be read.
         """
 
-    def found(self) -> Description:
-        """The description; pictures are not decoded."""
-        return description_of(*self.raw(), self.test_share, self.task, self.classes)
+    def checked(self) -> tuple[Samples, Samples]:
+        """The samples of :meth:`read`.
+
+        Raises:
+            UserError: the arrays are not of a possible type or shape, differ in length, contain values that are not
+                possible, or do not fit each other.
+        """
+        train, test = self.raw()
+        try:
+            return checked_samples(self._samples(train, test), None, self.task)
+        except WrongSamples as error:
+            raw = test if test is not None and error.split == "test" else train
+            raw.refuse(str(error))
 
     def read(self) -> tuple[Samples, Samples]:
-        return samples_of(*self.raw(), self.test_share, self.task, self.classes)
+        return self._samples(*self.raw())
+
+    def stored(self, raw: Raw, like: Samples | None) -> Any:
+        """Inputs as they are stored, of the kind of the training samples ``like``, or as found."""
+        if isinstance(raw.inputs, Pictures) and like is not None:
+            return replace(raw.inputs, colours=like.inputs.shape[1])
+        return raw.inputs
+
+    def _samples(self, train: Raw, test: Raw | None) -> tuple[Samples, Samples]:
+        """The samples of the splits; without test arrays, a share of the training arrays is the test data."""
+        one = self._split(train, None)
+        if test is None:
+            if len(one.labels) < 2:
+                train.refuse("expected 2 samples or more, of which one is for testing, found 1")
+            owner = None if one.owner is None else np.unique(one.owner, return_inverse=True)[1].astype(np.int64)
+            kept, out = split_off(strata(one.labels, self.task), owner, self.test_share)
+            return _part(one._replace(owner=owner), kept), _part(one._replace(owner=owner), out)
+        other = self._split(test, one)
+        if _same(train.inputs, test.inputs) and np.array_equal(one.labels, other.labels):
+            test.refuse(
+                "the test data are the training data; leave them out, so that data.test_share of the samples are for "
+                "testing"
+            )
+        if self.task.classes and (unknown := np.setdiff1d(other.labels, one.labels)).size and self.classes is None:
+            test.refuse(
+                f"expected labels that are in the training data, found {unknown[0]} in '{test.names[1]}'; set "
+                "data.classes to the number of classes if the training data lack some of them"
+            )
+        if one.owner is None or other.owner is None:
+            owners = None if one.owner is None else _owners(one.owner, one.owner)[0]
+            return one._replace(owner=owners), other._replace(owner=None)
+        if {one.owner.dtype.kind == "U", other.owner.dtype.kind == "U"} == {True, False}:
+            test.refuse("expected the clients of both splits as integers, or of both as texts, found one of each")
+        owner, tested = _owners(one.owner, other.owner)
+        return one._replace(owner=owner), other._replace(owner=tested)
+
+    def _split(self, raw: Raw, train: Samples | None) -> Samples:
+        """Inputs, labels and the names of clients of a split."""
+        inputs = self.stored(raw, train)
+        try:
+            labels = self.task.labels(raw.plain(raw.targets, raw.names[1]))
+        except WrongAnswer as error:
+            raw.refuse(str(error).replace(", found", f" in '{raw.names[1]}', found", 1))
+        client = None if raw.client is None else raw.plain(raw.client, raw.names[2])
+        count = inputs.shape[0]
+        if client is not None and (client.dtype.kind not in "iuU" or client.ndim != 1):
+            raw.refuse(
+                f"expected the clients in '{raw.names[2]}' as an array of [samples] of integers or texts, found "
+                f"{type_of(client.dtype)} {list(client.shape)}"
+            )
+        for found, name in ((labels, raw.names[1]), (client, raw.names[2])):
+            if found is not None and len(found) != count:
+                raw.refuse(f"expected as many values in '{name}' as in '{raw.names[0]}', {count}, found {len(found)}")
+        classes = self.classes or raw.classes
+        if self.task.classes and classes is None and train is None:
+            sizes = np.bincount(labels)
+            if not sizes.all():
+                raw.refuse(
+                    f"expected training samples of each class from 0 to {len(sizes) - 1} in '{raw.names[1]}', found "
+                    f"none of class {sizes.argmin()}; number the classes from 0 without gaps, or set data.classes to "
+                    f"{len(sizes)} if classes may be empty"
+                )
+        return Samples(inputs, labels, owner=client, classes=classes)
+
+
+class Encoded(OwnData):
+    """Data whose inputs may be encoded images."""
+
+    size: tuple[int, int] | None = Field(
+        default=None, description="height and width to which images are resized; null: all images have one size"
+    )
+    colours: Colours | None = Field(
+        default=None,
+        description="1: convert images to grey; 3: to colour; null: grey if the first 64 images are, else colour",
+    )
 
 
 class OwnArrays(OwnData):
-    """Data whose inputs may be images with channels first or last."""
+    """Data whose inputs may be arrays of any kind."""
 
     channels: Channels | None = Field(
         default=None, description="place of the channels in the inputs, first or last; null: first"
     )
+    kind: Kind | None = Field(
+        default=None,
+        description="images: whole numbers from 0 to 255; numbers; tokens: whole numbers for models with an embedding; "
+        "null: by type and shape",
+    )
+
+    def stored(self, raw: Raw, like: Samples | None) -> Any:
+        if isinstance(raw.inputs, Pictures):
+            return super().stored(raw, like)
+        name, values = raw.names[0], raw.inputs
+        if values.dtype.kind not in "fiub":
+            raw.refuse(f"expected numbers in '{name}', found the type {type_of(values.dtype)}")
+        if not values.shape or 0 in values.shape:
+            raw.refuse(f"expected '{name}' as an array of [samples, ...] that is not empty, found {list(values.shape)}")
+        values = values[:, None] if values.ndim == 1 else values
+        kind = like.kind if like else self.kind or self._kind(raw, values)
+        stored = _STORED[kind](raw, values)
+        if kind == "images" and values.ndim == 3:
+            stored = stored[:, None]
+        elif self.channels == "last":
+            if values.ndim < 3:
+                raw.refuse(f"data.channels: last expects inputs with channels in '{name}', found {list(values.shape)}")
+            stored = np.moveaxis(stored, -1, 1)
+        elif self.channels is None and kind == "images" and values.shape[1] > 4 and values.shape[3] <= 4:
+            raw.refuse(
+                f"expected images in '{name}' as [samples, channels, height, width], found {list(values.shape)}; set "
+                "data.channels to last, or to first if these are images of so many channels"
+            )
+        return np.require(stored, requirements=("C", "W"))
+
+    def _kind(self, raw: Raw, values: NDArray[Any]) -> Kind:
+        """What inputs are by their type and shape: integers that cannot be tokens are numbers."""
+        if values.dtype.kind in "fb":
+            return "numbers"
+        if values.dtype == np.uint8 and values.ndim in (3, 4):
+            return "images"
+        if values.ndim > 2:
+            raw.refuse(
+                f"'{raw.names[0]}' has integers, {values.dtype} {list(values.shape)}, which may be pixels, "
+                "measurements or tokens; set data.kind to images, numbers or tokens"
+            )
+        return "tokens" if values.min() >= 0 and values.max() < MOST_CLASSES else "numbers"
+
+
+def _as_numbers(raw: Raw, values: NDArray[Any]) -> NDArray[Any]:
+    with np.errstate(over="ignore"):
+        stored = values.astype(np.float32, copy=False)
+    finite = np.isfinite(stored).reshape(len(stored), -1).all(axis=1)
+    if not finite.all():
+        sample = int(finite.argmin())
+        found = values[sample][~np.isfinite(stored[sample])][0]
+        raw.refuse(f"expected finite numbers of float32 in '{raw.names[0]}', found {found} in sample {sample}")
+    return stored
+
+
+def _as_images(raw: Raw, values: NDArray[Any]) -> NDArray[Any]:
+    least, most = values.min(), values.max()
+    if values.dtype.kind not in "iu" or least < 0 or most > 255 or values.ndim not in (3, 4):
+        raw.refuse(
+            f"expected images in '{raw.names[0]}' as whole numbers from 0 to 255 [samples, channels, height, width], "
+            f"found {values.dtype} {list(values.shape)} from {least} to {most}"
+        )
+    return values.astype(np.uint8, copy=False)
+
+
+def _as_tokens(raw: Raw, values: NDArray[Any]) -> NDArray[Any]:
+    least, most = values.min(), values.max()
+    if values.dtype.kind not in "iu" or max(int(most), -int(least)) > 2**31 - 1:
+        raw.refuse(
+            f"expected integers from -(2^31 - 1) to 2^31 - 1 in '{raw.names[0]}', the tokens, found {values.dtype} "
+            f"from {least} to {most}"
+        )
+    if values.dtype == np.uint8 and values.ndim == 2:
+        return values
+    return values.astype(np.int16 if values.dtype.itemsize == 1 or values.dtype == np.int16 else np.int32, copy=False)
+
+
+_STORED = {"images": _as_images, "numbers": _as_numbers, "tokens": _as_tokens}
 
 
 def _or_a_path(schema: dict[str, Any]) -> None:
@@ -132,180 +298,27 @@ class SplitData(OwnData):
         return data
 
 
-class _Part(NamedTuple):
-    """A checked split without its inputs: their type and shape, labels and clients."""
-
-    type: np.dtype[Any]
-    shape: tuple[int, ...]
-    labels: NDArray[Any]
-    client: NDArray[Any] | None
-
-
-def description_of(train: Raw, test: Raw | None, share: float, task: Task, classes: int | None = None) -> Description:
-    """The description of the samples of :func:`samples_of`; pictures are not decoded."""
-    one, other, (kept, out) = _parts(train, test, share, task)
-    outputs = _outputs(train, one, other, task, classes)
-    rows = outputs if task.classes else 1
-    counts = [np.bincount(strata(part, task), minlength=rows) for part in (one.labels[kept], other.labels[out])]
-    train_counts, test_counts = (tuple(each.tolist()) for each in counts)
-    return Description(outputs, one.shape, train_counts, test_counts, kind=kind_of(one.type, one.shape))
-
-
-def samples_of(
-    train: Raw, test: Raw | None, share: float, task: Task, classes: int | None = None
-) -> tuple[Samples, Samples]:
-    """The training and the test samples.
-
-    Without test arrays, a share of the training arrays is the test data. ``classes`` is the number of classes or
-    tokens, if the labels may not contain the last one.
-
-    Raises:
-        UserError: the arrays are not of a possible type or shape, differ in length, contain values that are not
-            possible, or do not fit each other.
-    """
-    one, other, (kept, out) = _parts(train, test, share, task)
-    inputs = _inputs(train, one)
-    tested = inputs if test is None else _inputs(test, other)
-    owner, owner_tested = _owners(one.client, other.client)
-    outputs = _outputs(train, one, other, task, classes)
-    return (
-        Samples(inputs[kept], one.labels[kept], owner=None if owner is None else owner[kept], classes=outputs),
-        Samples(tested[out], other.labels[out], owner=None if owner_tested is None else owner_tested[out]),
-    )
-
-
-def _outputs(raw: Raw, train: _Part, test: _Part, task: Task, classes: int | None) -> int:
-    """The number of outputs of a model: those that the labels need, or as many classes as are stated."""
-    needed = max(task.outputs(part.labels, None) for part in (train, test))
-    if classes is None:
-        return needed
-    outputs = task.outputs(train.labels, classes)
-    if needed > outputs:
-        raw.refuse(f"expected labels from 0 to {outputs - 1}, as data.classes says, found {needed - 1}")
-    return outputs
-
-
-def _parts(train: Raw, test: Raw | None, share: float, task: Task) -> tuple[_Part, _Part, tuple[Any, Any]]:
-    one = _checked(train, task)
-    if test is None:
-        if len(one.labels) < 2:
-            train.refuse("expected 2 samples or more, of which one is for testing, found 1")
-        return one, one, split_off(strata(one.labels, task), _numbered(one.client), share)
-    other = _checked(test, task)
-    if other.shape != one.shape:
-        test.refuse(
-            f"expected inputs of the shape {list(one.shape)}, as in the training data, found {list(other.shape)}"
-        )
-    if kind_of(other.type, other.shape) != kind_of(one.type, one.shape):
-        test.refuse(
-            f"expected inputs of the type {train.inputs.dtype}, as in the training data, found {test.inputs.dtype}"
-        )
-    columns, found = (part.labels.shape[1:] for part in (one, other))
-    if task.label_type.is_floating_point and found != columns:
-        test.refuse(
-            f"expected labels of the shape {list(columns)} in '{test.names[1]}', as in the training data, found "
-            f"{list(found)}"
-        )
-    kinds = {part.client.dtype.kind == "U" for part in (one, other) if part.client is not None}
-    if len(kinds) > 1:
-        test.refuse(
-            "expected integers or texts as clients in both splits, found integers in one and texts in the other"
-        )
-    unknown = np.setdiff1d(strata(other.labels, task), strata(one.labels, task))
-    if unknown.size:
-        test.refuse(f"expected labels that are in the training data, found {unknown[0]} in '{test.names[1]}'")
-    return one, other, (slice(None), slice(None))
-
-
-def _checked(raw: Raw, task: Task) -> _Part:
-    name, inputs = raw.names[0], raw.inputs
-    if inputs.dtype.kind not in "fiub":
-        raw.refuse(f"expected numbers in '{name}', found the type {_type(inputs.dtype)}")
-    if not inputs.shape or 0 in inputs.shape:
-        raw.refuse(f"expected '{name}' as an array of [samples, ...] that is not empty, found {list(inputs.shape)}")
-    labels = _labels(raw, task)
-    client = None if raw.client is None else _clients(raw, raw.client)
-    for found, of in ((labels, raw.names[1]), (client, raw.names[2])):
-        if found is not None and len(found) != inputs.shape[0]:
-            raw.refuse(
-                f"expected as many values in '{of}' as inputs in '{name}', {inputs.shape[0]}, found {len(found)}"
-            )
-    type, shape = _type_stored(inputs.dtype), inputs.shape[1:] or (1,)
-    if type == np.uint8 and len(shape) == 2:
-        return _Part(type, (1, *shape), labels, client)  # grey images
-    if raw.channels is None and type == np.uint8 and len(shape) == 3 and shape[0] > 4 and shape[2] <= 4:
-        raw.refuse(
-            f"expected images in '{name}' as [samples, channels, height, width], found {list(inputs.shape)}; set "
-            "data.channels to last, or to first if these are images of so many channels"
-        )
-    if raw.channels == "last":
-        if len(shape) < 2:
-            raw.refuse(f"data.channels: last expects inputs with channels in '{name}', found {list(inputs.shape)}")
-        shape = (shape[-1], *shape[:-1])
-    return _Part(type, shape, labels, client)
-
-
-def _type_stored(type: np.dtype[Any]) -> np.dtype[Any]:
-    """The type in which inputs are stored: bytes, int16, int32 or float32."""
-    if type.kind in "fb":
-        return np.dtype(np.float32)
-    if type == np.uint8:
-        return type
-    return np.dtype(np.int16 if type.itemsize == 1 or type == np.int16 else np.int32)
-
-
-def _inputs(raw: Raw, part: _Part) -> NDArray[Any]:
-    values = np.asarray(raw.inputs)
-    if values.dtype.kind == "f":
-        place = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
-        if place.size:
-            raw.refuse(f"expected finite numbers in '{raw.names[0]}', found NaN or an infinity in sample {place[0]}")
-    elif values.dtype.itemsize > 2:
-        least, most = int(values.min()), int(values.max())
-        if max(most, -least) > 2**31 - 1:
-            found = most if most > 2**31 - 1 else least
-            raw.refuse(f"expected integers from -(2^31 - 1) to 2^31 - 1 in '{raw.names[0]}', found {found}")
-    with np.errstate(over="ignore"):
-        stored = values.astype(part.type, copy=False)
-    if stored.dtype.kind == "f" and not np.isfinite(stored).all():
-        raw.refuse(f"expected numbers within the range of float32 in '{raw.names[0]}', found {np.abs(values).max()}")
-    if raw.channels == "last" and not (part.type == np.uint8 and values.ndim == 3):
-        stored = np.moveaxis(stored, -1, 1)
-    return np.require(stored.reshape(len(values), *part.shape), requirements=("C", "W"))
-
-
-def _labels(raw: Raw, task: Task) -> NDArray[Any]:
-    try:
-        return task.labels(raw.targets)
-    except WrongAnswer as error:
-        raw.refuse(str(error).replace(", found", f" in '{raw.names[1]}', found", 1))
-
-
-def _clients(raw: Raw, client: NDArray[Any]) -> NDArray[Any]:
-    name = raw.names[2]
-    if client.dtype.kind not in "iuU" or client.ndim != 1:
-        raw.refuse(
-            f"expected the clients in '{name}' as an array of [samples] of integers or texts, found "
-            f"{_type(client.dtype)} {list(client.shape)}"
-        )
-    return client
-
-
-def _type(type: np.dtype[Any]) -> str:
+def type_of(type: np.dtype[Any]) -> str:
+    """The name of a type in messages."""
+    if type.kind == "V":
+        return f"{type}, which NumPy does not know (save bfloat16 as float32)"
     return "text" if type.kind == "U" else str(type)
 
 
-def _numbered(client: NDArray[Any] | None) -> Integers | None:
-    return None if client is None else np.unique(client, return_inverse=True)[1].astype(np.int64)
+def _part(samples: Samples, chosen: Integers) -> Samples:
+    owner = None if samples.owner is None else samples.owner[chosen]
+    return samples._replace(inputs=samples.inputs[chosen], labels=samples.labels[chosen], owner=owner)
 
 
-def _owners(train: NDArray[Any] | None, test: NDArray[Any] | None) -> tuple[Integers | None, Integers | None]:
+def _same(one: NDArray[Any] | Pictures, other: NDArray[Any] | Pictures) -> bool:
+    if isinstance(one, Pictures) or isinstance(other, Pictures):
+        return isinstance(one, Pictures) and isinstance(other, Pictures) and one.names == other.names
+    return one is other or (one.dtype == other.dtype and np.array_equal(one, other))
+
+
+def _owners(train: NDArray[Any], test: NDArray[Any]) -> tuple[Integers, Integers]:
     """Clients as numbers from 0: those of the training data in ascending order, then those of the test data alone."""
-    if train is None:
-        return None, None
     names = np.unique(train)
-    if test is None:
-        return np.searchsorted(names, train), None
     order = np.concatenate([names, np.setdiff1d(test, names)])
     ascending = np.argsort(order, kind="stable")
     return np.searchsorted(names, train), ascending[np.searchsorted(order, test, sorter=ascending)]

@@ -35,8 +35,9 @@ class Samples(NamedTuple):
     """Inputs and labels, as returned by a data set.
 
     Attributes:
-        inputs: ``[samples, …]``. Images are uint8 ``[samples, channels, height, width]``; they are normalised for
-            training. Numbers are float32 of any shape. All other integers are tokens, such as characters' numbers.
+        inputs: ``[samples, …]``, an array or images that become one. Images are uint8 ``[samples, channels, height,
+            width]``; they are normalised for training. Numbers are float32 of any shape. All other integers are tokens,
+            such as characters' numbers.
         labels: int64 ``[samples]``, from 0, or the labels of another task, such as float32 ``[samples, numbers]``.
         origin: int64 ``[samples]``: equal numbers mark distorted copies of one original; ``None`` without copies.
         owner: int64 ``[samples]``: the owner of each sample, from 0, for the natural partition; ``None`` if unknown.
@@ -98,9 +99,10 @@ def described(train: Samples, test: Samples, task: Task | None = None) -> Descri
     """The description of samples that have been read; mean and deviation are not set."""
     task = task or Classification()
     if task.classes:
-        outputs = rows = train.classes or class_number(train.labels, test.labels)
+        outputs = rows = train.classes or int(max(part.labels.max() for part in (train, test))) + 1
     else:
-        outputs, rows = max(task.outputs(part.labels, train.classes) for part in (train, test)), 1
+        parts = (train,) if task.label_type.is_floating_point else (train, test)
+        outputs, rows = max(task.outputs(part.labels, train.classes) for part in parts), 1
     return Description(
         classes=outputs,
         shape=train.inputs.shape[1:],
@@ -108,18 +110,6 @@ def described(train: Samples, test: Samples, task: Task | None = None) -> Descri
         test=tuple(np.bincount(strata(test.labels, task), minlength=rows).tolist()),
         kind=train.kind,
     )
-
-
-def class_number(*labels: Integers) -> int:
-    """The number of classes of labels: the largest label plus 1.
-
-    Raises:
-        WrongAnswer: a label is not from 0 to :data:`~edgefl.tasks.base.MOST_CLASSES` - 1.
-    """
-    for label in (bound(each) for each in labels if each.size for bound in (np.min, np.max)):
-        if not 0 <= label < MOST_CLASSES:
-            raise WrongAnswer(f"found the label {label}; expected the numbers of classes, 0 to {MOST_CLASSES - 1}")
-    return max(int(each.max(initial=0)) for each in labels) + 1
 
 
 def checked_description(answer: object, task: Task | None = None) -> Description:
@@ -150,12 +140,20 @@ def _expect(right: bool, name: str, found: object, expected: str) -> None:
         raise WrongAnswer(f"declared returned {name} = {one_line(found)}; expected {expected}")
 
 
+class WrongSamples(WrongAnswer):
+    """Samples of one split that cannot be used; ``split`` is training or test."""
+
+    def __init__(self, message: str, split: str) -> None:
+        super().__init__(message)
+        self.split = split
+
+
 def checked_samples(
     answer: object, declared: Description | None = None, task: Task | None = None
 ) -> tuple[Samples, Samples]:
     """The training and the test samples that :meth:`DataSpec.read <edgefl.data.spec.DataSpec.read>` returned.
 
-    Arrays are contiguous, and labels are those of the task. The description ``declared`` is in terms of the task, too.
+    Labels are those of the task; inputs are unchanged. The description ``declared`` is in terms of the task, too.
 
     Raises:
         WrongAnswer: they are not such arrays, do not fit each other, or differ from what is declared.
@@ -164,65 +162,51 @@ def checked_samples(
         raise WrongAnswer(f"read returned {one_line(answer)}; expected the training and the test data as Samples")
     task = task or Classification()
     train, test = (_checked(part, split, task) for part, split in zip(answer, ("training", "test"), strict=True))
-    known, like = declared or described(train, test, task), "as declared" if declared else "like the training data"
+    known, like = declared or described(train, test, task), "as declared" if declared else "as in the training data"
     for part, split, counts in ((train, "training", known.train), (test, "test", known.test)):
-        shape = part.inputs.shape[1:]
-        if shape != tuple(known.shape):
-            raise WrongAnswer(
-                f"read returned {split} inputs of the shape {shape}; expected {tuple(known.shape)}, {like}"
-            )
-        if part.kind != known.kind:
-            raise WrongAnswer(f"read returned {part.kind} as {split} inputs; expected {known.kind}, {like}")
-        expected = task.label_shape(known.classes, shape)
-        if part.labels.shape[1:] != expected:
-            raise WrongAnswer(
-                f"read returned {split} labels of the shape {part.labels.shape[1:]} for a sample; expected {expected}"
-            )
-        if part.labels.dtype == np.int64 and part.labels.max() >= known.classes:
-            raise WrongAnswer(
-                f"read returned {split} samples with the label {part.labels.max()}; expected 0 to {known.classes - 1}"
-            )
-        found = np.bincount(strata(part.labels, task), minlength=len(counts))
+
+        def expect(right: bool, what: str, expected: object, found: object, split: str = split) -> None:
+            if not right:
+                raise WrongSamples(f"expected {split} {what} {expected}, found {found}", split)
+
+        shape, of_label = list(part.inputs.shape[1:]), list(part.labels.shape[1:])
+        expect(shape == list(known.shape), "inputs of the shape", f"{list(known.shape)}, {like}", shape)
+        expect(part.kind == known.kind, "inputs that are", f"{known.kind}, {like}", part.kind)
+        label_shape = list(task.label_shape(known.classes, tuple(shape)))
+        expect(of_label == label_shape, "labels of the shape", f"{label_shape} for each sample", of_label)
+        if part.labels.dtype == np.int64:
+            most = part.labels.max()
+            expect(most < known.classes, "labels from", f"0 to {known.classes - 1}", most)
         if declared:
-            for label in np.flatnonzero(found != np.array(counts))[:1]:
-                raise WrongAnswer(
-                    f"read returned {len(part.labels)} {split} samples, {found[label]} of class {label}; "
-                    f"expected {sum(counts)}, {counts[label]} of class {label}, as declared"
-                )
+            found = np.bincount(strata(part.labels, task), minlength=len(counts)).tolist()
+            expect(found == list(counts), "samples of each class, as declared,", one_line(counts), one_line(found))
     return train, test
 
 
 def _checked(part: Samples, split: str, task: Task) -> Samples:
     inputs = part.inputs
-    if not isinstance(inputs, np.ndarray) or inputs.dtype not in TYPES or inputs.ndim < 2:
-        raise WrongAnswer(
-            f"read returned as {split} inputs {_kind(inputs)}; expected an array of uint8 [images, channels, height, "
-            "width], or of float32, uint8, int16, int32 or int64 [samples, ...]"
-        )
-    if not inputs.size:
-        raise WrongAnswer(f"read returned {split} inputs of the shape {inputs.shape}; expected 1 sample or more")
-    if part.kind == "numbers" and not np.isfinite(inputs).all():
-        raise WrongAnswer(f"read returned {split} inputs that are not finite; expected finite numbers")
+    if not hasattr(inputs, "shape") or inputs.dtype not in TYPES or len(inputs.shape) < 2:
+        expected = "an array of uint8 [images, channels, height, width], or of float32, uint8, int16, int32 or int64"
+        raise WrongSamples(f"expected as {split} inputs {expected} [samples, ...], found {_kind(inputs)}", split)
+    if 0 in inputs.shape:
+        raise WrongSamples(f"expected {split} inputs that are not empty, found {list(inputs.shape)}", split)
+    if part.kind == "numbers" and not (finite := np.isfinite(inputs).reshape(len(inputs), -1).all(axis=1)).all():
+        raise WrongSamples(f"expected finite {split} inputs, found NaN or infinity in sample {finite.argmin()}", split)
     given = {name: getattr(part, name) for name in ("labels", "origin", "owner")}
     for name, values in given.items():
-        kinds = "iu" if task.classes or name != "labels" else "iufb"
+        kinds = "iu" if name != "labels" else "iufb"
         if values is None and name != "labels":
             continue
-        if not isinstance(values, np.ndarray) or values.dtype.kind not in kinds or len(values) != len(inputs):
-            raise WrongAnswer(
-                f"read returned as {name} of the {split} samples {_kind(values)}; expected an array of {len(inputs)} "
-                "numbers, one for each sample"
-            )
+        if not isinstance(values, np.ndarray) or values.dtype.kind not in kinds or len(values) != inputs.shape[0]:
+            expected = f"an array of {inputs.shape[0]} numbers, one for each sample"
+            raise WrongSamples(f"expected as {name} of the {split} samples {expected}, found {_kind(values)}", split)
         if kinds == "iu":
             given[name] = np.ascontiguousarray(values, dtype=np.int64)
-    if task.classes:
-        class_number(given["labels"])
-    else:
-        try:
-            given["labels"] = np.ascontiguousarray(task.completed(inputs, task.labels(given["labels"])))
-        except WrongAnswer as error:
-            raise WrongAnswer(f"labels of the {split} samples: {error}") from None
-    return part._replace(inputs=np.ascontiguousarray(inputs), **given)
+    try:
+        given["labels"] = np.ascontiguousarray(task.completed(inputs, task.labels(given["labels"])))
+    except WrongAnswer as error:
+        raise WrongSamples(f"labels of the {split} samples: {error}", split) from None
+    return part._replace(**given)
 
 
 def _kind(value: Any) -> str:

@@ -115,14 +115,6 @@ class DataSpec(Component):
             UserError: files are missing or unreadable; the message names the folder.
         """
 
-    def found(self) -> Description:
-        """The properties read from the files, for sets that declare nothing.
-
-        Raises:
-            UserError: as :meth:`read`.
-        """
-        return described(*self.samples(), self.task)
-
     def known(self) -> Description | None:
         """The value of :meth:`declared`, checked.
 
@@ -133,8 +125,8 @@ class DataSpec(Component):
             answer = self.declared()
             return None if answer is None else in_terms_of(self.task, checked_description(answer))
 
-    def samples(self) -> tuple[Samples, Samples]:
-        """The value of :meth:`read`, checked and compared with :meth:`declared`.
+    def checked(self) -> tuple[Samples, Samples]:
+        """The value of :meth:`read`, checked and compared with :meth:`declared`; images may not be decoded yet.
 
         Raises:
             UserError: as :meth:`read`, or it is wrong, or the plug-in raised another error; as :meth:`known`.
@@ -142,6 +134,12 @@ class DataSpec(Component):
         known = self.known()
         with DATA_SETS.blaming(type(self)):
             return checked_samples(self.read(), known, self.task)
+
+    def samples(self) -> tuple[Samples, Samples]:
+        """The value of :meth:`checked` with inputs as contiguous arrays."""
+        train, test = self.checked()
+        one, other = (part._replace(inputs=np.ascontiguousarray(part.inputs)) for part in (train, test))
+        return one, other
 
     def describe(self) -> Description:
         """The properties of the used samples, without inputs; reads files if :meth:`declared` returns ``None``.
@@ -151,8 +149,7 @@ class DataSpec(Component):
         """
         known = self.known()
         if known is None:
-            with DATA_SETS.blaming(type(self)):
-                known = checked_description(self.found(), self.task)
+            known = described(*self.checked(), self.task)
         if self.images is not None and self.images > sum(known.train):
             raise UserError(f"expected at most {sum(known.train)}, found {self.images}", field="images")
         check_use(self, known)

@@ -116,6 +116,7 @@ def whole_numbers(found: NDArray[Any], what: str) -> NDArray[np.int64]:
         raise WrongAnswer(f"expected whole numbers from 0, the {what}, found {_type_of(found)}")
     if not found.size:
         raise WrongAnswer("expected labels, found none")
+    found = found.astype(np.float64) if found.dtype.kind == "f" else found
     broken = ~np.isfinite(found) | (found != np.floor(found)) if found.dtype.kind == "f" else np.zeros((), bool)
     for wrong, expected in (
         (broken, f"whole numbers from 0, the {what}"),

@@ -53,7 +53,8 @@ class Classification(Task):
         return ACCURACY if self.metric == "accuracy" else MACRO_F1
 
     def labels(self, found: NDArray[Any]) -> NDArray[Any]:
-        """Numbers of classes, int64 ``[samples]``."""
+        """Numbers of classes, int64 ``[samples]``; a column ``[samples, 1]`` is one label for each, too."""
+        found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
         if found.ndim != 1:
             raise WrongAnswer(f"expected an array of [samples], one label for each, found {list(found.shape)}")
         return whole_numbers(found, "classes")

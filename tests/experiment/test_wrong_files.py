@@ -99,10 +99,10 @@ CASES = {
     "pickled weights": (STATE, "first.pt", pickled_weights, "found a pickle that needs code"),
     "no data": (ARRAYS, "train.npz", nothing, "data.train: expected a file at"),
     "pickled data": (ARRAYS, "train.npz", unpickled, "not a readable .npz file"),
-    "NaN": (ARRAYS, "train.npz", arrays(x=other(X, (5, 1), np.nan)), "found NaN or an infinity in sample 5"),
+    "NaN": (ARRAYS, "train.npz", arrays(x=other(X, (5, 1), np.nan)), "found nan in sample 5"),
     "test data of another shape": (
         TESTED, "test.npz", and_then(lambda path: npz(path.with_name("train.npz")), arrays(x=X[:, :2])),
-        "expected inputs of the shape [4], as in the training data, found [2]",
+        "test inputs of the shape [4], as in the training data, found [2]",
     ),
     "a table without the column": (
         TABLE, "train.parquet", table(x=X[:, 0], label=Y), "no column 'y' in this file; expected one of: label, x",

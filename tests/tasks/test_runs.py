@@ -213,7 +213,7 @@ def test_a_token_of_the_test_data_alone_is_an_output_unless_data_classes_says_le
     assert scenario("language_model", **with_test).data.describe().classes == 7
     assert load_federated(scenario("language_model", **with_test).data, 0).classes == 7
     stated = scenario("language_model", **with_test, data__classes=5).data
-    with pytest.raises(UserError, match=r"expected labels from 0 to 4, as data\.classes says, found 6"):
+    with pytest.raises(UserError, match="expected test labels from 0 to 4, found 6"):
         stated.describe()
 
 
@@ -221,7 +221,7 @@ def test_test_data_with_more_numbers_in_a_label_are_refused(scenario, tmp_path):
     x, y, _ = KINDS["regression"]
     np.savez(tmp_path / "test.npz", x=x[:20], y=np.hstack([y[:20], y[:20, :1]]))
     data = scenario("regression", data__test=str(tmp_path / "test.npz")).data
-    message = r"test\.npz: expected labels of the shape \[2\] in 'y', as in the training data, found \[3\]"
+    message = r"test\.npz: expected test labels of the shape \[2\] for each sample, found \[3\]"
     with pytest.raises(UserError, match=message):
         data.describe()
 

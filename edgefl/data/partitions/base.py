@@ -96,3 +96,16 @@ def require_a_sample_for_each(class_sizes: Integers, clients: int) -> int:
     if clients > samples:
         raise UserError(f"expected at most {samples} clients, one for each training sample, found {clients}")
     return samples // clients
+
+
+def require_samples_of_each_class(class_sizes: Integers, kind: str) -> None:
+    """Check that no class is empty, for partitions that give clients equal numbers of a class.
+
+    Raises:
+        UserError: a class is; the message has its number.
+    """
+    if not class_sizes.all():
+        raise UserError(
+            f"partition {kind} needs training samples of each class, and class {class_sizes.argmin()} of 0 to "
+            f"{len(class_sizes) - 1} has none; use dirichlet or iid, or number the classes without gaps"
+        )

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from edgefl.data.partitions.base import Partition, require_a_sample_for_each
+from edgefl.data.partitions.base import Partition, require_a_sample_for_each, require_samples_of_each_class
 from edgefl.data.partitions.iid import iid_shards
 from edgefl.data.sharding import Integers, Shards, deal
 from edgefl.errors import UserError
@@ -69,6 +69,7 @@ class LabelLevel(Partition):
         """The largest size of all shards for which every class has enough images."""
         classes = len(class_sizes)
         limit = require_a_sample_for_each(class_sizes, clients)
+        require_samples_of_each_class(class_sizes, self.kind)
         if classes < 2:
             raise UserError(f"partition label_level expects at least 2 classes, found {classes}")
         if self._is_dominant(classes):

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from edgefl.data.partitions.base import ClasswisePartition, require_a_sample_for_each
+from edgefl.data.partitions.base import ClasswisePartition, require_a_sample_for_each, require_samples_of_each_class
 from edgefl.data.sharding import Integers
 from edgefl.errors import UserError
 
@@ -35,6 +35,7 @@ class SortAndPartition(ClasswisePartition):
     def _block(self, class_sizes: Integers, clients: int) -> int:
         classes = len(class_sizes)
         require_a_sample_for_each(class_sizes, clients)
+        require_samples_of_each_class(class_sizes, self.kind)
         if self.s > classes:
             raise UserError(
                 f"partition shards expects s to be at most the number of classes, {classes}, found {self.s}"

@@ -12,39 +12,61 @@ from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError
 from edgefl.input_file import InputFile, find_input
 
+Inputs = str | tuple[str, ...]
+
 
 @DATA_SETS.register("arrays")
 class Arrays(SplitData, OwnArrays):
     """Inputs of any shape and integer labels from .npz, .safetensors or .parquet files.
 
-    Images are uint8 ``[samples, channels, height, width]``, or grey ``[samples, height, width]``. Models get all other
-    integers as tokens and floating-point numbers as float32, unchanged.
+    Images are uint8 ``[samples, channels, height, width]``, or grey ``[samples, height, width]``. Models get integers
+    ``[samples, length]`` as tokens and floating-point numbers as float32, unchanged; ``kind`` says otherwise.
     """
 
     name: Literal["arrays"] = Field(default="arrays", description="arrays from .npz, .safetensors or .parquet files")
     train: InputFile = Field(description="file of the training data")
     test_data: InputFile | None = Field(default=None, description="file of the test data; null: a share of train")
-    inputs: str | tuple[str, ...] = Field(
+    inputs: Inputs = Field(
         default="x", min_length=1, description="array of inputs, or a list of columns that make one input"
     )
     target: str = Field(default="y", description="array of labels, whole numbers from 0")
     client: str | None = Field(
         default=None, description="array of clients, integers or texts, for natural; null: client, if there is one"
     )
+    test_inputs: Inputs | None = Field(
+        default=None,
+        min_length=1,
+        description="array of the test inputs, in the file train unless test_data names another; null: as inputs",
+    )
+    test_target: str | None = Field(default=None, description="array of the test labels; null: as target")
+    test_client: str | None = Field(default=None, description="array of the test samples' clients; null: as client")
+
+    def tests(self) -> bool:
+        return self.test_data is not None or self.test_inputs is not None
 
     def raw(self) -> tuple[Raw, Raw | None]:
-        return self._of("train", self.train), None if self.test_data is None else self._of("test_data", self.test_data)
+        train = self._of("train", self.train, self.inputs, self.target, self.client)
+        if not self.tests():
+            return train, None
+        field, file = ("train", self.train) if self.test_data is None else ("test_data", self.test_data)
+        inputs, target = self.test_inputs or self.inputs, self.test_target or self.target
+        return train, self._of(field, file, inputs, target, self.test_client or self.client)
 
-    def _of(self, field: str, name: str) -> Raw:
+    def _of(self, field: str, name: str, inputs: Inputs, target: str, client: str | None) -> Raw:
         try:
             path = find_input(name)
         except UserError as error:
             raise error.located(field=field) from None
         file = open_arrays(path)
-        client = "client" if self.client is None and "client" in file.names else self.client
-        targets = file.read(self.target)
+        one = isinstance(inputs, str)
+        if one and inputs not in file.names and any("test" in each for each in file.names):
+            raise UserError(
+                f"no {file.word} '{inputs}' in this file; if it has both splits, name their arrays in data.inputs, "
+                f"data.target, data.test_inputs and data.test_target (it has {', '.join(file.names)})",
+                file=str(path),
+            )
+        values = file.read(inputs) if isinstance(inputs, str) else file.read_columns(inputs)
+        client = "client" if client is None and "client" in file.names else client
         clients = None if client is None else file.read(client)
-        one = isinstance(self.inputs, str)
-        inputs = file.read(self.inputs) if isinstance(self.inputs, str) else file.read_columns(self.inputs)
-        names = str(self.inputs) if one else ", ".join(self.inputs), self.target, client or "client"
-        return Raw(inputs, targets, clients, names, str(path), self.channels)
+        names = str(inputs) if one else ", ".join(inputs), target, client or "client"
+        return Raw(values, file.read(target), clients, names, str(path))

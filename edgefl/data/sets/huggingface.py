@@ -7,16 +7,15 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from edgefl.data.array_files import array_of
-from edgefl.data.own_data import OwnArrays, Raw, SplitData
-from edgefl.data.pictures import COLOURS, SIZE, Colours, Pictures
+from edgefl.data.array_files import of_column
+from edgefl.data.own_data import Encoded, OwnArrays, Raw, SplitData
 from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError, in_words, nearest
 from edgefl.input_file import InputFolder, find_input
 
 
 @DATA_SETS.register("huggingface")
-class HuggingFace(SplitData, OwnArrays):
+class HuggingFace(SplitData, Encoded, OwnArrays):
     """A folder that ``save_to_disk`` of the library ``datasets`` wrote (extra ``datasets``).
 
     Inputs are a column of images, of numbers, or of lists of numbers with one length. Nothing is downloaded or
@@ -34,8 +33,6 @@ class HuggingFace(SplitData, OwnArrays):
     inputs: str = Field(description="column of the inputs")
     target: str = Field(default="label", description="column of the labels, whole numbers from 0")
     client: str | None = Field(default=None, description="column of the samples' clients, for natural; null: none")
-    size: tuple[int, int] | None = Field(default=None, description=SIZE)
-    colours: Colours | None = Field(default=None, description=COLOURS)
 
     def raw(self) -> tuple[Raw, Raw | None]:
         try:
@@ -46,50 +43,30 @@ class HuggingFace(SplitData, OwnArrays):
         if not isinstance(data, dict):
             if (self.train, self.test_data) != ("train", None):
                 raise UserError("this data set has no splits, and data.train or data.test names one", file=str(folder))
-            return self._of(data, folder), None
-        for split in (self.train, self.test_data):
+            return self._of(data, str(folder)), None
+        test = self.test_data or ("test" if "test" in data and self.train != "test" else None)
+        for split in (self.train, test):
             if split is not None and split not in data:
                 raise UserError(f"no split '{split}' in this data set; {nearest(split, data)}", file=str(folder))
-        test = self.test_data or ("test" if "test" in data and self.train != "test" else None)
-        return self._of(data[self.train], folder), None if test is None else self._of(data[test], folder)
+        place = f"{folder}, split "
+        tests = None if test is None else self._of(data[test], place + test)
+        return self._of(data[self.train], place + self.train), tests
 
-    def _of(self, split: Any, folder: Path) -> Raw:
-        place = str(folder)
-        table = {name: self._column(split, name, folder) for name in (self.inputs, self.target, self.client) if name}
-        labels = array_of(table[self.target], self.target, place)
-        client = None if self.client is None else array_of(table[self.client], self.client, place)
-        names = self.inputs, self.target, self.client or ""
-        import pyarrow.compute
+    def _of(self, split: Any, place: str) -> Raw:
+        def column(name: str) -> Any:
+            import pyarrow
 
-        column = table[self.inputs]
-        is_encoded = pyarrow.types.is_struct(column.type) and {"bytes", "path"} == {each.name for each in column.type}
-        if not is_encoded:
-            return Raw(array_of(column, self.inputs, place), labels, client, names, place, self.channels)
-        encoded = pyarrow.compute.struct_field(column, "bytes")
+            if name not in split.column_names:
+                hint = nearest(name, split.column_names)
+                raise UserError(f"no column '{name}' in this data set; {hint}", file=place)
+            values = split.select_columns([name]).with_format("arrow")[:][name]
+            values = values if isinstance(values, pyarrow.ChunkedArray) else pyarrow.chunked_array([values])
+            return of_column(values, name, place, self.size, self.colours)
 
-        def source(index: int) -> bytes:
-            content = encoded[index].as_py()
-            if content is None:
-                raise UserError("expected an image inside the data set, found only a path", file=name(index))
-            return bytes(content)
-
-        def name(index: int) -> str:
-            return f"{place}: row {index} of '{self.inputs}'"
-
-        if not len(column):
-            raise UserError(f"expected images in '{self.inputs}', found none", file=place)
-        pictures = Pictures(len(column), source, name, self.size, self.colours)
-        return Raw(pictures, labels, client, names, place, "first")
-
-    def _column(self, split: Any, name: str, folder: Path) -> Any:
-        if name not in split.column_names:
-            raise UserError(
-                f"no column '{name}' in this data set; {nearest(name, split.column_names)}", file=str(folder)
-            )
-        column = split.select_columns([name]).with_format("arrow")[:][name]
-        import pyarrow
-
-        return column if isinstance(column, pyarrow.ChunkedArray) else pyarrow.chunked_array([column])
+        inputs, labels = column(self.inputs), column(self.target)
+        client = None if self.client is None else column(self.client)
+        classes = getattr(split.features[self.target], "num_classes", None)
+        return Raw(inputs, labels, client, (self.inputs, self.target, self.client or ""), place, classes)
 
 
 def _loaded(folder: Path) -> Any:

@@ -9,18 +9,19 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from edgefl.data.own_data import Raw, SplitData
-from edgefl.data.pictures import COLOURS, SIZE, Colours, Pictures
+from edgefl.data.own_data import Encoded, Raw, SplitData
+from edgefl.data.pictures import Pictures
 from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError, nearest
 from edgefl.input_file import InputFolder, find_input
 
 
 @DATA_SETS.register("image_folder")
-class ImageFolder(SplitData):
+class ImageFolder(SplitData, Encoded):
     """Image files in a subfolder for each class; classes are numbered in the order of the subfolders' names.
 
-    Hidden files are ignored, all others must be images: PNG, JPEG, WebP, BMP, GIF or TIFF.
+    Hidden files are ignored, all others must be images: PNG, JPEG, WebP, BMP, GIF or TIFF. Photos are turned as their
+    EXIF orientation says.
     """
 
     name: Literal["image_folder"] = Field(
@@ -28,36 +29,43 @@ class ImageFolder(SplitData):
     )
     train: InputFolder = Field(description="folder of the training images")
     test_data: InputFolder | None = Field(default=None, description="folder of the test images; null: a share of train")
-    size: tuple[int, int] | None = Field(default=None, description=SIZE)
-    colours: Colours | None = Field(default=None, description=COLOURS)
 
     def raw(self) -> tuple[Raw, Raw | None]:
         train = _folder("train", self.train)
-        classes = _classes(train)
-        if self.test_data is None:
-            return self._of(train, classes), None
-        return self._of(train, classes), self._of(_folder("test_data", self.test_data), classes)
+        test = None if self.test_data is None else _folder("test_data", self.test_data)
+        classes, tested = _classes(train), _classes(test) if test else []
+        if self.classes is not None:
+            classes = sorted({*classes, *tested})
+        for name in tested:
+            if test and name not in classes:
+                raise UserError(
+                    f"expected a class that is in the training data, found '{name}'; {nearest(name, classes)} Set "
+                    "data.classes to the number of classes if the training data lack some of them",
+                    file=str(test / name),
+                )
+        return self._of(train, classes), None if test is None else self._of(test, classes)
 
     def _of(self, folder: Path, classes: Sequence[str]) -> Raw:
-        """The images of a split; ``classes`` are those of the training data."""
-        paths: list[Path] = []
-        labels: list[int] = []
-        for name in _classes(folder):
-            if name not in classes:
-                hint = nearest(name, classes)
-                message = f"expected a class that is in the training data, found '{name}'; {hint}"
-                raise UserError(message, file=str(folder / name))
-            images = _entries(folder / name)
-            if not images:
-                raise UserError("expected images of this class, found none", file=str(folder / name))
-            for path in images:
-                if not path.is_file():
-                    raise UserError("expected an image file, found a folder or a device", file=str(path))
-            paths += images
-            labels += [classes.index(name)] * len(images)
-        pictures = Pictures(len(paths), paths.__getitem__, lambda index: str(paths[index]), self.size, self.colours)
-        names = "images", "classes", ""
-        return Raw(pictures, np.array(labels, dtype=np.int64), None, names, str(folder), "first")
+        from torchvision.datasets.folder import make_dataset
+
+        numbers = {name: number for number, name in enumerate(classes) if (folder / name).is_dir()}
+        try:
+            images = make_dataset(
+                folder,
+                numbers,
+                is_valid_file=lambda path: not Path(path).name.startswith("."),
+                allow_empty=self.classes is not None,
+            )
+        except FileNotFoundError:
+            empty = next(name for name in numbers if not any(_entries(folder / name)))
+            raise UserError("expected images of this class, found none", file=str(folder / empty)) from None
+        if not images:
+            raise UserError("expected images, found none", file=str(folder))
+        paths, labels = zip(*images, strict=True)
+        pictures = Pictures(
+            lambda index: Path(paths[index]), lambda index: paths[index], np.arange(len(paths)), self.size, self.colours
+        )
+        return Raw(pictures, np.array(labels), None, ("images", "classes", ""), str(folder), self.classes)
 
 
 def _folder(field: str, name: str) -> Path:
@@ -68,13 +76,11 @@ def _folder(field: str, name: str) -> Path:
 
 
 def _entries(folder: Path) -> list[Path]:
-    try:
-        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", file=str(folder)) from None
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
 
 
 def _classes(folder: Path) -> list[str]:
+    """The names of the subfolders."""
     entries = _entries(folder)
     for path in entries:
         if not path.is_dir():

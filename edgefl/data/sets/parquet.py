@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 from pydantic import Field
 
+from edgefl.data.array_files import of_column
 from edgefl.data.location import data_root, how_to_set_the_root
-from edgefl.data.pictures import image_shape, read_labels, read_split, split_files
-from edgefl.data.samples import class_number
-from edgefl.data.spec import DATA_SETS, DataSpec, Description, Samples
-from edgefl.errors import UserError
+from edgefl.data.own_data import Encoded, Raw
+from edgefl.data.pictures import Pictures
+from edgefl.data.spec import DATA_SETS
+from edgefl.errors import UserError, nearest
 from edgefl.options import Component
 
 
@@ -30,13 +30,13 @@ class Splits(Component):
     test: str | None = Field(
         default=None,
         pattern=r"^[\w.-]+$",
-        description="prefix of test files; null: test if there are such files, else validation",
+        description="prefix of test files; null: test if there are such files, else validation, else a share of train",
     )
 
 
 @DATA_SETS.register("parquet")
-class Parquet(DataSpec):
-    """Images of one size in files ``train-*.parquet`` and ``test-*.parquet`` or ``validation-*.parquet``."""
+class Parquet(Encoded):
+    """Images in files ``train-*.parquet`` and ``test-*.parquet`` or ``validation-*.parquet``."""
 
     name: Literal["parquet"] = Field(default="parquet", description="a folder of Parquet files with encoded images")
     folder: str | None = Field(
@@ -45,32 +45,37 @@ class Parquet(DataSpec):
     columns: Columns = Field(default=Columns(), description="names of the columns")
     splits: Splits = Field(default=Splits(), description="names of the splits")
 
-    def declared(self) -> None:
-        return
-
-    def found(self) -> Description:
-        """The properties read from the labels and the first images; mean and deviation are not set."""
-        folder, test = self._place()
-        parts = [read_labels(split_files(folder, split), self.columns.label) for split in (self.splits.train, test)]
-        classes = class_number(*parts)
-        train_sizes, test_sizes = (tuple(np.bincount(labels, minlength=classes).tolist()) for labels in parts)
-        shape = image_shape(folder, self.splits.train, self.columns.image)
-        return Description(classes=classes, shape=shape, train=train_sizes, test=test_sizes)
-
-    def read(self) -> tuple[Samples, Samples]:
-        folder, test_split = self._place()
-        image, label = self.columns.image, self.columns.label
-        shape = image_shape(folder, self.splits.train, image)
-        train, test = (read_split(folder, split, image, label, shape) for split in (self.splits.train, test_split))
-        return train, test
-
-    def _place(self) -> tuple[Path, str]:
+    def raw(self) -> tuple[Raw, Raw | None]:
         folder = data_root(self.root) / (self.folder or "")
-        if not split_files(folder, self.splits.train):
-            raise UserError(f"found no files {self.splits.train}-*.parquet in '{folder}'; {how_to_set_the_root()}")
-        candidates = [self.splits.test] if self.splits.test is not None else ["test", "validation"]
-        for split in candidates:
-            if split_files(folder, split):
-                return folder, split
-        forms = " or ".join(f"{split}-*.parquet" for split in candidates)
-        raise UserError(f"found no files {forms} in '{folder}'; name the split to test on in data.splits.test")
+        tests = [self.splits.test] if self.splits.test is not None else ["test", "validation"]
+        test = next((split for split in tests if split_files(folder, split)), self.splits.test)
+        return self._of(folder, self.splits.train), None if test is None else self._of(folder, test)
+
+    def _of(self, folder: Path, split: str) -> Raw:
+        import pyarrow.parquet
+
+        files = split_files(folder, split)
+        if not files:
+            raise UserError(f"found no files {split}-*.parquet in '{folder}'; {how_to_set_the_root()}")
+        names, parts = (self.columns.image, self.columns.label), []
+        for file in files:
+            try:
+                found = pyarrow.parquet.read_schema(file).names
+                for name in names:
+                    if name not in found:
+                        raise UserError(f"no column '{name}' in this file; {nearest(name, found)}", file=str(file))
+                parts.append(pyarrow.parquet.ParquetFile(file).read(columns=list(names)))
+            except (OSError, pyarrow.ArrowException) as error:
+                message = f"not a readable Parquet file ({str(error).partition('.')[0]})"
+                raise UserError(message, file=str(file)) from None
+        table, place = pyarrow.concat_tables(parts, promote_options="permissive"), f"{folder}: {split}"
+        images, labels = (of_column(table.column(name), name, place, self.size, self.colours) for name in names)
+        if not isinstance(images, Pictures):
+            raise UserError(f"expected encoded images in '{names[0]}', found {images.dtype}", file=place)
+        return Raw(images, labels, None, (*names, ""), place)
+
+
+def split_files(folder: Path, split: str) -> list[Path]:
+    """The files of one split, sorted: ``split-*.parquet`` or ``split.parquet``, here or in the folder ``data``."""
+    places = [folder, folder / "data"]
+    return sorted(file for place in places for form in ("-*", "") for file in place.glob(f"{split}{form}.parquet"))

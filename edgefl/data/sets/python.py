@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, JsonValue
 
+from edgefl.data.array_files import of_tensor
 from edgefl.data.own_data import OwnArrays, Raw
 from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError, in_words, one_line
@@ -41,8 +42,7 @@ class Python(OwnArrays):
     def raw(self) -> tuple[Raw, Raw | None]:
         """The arrays that the function returns; it is called once for each version of its file."""
         code = UserCode.of(self.python)
-        train, test = _called(self.python, json.dumps(self.args), code.digest())
-        return train._replace(channels=self.channels), test and test._replace(channels=self.channels)
+        return _called(self.python, json.dumps(self.args), code.digest())
 
 
 @lru_cache(maxsize=1)
@@ -96,8 +96,13 @@ def _columns(split: str, samples: list[Any], place: str) -> tuple[list[Any], ...
 def _array(value: Any, name: str, place: str) -> NDArray[Any]:
     """A value as an array: an array, a tensor, an image, or a list of them."""
     if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
+        value = of_tensor(value)
+    elif hasattr(value, "toarray"):  # SciPy's sparse matrices
+        value = value.toarray()
+    if np.ma.is_masked(value):
+        raise UserError(f"expected a value in every place of '{name}', found masked ones; fill them", file=place)
     try:
-        return np.asarray([_array(each, name, place) for each in value] if isinstance(value, list) else value)
+        values = np.asarray([_array(each, name, place) for each in value] if isinstance(value, list) else value)
+        return values.astype(np.float32) if values.dtype.name == "bfloat16" else values
     except ValueError:  # of a list of arrays that differ in shape
         raise UserError(f"expected samples of one shape in '{name}'", file=place) from None

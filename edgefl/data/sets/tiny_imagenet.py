@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from edgefl.data.location import data_root
-from edgefl.data.pictures import Pictures, image_shape, read_split, split_files
+from edgefl.data.pictures import Pictures
+from edgefl.data.sets.parquet import Parquet, Splits, split_files
 from edgefl.data.sets.torchvision import downloaded
 from edgefl.data.spec import DATA_SETS, DataSpec, Description, Samples
 from edgefl.errors import UserError
@@ -47,22 +48,11 @@ class TinyImagenet(DataSpec):
         """Read from the data root; the archive of all 200 classes is downloaded if it is missing."""
         root = data_root(self.root)
         folder = root / f"tiny-imagenet-{self.classes}"
-        if not split_files(folder, "train") and not (folder / "wnids.txt").is_file():
-            downloaded(root, folder.name, lambda: _download(root, self.classes))
         if split_files(folder, "train"):
-            shape = image_shape(folder, "train", "image")
-            train, test = (read_split(folder, split, "image", "label", shape) for split in ("train", "validation"))
-        else:
-            train, test = _from_archive_folder(folder)
-        expected = self.declared()
-        for part, sizes in ((train, expected.train), (test, expected.test)):
-            found = (int(part.labels.max(initial=-1)) + 1, *part.inputs.shape[1:])
-            if len(part.labels) != sum(sizes) or found != (expected.classes, *expected.shape):
-                raise UserError(
-                    f"expected {sum(sizes)} images of {expected.classes} classes in '{folder}', found "
-                    f"{len(part.labels)} of {found[0]}; remove the folder to have it downloaded again"
-                )
-        return train, test
+            return Parquet(root=str(folder), colours=3, splits=Splits(test="validation")).read()
+        if not (folder / "wnids.txt").is_file():
+            downloaded(root, folder.name, lambda: _download(root, self.classes))
+        return from_archive_folder(folder)
 
 
 def _download(root: Path, classes: int) -> None:
@@ -75,8 +65,8 @@ def _download(root: Path, classes: int) -> None:
         archive.extractall(root)
 
 
-def _from_archive_folder(folder: Path) -> tuple[Samples, Samples]:
-    """Read the images of the unpacked archive; classes are in alphabetical order of their WordNet ids."""
+def from_archive_folder(folder: Path) -> tuple[Samples, Samples]:
+    """The images of the unpacked archive; classes are in alphabetical order of their WordNet ids."""
     try:
         names = sorted((folder / "wnids.txt").read_text().split())
         train = [
@@ -88,10 +78,10 @@ def _from_archive_folder(folder: Path) -> tuple[Samples, Samples]:
         test = [(folder / "val" / "images" / row[0], names.index(row[1])) for row in rows]
     except (OSError, ValueError, IndexError) as error:
         raise UserError(f"the files in '{folder}' cannot be read ({error})") from None
-    return _decoded_all(train), _decoded_all(test)
+    return _samples(train), _samples(test)
 
 
-def _decoded_all(files: list[tuple[Path, int]]) -> Samples:
-    paths = [path for path, _ in files]
-    pictures = Pictures(len(paths), paths.__getitem__, lambda index: str(paths[index]), colours=3, like=(3, SIDE, SIDE))
-    return Samples(np.asarray(pictures), np.array([label for _, label in files], dtype=np.int64))
+def _samples(files: list[tuple[Path, int]]) -> Samples:
+    paths, labels = zip(*files, strict=True)
+    pictures: Any = Pictures(paths.__getitem__, lambda index: str(paths[index]), np.arange(len(paths)), colours=3)
+    return Samples(pictures, np.array(labels, dtype=np.int64))

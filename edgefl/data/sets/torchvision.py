@@ -26,19 +26,18 @@ class TorchvisionSet(DataSpec):
     Attributes:
         original: the class in ``torchvision.datasets``.
         folder: the folder inside the root that torchvision reads.
+        facts: classes, shape, training and test images of each class, mean and deviation.
     """
 
     original: ClassVar[str]
     folder: ClassVar[str]
-    facts: ClassVar[Description]
+    facts: ClassVar[tuple[Any, ...]]
 
     def declared(self) -> Description | None:
-        return self.facts
+        return Description(*self.facts)
 
-    def read(self) -> tuple[Samples, Samples]:
-        return self._read()
-
-    def _read(self, **options: Any) -> tuple[Samples, Samples]:
+    def read(self, **options: Any) -> tuple[Samples, Samples]:
+        """The samples; ``options`` are those of torchvision's class."""
         import torchvision.datasets
 
         make: Callable[..., Any] = getattr(torchvision.datasets, self.original)
@@ -64,13 +63,13 @@ class Mnist(TorchvisionSet):
     """60,000 and 10,000 grey images of 28×28 pixels in ten classes of unequal size (LeCun, Cortes and Burges)."""
 
     original, folder = "MNIST", "MNIST"
-    facts = Description(
-        classes=10,
-        shape=(1, 28, 28),
-        train=(5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
-        test=(980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
-        mean=(0.1307,),
-        std=(0.3081,),
+    facts = (
+        10,
+        (1, 28, 28),
+        (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
+        (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
+        (0.1307,),
+        (0.3081,),
     )
 
     name: Literal["mnist"] = Field(default="mnist", description="handwritten digits, 28×28")
@@ -81,7 +80,7 @@ class FashionMnist(TorchvisionSet):
     """60,000 and 10,000 grey images of 28×28 pixels in ten equal classes (Xiao, Rasul and Vollgraf 2017)."""
 
     original, folder = "FashionMNIST", "FashionMNIST"
-    facts = Description(10, (1, 28, 28), (6000,) * 10, (1000,) * 10, mean=(0.2860,), std=(0.3530,))
+    facts = 10, (1, 28, 28), (6000,) * 10, (1000,) * 10, (0.2860,), (0.3530,)
 
     name: Literal["fashion_mnist"] = Field(default="fashion_mnist", description="articles of clothing, 28×28")
 
@@ -91,14 +90,7 @@ class Cifar10(TorchvisionSet):
     """50,000 and 10,000 colour images of 32×32 pixels in ten equal classes (Krizhevsky 2009)."""
 
     original, folder = "CIFAR10", "cifar-10-batches-py"
-    facts = Description(
-        classes=10,
-        shape=(3, 32, 32),
-        train=(5000,) * 10,
-        test=(1000,) * 10,
-        mean=(0.4914, 0.4822, 0.4465),
-        std=(0.2470, 0.2435, 0.2616),
-    )
+    facts = 10, (3, 32, 32), (5000,) * 10, (1000,) * 10, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
     name: Literal["cifar10"] = Field(default="cifar10", description="colour photographs, 32×32, 10 classes")
 
@@ -108,14 +100,7 @@ class Cifar100(TorchvisionSet):
     """50,000 and 10,000 colour images of 32×32 pixels in a hundred equal classes (Krizhevsky 2009)."""
 
     original, folder = "CIFAR100", "cifar-100-python"
-    facts = Description(
-        classes=100,
-        shape=(3, 32, 32),
-        train=(500,) * 100,
-        test=(100,) * 100,
-        mean=(0.5071, 0.4865, 0.4409),
-        std=(0.2673, 0.2564, 0.2762),
-    )
+    facts = 100, (3, 32, 32), (500,) * 100, (100,) * 100, (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
 
     name: Literal["cifar100"] = Field(default="cifar100", description="colour photographs, 32×32, 100 classes")
 
@@ -136,14 +121,14 @@ class Emnist(TorchvisionSet):
         if self.variant not in equal:
             return None
         classes, train, test = equal[self.variant]
-        return Description(classes=classes, shape=(1, 28, 28), train=(train,) * classes, test=(test,) * classes)
+        return Description(classes, (1, 28, 28), (train,) * classes, (test,) * classes)
 
-    def read(self) -> tuple[Samples, Samples]:
+    def read(self, **options: Any) -> tuple[Samples, Samples]:
         """Upright images, and labels from 0: EMNIST's images are transposed, and its letters are numbered from 1."""
         least = 1 if self.variant == "letters" else 0
         train, test = (
-            Samples(np.ascontiguousarray(part.inputs.transpose(0, 1, 3, 2)), part.labels - least)
-            for part in self._read(split=self.variant)
+            part._replace(inputs=part.inputs.transpose(0, 1, 3, 2), labels=part.labels - least)
+            for part in super().read(split=self.variant)
         )
         return train, test
 
@@ -152,14 +137,11 @@ def downloaded(place: Path, folder: str, download: Callable[[], Result]) -> Resu
     """The result of ``download``, which fetches a data set into ``folder`` of the data root ``place``.
 
     Raises:
-        UserError: it fails; the message says what to do. Empty folders created by the attempt are removed.
+        UserError: it fails; the message says what to do.
     """
-    new = [path for path in (place / folder, *(place / folder).parents) if not path.exists()]
     try:
         return download()
     except _FAILURES as error:
-        for path in new:
-            _remove_empty_folders(path)
         raise UserError(
             f"found no data in '{place / folder}', and downloading it failed ({_first_line(error)}); "
             f"{how_to_set_the_root()}"
@@ -168,15 +150,6 @@ def downloaded(place: Path, folder: str, download: Callable[[], Result]) -> Resu
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0].rstrip(":") or type(error).__name__
-
-
-def _remove_empty_folders(path: Path) -> None:
-    if not path.is_dir():
-        return
-    for child in path.iterdir():
-        _remove_empty_folders(child)
-    if not any(path.iterdir()):
-        path.rmdir()
 
 
 def _pixels(dataset: Any) -> Samples:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -51,21 +53,56 @@ def test_the_test_folder_may_lack_a_class_and_keeps_the_numbers_of_the_others(tm
 
 
 def test_grey_images_have_one_channel_and_colours_converts(tmp_path):
-    images = write(tmp_path, shape=(10, 8))
-    grey, _ = load(ImageFolder(train=str(tmp_path), test_data=str(tmp_path)))
+    images, _ = write(tmp_path / "train", shape=(10, 8)), write(tmp_path / "test", shape=(10, 8))
+    folders = {"train": str(tmp_path / "train"), "test_data": str(tmp_path / "test")}
+    grey, _ = load(ImageFolder(**folders))
     assert (grey.inputs[:, 0].numpy() == images).all()
-    colour, _ = load(ImageFolder(train=str(tmp_path), test_data=str(tmp_path), colours=3))
+    colour, _ = load(ImageFolder(**folders, colours=3))
     assert (colour.inputs.numpy() == images[:, None]).all()
     assert colour.shape == (3, 10, 8)
+    Image.fromarray(np.full((10, 8, 3), 9, np.uint8)).save(tmp_path / "train" / "cat" / "000.png")
+    assert (load(ImageFolder(**folders))[0].inputs[1].numpy() == images[1]).all()
 
 
 def test_images_are_resized(tmp_path):
     flat = np.full((30, 20, 3), 77, np.uint8)
-    write(tmp_path)
-    Image.fromarray(flat).save(tmp_path / "cat" / "000.png")
-    train, _ = load(ImageFolder(train=str(tmp_path), test_data=str(tmp_path), size=(6, 4)))
+    for split in ("train", "test"):
+        write(tmp_path / split)
+    Image.fromarray(flat).save(tmp_path / "train" / "cat" / "000.png")
+    train, _ = load(ImageFolder(train=str(tmp_path / "train"), test_data=str(tmp_path / "test"), size=(6, 4)))
     assert train.shape == (3, 6, 4)
     assert (train.inputs[0] == 77).all()
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_photos_are_turned_by_their_tag_in_every_source(tmp_path, form, orientation):
+    (tmp_path / "train" / "a").mkdir(parents=True)
+    exif, pixels = Image.Exif(), np.kron([[0, 50], [100, 150], [200, 250]], np.ones((8, 8))).astype(np.uint8)
+    exif[0x0112] = orientation
+    data = []
+    for index in range(2):
+        path = tmp_path / "train" / "a" / f"{index}.{form.lower()}"
+        Image.fromarray(pixels).convert("RGB").save(path, form, exif=exif, quality=95)
+        data.append({"image": path.read_bytes(), "label": 0})
+    pq.write_table(pa.Table.from_pylist(data), tmp_path / "train.parquet")
+    seen = np.rot90(pixels, {1: 0, 3: 2, 6: -1, 8: 1}[orientation])
+    for spec in (
+        ImageFolder(train=str(tmp_path / "train"), clients=1),
+        data_set({"name": "parquet", "root": str(tmp_path), "clients": 1}),
+        data_set({"name": "arrays", "train": str(tmp_path / "train.parquet"), "inputs": "image", "target": "label"}),
+    ):
+        assert spec.describe().shape == (3, *seen.shape)
+        assert np.abs(load(spec)[0].inputs[0, 0].numpy().astype(int) - seen).max() < 9
+
+
+def test_stated_classes_may_have_no_folder_of_their_own_in_the_training_data(tmp_path):
+    write(tmp_path / "train", classes=("cat", "dog"))
+    write(tmp_path / "test", count=1)
+    folders = {"train": str(tmp_path / "train"), "test": str(tmp_path / "test")}
+    assert "found 'Äpfel'" in refused(**folders)
+    _, test = load(ImageFolder(**folders, classes=3))
+    assert (test.labels.tolist(), test.classes) == ([0, 1, 2], 3)
 
 
 def text(path):
@@ -74,10 +111,6 @@ def text(path):
 
 def cut(path):
     path.write_bytes(path.read_bytes()[:-150])
-
-
-def grey(path):
-    Image.fromarray(np.zeros((10, 8), np.uint8)).save(path)
 
 
 def small(path):
@@ -91,7 +124,6 @@ def deep(path):
 WRONG_FILES = {
     "text": (text, "this is no image that can be decoded"),
     "cut": (cut, "this image cannot be decoded ("),
-    "grey": (grey, "expected a colour image, as the first one is, found a grey image; set data.colours to 1 or 3"),
     "small": (small, "expected an image of 10×8 pixels, as the first one has, found 5×8; set data.size"),
     "deep": (deep, "expected an image of 8 bits for each channel, found one of the mode I;16"),
 }
@@ -140,7 +172,7 @@ def test_wrong_test_data_are_named(tmp_path):
     assert "expected a class that is in the training data, found 'cats'; did you mean 'cat'?" in line
     write(tmp_path / "small", shape=(6, 8, 3))
     line = refused(train=str(tmp_path / "train"), test=str(tmp_path / "small"))
-    assert "expected inputs of the shape [3, 10, 8], as in the training data, found [3, 6, 8]" in line
+    assert "expected test inputs of the shape [3, 10, 8], as in the training data, found [3, 6, 8]" in line
 
 
 @pytest.mark.full

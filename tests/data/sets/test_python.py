@@ -52,7 +52,7 @@ class Samples(torch.utils.data.Dataset):
         return (*sample, f"c{Y[index]}") if self.clients else sample
 
 def data_sets(clients=False):
-    return {"train": Samples(clients), "test": Samples(clients)}
+    return {"train": Samples(clients), "test": torch.utils.data.Subset(Samples(clients), range(30))}
 """
 
 
@@ -129,8 +129,8 @@ WRONG = {
     "another split": (value("{'train': (X, Y), 'val': (X, Y)}"), "found the keys train, val"),
     "a number": (value("{'train': 3}"), "expected 'train' as a tuple of inputs, labels and possibly clients, or a"),
     "texts": (value("{'train': ('x', Y)}"), "expected numbers in 'train inputs', found the type text"),
-    "fewer labels": (value("{'train': (X, Y[:9])}"), "expected as many values in 'train labels' as inputs in"),
-    "NaN": (value("{'train': (X * np.nan, Y)}"), "found NaN or an infinity in sample 0"),
+    "fewer labels": (value("{'train': (X, Y[:9])}"), "expected as many values in 'train labels' as in"),
+    "NaN": (value("{'train': (X * np.nan, Y)}"), "found nan in sample 0"),
     "unlike samples": (
         value("{'train': ([X[0], X[1, :2]], [0, 1])}"),
         "expected samples of one shape in 'train inputs'",

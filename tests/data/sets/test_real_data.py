@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from edgefl.data.dataset import channel_statistics
-from edgefl.data.pictures import read_split
 from edgefl.data.sets.parquet import Parquet
 from edgefl.data.sets.torchvision import FashionMnist, Mnist
 
@@ -45,7 +44,7 @@ def test_a_parquet_copy_of_cifar10_has_its_numbers():
     description = Parquet(root=str(place)).describe()
     assert (description.classes, description.shape) == (10, (3, 32, 32))
     assert (description.train, description.test) == ((5000,) * 10, (1000,) * 10)
-    test = read_split(place, "test", "image", "label", description.shape)
+    _, test = Parquet(root=str(place)).samples()
     mean, _ = channel_statistics(test)
     # The published mean of CIFAR-10's training images; compression and the other images shift it by little.
     assert mean == pytest.approx((0.4914, 0.4822, 0.4465), abs=0.01)

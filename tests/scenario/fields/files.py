@@ -78,7 +78,15 @@ def _arrays(file: str, count: int, seed: int) -> None:
     classes, images = np.arange(count) % 4, draws.integers(0, 256, (count, 6, 5, 8), np.uint8)
     client = np.sqrt(np.linspace(0, CLIENTS**2 - 1, count)).astype(int)
     x = draws.standard_normal((count, 6), np.float32) + classes[:, None].astype(np.float32)
-    arrays = {"x": x, "y": classes, "client": client, "z": x[:, :4], "even": classes % 2, "images": images}
+    arrays = {
+        "x": x,
+        "y": classes,
+        "client": client,
+        "z": x[:, :4],
+        "even": classes % 2,
+        "images": images,
+        "moved": x + 1,
+    }
     np.savez(FOLDER / file, **arrays, each=np.eye(4)[classes], other=CLIENTS - 1 - client)
 
 

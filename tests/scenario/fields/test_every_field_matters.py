@@ -46,6 +46,7 @@ ELSEWHERE = {
     "model<python>.lora": "tests/models/test_peft.py, where peft is installed",
     "model<torchvision>.lora": "likewise",
     "methods[].server<flower>": "tests/methods/test_flower.py, where flwr is installed",
+    "data<arrays>.test_client": "tests/data/sets/test_arrays.py",
     "data.partition<flwr>": "tests/data/partitions/test_flwr.py, where flwr-datasets is installed",
     "fleet[].profile.compute.cpu_quota": "real training only: tests/emulation/test_trainers.py",
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgefl.data.own_data import OwnArrays
+from edgefl.data.own_data import Encoded, OwnArrays
 from edgefl.data.spec import DataSpec
 from edgefl.methods.build import RESERVED
 from edgefl.models.registry import ModelSpec
@@ -18,7 +18,7 @@ TAGS = ("kind", "name", "method")
 """Keys that tell the kinds of a family apart."""
 
 DECLARED_ONCE = {
-    "data": {*DataSpec.model_fields, *OwnArrays.model_fields} - {"name"},
+    "data": {*DataSpec.model_fields, *OwnArrays.model_fields, *Encoded.model_fields} - {"name"},
     "model": set(ModelSpec.model_fields),
     "methods[]": set(RESERVED) - {"method"},
 }
