@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -63,6 +64,13 @@ def validate(
     checked = load_any_scenario(scenario, changes or ())
     if not isinstance(checked, AppScenario):
         rehearse(checked, file=scenario, overrides=changes or ())
+    elif find_spec("flwr") is not None:
+        from edgefl.flower.run import run_configs
+
+        try:
+            run_configs(checked, checked.methods)
+        except UserError as error:
+            raise error.located(file=scenario) from None
     if resolved:
         say(dump_yaml(resolve(checked)), nl=False)
     else:

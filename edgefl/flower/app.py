@@ -76,6 +76,13 @@ def read_app(spec: AppSpec) -> tuple[dict[str, str], dict[str, Any]]:
         if key not in known:
             hint = nearest(key, known) if known else "the app has no [tool.flwr.app.config]"
             raise UserError(f"the app has no such key; {hint}", field=f"flower.run_config.{key}")
+        value, own = spec.run_config[key], known[key]
+        if type(value) is not type(own) and not (isinstance(own, float) and type(value) is int):
+            kind = {bool: "true or false", int: "a whole number", float: "a number"}.get(type(own), "text")
+            raise UserError(
+                f"expected {kind}, as the app's own {shown(own)}, found {shown(value)}",
+                field=f"flower.run_config.{key}",
+            )
     return components, {**known, **spec.run_config}
 
 

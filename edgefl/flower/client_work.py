@@ -22,14 +22,13 @@ from torch.utils.data import dataloader
 
 from edgefl.cost.measure import Operator, StepCost
 from edgefl.cost.recorder import Record, Recorder
-from edgefl.errors import EdgeflError, UserError
+from edgefl.errors import EdgeflError
 from edgefl.experiment.step_costs import recorded_cost, row_of
 from edgefl.files import write_file
 from edgefl.fleet import FleetAssignment, compute_joules, fits, step_seconds
 from edgefl.flower.app import App, located_error
 from edgefl.flower.messages import copied, copied_message, error_reply, node_id_of
 from edgefl.flower.scenario import DeclaredSeconds
-from edgefl.flower.thread_scheduler import watched
 from edgefl.flower.virtual_time import AppTime, replaced, seeded
 from edgefl.record.costs import StepRow
 from edgefl.record.events import ABSENT
@@ -161,7 +160,7 @@ class Replies:
         try:
             reply = message_to_proto(answer.reply).SerializeToString()
             context = context_to_proto(answer.context).SerializeToString()
-        except (ValueError, TypeError):  # the app keeps something in its configuration that Flower cannot serialise
+        except Exception:  # noqa: BLE001  (the app keeps something that Flower cannot serialise)
             return
         head = {
             "message": digest,
@@ -238,6 +237,7 @@ class Clients:
 
         self._app, self._seed, self._declared, self._clock = app, seed, declared, clock
         self._works, self._replies = works, replies
+        self._timed: set[bool] = set()
         self._contexts = [
             Context(
                 run_id=run_id,
@@ -250,15 +250,13 @@ class Clients:
         ]
 
     def execute(self, client: int, message: Any, dispatch: int, digest: str) -> tuple[Answer, Work]:
-        """Call the ``ClientApp`` with a message, which it may change, or return its recorded answer; and its work.
-
-        Raises:
-            UserError: it trained without executing any operator of PyTorch, and no seconds are declared.
-        """
+        """Call the ``ClientApp`` with a message, which it may change, or return its recorded answer; and its work."""
         answer = self._replies.recorded(client, dispatch, digest)
         if answer is None:
             answer = self._call(client, message, dispatch)
             self._replies.record(client, dispatch, digest, answer)
+        if message.metadata.message_type.startswith("train") and not answer.reply.has_error():
+            self._timed.add(bool(answer.cost.operators or answer.waits))
         return answer, self._works.of(client, answer.cost, answer.steps, answer.waits)
 
     def _call(self, client: int, message: Any, dispatch: int) -> Answer:
@@ -266,13 +264,12 @@ class Clients:
         context = copy.copy(self._contexts[client])
         context.state, context.run_config = copied(context.state), dict(context.run_config)
         declared = self._declared.of(kind)
-        counted, steps, failed = OperatorCount(), Counter[str](), False
+        counted, steps = OperatorCount(), Counter[str]()
         with (
             self._clock.in_client() as slept,
             seeded(self._seed, "flower", client, dispatch),
             _optimizer_steps(steps),
             loader_workers_reported(),
-            watched(f"client {client} in its ClientApp", lambda sentence: warnings.warn(sentence, stacklevel=2)),
         ):
             try:
                 with counted if declared is None else nullcontext():
@@ -284,24 +281,26 @@ class Clients:
                 if reply.has_content():
                     reply = copied_message(reply)  # the app may keep records of its reply in the node's state
             except (Exception, SystemExit) as error:  # noqa: BLE001  (Flower's nodes return every error of an app)
-                reason, failed = f"{type(error)}:<'{error}'>", True
-                reply = error_reply(message, "CLIENT_APP_RAISED_EXCEPTION", reason)
+                reply = error_reply(message, "CLIENT_APP_RAISED_EXCEPTION", f"{type(error)}:<'{error}'>")
                 warnings.warn(
                     f"client {client}: the ClientApp raised {located_error(error, self._app.folder)}", stacklevel=2
                 )
         reply.metadata.__dict__["_message_id"] = f"reply to {message.metadata.message_id}"
         cost = counted.cost() if declared is None else NOTHING
-        waits = slept[0] + (declared or 0.0)
-        if kind.startswith("train") and declared is None and not (cost.operators or waits or failed):
-            raise UserError(
-                f"client {client} trained without any operator of PyTorch in its own thread, so its seconds cannot be "
-                "counted; declare them: flower.seconds",
-                field="flower.seconds",
-            )
+        waits = slept[0] + (declared if declared is not None and self._clock.called else 0.0)
         return Answer(reply, context, cost, steps["steps"] if declared is None else 0, waits)
 
     def keep(self, client: int, context: Any) -> None:
         self._contexts[client] = context
+
+    def unknown_seconds(self) -> str | None:
+        """A note that the seconds of training are unknown, if none of it executed an operator of PyTorch."""
+        if self._timed != {False} or self._declared.train is not None:
+            return None
+        return (
+            "training executed no operator of PyTorch in the ClientApp's thread, so its computing took 0 s; "
+            "declare its seconds: --set 'flower.seconds={train: 30 s}'"
+        )
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Generator
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.participation import Phases
 from edgefl.simulation.work import Work
 from edgefl.simulation.world import World
+from edgefl.training.faults import blaming
 from edgefl.training.job import JobId, TrainingJob
 
 Phase = Literal["queued", "download", "compute", "upload", "arrived", "refused", "dropped"]
@@ -71,7 +73,9 @@ class Exchange:
         self._pushed_at = self._env.now
         age = date_at(self._env.now).timestamp() - message.metadata.created_at
         left = max(0.0, message.metadata.ttl - age)
-        self._env.timeout(left).callbacks.append(lambda _: self._answer(expired))
+        # A message lives for hours, so its timer must not keep the content of one that is answered.
+        own = weakref.ref(self)
+        self._env.timeout(left).callbacks.append(lambda _: None if (it := own()) is None else it._answer(expired))
 
     @property
     def computing(self) -> bool:
@@ -132,7 +136,9 @@ class Exchange:
             why = f"the work needs {work.peak_memory_bytes:.0f} bytes of memory, the device has {has:.0f}"
             reply = error_reply(self.message, "CLIENT_APP_CRASHED", why)
 
-        yield self._send("up", self._wire.sent(reply).parts)
+        with blaming(world.setup.label, self.round, f"the reply of client {self.client}"):
+            parts = self._wire.sent(reply).parts
+        yield self._send("up", parts)
         if self._over():
             return
         world.waited(*self._place, self._phases.end_transfer())

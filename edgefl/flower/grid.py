@@ -86,14 +86,20 @@ class AppRun:
         self.threads.start("ServerApp", self._main)
         try:
             yield from self.threads.play()
+            if self._lives and not world.stopped.triggered:
+                self._close()
         except AppRaised as raised:
             error = raised.error
-            if isinstance(error, EdgeflError | KeyboardInterrupt):
-                raise error from error.__cause__
-            raise PartFault(world.setup.label, self._round, "the ServerApp", self._error_in_words(error)) from error
-        if self._lives and not world.stopped.triggered:
-            self._close()
-        world.accounts.stop("rounds")
+        except UserError as raised:
+            error = raised
+        else:
+            world.accounts.stop("rounds")
+            return
+        if isinstance(error, UserError):
+            raise PartFault(world.setup.label, self._round, "the app", str(error)) from error
+        if isinstance(error, EdgeflError | KeyboardInterrupt):
+            raise error from error.__cause__
+        raise PartFault(world.setup.label, self._round, "the ServerApp", self._error_in_words(error)) from error
 
     def break_off(self) -> None:
         """The run ends: stop the app's threads, and abort the messages in progress."""
@@ -223,7 +229,8 @@ class VirtualGrid:
         self._world, self._app_run, self._threads, self._run = world, app_run, app_run.threads, run
         self._clients = {node_id_of(client): client for client in range(world.setup.clients)}
         self._nodes = list(self._clients)
-        self._exchanges: dict[str, Exchange] = {}
+        self._exchanges: dict[str, Exchange] = {}  # those whose replies the app does not have
+        self._pushed = 0
         self._unanswered: list[Exchange] = []
         self._looked_at = -1.0
 
@@ -261,7 +268,8 @@ class VirtualGrid:
         for message in batch:
             if message.metadata.dst_node_id not in self._clients:
                 raise ValueError(f"no node has the id {message.metadata.dst_node_id}")
-        ids = [f"{len(self._exchanges) + index:064x}" for index in range(len(batch))]
+        ids = [f"{self._pushed + index:064x}" for index in range(len(batch))]
+        self._pushed += len(batch)
         sent, wire = [], self._app_run.wire
         for number, message in zip(ids, batch, strict=True):
             message.metadata.__dict__["_message_id"] = number
@@ -281,9 +289,8 @@ class VirtualGrid:
         to any message, as an app may ask for one message after another.
         """
         self._check_thread("pull_messages")
-        exchanges = [self._of(each) for each in message_ids]
+        exchanges = [found for each in message_ids if (found := self._of(each)) is not None]
         found = self._pull(exchanges)
-        self._unanswered = [each for each in self._unanswered if each.reply is None]
         expected = self._unanswered and not all(each.pulled for each in exchanges)
         if not found and expected and self._looked_at == self._world.env.now:
             self._threads.wait(self._world.env.any_of([each.replied for each in self._unanswered]))
@@ -305,6 +312,7 @@ class VirtualGrid:
         for exchange in exchanges:
             if not exchange.pulled:
                 exchange.given_up = True
+                self._exchanges.pop(exchange.message.metadata.message_id)
         return found
 
     def _pull(self, exchanges: Iterable[Exchange]) -> list[Any]:
@@ -312,12 +320,16 @@ class VirtualGrid:
         there = [each for each in exchanges if each.reply is not None and not each.pulled]
         found = sorted(there, key=lambda each: (each.replied_at, each.job.id.client, each.job.id.dispatch))
         self._threads.in_world(lambda: self._app_run.pulled(found))
+        self._unanswered = [each for each in self._unanswered if each.reply is None]
+        for exchange in found:
+            self._exchanges.pop(exchange.message.metadata.message_id)
         return [each.reply for each in found]
 
-    def _of(self, message_id: str) -> Exchange:
-        if message_id not in self._exchanges:
+    def _of(self, message_id: str) -> Exchange | None:
+        """The exchange of a message; None if the app has its reply."""
+        if message_id not in self._exchanges and not 0 <= int(message_id, 16) < self._pushed:
             raise ValueError(f"no message with the id {message_id} was sent")
-        return self._exchanges[message_id]
+        return self._exchanges.get(message_id)
 
     def _check_thread(self, call: str) -> None:
         self._threads.check()

@@ -25,12 +25,12 @@ def content_bytes(message: Any) -> int:
 
 
 def _record_bytes(record: Any) -> int:
-    # Flower's own function refuses an empty text, which needs no byte.
+    # Flower's own function fails on empty texts and lists, which need no byte.
     try:
         return int(record.count_bytes())
-    except ValueError:
-        texts = {key: value for key, value in record.items() if value not in ("", b"")}
-        return int(type(record)(texts).count_bytes()) + sum(len(key) for key in record if key not in texts)
+    except (ValueError, IndexError):
+        full = {key: value for key, value in record.items() if value not in ("", b"", [])}
+        return int(type(record)(full).count_bytes()) + sum(len(key) for key in record if key not in full)
 
 
 class Sent(NamedTuple):

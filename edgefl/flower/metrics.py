@@ -16,11 +16,19 @@ Source = Literal["server", "clients"]
 """Who evaluated: the ``ServerApp`` itself, or the clients, whose metrics it aggregated."""
 
 
+ROUNDING = 1e-5
+"""How far beyond 0 and 1 a mean of shares in single precision may be."""
+
+
 class Metrics:
-    """The metrics of the present round; ``name`` is the accuracy, if None the first whose name contains ``acc``."""
+    """The metrics of the present round; ``name`` is the accuracy, if None the first whose name contains ``acc``.
+
+    An app whose first accuracy is above 1 has per cent; ``whole`` is 100 then.
+    """
 
     def __init__(self, name: str | None) -> None:
         self._name = name
+        self.whole: float | None = None
         self._found: dict[Source, dict[str, float]] = {}
         self.names: set[str] = set()
 
@@ -35,22 +43,27 @@ class Metrics:
         self._found.clear()
 
     def evaluation(self) -> Evaluation | None:
-        """The server's evaluation comes before the clients'; UserError if the accuracy is not in [0, 1]."""
+        """The server's evaluation comes before the clients'; UserError if the accuracy is no share and no percentage.
+
+        NaN, as of clients without samples, is no evaluation.
+        """
         sources: tuple[Source, ...] = ("server", "clients")
         for source in sources:
             found = self._found.get(source, {})
             name = self._name if self._name is not None else next((each for each in found if "acc" in each), None)
-            if name is None or name not in found:
+            if name is None or name not in found or math.isnan(found[name]):
                 continue
-            value = found[name]
-            if not 0.0 <= value <= 1.0:
+            if self.whole is None:
+                self.whole = 1.0 if found[name] <= 1 + ROUNDING else 100.0
+            value = found[name] / self.whole
+            if not -ROUNDING <= value <= 1 + ROUNDING:
                 raise UserError(
-                    f"the app's metric '{name}' is {value:g}, and an accuracy is in [0, 1]; "
-                    "choose another one with flower.metric",
+                    f"the app's metric '{name}' is {found[name]:g}, which is no accuracy (it began as one from 0 to "
+                    f"{self.whole:g}): choose another one with flower.metric, or return it from 0 to 1",
                     field="flower.metric",
                 )
             loss = next((number for each, number in found.items() if "loss" in each), math.nan)
-            return Evaluation(value, loss)
+            return Evaluation(min(1.0, max(0.0, value)), loss)
         return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from edgefl.errors import UserError, nearest
 from edgefl.experiment.directory import Choices, RunDirectory
@@ -14,13 +15,14 @@ from edgefl.experiment.summary import EarlyEnd, summarise
 from edgefl.flower.app import digest_of_app, read_app, require_flwr
 from edgefl.flower.client_work import Costs, Replies
 from edgefl.flower.scenario import AppMethod, AppScenario, app_scenario_of
-from edgefl.flower.setup import run_app
+from edgefl.flower.setup import limits_of, run_app
 from edgefl.record import RunPaths, names
 from edgefl.record.costs import StepRow, read_costs, write_costs
 from edgefl.record.events import Listener
 from edgefl.record.summary import SeedResult, write_summary
 from edgefl.record.tables import EventFile, write_rounds
 from edgefl.scenario import resolve
+from edgefl.simulation.run import unbegun_run
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import PartFault
 
@@ -107,6 +109,11 @@ def _execute(scenario: AppScenario, directory: RunDirectory, listeners: Sequence
         raise NotWritten(directory.path, error) from error
 
 
+def run_configs(scenario: AppScenario, methods: Sequence[AppMethod]) -> list[dict[str, Any]]:
+    """Each method's run configuration; UserError if one does not fit its app. No code of an app is executed."""
+    return [read_app(scenario.app_of(method))[1] for method in methods]
+
+
 def inputs_of(scenario: AppScenario, folder: Path) -> dict[str, Input]:
     """The digests of a run's inputs: the scenario, and the code of each app."""
     found = {SCENARIO: Input(str(folder / names.SCENARIO), digest_of_scenario(resolve(scenario)))}
@@ -118,7 +125,7 @@ class _Runs:
         chosen = directory.choices.methods
         self._scenario, self._directory = scenario, directory
         self._methods = [method for method in scenario.methods if method.label in chosen]
-        self._configs = [read_app(scenario.app_of(method))[1] for method in self._methods]
+        self._configs = run_configs(scenario, self._methods)
         self._listeners = [marked(listener) for listener in listeners]
         self._fault: PartFault | None = None
         self._costs = self._known_costs()
@@ -171,7 +178,13 @@ class _Runs:
         early_end, costs = EarlyEnd(), Costs(before=len(self._costs[method.label]))
         with EventFile(paths.events) as table:
             replies, listeners = Replies(paths.replies), [early_end, table, *self._listeners]
-            outcome = run_app(self._scenario, method, seed, costs=costs, replies=replies, listeners=listeners)
+            try:
+                outcome = run_app(self._scenario, method, seed, costs=costs, replies=replies, listeners=listeners)
+            except UserError as error:  # this app cannot be imported
+                if len(set(self._scenario.apps().values())) == 1:
+                    raise
+                fault = PartFault(method.label, 0, "setup", str(error))
+                outcome = unbegun_run(method.label, seed, limits_of(self._scenario), listeners, fault)
         self._fault = self._fault or outcome.fault
         write_rounds(outcome.rows, paths.rounds)
         self._costs[method.label] += [row_of(1, step.batch, step) for step in costs.used]

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgefl.cost.measure import StepCost
 from edgefl.fleet import assign
-from edgefl.flower.app import App, loaded, located_error, own_path
+from edgefl.flower.app import App, loaded, located_error
 from edgefl.flower.client_work import Clients, Costs, Replies, Works
 from edgefl.flower.grid import AppBook, AppRun, virtual_grid
 from edgefl.flower.legacy import legacy_server
@@ -78,9 +76,7 @@ def run_app(
     """
     from flwr.supercore.run import Run
 
-    spec, metrics = scenario.app_of(method), Metrics(scenario.flower.metric)
-    folder = Path(spec.app).resolve()
-    clock = AppTime(cache(lambda file: own_path(file, folder) is not None))
+    spec, metrics, clock = scenario.app_of(method), Metrics(scenario.flower.metric), AppTime()
     with (
         seeded(seed, "flower server"),
         virtual_time(clock),
@@ -89,8 +85,10 @@ def run_app(
         _identity(),
         loaded(spec) as app,
     ):
+        clients: Clients | None = None
 
         def course(world: World) -> tuple[RoundBook, Course]:
+            nonlocal clients
             clients = Clients(
                 app,
                 run_id=RUN_ID,
@@ -105,7 +103,7 @@ def run_app(
             clock.run = running = AppRun(
                 world,
                 book,
-                threads=ThreadScheduler(world.env, lambda sentence: warnings.warn(sentence, stacklevel=2)),
+                threads=ThreadScheduler(world.env),
                 clients=clients,
                 metrics=metrics,
                 main=lambda: app.server(virtual_grid(world, running, Run.create_empty(RUN_ID)), context),
@@ -118,7 +116,11 @@ def run_app(
         finally:
             if clock.run is not None:
                 clock.run.threads.stop()
-    if metrics.names and not any(math.isfinite(row.metric) for row in outcome.rows):
+    if clients is not None and (note := clients.unknown_seconds()) is not None:
+        warnings.warn(f"{method.label}: {note}", stacklevel=2)
+    if metrics.whole == 100:
+        warnings.warn(f"{method.label}: the app's accuracy is read as per cent, because it began above 1", stacklevel=2)
+    if metrics.names and outcome.rows and not any(math.isfinite(row.metric) for row in outcome.rows):
         names, chosen = ", ".join(sorted(metrics.names)), scenario.flower.metric
         message = f"none of the app's metrics is an accuracy ({names}); choose one with flower.metric"
         if chosen is not None:

@@ -10,12 +10,9 @@ a listener or of a file ends the run, and the app cannot catch it.
 
 from __future__ import annotations
 
-import sys
 import threading
-import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
@@ -24,9 +21,6 @@ import simpy
 from edgefl.simulation.clock import Clock
 
 Result = TypeVar("Result")
-
-PATIENCE_SECONDS = 60.0
-"""Seconds of the wall clock after which the watchdog names the code in which a thread still is."""
 
 
 class AppStopped(BaseException):
@@ -52,11 +46,10 @@ class _Turn:
 
 
 class ThreadScheduler:
-    """Lets the world and the threads of an app take turns; ``warn`` is called by the watchdog with a sentence."""
+    """Lets the world and the threads of an app take turns."""
 
-    def __init__(self, env: Clock, warn: Callable[[str], None]) -> None:
+    def __init__(self, env: Clock) -> None:
         self._env = env
-        self._warn = warn
         self._ready: deque[_Turn] = deque()
         self._turns: list[_Turn] = []
         self._back = threading.Semaphore(0)
@@ -184,34 +177,5 @@ class ThreadScheduler:
     def _let_run(self, turn: _Turn) -> None:
         self._current = turn
         turn.go.release()
-        while not self._back.acquire(timeout=PATIENCE_SECONDS):
-            self._warn(
-                f"the app's thread '{turn.name}' has not returned for {PATIENCE_SECONDS:g} s; {_place(turn.thread)}"
-            )
+        self._back.acquire()
         self._current = None
-
-
-@contextmanager
-def watched(what: str, warn: Callable[[str], None]) -> Iterator[None]:
-    """After each :data:`PATIENCE_SECONDS` of the block, call ``warn`` in another thread with the place of this one."""
-    ended, thread = threading.Event(), threading.current_thread()
-
-    def watch() -> None:
-        while not ended.wait(PATIENCE_SECONDS):
-            warn(f"{what} has not returned for {PATIENCE_SECONDS:g} s; {_place(thread)}")
-
-    watcher = threading.Thread(target=watch, name="edgefl-watchdog", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
-
-
-def _place(thread: threading.Thread | None) -> str:
-    frame = sys._current_frames().get(thread.ident or 0) if thread is not None else None
-    if frame is None:
-        return "it has no frame"
-    last = traceback.extract_stack(frame)[-1]
-    return f"it is in {last.name}, {last.filename}, line {last.lineno}"

@@ -1,7 +1,6 @@
 """While an app runs, ``time.sleep`` and the timestamps of messages are virtual, and global generators are seeded.
 
-Other clocks are real; an app that reads one of :data:`REAL_CLOCKS` gets a warning. ``datetime.now`` belongs to a type
-that cannot be changed.
+Other clocks are real.
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ import random
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,36 +44,19 @@ def sleep(seconds: float) -> None:
     (_really if _present is None else _present.sleep)(seconds)
 
 
-REAL_CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
-"""Functions of the module ``time`` that an app may mistake for virtual ones."""
-
-
-def _reading(name: str) -> Callable[[], Any]:
-    """Replaces a function of :data:`REAL_CLOCKS` while an app runs; see :func:`sleep`."""
-    really: Callable[[], Any] = getattr(time, name)
-
-    def read() -> Any:
-        if _present is not None:
-            _present.was_read(name, sys._getframe(1))
-        return really()
-
-    return read
-
-
-_READINGS = [(time, name, _reading(name)) for name in REAL_CLOCKS]
-
-
 class AppTime:
-    """The clock of an app; ``is_app`` says if a file contains code of the app.
+    """The clock of an app.
 
     ``time.sleep`` in a thread of the ``ServerApp`` lets the world run for that long. In a ``ClientApp`` the seconds are
     added to the client's work. All other threads really sleep. ``run`` is None before the app's world exists.
+
+    ``called`` is whether the ``ClientApp`` called the app's own function for its last message: a mod, such as Flower's
+    secure aggregation, may have answered without it.
     """
 
-    def __init__(self, is_app: Callable[[str], bool] = lambda _: False) -> None:
-        self._is_app = is_app
-        self._warned = False
+    def __init__(self) -> None:
         self.run: AppRun | None = None
+        self.called = False
         self._in_client: int | None = None
         self._slept = 0.0
 
@@ -84,16 +64,6 @@ class AppTime:
     def running(self) -> AppRun:
         assert self.run is not None, "the app runs before its world exists"
         return self.run
-
-    def was_read(self, name: str, frame: FrameType) -> None:
-        """Warn once, if it is the app that has read a real clock."""
-        file = frame.f_code.co_filename
-        if not self._warned and self._is_app(file):
-            self._warned = True
-            warnings.warn(
-                f"the app reads a real clock: time.{name}, {file}, line {frame.f_lineno}; only time.sleep is virtual",
-                stacklevel=3,
-            )
 
     def sleep(self, seconds: float) -> None:
         """As ``time.sleep``.
@@ -129,7 +99,7 @@ class AppTime:
     @contextmanager
     def in_client(self) -> Iterator[list[float]]:
         """The calling thread executes a ``ClientApp``; afterwards the list contains the seconds that it slept."""
-        self._in_client, self._slept = threading.get_ident(), 0.0
+        self._in_client, self._slept, self.called = threading.get_ident(), 0.0, False
         slept: list[float] = []
         try:
             yield slept
@@ -137,11 +107,24 @@ class AppTime:
             slept.append(self._slept)
             self._in_client = None
 
+    def noting_calls(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        """Flower's function ``make``, which puts mods around an app's own function, with a note of that one's calls."""
+
+        def made(own: Callable[..., Any], mods: Any) -> Any:
+            def noted(*arguments: Any) -> Any:
+                self.called = True
+                return own(*arguments)
+
+            return make(noted, mods)
+
+        return made
+
 
 @contextmanager
 def virtual_time(clock: AppTime) -> Iterator[None]:
     """Make sleeping and messages' timestamps virtual within the block, also for code that it imports."""
     import flwr.app.message.message as messages
+    import flwr.clientapp.client_app as clients
     import flwr.serverapp.strategy.strategy_utils as sampling
 
     with replaced(
@@ -149,7 +132,7 @@ def virtual_time(clock: AppTime) -> Iterator[None]:
         (time, "sleep", sleep),
         (messages, "now", clock.now),
         (sampling, "sleep", clock.sleep_for_nodes),
-        *_READINGS,
+        (clients, "make_ffn", clock.noting_calls(clients.make_ffn)),
     ):
         yield
 

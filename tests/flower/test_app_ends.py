@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 import threading
 
 import pytest
 
 from edgefl.errors import UserError
+from edgefl.experiment.faults import RunsFailed
 from edgefl.flower.scenario import AppScenario
+from edgefl.record import RunPaths
 from edgefl.record.events import Listener
 from edgefl.validation import validated
 
@@ -47,7 +50,8 @@ def listened(out, flower, listener):
 def test_a_wrong_metric_ends_the_run_even_if_the_app_catches_errors(tmp_path):
     start = "from flwr.serverapp.strategy import Result\nresult = Result()"
     server = start + CATCHES_ALL + '    result.evaluate_metrics_serverapp[1] = MetricRecord({"accuracy": 5.0})\n'
-    with pytest.raises(UserError, match="the app's metric 'accuracy' is 5"):
+    server = server.replace("5.0", "5.0 if number else 0.5")
+    with pytest.raises(RunsFailed, match="the app's metric 'accuracy' is 5, which is no accuracy"):
         app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server))
     assert not (tmp_path / "app" / "said").exists()
 
@@ -98,7 +102,7 @@ WAITS = {
 
 @pytest.mark.parametrize("server", WAITS.values(), ids=WAITS)
 def test_waiting_for_nodes_that_never_come_is_refused(tmp_path, server):
-    with pytest.raises(UserError, match=r"more nodes than will ever be available: 4 of 4 are there"):
+    with pytest.raises(RunsFailed, match=r"more nodes than will ever be available: 4 of 4 are there"):
         app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server))
 
 
@@ -139,20 +143,8 @@ def test_the_limit_of_workers_of_the_legacy_server_is_refused(tmp_path):
     except Exception as error:
         say(type(error).__name__)
     """
-    with pytest.raises(UserError, match=r"flower.app: .*max_workers"):
+    with pytest.raises(RunsFailed, match=r"flower.app: .*max_workers"):
         app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server))
-
-
-def test_an_app_that_reads_a_real_clock_is_warned_once(tmp_path):
-    client = "now = time.perf_counter_ns()\nreturn Message(RecordDict(), reply_to=message)"
-    server = "for _ in range(3):\n    grid.send_and_receive(messages(grid))\n"
-    made = made_app(tmp_path / "app", server, client)
-    file = tmp_path / "app" / "made.py"
-    lines = [number for number, text in enumerate(file.read_text().splitlines(), 1) if "perf_counter_ns()" in text]
-    with pytest.warns(UserWarning, match="reads a real clock") as found:
-        app_run(tmp_path / "run", flower=made)
-    (warning,) = [str(each.message) for each in found if "real clock" in str(each.message)]
-    assert any(f"time.perf_counter_ns, {file}, line {line}" in warning for line in lines)
 
 
 def test_an_app_that_sleeps_for_ever_is_refused(tmp_path, monkeypatch):
@@ -164,13 +156,11 @@ def test_an_app_that_sleeps_for_ever_is_refused(tmp_path, monkeypatch):
     while len(grid.get_node_ids()) < 100:
         time.sleep(3)
     """
-    with pytest.raises(UserError, match=r"has slept 50 times, until 15\d\.\d+ s of virtual time, while no message"):
+    with pytest.raises(RunsFailed, match=r"has slept 50 times, until 15\d\.\d+ s of virtual time, while no message"):
         app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server))
 
 
 def test_an_error_of_the_server_app_names_the_line_of_the_app_and_not_that_of_flower(tmp_path):
-    from edgefl.experiment.faults import RunsFailed
-
     server = """
     from flwr.serverapp.strategy import FedAvg
     def broken(number, arrays):
@@ -186,6 +176,31 @@ def test_an_error_of_the_server_app_names_the_line_of_the_app_and_not_that_of_fl
         "flower, seed 0: method 'flower', round 1, the ServerApp: ValueError: no test data "
         f"(made.py, line {line}, in broken)"
     ]
+
+
+BAD = {
+    "metric": "from flwr.serverapp.strategy import Result\nr = Result()\ngrid.send_and_receive(messages(grid, 'train'))"
+    "\nr.evaluate_metrics_serverapp[1] = MetricRecord({'accuracy': 500.0})\n",
+    "nodes": WAITS["current"],
+    "reply": "grid.send_and_receive(messages(grid, 'train', RecordDict({'odd': None})))",
+    "import": "pass\n\nprint(unknown)",
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_the_fault_of_one_app_leaves_the_others(tmp_path, what):
+    """Also if it is found by edgefl itself, and if the app cannot be imported."""
+    other = made_app(tmp_path / "other", textwrap.dedent(BAD[what]))["app"]
+    if what == "import":
+        code = tmp_path / "other" / "made.py"
+        code.write_text(code.read_text() + "\nprint(unknown)\n")
+    flower = made_app(tmp_path / "app", "grid.send_and_receive(messages(grid, 'train'))")
+    methods = [{"as": "bad", "app": other}, {"as": "good"}]
+    with pytest.raises(RunsFailed):
+        app_run(tmp_path / "run", flower=flower, methods=methods)
+    paths = RunPaths(tmp_path / "run")
+    assert summary_of(paths, "bad")["stop"]["reason"] == "fault"
+    assert summary_of(paths, "good")["rounds"] == 1
 
 
 def test_an_error_at_import_names_its_line(tmp_path):

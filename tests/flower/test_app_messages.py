@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from .runs import app_run, events_of, made_app, needs_flwr, said, summary_of
@@ -88,3 +90,75 @@ def test_metrics_of_numpy_and_of_given_results_count_and_results_can_be_pickled(
     paths, found = answers(tmp_path, server)
     assert found == [0.25]
     assert [row.value for row in events_of(paths, "flower", 0, "evaluation")] == [0.25]
+
+
+ACCURACIES = {
+    "rounded": ([0.5, 1.0000001], [0.5, 1.0]),
+    "per cent": ([12.5, 0.5, 100.00001], [0.125, 0.005, 1.0]),
+    "of no samples": ([float("nan"), 0.25], [0.25]),
+}
+
+
+@pytest.mark.parametrize("what", ACCURACIES)
+def test_accuracies_are_shares_or_per_cent_and_nan_is_none(tmp_path, what):
+    given, expected = ACCURACIES[what]
+    server = f"""
+    from flwr.serverapp.strategy import Result
+    result = Result()
+    for number, value in enumerate([{", ".join(f"float('{each}')" for each in given)}], 1):
+        grid.send_and_receive(messages(grid, "train"))
+        result.evaluate_metrics_serverapp[number] = MetricRecord({{"accuracy": value}})
+    """
+    said_so = pytest.warns(UserWarning, match="read as per cent") if what == "per cent" else nullcontext()
+    with said_so:
+        paths = app_run(tmp_path / "run", flower=made_app(tmp_path / "app", server))
+    assert [row.value for row in events_of(paths, "flower", 0, "evaluation")] == pytest.approx(expected)
+
+
+MODS = """
+from flwr.clientapp import ClientApp
+
+def alone(message, context, call_next):
+    if message.metadata.message_type == "train.keys":
+        return Message(RecordDict({"of": ConfigRecord({"none": [], "text": ""})}), reply_to=message)
+    return call_next(message, context)
+
+client = ClientApp(mods=[alone])
+
+@client.train("keys")
+@client.train("model")
+def train(message, context):
+    return Message(RecordDict(), reply_to=message)
+"""
+
+
+@pytest.mark.parametrize("seconds", [{"train": "30 s"}, {}])
+def test_an_exchange_that_a_mod_answers_takes_no_seconds_of_training(tmp_path, seconds):
+    """As three of the four exchanges of secure aggregation; without declared seconds a note tells what is missing."""
+    server = "for kind in ('train.keys', 'train.model'):\n    grid.send_and_receive(messages(grid, kind, group_id='1'))"
+    flower = made_app(tmp_path / "app", server) | {"seconds": seconds}
+    file = tmp_path / "app" / "made.py"
+    text = file.read_text()
+    file.write_text(text[: text.index("@client.train")] + MODS + text[text.index("@server.main") :])
+    with nullcontext() if seconds else pytest.warns(UserWarning, match="declare its seconds: --set 'flower.seconds="):
+        paths = app_run(tmp_path / "run", flower=flower, **ONE)
+    check(paths)
+    took = [row.seconds for row in events_of(paths, "flower", 0, "compute_end")]
+    assert took == ([0, 30] if seconds else [0, 0])
+    assert summary_of(paths)["rounds"] == 1
+
+
+def test_memory_holds_no_more_than_the_messages_in_progress(tmp_path):
+    server = """
+    import gc
+    from edgefl.flower.exchange import Exchange
+    for number in range(6):
+        grid.send_and_receive(messages(grid, "train"))
+        late = grid.push_messages(messages(grid))
+        time.sleep(60)
+        gc.collect()
+        say(sum(isinstance(each, Exchange) for each in gc.get_objects()))
+        grid.pull_messages(late)
+    """
+    counts = answers(tmp_path, server)[1]
+    assert max(counts) == counts[1] <= 12

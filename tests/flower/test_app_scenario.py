@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.flower.app import digest_of_app, require_flwr
 from edgefl.flower.scenario import AppScenario, AppSpec, flat, load_any_scenario
@@ -115,3 +116,20 @@ def test_the_schema_of_scenario_files_describes_apps():
     assert schema["$defs"]["AppSpec"]["properties"].keys() == AppSpec.model_fields.keys()
     referred = set(re.findall(r"#/\$defs/([^\"]+)\"", json.dumps(schema)))
     assert referred <= schema["$defs"].keys()
+
+
+@pytest.mark.flower
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"num-server-rounds": "two"}, "num-server-rounds: expected a whole number, as the app's own 3, found 'two'"),
+        ({"num-server-rounds": 2.5}, "expected a whole number"),
+        ({"num-server-rounds": True}, "expected a whole number"),
+        ({"num": {"server-rounds": 3}}, "the app has no such key"),
+    ],
+)
+def test_a_value_of_another_type_than_the_apps_is_refused_by_validate(tmp_path, capsys, given, message):
+    pytest.importorskip("flwr")
+    (tmp_path / "app.yaml").write_text(dump_yaml(world(flower={"app": str(APPS / "current"), "run_config": given})))
+    assert main(["scenario", "validate", str(tmp_path / "app.yaml")]) == 2
+    assert message in capsys.readouterr().err

@@ -13,8 +13,8 @@ from edgefl.simulation.clock import Clock
 
 def played(*lives):
     """The moments at which threads were at certain places, and the clock at the end."""
-    env, seen, sentences = Clock(), [], []
-    scheduler = ThreadScheduler(env, sentences.append)
+    env, seen = Clock(), []
+    scheduler = ThreadScheduler(env)
     for number, life in enumerate(lives):
         scheduler.start(
             f"thread {number}",
@@ -24,7 +24,7 @@ def played(*lives):
         )
     env.process(scheduler.play())
     assert env.run_until(env.event()) is None
-    return env, scheduler, seen, sentences
+    return env, scheduler, seen
 
 
 def waiting(*seconds):
@@ -38,7 +38,7 @@ def waiting(*seconds):
 
 
 def test_threads_run_one_after_another_in_the_order_of_their_events():
-    _, _, seen, _ = played(waiting(2, 2), waiting(1, 3))
+    _, _, seen = played(waiting(2, 2), waiting(1, 3))
     assert seen == [
         (0, 0, "waits"), (0, 1, "waits"), (1, 1, "waits"), (2, 0, "waits"), (4, 1, "ends"), (4, 0, "ends"),
     ]  # fmt: skip
@@ -52,7 +52,7 @@ def test_a_thread_can_wait_for_others_that_it_starts():
         scheduler.wait(env.all_of(ends))
         see("all ended")
 
-    _, _, seen, _ = played(main)
+    _, _, seen = played(main)
     assert seen == [(5, 0, "all ended")]
 
 
@@ -77,7 +77,7 @@ def test_what_a_thread_asks_of_the_world_happens_in_the_worlds_thread():
 
 def test_an_error_of_the_world_cannot_be_caught_by_the_thread_that_causes_it():
     env, seen = Clock(), []
-    scheduler = ThreadScheduler(env, lambda sentence: None)
+    scheduler = ThreadScheduler(env)
 
     def life():
         try:
@@ -96,7 +96,7 @@ def test_an_error_of_the_world_cannot_be_caught_by_the_thread_that_causes_it():
 
 def test_stopping_ends_waiting_threads_and_refuses_further_waits():
     env, ended = Clock(), []
-    scheduler = ThreadScheduler(env, lambda sentence: None)
+    scheduler = ThreadScheduler(env)
 
     def life():
         try:
@@ -113,18 +113,3 @@ def test_stopping_ends_waiting_threads_and_refuses_further_waits():
     assert len(ended) == 1
     ended[0].join(10)
     assert not ended[0].is_alive()
-
-
-def test_the_watchdog_says_where_a_thread_is(monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
-    goes_on, said = threading.Event(), []
-
-    def life(env, scheduler, see):
-        goes_on.wait(20)
-
-    env = Clock()
-    scheduler = ThreadScheduler(env, lambda sentence: (said.append(sentence), goes_on.set()))
-    scheduler.start("stuck", lambda: life(env, scheduler, None))
-    env.process(scheduler.play())
-    env.run_until(env.event())
-    assert "the app's thread 'stuck' has not returned for 0.05 s; it is in " in said[0]
