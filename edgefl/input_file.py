@@ -184,7 +184,7 @@ def _members(part: Any) -> Iterator[tuple[str, Any, Named | None]]:
             yield name, getattr(part, name), naming.get(name)
     elif dataclasses.is_dataclass(part) and not isinstance(part, type):
         for each in dataclasses.fields(part):
-            yield each.name, getattr(part, each.name), None
+            yield each.name, getattr(part, each.name), each.metadata.get("names")
     elif isinstance(part, Mapping):
         for key, value in part.items():
             yield str(key), value, None

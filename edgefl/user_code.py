@@ -24,6 +24,7 @@ from urllib.parse import quote, unquote
 from edgefl.errors import UserError, in_words, nearest
 from edgefl.files import read_bytes
 from edgefl.validation import shown
+from edgefl.wording import with_article
 
 _allowed: set[Path] = set()
 """The files that may be executed."""
@@ -59,14 +60,18 @@ class UserCode(NamedTuple):
         """The SHA-256 of the file's content, in hexadecimal digits; UserError if it cannot be read."""
         return sha256(read_code(self.file)).hexdigest()
 
-    def load(self, digest: str | None = None) -> Any:
+    def allowed(self) -> bool:
+        """True if the file may be executed."""
+        return self.file.absolute() in _allowed
+
+    def load(self, digest: str | None = None, kind: type | None = None) -> Any:
         """The object; the file is imported at the first call, and its output goes to standard error.
 
         Raises:
             UserError: the file may not be executed, is missing or has not the required digest, is not Python, raised an
-                error when it was imported, or has no callable object of this name.
+                error when it was imported, or has no object of this name and ``kind`` (by default: a callable).
         """
-        if self.file.absolute() not in _allowed:
+        if not self.allowed():
             raise UserError("this Python file of a run directory's scenario is not executed", file=str(self.file))
         found = self.digest()
         if digest is not None and found != digest:
@@ -74,12 +79,11 @@ class UserCode(NamedTuple):
         value: Any = _imported(self.file, found)
         for part in self.name.split("."):
             if not hasattr(value, part):
-                raise UserError(f"no object '{self.name}'; {_hint(part, value)}", file=str(self.file))
+                raise UserError(f"no object '{self.name}'; {_hint(part, value, kind)}", file=str(self.file))
             value = getattr(value, part)
-        if not callable(value):
-            raise UserError(
-                f"expected '{self.name}' to be a function or a class, found {shown(value)}", file=str(self.file)
-            )
+        if not (callable(value) if kind is None else isinstance(value, kind)):
+            expected = "a function or a class" if kind is None else with_article(kind.__name__)
+            raise UserError(f"expected '{self.name}' to be {expected}, found {shown(value)}", file=str(self.file))
         return value
 
 
@@ -88,9 +92,10 @@ def read_code(file: Path) -> bytes:
     return read_bytes(file, what="a Python file")
 
 
-def _hint(name: str, owner: Any) -> str:
-    names = [each for each, value in vars(owner).items() if callable(value) and not each.startswith("_")]
-    return nearest(name, names) if names else "it has no function and no class"
+def _hint(name: str, owner: Any, kind: type | None) -> str:
+    suits = callable if kind is None else lambda value: isinstance(value, kind)
+    names = [each for each, value in vars(owner).items() if suits(value) and not each.startswith("_")]
+    return nearest(name, names) if names else f"it has no {'function and no class' if kind is None else kind.__name__}"
 
 
 def _imported(file: Path, digest: str) -> ModuleType:

@@ -27,8 +27,8 @@ def methods(name: Name = None, as_json: Json = False) -> None:
     from edgefl.methods.build import method_model
     from edgefl.methods.recipe import METHODS
 
-    def row(key: str, recipe: Recipe) -> dict[str, Any]:
-        options = {**_options(method_model(key), "method"), **_scheduler_option(recipe)}
+    def row(_: str, recipe: Recipe) -> dict[str, Any]:
+        options = {**_options(method_model(recipe), "method"), **_scheduler_option(recipe)}
         return {"summary": recipe.summary, "paper": recipe.paper, "options": options}
 
     rows = METHODS.of_each(row) if name is None else {name: row(name, METHODS[name])}

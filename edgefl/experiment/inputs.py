@@ -17,7 +17,6 @@ from edgefl.errors import UserError
 from edgefl.experiment.wiring import recipe_of
 from edgefl.files import write_file
 from edgefl.input_file import code_files, digest_of_file, input_files, parts_of
-from edgefl.methods.recipe import METHODS
 from edgefl.options import Options
 from edgefl.record import RunPaths, names
 from edgefl.scenario import Scenario, resolve
@@ -49,7 +48,7 @@ class Inputs:
         self._data = scenario.data
         self._scenario = Input(str(folder / names.SCENARIO), digest_of_scenario(resolve(scenario)))
         self._pixels = reads_samples(scenario.data, scenario.evaluation.split)
-        methods = {each.label: recipe_of(scenario, each) for each in scenario.methods}
+        methods = {each.label: recipe_of(scenario, each) for each in scenario.methods if each.allowed}
         self.files = input_files(scenario) | input_files({"methods": methods})
 
     def now(self, *, trains: bool, copies: Mapping[str, Path] | None = None) -> dict[str, Input]:
@@ -168,7 +167,7 @@ def in_words(software: Mapping[str, str]) -> str:
 
 
 def _parts(scenario: Scenario) -> Iterator[Any]:
-    methods = [(METHODS[each.name], recipe_of(scenario, each)) for each in scenario.methods]
+    methods = [(each.recipe, recipe_of(scenario, each)) for each in scenario.methods if each.allowed]
     return parts_of((scenario, methods))
 
 

@@ -16,7 +16,6 @@ from edgefl.experiment.round_optimum import optimum_of
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import EarlyEnd, summarise
 from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of
-from edgefl.methods.recipe import METHODS
 from edgefl.record import RunPaths
 from edgefl.record.events import Listener
 from edgefl.record.paths import SeedPaths
@@ -137,5 +136,5 @@ class OneRun:
 
     def _entry(self, outcome: Outcome) -> SeedResult:
         write_rounds(outcome.rows, self._paths.rounds)
-        block_wise = METHODS[self._method.name].scheduler is not None
+        block_wise = self._scenario.method(self._method.label).recipe.scheduler is not None
         return summarise(outcome, self._world.seed, block_wise=block_wise, why=self._early_end.why(outcome))

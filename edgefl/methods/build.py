@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, PlainValidator, create_model
 
@@ -21,10 +21,10 @@ from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting,
 from edgefl.methods.recipe import METHODS, Method, Recipe
 from edgefl.options import Component, Options
 from edgefl.registry import chosen_part
+from edgefl.user_code import UserCode
 from edgefl.validation import validated
-from edgefl.wording import escape
 
-RESERVED = frozenset({"method", "as", "local", "server", "weighting", "overlap", "codec", "scheduler"})
+RESERVED = frozenset({"method", "python", "as", "local", "server", "weighting", "overlap", "codec", "scheduler"})
 """Reserved keys of an entry, which must not be names of options."""
 
 CHECKED_ROUNDS = range(1, 9)
@@ -90,22 +90,29 @@ def _read_server(value: Any) -> ServerUpdate:
         raise ValueError(str(error)) from None
 
 
+def recipe_in(entry: Mapping[str, Any]) -> Recipe:
+    """The recipe of an entry: ``method`` is the name of one, ``python`` an object in a Python file.
+
+    Raises:
+        UserError: there is no such recipe, or the file may not be executed.
+    """
+    if "python" not in entry:
+        return METHODS[str(entry["method"])]
+    recipe: Recipe = UserCode.of(entry["python"]).load(kind=Recipe)
+    return recipe
+
+
 @cache
-def method_model(name: str) -> type[BaseModel]:
-    """The model of an entry of a scenario's ``methods`` for the method ``name``, for validation and JSON schema.
+def method_model(recipe: Recipe) -> type[BaseModel]:
+    """The model of the options in an entry of a scenario's ``methods``, for validation and JSON schema.
 
     Its fields are the keys that every method has and the options of the method's parts, with the method's defaults. The
     block scheduler is not included, because it belongs to another package.
 
-    Raises:
-        UserError: unknown method.
-
-    >>> sorted(set(method_model("fedprox").model_fields) - {"method", "label", "local", "server", "weighting"})
+    >>> sorted(set(method_model(METHODS["fedprox"]).model_fields) - {"label", "local", "server", "weighting"})
     ['codec', 'mu', 'overlap', 'persist_momentum', 'server_lr']
     """
-    recipe = METHODS[name]
     fields: dict[str, Any] = {
-        "method": (Literal[name], Field(default=name, description=recipe.summary)),
         "label": (str | None, Field(default=None, alias="as", min_length=1, description="name in results")),
         "local": (LocalOptions, Field(default_factory=LocalOptions, description="changes to training.local")),
         "weighting": (Weighting | None, Field(default=None, description="weights of the mean; null: the method's own")),
@@ -121,16 +128,16 @@ def method_model(name: str) -> type[BaseModel]:
                 raise ValueError(f"the option '{option}' of {part.__name__} has the name of a key of every method")
             changed = {"default": defaults[option]} if option in defaults else {}
             fields.setdefault(option, (info.annotation, info.merge_field_infos(info, **changed) if changed else info))
-    return create_model(f"{escape(name)}_entry", __base__=Options, **fields)
+    return create_model("Method", __base__=Options, **fields)
 
 
 def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Codecs | None = None) -> Method:
     """The method described by an entry of a scenario's ``methods``.
 
     Args:
-        entry: a method's name, or a mapping with ``method``, optionally ``as``, ``local`` (changes to the scenario's),
-            ``server``, ``weighting``, ``overlap``, ``codec``, and any option of the method's parts. An option is passed
-            to every part that has it (FedADC's β_l is an option of rule, server and payload).
+        entry: a method's name, or a mapping with ``method`` or ``python``, optionally ``as``, ``local`` (changes to the
+            scenario's), ``server``, ``weighting``, ``overlap``, ``codec``, and any option of the method's parts. An
+            option is passed to every part that has it (FedADC's β_l is an option of rule, server and payload).
         local: the scenario's ``training.local``.
         codecs: the scenario's ``training.codec``; by default no encoding.
 
@@ -141,11 +148,10 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
     FedProx(mu=0.1)
     """
     data = {"method": entry} if isinstance(entry, str) else dict(entry)
-    if "method" not in data:
+    if "method" not in data and "python" not in data:
         raise UserError(f"this key is missing; expected one of: {', '.join(METHODS.names())}", field="method")
-    name = str(data["method"])
-    recipe = METHODS[name]
-    said = validated(method_model(name), data)
+    name, recipe = str(data.get("method", data.get("as", ""))), recipe_in(data)
+    said = validated(method_model(recipe), {key: data[key] for key in data if key not in ("method", "python")})
     options = {**_defaults(recipe), **{field: getattr(said, field) for field in said.model_fields_set}}
 
     def part(kind: type[Component]) -> Any:

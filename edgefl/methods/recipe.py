@@ -17,9 +17,9 @@ from edgefl.methods.parts.submodels import SubModels
 from edgefl.registry import Registry, object_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Recipe:
-    """The parts of a named method, before a scenario sets options.
+    """The parts of a method, before a scenario sets options.
 
     Attributes:
         summary: one line for ``edgefl methods``.

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, PlainSerializer, PlainValidator
 
 from edgefl.errors import UserError, nearest
-from edgefl.methods.build import method_model, shared_options
+from edgefl.methods.build import method_model, recipe_in, shared_options
 from edgefl.methods.parts.server import ServerUpdate, server_name
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.record.names import LABEL_PATTERN, label_fault
 from edgefl.scenario.components import SCHEDULER_SECTION, Named
 from edgefl.scheduling.blocks.base import BlockSchedulerSpec
+from edgefl.user_code import UserCode
 from edgefl.validation import shown, validated
 
 
@@ -26,11 +29,13 @@ class ScenarioMethod:
         label: its unique name in the scenario (``as``), and the name of its folder in a run directory.
         entry: for :func:`edgefl.methods.build.build_method`: the method's name, label and all options.
         scheduling: chooses how many blocks each client receives, for methods with a partial downlink.
+        python: the object in a Python file that is the method, ``FILE.py:NAME``; ``None`` for a method by name.
     """
 
     label: str
     entry: Mapping[str, Any]
     scheduling: Named[BlockSchedulerSpec] | None = None
+    python: str | None = field(default=None, metadata={"names": "code"})
 
     @property
     def scheduler(self) -> BlockSchedulerSpec | None:
@@ -38,7 +43,16 @@ class ScenarioMethod:
 
     @property
     def name(self) -> str:
-        return str(self.entry["method"])
+        return str(self.entry.get("method", self.label))
+
+    @property
+    def allowed(self) -> bool:
+        """False for a method in a Python file that may not be executed."""
+        return self.python is None or UserCode.of(self.python).allowed()
+
+    @property
+    def recipe(self) -> Recipe:
+        return recipe_in(self.entry)
 
 
 def read_methods(value: Any) -> tuple[ScenarioMethod, ...]:
@@ -71,37 +85,60 @@ def _read(item: Any, field: str) -> ScenarioMethod:
     data = {"method": item} if isinstance(item, str) else item
     if not isinstance(data, Mapping):
         raise UserError(f"expected a method's name or a mapping with the key method, found {shown(item)}", field=field)
-    if "method" not in data:
+    if "method" not in data and "python" not in data:
         keys = [str(key) for key in data]
         meant = nearest("method", keys) if keys else ""
         hint = "; is it " + meant.removeprefix("did you mean ") if meant.startswith("did you mean") else ""
         raise UserError(f"this key is missing: the name of a method, such as fedavg{hint}", field=f"{field}.method")
-    name = data["method"]
-    if not isinstance(name, str):
-        raise UserError(f"expected the name of a method, found {shown(name)}", field=f"{field}.method")
+    key = "python" if "python" in data else "method"
+    name = data[key]
+    if not isinstance(name, str) or ("python" in data and "method" in data):
+        what = "the name of a method" if key == "method" else "FILE.py:NAME, and no key method"
+        raise UserError(f"expected {what}, found {shown(name)}", field=f"{field}.{key}")
     try:
-        recipe = METHODS[name]
+        code = UserCode.of(name) if key == "python" else None
+        label = _label(data.get("as", name if code is None else code.file.stem), f"{field}.as")
+        if code is not None and not code.allowed():
+            return _unread(data, label, field)
+        recipe = recipe_in(data)
     except UserError as error:
-        raise error.located(field=field if isinstance(item, str) else f"{field}.method") from None
-    label = _label(data.get("as", name), f"{field}.as")
-    options = {key: option for key, option in data.items() if key not in ("as", "scheduler")}
-    checked = validated(method_model(name), options, field=field)
-    entry = {"method": name, "as": label, **_said(checked, recipe)}
+        raise error.located(field=field if isinstance(item, str) else f"{field}.{key}") from None
+    options = {each: option for each, option in data.items() if each not in (key, "as", "scheduler")}
+    checked = validated(method_model(recipe), options, field=field)
+    entry = {key: name, "as": label, **_said(checked, recipe)}
     if recipe.scheduler is None:
         if data.get("scheduler") is not None:
             raise UserError(
                 f"the method '{name}' always sends the whole model and has no block scheduler; remove this key",
                 field=f"{field}.scheduler",
             )
-        return ScenarioMethod(label, entry)
+        return ScenarioMethod(label, entry, python=data.get("python"))
     chosen = data.get("scheduler") or recipe.scheduler
-    return ScenarioMethod(label, entry, SCHEDULER_SECTION.read(chosen, f"{field}.scheduler"))
+    scheduler = SCHEDULER_SECTION.read(chosen, f"{field}.scheduler")
+    return ScenarioMethod(label, entry, scheduler, data.get("python"))
+
+
+def _unread(data: Mapping[str, Any], label: str, field: str) -> ScenarioMethod:
+    """A method of a run directory's scenario whose file may not be executed yet; its options are complete."""
+    entry = {key: option for key, option in data.items() if key != "scheduler"}
+    scheduler = SCHEDULER_SECTION.read(data["scheduler"], f"{field}.scheduler") if "scheduler" in data else None
+    return ScenarioMethod(label, entry, scheduler, data["python"])
+
+
+def method_files(data: Mapping[str, Any]) -> list[Path]:
+    """The Python files of the methods in a scenario's data, before these are read."""
+    entries, found = data.get("methods"), []
+    for each in entries if isinstance(entries, list) else ():
+        if isinstance(each, Mapping) and isinstance(each.get("python"), str):
+            with suppress(UserError):  # the reader of the method reports it
+                found.append(UserCode.of(each["python"]).file)
+    return found
 
 
 def _said(entry: BaseModel, recipe: Recipe) -> dict[str, Any]:
     """All options of an entry with their values; sections with inherited defaults only as far as they were given."""
     server: ServerUpdate | None = getattr(entry, "server", None)
-    building = {"method", "label", "local", "codec", "server", "weighting"}
+    building = {"label", "local", "codec", "server", "weighting"}
     if server is not None:  # the options of the replaced server update have no effect
         building |= set(type(recipe.server).model_fields) - entry.model_fields_set
     said = entry.model_dump(mode="json", exclude=building)
@@ -143,12 +180,20 @@ def methods_schema() -> dict[str, Any]:
         "type": "array",
         "minItems": 1,
         "description": "the methods to compare: names, or mappings with options",
-        "items": {"anyOf": [{"enum": list(described)}, *described.values()]},
+        "items": {"anyOf": [{"enum": list(described)}, *described.values(), _OF_A_FILE]},
     }
 
 
+_OF_A_FILE = {
+    "type": "object",
+    "description": "a method of your own; every other key is that of a method or an option of its parts",
+    "properties": {"python": {"type": "string", "description": "the recipe, FILE.py:NAME"}, "method": False},
+    "required": ["python"],
+}
+
+
 def _schema(name: str, recipe: Recipe) -> dict[str, Any]:
-    schema = method_model(name).model_json_schema(mode="validation")
+    schema = method_model(recipe).model_json_schema(mode="validation")
     properties = {**schema.get("properties", {}), "method": {"const": name}}
     properties["as"] = {
         "type": "string",

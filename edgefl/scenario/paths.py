@@ -29,6 +29,7 @@ FILES: dict[str, Place] = {
     "fleet.*.availability.file": "file",
     "flower.app": "root",
     "methods.*.app": "root",
+    "methods.*.python": "code",
 }
 """What dotted paths name; ``*`` stands for any key or index. Data sets and models also name files in fields of their
 own."""
@@ -81,11 +82,9 @@ def what_decides(data: Mapping[str, Any]) -> dict[str, Any]:
     {'data': {'root': None, 'clients': 8}}
     """
     result = copy.deepcopy(dict(data))
-    for pattern in FILES:
-        if pattern != "fleet.*.profile":
-            _each(result, pattern.split("."), _emptied)
-    for pattern, what in _named_by_parts(data).items():
-        _each(result, pattern.split("."), _without_file if what == "code" else _emptied)
+    for pattern, what in (FILES | _named_by_parts(data)).items():
+        if what != "profile":
+            _each(result, pattern.split("."), _without_file if what == "code" else _emptied)
     _each(result, ["training", "engine", "kind"], _emptied_if_alike)
     return result
 

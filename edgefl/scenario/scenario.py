@@ -206,6 +206,8 @@ class Scenario(Options):
         if isinstance(self.cost, SecondsCost):
             early["step seconds"] = "cost.kind 'seconds' gives those of a whole training; expected cost.kind: measured"
         for index, entry in enumerate(self.methods):
+            if not entry.allowed:
+                continue  # the scenario of a run directory, which was checked when the run began
             with built_at(f"methods.{index}"):
                 method = build_method(entry.entry, training.local, training.codec)
                 check(parts_of(method), protocol.takes(method.weighting), early)

@@ -12,6 +12,7 @@ import pytest
 
 from edgefl import user_code
 from edgefl.cli.entry import main
+from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.record.events import Listener
 from edgefl.scenario import load_scenario
@@ -49,6 +50,26 @@ def load():
 """
 
 
+METHOD = """
+from pydantic import Field
+
+from edgefl.methods.fedavg import CrossEntropy, Mean
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.recipe import Recipe
+
+
+class Scaled(CrossEntropy):
+    strength: float = Field(default=1.0, gt=0, description="factor on the loss")
+
+    def loss(self, local, batch, context):
+        found = super().loss(local, batch, context)
+        return found._replace(total=found.total * self.strength)
+
+
+MINE = Recipe(summary="a scaled loss", paper="ours", objective=Scaled, rule=Sgd, server=Mean())
+"""
+
+
 class Ending(Listener):
     """Interrupts a run after its first round."""
 
@@ -57,12 +78,14 @@ class Ending(Listener):
 
 
 def written(folder: Path) -> Path:
-    """A scenario with a model and data from Python files."""
+    """A scenario with a model, data and methods from Python files."""
     folder.mkdir()
     (folder / "net.py").write_text(NET)
     (folder / "data.py").write_text(DATA)
     scenario = copy.deepcopy(SMALL) | {"model": {"python": "net.py:Net", "args": {"width": 3}}}
     scenario["data"] = {"python": "data.py:load", "clients": 8}
+    (folder / "mine.py").write_text(METHOD)
+    scenario["methods"] = ["fedavg", {"python": "mine.py:MINE"}, {"python": "mine.py:MINE", "strength": 2, "as": "two"}]
     scenario["training"]["rounds"] = 2
     (folder / "my.yaml").write_text(dump_yaml(scenario), encoding="utf-8")
     return folder / "my.yaml"
@@ -99,7 +122,10 @@ def sent(mine, tmp_path: Path, change: str | None = None) -> tuple[Path, Path]:
 def test_a_model_and_data_from_files_train(mine):
     entry = json.loads((mine[1] / "summary.json").read_text())
     assert entry["methods"]["fedavg"][0]["accuracy"]["final"] > 0.4
-    assert {field for field in entry["inputs"] if field.endswith("python")} == {"data.python", "model.spec.python"}
+    fields = {"data.python", "model.spec.python", "methods.1.python", "methods.2.python"}
+    assert {field for field in entry["inputs"] if field.endswith("python")} == fields
+    models = [(mine[1] / label / "seed-0/final.safetensors").read_bytes() for label in ("fedavg", "mine", "two")]
+    assert models[0] == models[1] != models[2]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +177,7 @@ def test_a_file_within_the_run_directory_is_not_executed_though_it_has_the_diges
     assert main(["replay", str(received), "--out", str(tmp_path / "again"), "--trust"]) == 0
 
 
-COPIES = ["data.python.py", "model.spec.python.py"]
+COPIES = ["data.python.py", "methods.1.python.py", "methods.2.python.py", "model.spec.python.py"]
 
 
 @pytest.mark.full
@@ -160,7 +186,7 @@ def test_a_run_keeps_copies_of_its_files_and_so_does_its_replay(mine, tmp_path):
     main(["replay", str(folder), "--out", str(tmp_path / "again")])
     for run_directory in (folder, tmp_path / "again"):
         assert sorted(os.listdir(run_directory / "inputs")) == COPIES
-        for copied, file in zip(COPIES, ("data.py", "net.py"), strict=True):
+        for copied, file in zip(COPIES, ("data.py", "mine.py", "mine.py", "net.py"), strict=True):
             assert (run_directory / "inputs" / copied).read_bytes() == scenario.with_name(file).read_bytes()
         assert main(["verify", str(run_directory)]) == 0
 
@@ -190,7 +216,7 @@ def test_a_file_that_is_gone_is_named_with_its_copy_which_is_never_executed(mine
         message = "no such file; the run directory has a copy of it, inputs/model.spec.python.py"
         assert f"{work / 'net.py'}: model.spec.python: {message}" in capsys.readouterr().err
     assert not (tmp_path / "mark").exists()
-    shutil.copy(received / "inputs" / COPIES[1], work / "net.py")
+    shutil.copy(received / "inputs" / COPIES[-1], work / "net.py")
     assert main(replay) == 0
 
 
@@ -215,6 +241,29 @@ def test_an_interrupted_run_goes_on_with_its_files_and_with_no_others(mine, tmp_
     assert main(["simulate", "--resume", str(tmp_path / "run")]) == 0
     for name in ("fedavg/seed-0/rounds.parquet", "fedavg/seed-0/final.safetensors", "summary.json"):
         assert (tmp_path / "run" / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_a_changed_method_is_not_executed_unless_it_is_trusted(mine, tmp_path, capsys):
+    work, received = sent(mine, tmp_path)
+    (work / "mine.py").write_text(METHOD + "raise SystemExit(7)")
+    assert main(["replay", str(received), "--out", str(tmp_path / "again")]) == 2
+    assert "methods.1.python: this Python file is not executed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("entry", "message"), [
+    ({"python": "mine.py:MINES"}, "no object 'MINES'; did you mean 'MINE'"),
+    ({"python": "mine.py:Scaled"}, "expected 'Scaled' to be a Recipe"),
+    ({"python": "mine.py"}, r"methods.1.python: expected FILE.py:NAME"),
+    ({"python": "other.py:MINE"}, r"methods.1.python"),
+    ({"python": "mine.py:MINE", "method": "fedavg"}, "and no key method"),
+    ({"python": "mine.py:MINE", "strenght": 2}, r"methods.1.strenght: unknown key; did you mean 'strength'"),
+    ({"python": "mine.py:MINE", "strength": 0}, r"methods.1.strength: expected more than 0"),
+    ({"python": "mine.py:MINE", "server": "scaffold"}, r"methods.1.server: .*do not read the 'control'"),
+])  # fmt: skip
+def test_a_mistake_in_an_own_method_is_one_sentence(mine, monkeypatch, entry, message):
+    monkeypatch.chdir(mine[0].parent)
+    with pytest.raises(UserError, match=message):
+        load_scenario(mine[0], {"methods.1": entry})
 
 
 def test_trust_is_for_run_directories(mine, capsys):

@@ -27,7 +27,7 @@ def test_every_method_can_be_built_by_its_name_alone(name) -> None:
     assert method.local.common_finish == METHODS[name].common_finish
     assert METHODS[name].summary
     assert METHODS[name].paper
-    json.dumps(method_model(name).model_json_schema())
+    json.dumps(method_model(METHODS[name]).model_json_schema())
 
 
 @pytest.mark.parametrize("name", METHODS.names())

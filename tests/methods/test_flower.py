@@ -18,6 +18,7 @@ from edgefl.methods.fedopt import FedAdagrad, FedAdam, FedYogi
 from edgefl.methods.flower import KEPT, REFUSED
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, checked_update
+from edgefl.methods.recipe import METHODS
 from edgefl.scenario import load_scenario
 
 from ..flower.runs import needs_flwr
@@ -250,7 +251,7 @@ def test_without_the_package_a_strategy_is_refused_and_everything_else_works(mon
 
 
 def test_the_schema_of_a_method_lists_the_strategies():
-    choices = method_model("fedavg").model_json_schema()["properties"]["server"]["anyOf"]
+    choices = method_model(METHODS["fedavg"]).model_json_schema()["properties"]["server"]["anyOf"]
     (found,) = [each for each in choices if each.get("properties", {}).get("kind") == {"const": "flower"}]
     assert found["properties"]["flower"]["enum"] == sorted(KEPT)
     assert found["additionalProperties"] is True
