@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.fleet.assignment import FleetAssignment
-from edgefl.fleet.availability import Always, Windows
+from edgefl.fleet.availability import LEAST_WINDOW_SECONDS, Always, Windows
 from edgefl.randomness import generator
 
-_LATE = 1e-9
+_LATE = LEAST_WINDOW_SECONDS
 """A window that ends within a nanosecond counts as ended, so that rounding of the clock cannot keep it open."""
 
 
@@ -53,6 +53,16 @@ class Attendance:
                 there, stays = windows.state(rows[place], now + _LATE + shifts[place])
                 self._there[mine], self._until[mine] = there, now + _LATE + stays
         return self._there
+
+    @property
+    def period(self) -> float:
+        """Seconds after which every client's windows repeat; 0 if all are always available."""
+        return max((float(windows.periods.max()) for _, windows, _, _ in self._parts), default=0.0)
+
+    def stays(self, clients: NDArray[np.int64], now: float) -> NDArray[np.float64]:
+        """Seconds for which the availability of each of these clients does not change."""
+        self.there(now)
+        return self._until[clients] - now
 
     def until(self, client: int, now: float) -> float:
         """The time of the client's next change of availability; infinite if there is none."""

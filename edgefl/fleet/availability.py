@@ -38,12 +38,19 @@ class Windows:
 
     @staticmethod
     def of(rows: Sequence[tuple[Sequence[float], Sequence[float], float]]) -> Windows:
-        """Windows from (starts, ends, period) of each row."""
-        lengths = [len(starts) for starts, _, _ in rows]
+        """Windows from (starts, ends, period) of each row.
+
+        >>> Windows.of([((10.0, 30.0, 50.0), (30.0, 30.0, 60.0), 100.0)]).starts.tolist()  # one has no length
+        [10.0, 50.0]
+        """
+        starts = np.concatenate([starts for starts, _, _ in rows], dtype=np.float64)
+        ends = np.concatenate([ends for _, ends, _ in rows], dtype=np.float64)
+        row = np.repeat(np.arange(len(rows)), [len(starts) for starts, _, _ in rows])
+        kept = ends - starts > LEAST_WINDOW_SECONDS
         return Windows(
-            np.array([start for starts, _, _ in rows for start in starts], np.float64),
-            np.array([end for _, ends, _ in rows for end in ends], np.float64),
-            np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))),
+            starts[kept],
+            ends[kept],
+            np.searchsorted(row[kept], np.arange(len(rows) + 1)),
             np.array([period for _, _, period in rows], np.float64),
         )
 
@@ -108,6 +115,8 @@ class Windows:
 
 
 DAY = 86400.0
+LEAST_WINDOW_SECONDS = 1e-9
+"""A shorter window is none: rounding of the clock decides whether anything can begin in it."""
 LEAST_PERIOD_SECONDS = 1.0
 """A trace with a shorter period would change so often that simulated time hardly advances."""
 
@@ -167,12 +176,7 @@ class Diurnal(Options):
         edges = DAY * np.arange(self.days)
         starts = np.clip(starts, edges, edges + DAY)
         ends = np.clip(np.maximum(ends, starts), edges, edges + DAY)
-        windows = Windows(
-            starts.ravel(),
-            ends.ravel(),
-            np.arange(clients + 1, dtype=np.int64) * self.days,
-            np.full(clients, self.days * DAY),
-        )
+        windows = Windows.of([(*row, self.days * DAY) for row in zip(starts, ends, strict=True)])
         shifts = DAY / 2 - self.peak + self.spread * draws.standard_normal(clients)
         return windows, np.arange(clients, dtype=np.int64), shifts
 
@@ -184,8 +188,9 @@ def read_trace(file: str) -> Windows:
     """An availability trace in the form that FedScale documents.
 
     The file contains one object for each device, in a list or under any keys: ``active`` and ``inactive`` are the
-    seconds at which the device becomes available and unavailable, in turn, within ``finish_time`` seconds, after which
-    the trace repeats; ``duration`` is the total available time. A file that is not found is searched in the folder
+    seconds at which the device becomes available and unavailable, within ``finish_time`` seconds, after which the trace
+    repeats; ``duration`` is the total available time. The first window may lack its beginning, or the last its end.
+    Windows may overlap, and those without length are none. A file that is not found is searched in the folder
     EDGEFL_DATA.
 
     Raises:
@@ -215,18 +220,28 @@ def _row(path: str, name: str, device: Any) -> tuple[list[float], list[float], f
             file=path,
             field=name,
         ) from None
-    turns = [moment for pair in zip(starts, ends, strict=False) for moment in pair]
-    if len(starts) != len(ends) or any(a > b for a, b in zip([0.0, *turns], [*turns, period], strict=True)):
-        raise UserError(
-            "expected as many times in active as in inactive, alternating and ascending, within finish_time",
-            file=path,
-            field=name,
-        )
-    if period < LEAST_PERIOD_SECONDS:
-        raise UserError(
-            f"expected a finish_time of {LEAST_PERIOD_SECONDS:g} s or more, found {period:g}", file=path, field=name
-        )
-    return starts, ends, period
+    if len(starts) == len(ends) + 1:  # still there when the recording ended
+        ends.append(period)
+    elif len(ends) == len(starts) + 1:  # there when it began
+        starts.insert(0, 0.0)
+    problem = ""
+    if len(starts) != len(ends):
+        problem = f"as many times in active as in inactive, found {len(starts)} and {len(ends)}"
+    elif not LEAST_PERIOD_SECONDS <= period < math.inf:
+        problem = f"a finish_time of {LEAST_PERIOD_SECONDS:g} s or more, found {period:g}"
+    else:
+        for start, end in zip(starts, ends, strict=True):
+            if not 0 <= start <= end <= period:
+                problem = f"windows that end after they begin, within {period:g} s, found {start:g}-{end:g}"
+    if problem:
+        raise UserError(f"expected {problem}", file=path, field=name)
+    joined: list[list[float]] = []
+    for start, end in sorted(zip(starts, ends, strict=True)):
+        if joined and start <= joined[-1][1]:
+            joined[-1][1] = max(joined[-1][1], end)
+        else:
+            joined.append([start, end])
+    return [start for start, _ in joined], [end for _, end in joined], period
 
 
 def _seconds(value: Any) -> float:

@@ -172,11 +172,8 @@ class Asynchronous:
 
     def _pick(self, wanted: int) -> list[int]:
         available = self._decisions.everyone[self._free]
-        if not len(available):
-            return []
-        self._picks += 1
-        number = self._picks - 1
-        return self._decisions.pick(number, available, min(wanted, len(available)), self.book.rounds_done)
+        self._picks += bool(len(available))
+        return self._decisions.pick(self._picks - 1, available, min(wanted, len(available)), self.book.rounds_done)
 
     def _foresee(self, place: int) -> int:
         gathered = self._spec.gathered(self.world.setup.cohort)
@@ -208,6 +205,7 @@ class Asynchronous:
         if self._under_way.pop(participant.client, None) is None:
             return
         self._free[participant.client] = True
+        self._decisions.waits_since = None
         if participant.phase == "arrived":
             self._buffer.append(participant)
             self._wasted = 0

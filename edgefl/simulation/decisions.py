@@ -101,16 +101,21 @@ class Pick(NamedTuple):
 class Decisions:
     """Calls the run's selector and block scheduler, and logs their answers.
 
-    ``asked`` are the clients that the last pick asked for losses, with the number of images of each.
+    ``asked`` are the clients that the last pick asked for losses, with the number of images of each; ``waits_since`` is
+    the time since which no cohort could be picked, None if the last pick had one. With ``shortens`` clients may do less
+    than their local work.
     """
 
-    def __init__(self, world: World, *, may_ask: bool = False) -> None:
+    def __init__(self, world: World, *, may_ask: bool = False, shortens: bool = False) -> None:
         self._world = world
+        self._shortens = shortens or world.setup.method.local.common_finish is not None
         self._may_ask = may_ask
         self._forecasts = Forecasts(world)
         self.everyone = np.arange(world.setup.clients, dtype=np.int64)
         self.asked: dict[int, int] = {}
         self.last_pick: Pick | None = None
+        self.waits_since: float | None = None
+        self._too_short = False
         self._losses: dict[int, float | str] = {}
 
     def pick(self, number: int, available: NDArray[np.int64], size: int, round: int) -> list[int]:
@@ -122,8 +127,9 @@ class Decisions:
         setup = self._world.setup
         self.asked, self._losses = {}, {}
         available = available[self._world.presence.available()[available]]
-        if not len(available):
-            return []
+        self._too_short = bool(len(available)) and not self._any_stays(round, available)
+        if not len(available) or self._too_short:
+            return self._waits([])
         self.last_pick = Pick(self._world.env.now, available)
         facts = setup.facts._replace(
             foreseen=partial(self._forecasts.of_round, round),
@@ -142,7 +148,41 @@ class Decisions:
             self._world.decided(round, "asked", setup.selector.reads, local_losses=self._losses)
         elif cohort:
             self.chose(round, cohort)
+        return self._waits(cohort)
+
+    def _waits(self, cohort: list[int]) -> list[int]:
+        """Note since when no cohort could be picked."""
+        if cohort:
+            self.waits_since = None
+        elif self.waits_since is None:
+            self.waits_since = self._world.env.now
         return cohort
+
+    def _any_stays(self, round: int, available: NDArray[np.int64]) -> bool:
+        """False if each of these devices becomes unavailable before it could have returned an update, alone."""
+        if not self._world.presence.period:
+            return True
+        stays = self._world.presence.stays(available)
+        first = int(stays.argmax())
+        return any(
+            math.isinf(stays[place]) or self._least_seconds(round, int(available[place])) <= stays[place]
+            for place in (first, *range(len(available)))
+        )
+
+    def _least_seconds(self, round: int, client: int) -> float:
+        """Predicted seconds of a participation that receives one block and, if its work may be shortened, has none.
+
+        0 over a link that is down now.
+        """
+        world, setup = self._world, self._world.setup
+        down = sum(part.bytes for part in world.downlink(client, round, None if setup.scheduler is None else 1).parts)
+        up = sum(part.bytes for part in world.uplink(client))
+        seconds = world.traffic.foreseen(client, "down").seconds(down) + world.traffic.foreseen(client, "up").seconds(
+            up
+        )
+        if not self._shortens:
+            seconds += world.foreseen_compute(client, round, world.work.of(client, setup.sizes.blocks))
+        return seconds if math.isfinite(seconds) else 0.0
 
     def chose(self, round: int, cohort: Sequence[int]) -> None:
         """Log the cohort of a round: at its pick or, if clients were asked for losses, when all have answered."""
@@ -177,8 +217,24 @@ class Decisions:
             return np.array(checked_cohort(candidates, self.everyone, setup.clients, setup.clients), np.int64)
 
     def next_arrival(self) -> float:
-        """Seconds until an absent client that may be picked becomes available; infinite if none does."""
-        return self._world.presence.next_arrival(self._candidates)
+        """Seconds until an absent client that may be picked becomes available; infinite if none does.
+
+        Also infinite once all traces have repeated while none of those who came could be picked.
+        """
+        presence, among = self._world.presence, self._candidates
+        if math.isfinite(presence.next_recovery(among)):
+            self.waits_since = None
+        elif self._gave_up:
+            return math.inf
+        arrival = presence.next_arrival(among)
+        if self._too_short:
+            arrival = min(arrival, presence.stays(self.everyone if among is None else among).min())
+        return float(arrival)
+
+    @property
+    def _gave_up(self) -> bool:
+        since, period = self.waits_since, self._world.presence.period
+        return since is not None and period > 0 and self._world.env.now - since > period
 
     def arrival(self, round: int) -> Generator[simpy.Event, object, bool]:
         """Wait until an absent client that may be picked becomes available; False, immediately, if none ever does."""
@@ -190,6 +246,11 @@ class Decisions:
         return True
 
     def _lacking(self) -> str:
+        if self._gave_up:
+            period = f"in {self._world.presence.period:g} s, after which all traces repeat"
+            if self._too_short:
+                return f"{period}, no available client stayed for as long as its part in a round takes"
+            return f"{period}, selection picked no available client"
         if self._candidates is None:
             return "no client can take part, now or later"
         listed = ", ".join(str(client) for client in self._candidates.tolist())

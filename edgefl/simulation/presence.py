@@ -91,13 +91,26 @@ class Presence:
         """The part of a window, in seconds from now, in which each of these clients is available by its trace."""
         return self._attendance.share(clients, self._env.now + begin, self._env.now + end)
 
+    def stays(self, clients: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Seconds for which the trace of each of these clients does not change; infinite for ever."""
+        return self._attendance.stays(clients, self._env.now)
+
+    @property
+    def period(self) -> float:
+        """Seconds after which the traces of all clients repeat; 0 without traces."""
+        return self._attendance.period
+
     def next_arrival(self, among: NDArray[np.int64] | None = None) -> float:
         """Seconds until an absent client (of these clients) becomes available; infinite if none does."""
+        first = self._attendance.next_arrival(self._env.now, among) - self._env.now
+        return min(first, self.next_recovery(among))
+
+    def next_recovery(self, among: NDArray[np.int64] | None = None) -> float:
+        """Seconds until a client (of these) restarts after a crash or is charged enough; infinite if none is."""
         now, charges = self._env.now, self._batteries.charges
-        first = self._attendance.next_arrival(now, among)
+        first = charges.next_enough(now, among) if charges.any else math.inf
         returns = (until for client, until in self._down.items() if among is None or client in among)
-        first = min(first, *returns, math.inf)
-        return min(first, charges.next_enough(now, among) if charges.any else math.inf) - now
+        return min(first, *returns, math.inf) - now
 
     def enters(self, participant: Participant) -> str | None:
         """Begin the client's participation; return the reason if something since its selection prevents this."""

@@ -34,7 +34,7 @@ class RoundByRound(ABC):
         self.book = book
         self.spec = spec
         self.participants: list[Participation] = []
-        self._decisions = Decisions(world, may_ask=self.may_ask)
+        self._decisions = Decisions(world, may_ask=self.may_ask, shortens=spec.late == "partial")
         self._size = min(spec.picked(world.setup.cohort), world.setup.clients)
         self._committed: list[int] = []
         self._downloading: set[int] = set()

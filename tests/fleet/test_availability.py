@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from edgefl.errors import UserError
 from edgefl.fleet import Accidents, Attendance, FleetGroup, assign
-from edgefl.fleet.availability import Windows
+from edgefl.fleet.availability import Windows, read_trace
 
 
 def group(**options):
@@ -123,9 +123,11 @@ def test_a_synthetic_day_has_its_share_and_its_peak():
     [
         ("{", r"not JSON \(line 1: Expecting property name"),
         ('[{"active": [1]}]', "expected {duration"),
-        ('[{"active": [1, 5], "inactive": [2], "finish_time": 9}]', "as many times"),
-        ('[{"active": [3], "inactive": [2], "finish_time": 9}]', "alternating and ascending"),
-        ('[{"active": [3], "inactive": [20], "finish_time": 9}]', "within finish_time"),
+        ('[{"active": [1, 5, 7], "inactive": [2], "finish_time": 9}]', "as many times .* found 3 and 1"),
+        ('[{"active": [3], "inactive": [2], "finish_time": 9}]', "end after they begin, within 9 s, found 3-2"),
+        ('[{"active": [3], "inactive": [20], "finish_time": 9}]', "within 9 s, found 3-20"),
+        ('[{"active": [3], "inactive": [4], "finish_time": 0.5}]', "a finish_time of 1 s or more, found 0.5"),
+        ('[{"active": [NaN], "inactive": [4], "finish_time": 9}]', "found nan-4"),
     ],
 )
 def test_a_broken_trace_is_explained_with_its_file(tmp_path, content, complaint):
@@ -135,6 +137,39 @@ def test_a_broken_trace_is_explained_with_its_file(tmp_path, content, complaint)
         fleet_of(2, availability={"kind": "trace", "file": str(path)})
     assert caught.value.field == "fleet.0.availability.file"
     assert "broken.json" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("active", "inactive", "windows"),
+    [
+        ([10, 60], [10, 60], []),
+        ([10, 30, 50], [30, 30, 60], [(10, 30), (50, 60)]),
+        ([10, 20], [40, 30], [(10, 40)]),
+        ([10, 30], [30, 50], [(10, 50)]),
+        ([60, 10], [70, 20], [(10, 20), (60, 70)]),
+        ([10, 60], [20], [(10, 20), (60, 100)]),
+        ([60], [20, 70], [(0, 20), (60, 70)]),
+        ([], [20], [(0, 20)]),
+        ([0], [], [(0, 100)]),
+    ],
+    ids=[
+        "no length",
+        "one without",
+        "overlapping",
+        "touching",
+        "in any order",
+        "no end",
+        "no start",
+        "start",
+        "always",
+    ],
+)
+def test_windows_as_they_circulate(tmp_path, active, inactive, windows):
+    path = tmp_path / "trace.json"
+    device = {"active": active, "inactive": inactive, "finish_time": 100, "model": "CPH1801"}
+    path.write_text(json.dumps({"7": device}), encoding="utf-8")
+    found = read_trace(str(path))
+    assert list(zip(found.starts.tolist(), found.ends.tolist(), strict=True)) == windows
 
 
 def test_a_missing_trace_and_an_unknown_kind_are_refused(tmp_path):

@@ -13,7 +13,10 @@ from edgefl.fleet import Accidents, FleetAssignment
 from edgefl.fleet.availability import Trace
 from edgefl.fleet.battery import Charges
 from edgefl.network import FlowNetwork, TreeLinks
+from edgefl.scheduling.selection.uniform import UniformSelector
 from edgefl.simulation.power import Batteries, Radios
+
+from .conftest import cells
 
 
 def changed(profile, *, battery=None, **radio):
@@ -154,26 +157,70 @@ def hours_fixture(tmp_path):
 @pytest.mark.parametrize(
     ("goes", "row", "seconds"), [(0.5, "transfer_drop", 0.5), (2.0, "compute_drop", 1.0), (3.25, "transfer_drop", 0.25)]
 )
-def test_a_device_that_goes_in_the_midst_of_a_phase_breaks_it_off(run, hours, goes, row, seconds):
-    result = run(fleet={"availability": hours((0, goes))}, rounds=1)
+def test_a_device_that_goes_in_the_midst_of_a_phase_breaks_it_off(run, hours, device, goes, row, seconds):
+    fleet = {"availability": (*hours((0, goes)), *hours((0, 100)))}
+    result = run(fleet=fleet, devices=[device(1e9), device(1e9 + 1)], rounds=1)
     drops = result.of("dropout")
-    assert [(event.time, event.item) for event in drops] == [(pytest.approx(goes), "unavailable")] * 2
-    assert [event.seconds for event in result.of(row)] == pytest.approx([seconds] * 2)
-    assert result.outcome.rows[0].aggregated == 0
-    assert result.outcome.rows[0].seconds == pytest.approx(goes)
+    assert [(event.client, event.time, event.item) for event in drops] == [(0, pytest.approx(goes), "unavailable")]
+    assert [event.seconds for event in result.of(row, client=0)] == pytest.approx([seconds])
+    assert result.outcome.rows[0].aggregated == 1
 
 
 def test_a_round_waits_until_somebody_comes(run, hours):
     result = run(fleet={"availability": hours((40, 50))}, rounds=3)
-    # 40 s of waiting, two rounds of 4 s, and a third that is broken off at 50 s.
-    assert [row.seconds for row in result.outcome.rows] == pytest.approx([44, 48, 50])
-    assert [row.aggregated for row in result.outcome.rows] == [2, 2, 0]
+    # 40 s of waiting, two rounds of 4 s, and a third when there is time for it.
+    assert [row.seconds for row in result.outcome.rows] == pytest.approx([44, 48, 144])
+    assert [row.aggregated for row in result.outcome.rows] == [2, 2, 2]
 
 
-def test_a_fleet_that_never_comes_stalls_the_run(run, hours):
-    assert run(fleet={"availability": hours()}, rounds=3).outcome.reason == "stalled"
-    asynchronous = run(fleet={"availability": hours()}, rounds=3, protocol={"kind": "asynchronous"})
-    assert asynchronous.outcome.reason == "stalled"
+PROTOCOLS = [{}, {"kind": "asynchronous", "buffer": 1}, {"kind": "hierarchical"}, {"over_select": 2.0}]
+
+
+@pytest.fixture(params=PROTOCOLS, ids=str)
+def anyhow(request, run):
+    """Runs a world under each protocol."""
+    topology = {"topology": cells([8e6] * 2)} if request.param.get("kind") == "hierarchical" else {}
+    return lambda **options: run(protocol=request.param, rounds=3, **topology, **options)
+
+
+@pytest.mark.parametrize(
+    ("windows", "seconds", "reason"),
+    [
+        ([], 0, "no client can take part, now or later"),
+        ([(5, 5), (60, 60)], 0, "no client can take part, now or later"),
+        ([(10, 12), (20, 22.5), (60, 63)], 110, "no available client stayed for as long as"),
+    ],
+    ids=["never", "no length", "too short"],
+)
+def test_a_run_in_which_nobody_can_take_part_stalls_under_every_protocol(anyhow, hours, windows, seconds, reason):
+    result = anyhow(fleet={"availability": hours(*windows)})
+    assert (result.outcome.reason, result.outcome.rounds) == ("stalled", 0)
+    assert seconds <= result.outcome.seconds <= seconds + 10
+    assert reason in result.of("stalled")[0].detail
+    assert result.of("transfer_start") == []
+
+
+def test_a_selector_that_picks_nobody_of_those_who_come_stalls_the_run(anyhow, hours, device, monkeypatch):
+    monkeypatch.setattr(UniformSelector, "pick", lambda self, round, available, *others: available[:0])
+    fleet = {"availability": (*hours((10, 40)), *hours((50, 90)))}
+    result = anyhow(fleet=fleet, devices=[device(1e9), device(1e9 + 1)])
+    assert (result.outcome.reason, result.outcome.rounds, result.outcome.seconds) == ("stalled", 0, 110)
+    assert "after which all traces repeat, selection picked no available client" in result.of("stalled")[0].detail
+
+
+def test_blinks_are_no_rounds_and_the_long_window_after_them_has_all(anyhow, hours):
+    blinks = [(number, number + 0.2) for number in range(1, 60, 4)]
+    result = anyhow(fleet={"availability": hours(*blinks, (60, 100))})
+    assert (result.outcome.reason, result.outcome.rounds) == ("rounds", 3)
+    assert result.of("transfer_start")[0].time == pytest.approx(60)
+
+
+def test_refused_devices_that_come_and_go_do_not_keep_a_dead_run_going(run, hours, device):
+    """Client 0 waits for a dead link for ever; client 1 lacks the memory, and comes every 100 s."""
+    fleet = {"availability": (*hours((0, 100)), *hours((0, 50)))}
+    devices = [device(1e9), device(memory=1e8)]
+    result = run(fleet=fleet, devices=devices, rates=[0.0, 8e6], rounds=3, protocol={"kind": "asynchronous"})
+    assert (result.outcome.reason, result.outcome.rounds) == ("stalled", 0)
 
 
 def test_asynchronous_runs_dispatch_to_whoever_comes(run, hours):
