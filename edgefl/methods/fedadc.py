@@ -15,12 +15,21 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fits import Need
+from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_rule import LocalRule, direction, stepped_
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
-from edgefl.methods.parts.server import SERVER_UPDATES, Arriving, RoundFacts, ServerSide, ServerUpdate, Weighting
+from edgefl.methods.parts.server import (
+    SERVER_UPDATES,
+    Arrivals,
+    Arriving,
+    RoundFacts,
+    ServerSide,
+    ServerUpdate,
+    Weighting,
+)
 from edgefl.methods.recipe import METHODS, Recipe
 
 
@@ -116,10 +125,8 @@ class FedAdcServer(ServerUpdate):
         model = arriving("model", before.parameters, age=1)
         return ServerSide(model.sub(momentum, alpha=self.alpha * lr), {"momentum": momentum})
 
-    def update(
-        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        momentum = (self.beta_g - self.beta_l) * state["momentum"] - mean_delta(deltas, weights) / facts.lr
+    def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
+        momentum = (self.beta_g - self.beta_l) * state["momentum"] - arrivals.mean() / facts.lr
         return parameters.sub(momentum, alpha=self.alpha * facts.lr), {"momentum": momentum}
 
 

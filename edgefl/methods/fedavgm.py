@@ -9,9 +9,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.fedavg import CrossEntropy
+from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
 
 
@@ -25,10 +26,8 @@ class FedAvgM(ServerUpdate):
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
         return {"momentum": torch.zeros_like(parameters)}
 
-    def update(
-        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        momentum = self.beta * state["momentum"] + mean_delta(deltas, weights)
+    def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
+        momentum = self.beta * state["momentum"] + arrivals.mean()
         return parameters.add(momentum, alpha=self.server_lr), {"momentum": momentum}
 
 

@@ -14,13 +14,13 @@ import torch
 from pydantic import Field, SerializeAsAny
 from torch import Tensor
 
-from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fedprox import parameter_vector
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.client_state import ClientState
+from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.local_rule import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
-from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate, Weighting
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting, weighted_sum
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
@@ -111,11 +111,9 @@ class FedDynServer(ServerUpdate):
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
         return {"shift": torch.zeros_like(parameters)}
 
-    def update(
-        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        shift = state["shift"] + mean_delta(deltas, torch.full_like(weights, 1 / facts.clients))
-        return parameters + mean_delta(deltas, weights) + shift, {"shift": shift}
+    def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
+        shift = state["shift"] + weighted_sum(arrivals.scaled(), torch.full_like(arrivals.weights, 1 / facts.clients))
+        return parameters + arrivals.mean() + shift, {"shift": shift}
 
 
 METHODS.register("feddyn")(

@@ -13,14 +13,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.methods.fedavg import mean_delta
 from edgefl.methods.fits import Need
 from edgefl.methods.kd import taught_by
+from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.local_rule import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
-from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
 
@@ -70,10 +70,8 @@ class FedGkdServer(ServerUpdate):
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
         return {"teacher": parameters, "teaching": torch.zeros_like(parameters[:1])}
 
-    def update(
-        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        after = parameters + mean_delta(deltas, weights)
+    def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
+        after = parameters + arrivals.mean()
         before = [state[f"model {age}"] for age in range(1, self.buffer) if f"model {age}" in state]
         models = [after, *before]
         teacher = torch.stack(models).mean(dim=0)

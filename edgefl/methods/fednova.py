@@ -12,11 +12,12 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.errors import UserError
-from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fits import Need
+from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
 
 
@@ -44,11 +45,10 @@ class FedNova(ServerUpdate):
         steps, rho = steps.clamp(min=1), self.local_momentum
         return (steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho)
 
-    def update(
-        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        tau = self.effective_steps(facts.steps.to(deltas))
-        return parameters + mean_delta(deltas, weights * (weights * tau).sum() / tau), state
+    def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
+        tau = self.effective_steps(arrivals.per_client(each.steps for each in arrivals))
+        weights = arrivals.weights
+        return parameters + arrivals.mean(weights * (weights * tau).sum() / tau), state
 
 
 METHODS.register("fednova")(

@@ -12,9 +12,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.fedavg import CrossEntropy
+from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate, Weighting
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting
 from edgefl.methods.recipe import METHODS, Recipe
 
 
@@ -37,10 +38,8 @@ class AdaptiveServer(ServerUpdate):
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
         return {"first": torch.zeros_like(parameters), "second": torch.full_like(parameters, self.tau**2)}
 
-    def update(
-        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        delta = mean_delta(deltas, weights)
+    def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
+        delta = arrivals.mean()
         first = self.beta_1 * state["first"] + (1 - self.beta_1) * delta
         second = self.second_moment(state["second"], delta.square())
         return parameters + self.server_lr * first / (second.sqrt() + self.tau), {"first": first, "second": second}

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from edgefl.errors import UserError, WrongAnswer, nearest
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate, Weighting
+from edgefl.methods.parts.client_state import State
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting
 from edgefl.options import Options
 from edgefl.validation import validated
 
@@ -132,9 +133,7 @@ class FlowerStrategy(ServerUpdate):
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
         return {name: torch.zeros_like(parameters) for name in KEPT[self.flower]}
 
-    def update(
-        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
         """The strategy's next parameters and arrays.
 
         Raises:
@@ -154,8 +153,8 @@ class FlowerStrategy(ServerUpdate):
             strategy.configure_train(facts.round + 1, record(parameters), flwr.ConfigRecord(), None)
             before = dict(vars(strategy))
             replies = [
-                _reply(record(parameters + delta), float(weight), float(loss))
-                for delta, weight, loss in zip(deltas, weights, facts.losses, strict=True)
+                _reply(record(parameters + move), float(weight), each.loss)
+                for each, move, weight in zip(arrivals, arrivals.scaled(), arrivals.weights, strict=True)
             ]
             aggregated, _ = strategy.aggregate_train(facts.round + 1, replies)
         changed = {name for name, value in vars(strategy).items() if value is not before.get(name)}
@@ -163,7 +162,7 @@ class FlowerStrategy(ServerUpdate):
             raise WrongAnswer(f"Flower's {self.flower} keeps {', '.join(lost)} between rounds, which cannot be saved")
         if aggregated is None:
             warnings.warn(
-                f"Flower's {self.flower} does not aggregate {len(deltas)} result(s) in a round, too few for its "
+                f"Flower's {self.flower} does not aggregate {len(arrivals)} result(s) in a round, too few for its "
                 "options: the model does not change",
                 stacklevel=1,  # from one place, so that it is shown once
             )

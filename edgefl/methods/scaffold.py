@@ -15,13 +15,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.methods.fedavg import CrossEntropy, mean_delta
+from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.client_state import ClientState
+from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_rule import LocalRule, direction, stepped_
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
-from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate, Weighting
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting, weighted_sum
 from edgefl.methods.recipe import METHODS, Recipe
 
 
@@ -81,16 +81,15 @@ class Scaffold(ServerUpdate):
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
         return {"control": torch.zeros_like(parameters)}
 
-    def update(
-        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
         control = state["control"]
-        if "control" in facts.uploads:
-            change = mean_delta(facts.uploads["control"], torch.ones_like(weights))
+        if "control" in arrivals.each[0].uploads:
+            sent = [each.factor * each.uploads["control"] for each in arrivals]
+            change = weighted_sum(sent, torch.ones_like(arrivals.weights))
         else:
-            gradients = -1 / (facts.steps.to(deltas).clamp(min=1) * facts.lr)
-            change = mean_delta(deltas, gradients) - len(deltas) * control
-        after = parameters.add(mean_delta(deltas, weights), alpha=self.server_lr)
+            gradients = -1 / (arrivals.per_client(max(1, each.steps) for each in arrivals) * facts.lr)
+            change = weighted_sum(arrivals.scaled(), gradients) - len(arrivals) * control
+        after = parameters.add(arrivals.mean(), alpha=self.server_lr)
         return after, {"control": control + change / facts.clients}
 
 

@@ -307,7 +307,9 @@ class MethodLearner:
         return upload.state, Outcome(
             client=job.id.client,
             final=upload.final,
-            sent=sent,
+            version=job.version,
+            rate=task.lr,
+            received=self._versions[job.version].broadcasts,
             samples=samples,
             steps=job.steps,
             loss=loss,

@@ -10,8 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from edgefl.methods.fedavg import mean_delta
-from edgefl.methods.parts.server import RoundFacts, ServerSide, checked_state, checked_update
+from edgefl.methods.parts.checks import checked_state, checked_update
+from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts, ServerSide
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 from edgefl.training.faults import Diverged, blaming
@@ -26,21 +26,23 @@ class Outcome:
 
     Attributes:
         final: the returned local model θ_k ``[size]``, as received.
-        sent: the server model θ_t of the job's version ``[size]``.
+        version, rate: the model version v_k that the client was sent, and η of its round.
         samples: n_k, the number of the client's training images.
         steps: H_k, its local steps.
         loss: mean cross-entropy over the last local epoch.
         first_loss: the same over the first.
-        drift: squared distance between ``sent`` and the model that the client started from, without its local part.
-        delta: θ_k - θ_t ``[size]``, as received.
+        drift: squared distance between that version and the model that the client started from, without its local part.
+        delta: θ_k - θ_{v_k} ``[size]``, as received.
         part: the capacity level, or the number of the last blocks if only these are trained, and the round: the part
-            of the model that it trained; the other numbers are those of ``sent``.
-        others: other received vectors, by the part's name; see ``RoundFacts.uploads``.
+            of the model that it trained; the other numbers are those of the version.
+        others: other received vectors, by the part's name; see ``Arrival.uploads``.
+        received: the broadcasts of the version, as the client received them.
     """
 
     client: int
     final: Tensor
-    sent: Tensor
+    version: int
+    rate: float
     samples: int
     steps: int
     loss: float
@@ -48,6 +50,7 @@ class Outcome:
     drift: float
     delta: Tensor
     others: Mapping[str, Tensor] = field(default_factory=dict)
+    received: Mapping[str, Tensor] = field(default_factory=dict)
     part: tuple[int, int] = (0, 0)
 
 
@@ -153,33 +156,43 @@ class ServerModel:
     def _next(
         self, arrived: Sequence[Outcome], round: int, factors: Sequence[float] | None, mix: Literal["deltas", "models"]
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        count = self._count
-        deltas = _stacked([each.delta if mix == "deltas" else self._difference_of(each) for each in arrived])
-        uploads = {part: torch.stack([each.others[part] for each in arrived]) for part in arrived[0].others}
-        if factors is not None:
-            shares = deltas.new_tensor(list(factors)).unsqueeze(1)
-            deltas *= shares
-            uploads = {part: each * shares for part, each in uploads.items()}
-        weights = deltas.new_tensor(self._weights([outcome.samples for outcome in arrived]))
-        trained = self._parts or self._last_blocks
+        count, server = self._count, self._method.server
+        deltas = _stacked([each.delta for each in arrived])
+        moves = deltas if mix == "deltas" else torch.stack([self._difference_of(each) for each in arrived])
+        weights = self._weights([each.samples for each in arrived])
+        trained, coverage = self._parts or self._last_blocks, None
         if trained is not None:
-            deltas = deltas / trained.share_of([each.part for each in arrived], weights)
-        steps = deltas.new_tensor([outcome.steps for outcome in arrived])
-        losses = [outcome.first_loss for outcome in arrived]
-        facts = RoundFacts(self._method.local.lr_at(round), self._clients, steps, uploads, round, losses)
-        server, before = self._method.server, self.vector[:count]
+            coverage = trained.share_of([each.part for each in arrived], deltas.new_tensor(weights))
+        arrivals = [
+            Arrival(
+                client=each.client,
+                rate=each.rate,
+                steps=each.steps,
+                weight=weight,
+                version=each.version,
+                age=self.version - each.version,
+                factor=factor,
+                loss=each.first_loss,
+                received=each.received,
+                uploads=each.others,
+            )
+            for each, weight, factor in zip(arrived, weights, factors or [1.0] * len(arrived), strict=True)
+        ]
+        whole = Arrivals(arrivals, deltas, moves, coverage)
+        facts = RoundFacts(self._method.local.lr_at(round), self._clients, round)
+        before, rest = self.vector[:count], slice(count, None)
         # Copies: clients, checkpoints and other methods may still read the current model and state.
         state = {name: vector.clone() for name, vector in self._state.items()}
         with blaming(self._method.label, round, self._part):
-            answer = server.update(before.clone(), deltas[:, :count], weights, state, facts)
+            answer = server.update(before.clone(), whole.at(slice(count)), state, facts)
             parameters, state = checked_update(answer, before, server.broadcasts)
         if self._local:
             parameters = parameters.clone()
         for place in self._local:
-            parameters[place] = before[place] + mean_delta(deltas[:, place], weights)
+            parameters[place] = before[place] + whole.at(place).mean()
         if count == len(self.vector):
             return parameters, state
-        return torch.cat([parameters, self.vector[count:] + mean_delta(deltas[:, count:], weights)]), state
+        return torch.cat([parameters, self.vector[rest] + whole.at(rest).mean()]), state
 
     def _difference_of(self, outcome: Outcome) -> Tensor:
         """0 in the part that the client did not train."""

@@ -71,8 +71,8 @@ BROKEN = [
     ("block scheduler", RandomScheduler, "choose", raising, RAISED),
     ("block scheduler", RandomScheduler, "observe", exiting, ENDED),
     # What they must not return.
-    ("server update", FedAvgM, "update", lambda self, p, d, w, s, f: p, "FedAvgM: update returned tensor"),
-    ("server update", FedAvgM, "update", lambda self, p, d, w, s, f: (p[1:], s), r"float32 \[.*; expected float32 \["),
+    ("server update", FedAvgM, "update", lambda self, p, a, s, f: p, "FedAvgM: update returned tensor"),
+    ("server update", FedAvgM, "update", lambda self, p, a, s, f: (p[1:], s), r"float32 \[.*; expected float32 \["),
     ("server update", FedAvgM, "begin", nothing, "server state None; expected tensors by name"),
     ("block scheduler", RandomScheduler, "choose", lambda self, r, c, f: dict.fromkeys(c, 5),
      "returned 5 blocks for client .; expected 1 to 4"),
@@ -94,8 +94,8 @@ class ShortTeacher(Mean):
     def begin(self, parameters):
         return {"teacher": parameters}
 
-    def update(self, parameters, deltas, weights, state, facts):
-        after, _ = super().update(parameters, deltas, weights, state, facts)
+    def update(self, parameters, arrivals, state, facts):
+        after, _ = super().update(parameters, arrivals, state, facts)
         return after, {"teacher": after[:3].clone()}
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from edgefl.experiment import run
-from edgefl.methods.fedavg import mean_delta
+from edgefl.methods.parts.server import weighted_sum
 from edgefl.rerun.verify import verify
 
 from ..small_runs import CELLS
@@ -33,10 +33,10 @@ def test_the_mean_of_cells_means_is_the_flat_mean_up_to_rounding():
     deltas = torch.randn(10, 1000, generator=random)
     weights = torch.rand(10, generator=random)
     weights /= weights.sum()
-    flat = mean_delta(deltas, weights)
+    flat = weighted_sum(deltas, weights)
     shares = [weights[cell::3].sum() for cell in range(3)]
-    means = torch.stack([mean_delta(deltas[cell::3], weights[cell::3] / shares[cell]) for cell in range(3)])
-    torch.testing.assert_close(mean_delta(means, torch.stack(shares)), flat, rtol=0, atol=5e-7)
+    means = torch.stack([weighted_sum(deltas[cell::3], weights[cell::3] / shares[cell]) for cell in range(3)])
+    torch.testing.assert_close(weighted_sum(means, torch.stack(shares)), flat, rtol=0, atol=5e-7)
 
 
 EQUAL = {

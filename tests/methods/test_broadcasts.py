@@ -50,8 +50,8 @@ class Teaching(Mean):
     def begin(self, parameters):
         return {"teacher": parameters / 2}
 
-    def update(self, parameters, deltas, weights, state, facts):
-        return super().update(parameters, deltas, weights, state, facts)[0], state
+    def update(self, parameters, arrivals, state, facts):
+        return super().update(parameters, arrivals, state, facts)[0], state
 
 
 class Sending(Payload):

@@ -16,12 +16,14 @@ from edgefl.methods.fedavg import Mean
 from edgefl.methods.fedavgm import FedAvgM
 from edgefl.methods.fedopt import FedAdagrad, FedAdam, FedYogi
 from edgefl.methods.flower import KEPT, REFUSED
+from edgefl.methods.parts.checks import checked_update
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, checked_update
+from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts
 from edgefl.methods.recipe import METHODS
 from edgefl.scenario import load_scenario
 
 from ..flower.runs import needs_flwr
+from .arrived import arrived
 
 CLIENTS, SIZE, ROUNDS = 7, 6, 4
 LOSSES = [0.5, 2.0, 1.0, 0.1, 3.0, 0.7, 1.5]
@@ -31,8 +33,10 @@ def strategy(name, **options):
     return server_update({"flower": name, **options})
 
 
-def facts(round=0, clients=CLIENTS, lr=0.1):
-    return RoundFacts(lr, clients, torch.ones(clients), {}, round, (LOSSES * 4)[:clients])
+def step(server, x, deltas, weights, state, round=0, clients=CLIENTS, lr=0.1):
+    """One synchronous update."""
+    arrivals = arrived(deltas, weights, lr=lr, losses=(LOSSES * 4)[:clients])
+    return server.update(x, arrivals, state, RoundFacts(lr, clients, round))
 
 
 def draws(seed, clients=CLIENTS, dtype=torch.float64):
@@ -49,7 +53,7 @@ def models(server, dtype=torch.float64, state=None):
     state = server.begin(x) if state is None else state
     for round in range(ROUNDS):
         _, deltas, weights = draws(round + 1, dtype=dtype)
-        x, state = server.update(x, deltas, weights, state, facts(round))
+        x, state = step(server, x, deltas, weights, state, round)
         found.append(x)
     return torch.stack(found)
 
@@ -57,7 +61,7 @@ def models(server, dtype=torch.float64, state=None):
 def only(name, **options):
     """The model after one round of a strategy, and the clients' models and weights."""
     x, deltas, weights = draws(3)
-    after, state = strategy(name, **options).update(x, deltas, weights, {}, facts())
+    after, state = step(strategy(name, **options), x, deltas, weights, {})
     assert state == {}
     return after.numpy(), (x + deltas).numpy(), weights.numpy()
 
@@ -99,15 +103,15 @@ class TestWithFlower:
             _, deltas, weights = draws(round + 1)
             rate = 0.05 * (1 - 0.9 ** (round + 2)) ** 0.5 / (1 - 0.8 ** (round + 2))
             ours = FedAdam(server_lr=rate, beta_1=0.8, beta_2=0.9, tau=0.01)
-            expected, plain = ours.update(x, deltas, weights, plain, facts(round))
-            x, state = server.update(x, deltas, weights, state, facts(round))
+            expected, plain = step(ours, x, deltas, weights, plain, round)
+            x, state = step(server, x, deltas, weights, state, round)
             torch.testing.assert_close(x, expected, rtol=0, atol=1e-13)
 
     @settings(max_examples=10, deadline=None)
     @given(st.integers(0, 1000), st.integers(1, 12), st.sampled_from([0.0, 0.1, 0.25, 0.45]))
     def test_fedtrimmedavg_is_the_mean_without_the_extremes_of_each_number(self, seed, clients, beta):
         x, deltas, weights = draws(seed, clients)
-        after, _ = strategy("FedTrimmedAvg", beta=beta).update(x, deltas, weights, {}, facts(clients=clients))
+        after, _ = step(strategy("FedTrimmedAvg", beta=beta), x, deltas, weights, {}, clients=clients)
         sent, cut = np.sort((x + deltas).numpy(), axis=0), int(beta * clients)
         np.testing.assert_allclose(after.numpy(), sent[cut : clients - cut].mean(axis=0), atol=1e-13)
 
@@ -115,11 +119,11 @@ class TestWithFlower:
     @given(st.integers(0, 1000), st.integers(1, 12))
     def test_fedmedian_is_the_median_of_each_number_and_needs_no_order_of_clients(self, seed, clients):
         x, deltas, weights = draws(seed, clients)
-        after, _ = strategy("FedMedian").update(x, deltas, weights, {}, facts(clients=clients))
+        after, _ = step(strategy("FedMedian"), x, deltas, weights, {}, clients=clients)
         sent = np.sort((x + deltas).numpy(), axis=0)
         middle = (sent[(clients - 1) // 2] + sent[clients // 2]) / 2
         np.testing.assert_allclose(after.numpy(), middle, atol=1e-13)
-        other, _ = strategy("FedMedian").update(x, deltas.flip(0), weights.flip(0), {}, facts(clients=clients))
+        other, _ = step(strategy("FedMedian"), x, deltas.flip(0), weights.flip(0), {}, clients=clients)
         assert torch.equal(after, other)
 
     def test_krum_returns_the_model_whose_neighbours_are_nearest(self):
@@ -141,7 +145,7 @@ class TestWithFlower:
     def test_qfedavg_weighs_clients_by_their_loss(self, lr):
         # Li et al. 2020 (q-FFL), Alg. 2, with L = 1/η.
         x, deltas, weights = draws(3)
-        after, _ = strategy("QFedAvg", q=0.7).update(x, deltas, weights, {}, facts(lr=lr))
+        after, _ = step(strategy("QFedAvg", q=0.7), x, deltas, weights, {}, lr=lr)
         gradients, losses = -deltas.numpy() / lr, np.array(LOSSES)
         h = 0.7 * losses ** (0.7 - 1) * (gradients**2).sum(axis=1) + losses**0.7 / lr
         expected = x.numpy() - (losses[:, None] ** 0.7 * gradients).sum(axis=0) / h.sum()
@@ -154,17 +158,17 @@ class TestWithFlower:
         x, deltas, weights = draws(1, dtype=dtype)
         state = server.begin(x)
         copies = [each.clone() for each in (x, deltas, weights)]
-        after, kept = checked_update(server.update(x, deltas, weights, dict(state), facts()), x)
+        after, kept = checked_update(step(server, x, deltas, weights, dict(state)), x)
         assert [torch.equal(*each) for each in zip((x, deltas, weights), copies, strict=True)] == [True] * 3
         assert set(kept) == set(state) == set(KEPT[name])
         assert all(not torch.equal(kept[each], state[each]) and kept[each].dtype == dtype for each in kept)
-        again, _ = server.update(x, deltas, weights, dict(state), facts())
+        again, _ = step(server, x, deltas, weights, dict(state))
         assert torch.equal(after, again)
 
     def test_too_few_results_leave_the_model_as_in_flower_and_a_warning_says_so(self):
         x, deltas, weights = draws(1, clients=2)
         with pytest.warns(UserWarning, match=r"Bulyan does not aggregate 2 result\(s\)"):
-            after, _ = strategy("Bulyan").update(x, deltas, weights, {}, facts(clients=2))
+            after, _ = step(strategy("Bulyan"), x, deltas, weights, {}, clients=2)
         assert torch.equal(after, x)
 
     def test_every_strategy_of_flower_is_supported_or_refused_with_a_reason(self):

@@ -19,9 +19,13 @@ from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate
 from edgefl.methods.scaffold import ControlVariate, Scaffold, ScaffoldRule
 from edgefl.methods.slowmo import SlowMo
 
+from .arrived import arrived
 
-def facts(lr: float = 0.1, clients: int = 10, steps: tuple[int, ...] = (4, 4, 4)) -> RoundFacts:
-    return RoundFacts(lr, clients, torch.tensor(steps))
+
+def step(server, x, deltas, weights, state, lr=0.1, clients=10, **options):
+    """One synchronous update."""
+    arrivals = arrived(deltas, weights, lr=lr, received=state, **options)
+    return server.update(x, arrivals, state, RoundFacts(lr, clients))
 
 
 def rounds(server: ServerUpdate, lrs: list[float], seed: int = 0) -> list[torch.Tensor]:
@@ -31,7 +35,7 @@ def rounds(server: ServerUpdate, lrs: list[float], seed: int = 0) -> list[torch.
     state, weights, models = server.begin(x), torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64), []
     for lr in lrs:
         deltas = torch.randn(3, 4, generator=draws, dtype=torch.float64)
-        x, state = server.update(x, deltas, weights, state, facts(lr))
+        x, state = step(server, x, deltas, weights, state, lr)
         models.append(x)
     return models
 
@@ -39,24 +43,24 @@ def rounds(server: ServerUpdate, lrs: list[float], seed: int = 0) -> list[torch.
 def test_the_mean_is_the_weighted_mean_of_the_clients_models() -> None:
     x, deltas = torch.tensor([1.0, 2.0]), torch.tensor([[1.0, 0.0], [-1.0, 4.0]])
     weights = torch.tensor([0.75, 0.25])
-    after, _ = Mean().update(x, deltas, weights, {}, facts())
+    after, _ = step(Mean(), x, deltas, weights, {})
     torch.testing.assert_close(after, 0.75 * (x + deltas[0]) + 0.25 * (x + deltas[1]))
 
 
 def test_fedavgm_by_hand() -> None:
     server, x, one = FedAvgM(beta=0.5), torch.tensor([1.0]), torch.tensor([1.0])
     state = server.begin(x)
-    x, state = server.update(x, torch.tensor([[2.0]]), one, state, facts())
+    x, state = step(server, x, torch.tensor([[2.0]]), one, state)
     assert (float(x), float(state["momentum"])) == (3.0, 2.0)
-    x, state = server.update(x, torch.tensor([[-4.0]]), one, state, facts())
+    x, state = step(server, x, torch.tensor([[-4.0]]), one, state)
     assert (float(x), float(state["momentum"])) == (0.0, -3.0)
 
 
 def test_slowmo_by_hand_keeps_momentum_in_units_of_the_gradient() -> None:
     server, x, one = SlowMo(beta=0.5, alpha=2.0), torch.tensor([1.0]), torch.tensor([1.0])
-    x, state = server.update(x, torch.tensor([[-1.0]]), one, server.begin(x), facts(lr=0.5))
+    x, state = step(server, x, torch.tensor([[-1.0]]), one, server.begin(x), lr=0.5)
     assert (float(x), float(state["momentum"])) == (-1.0, 2.0)  # m = 1/0.5; x = 1 - 2 · 0.5 · 2
-    x, state = server.update(x, torch.tensor([[-1.0]]), one, state, facts(lr=0.25))
+    x, state = step(server, x, torch.tensor([[-1.0]]), one, state, lr=0.25)
     assert (float(x), float(state["momentum"])) == (-3.5, 5.0)  # m = 0.5 · 2 + 1/0.25; x = -1 - 2 · 0.25 · 5
 
 
@@ -80,7 +84,7 @@ def test_fedadc_on_a_quadratic_is_heavy_ball_on_the_mean_gradient() -> None:
     state, ball, velocity = server.begin(x), 0.0, 0.0
     for _ in range(6):
         finals = x - lr * ((x - targets) + beta * state["momentum"])
-        x, state = server.update(x, finals - x, weights, state, facts(lr, steps=(1, 1)))
+        x, state = step(server, x, finals - x, weights, state, lr, steps=(1, 1))
         velocity = (ball - 2.0) + beta * velocity
         ball -= lr * velocity
     assert float(x) == pytest.approx(ball, rel=1e-5)
@@ -92,7 +96,7 @@ def test_no_update_touches_its_arguments_or_forgets_its_state(name) -> None:
     x, deltas, weights = torch.ones(3), torch.full((2, 3), 0.5), torch.tensor([0.5, 0.5])
     state = server.begin(x)
     before = {key: value.clone() for key, value in state.items()}
-    after, new = server.update(x, deltas, weights, dict(state), facts(steps=(2, 3)))
+    after, new = step(server, x, deltas, weights, dict(state), steps=(2, 3))
     assert torch.equal(x, torch.ones(3))
     assert torch.equal(deltas, torch.full((2, 3), 0.5))
     assert all(torch.equal(state[key], before[key]) for key in before)
@@ -105,11 +109,11 @@ def test_fedadam_s_first_two_steps_by_hand() -> None:
     """m_0 = 0, v_0 = τ² with τ = 0.1; deltas 1 and -0.5; β1 = 0.9, β2 = 0.99, η_s = 0.01."""
     server, x, one = FedAdam(tau=0.1), torch.tensor([0.0], dtype=torch.float64), torch.ones(1, dtype=torch.float64)
     state = server.begin(x)
-    x, state = server.update(x, torch.tensor([[1.0]], dtype=torch.float64), one, state, facts())
+    x, state = step(server, x, torch.tensor([[1.0]], dtype=torch.float64), one, state)
     # m = 0.1, v = 0.99 · 0.01 + 0.01 · 1 = 0.0199
     assert float(x) == pytest.approx(0.01 * 0.1 / (0.0199**0.5 + 0.1), rel=1e-12)
     before = float(x)
-    x, state = server.update(x, torch.tensor([[-0.5]], dtype=torch.float64), one, state, facts())
+    x, state = step(server, x, torch.tensor([[-0.5]], dtype=torch.float64), one, state)
     # m = 0.9 · 0.1 - 0.1 · 0.5 = 0.04, v = 0.99 · 0.0199 + 0.01 · 0.25 = 0.022201
     assert float(x) == pytest.approx(before + 0.01 * 0.04 / (0.022201**0.5 + 0.1), rel=1e-12)
 
@@ -123,7 +127,7 @@ def test_the_second_moments_of_fedyogi_and_fedadagrad_by_hand(server, second) ->
     x, one = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
     state = server.begin(x)
     for delta, wanted in zip((1.0, -0.5), second, strict=True):
-        x, state = server.update(x, torch.tensor([[delta]], dtype=torch.float64), one, state, facts())
+        x, state = step(server, x, torch.tensor([[delta]], dtype=torch.float64), one, state)
         assert float(state["second"]) == pytest.approx(wanted, rel=1e-12)
 
 
@@ -134,15 +138,15 @@ def test_fednova_with_equal_steps_is_fedavg(steps, seed) -> None:
     x, deltas = torch.randn(5, generator=draws), torch.randn(3, 5, generator=draws)
     weights = torch.tensor([0.2, 0.5, 0.3])
     for server in (FedNova(), FedNova(local_momentum=0.9)):
-        after, _ = server.update(x, deltas, weights, {}, facts(steps=(steps,) * 3))
-        torch.testing.assert_close(after, Mean().update(x, deltas, weights, {}, facts())[0])
+        after, _ = step(server, x, deltas, weights, {}, steps=(steps,) * 3)
+        torch.testing.assert_close(after, step(Mean(), x, deltas, weights, {})[0])
 
 
 def test_fednova_takes_mean_gradients_times_the_mean_number_of_steps() -> None:
     """Clients with constant gradients g_k and H_k plain steps: θ - η τ_eff Σ w_k g_k."""
     gradients, steps, weights = torch.tensor([[1.0], [-3.0]]), (2, 10), torch.tensor([0.75, 0.25])
     deltas = -0.1 * gradients * torch.tensor([[2.0], [10.0]])
-    after, _ = FedNova().update(torch.zeros(1), deltas, weights, {}, facts(0.1, steps=steps))
+    after, _ = step(FedNova(), torch.zeros(1), deltas, weights, {}, steps=steps)
     assert float(after) == pytest.approx(-0.1 * (0.75 * 2 + 0.25 * 10) * (0.75 * 1 - 0.25 * 3), abs=1e-7)
 
 
@@ -180,7 +184,7 @@ def test_scaffold_s_control_variates_average_to_the_server_s() -> None:
             finals.append(y)
         deltas = torch.stack(finals) - x
         weights = torch.full((3,), 1 / 3, dtype=torch.float64)
-        x, state = server.update(x, deltas, weights, state, RoundFacts(lr, clients, torch.tensor(steps)))
+        x, state = step(server, x, deltas, weights, state, lr, clients, steps=steps)
         mean = torch.stack([control["client_control"] for control in controls]).mean(dim=0)
         torch.testing.assert_close(state["control"], mean)
 
@@ -210,7 +214,7 @@ def test_feddyn_s_server_agrees_with_the_paper_s_h_and_the_authors_mean_of_drift
         paper = finals.mean(dim=0) - h / alpha
         authors = finals.mean(dim=0) + torch.stack([drift["drift"] for drift in drifts]).mean(dim=0)
         weights = torch.full((2,), 0.5, dtype=torch.float64)
-        x, state = server.update(x, finals - x, weights, state, RoundFacts(0.1, clients, torch.tensor([4, 4])))
+        x, state = step(server, x, finals - x, weights, state, clients=clients)
         torch.testing.assert_close(x, paper)
         torch.testing.assert_close(x, authors)
 
@@ -220,10 +224,10 @@ def test_fedgkd_s_teacher_is_the_mean_of_the_last_models_and_silent_at_first() -
     x = torch.tensor([1.0])
     state, trained = server.begin(x), []
     assert float(state["teaching"]) == 0
-    for step in (1.0, 3.0, -2.0, 4.0):
-        x, state = server.update(x, torch.tensor([[step]]), one, state, facts())
+    for delta in (1.0, 3.0, -2.0, 4.0):
+        x, state = step(server, x, torch.tensor([[delta]]), one, state)
         # The first model, 1, teaches nobody: 2; 2 and 5; 2, 5 and 3; 5, 3 and 7.
-        trained.append((trained[-1] if trained else 1.0) + step)
+        trained.append((trained[-1] if trained else 1.0) + delta)
         assert float(state["teacher"]) == pytest.approx(sum(trained[-3:]) / len(trained[-3:]))
         assert float(state["teaching"]) == 1
     assert sorted(state) == ["model 1", "model 2", "model 3", "teacher", "teaching"]

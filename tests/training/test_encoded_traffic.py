@@ -62,10 +62,10 @@ class Watched:
         server, watched = self.method.server, self
 
         class Server(type(server)):
-            def update(self, parameters, deltas, weights, state, facts):
-                watched.deltas.append(deltas.clone())
-                watched.uploads.append(facts.uploads)
-                return super().update(parameters, deltas, weights, state, facts)
+            def update(self, parameters, arrivals, state, facts):
+                watched.deltas.append(arrivals.deltas.clone())
+                watched.uploads.append(arrivals.each[0].uploads)
+                return super().update(parameters, arrivals, state, facts)
 
         object.__setattr__(self.method, "server", Server(**server.model_dump()))
         self.layout = self.core.model.layout

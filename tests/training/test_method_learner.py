@@ -102,9 +102,9 @@ def test_where_the_last_batch_is_left_out_clients_count_by_whole_batches(tiny):
     seen = []
 
     class Watching(Mean):
-        def update(self, parameters, deltas, weights, state, facts):
-            seen.append((weights.tolist(), facts.steps.tolist(), facts.lr, facts.clients))
-            return super().update(parameters, deltas, weights, state, facts)
+        def update(self, parameters, arrivals, state, facts):
+            seen.append((arrivals.weights.tolist(), [each.steps for each in arrivals], facts.lr, facts.clients))
+            return super().update(parameters, arrivals, state, facts)
 
     learner = core.learner(replace(method, server=Watching()))
     steps = {client: method.local.steps_for(tiny.sizes[client]) for client in (0, 1, 5)}
@@ -255,8 +255,8 @@ def test_a_model_that_leaves_the_real_line_is_reported_with_its_method_and_round
 
 def test_a_server_step_that_overflows_is_reported(tiny):
     class Overflowing(Mean):
-        def update(self, parameters, deltas, weights, state, facts):
-            return parameters + deltas[0] * 1e38 * 1e38, state
+        def update(self, parameters, arrivals, state, facts):
+            return parameters + arrivals.deltas[0] * 1e38 * 1e38, state
 
     learner = tiny.core().learner(replace(tiny.method("fedavg"), server=Overflowing()))
     before = learner.evaluate(0)

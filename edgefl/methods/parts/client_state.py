@@ -11,6 +11,9 @@ from torch import Tensor
 
 from edgefl.options import Component
 
+State = dict[str, Tensor]
+"""Vectors by name."""
+
 
 class ClientState(Component):
     """The vectors that a client keeps between its rounds; the default keeps its last local model."""

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from edgefl.errors import WrongAnswer, one_line
 from edgefl.methods.fits import Need, Part, check, taken_by_model
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
@@ -35,25 +34,6 @@ class Loss(NamedTuple):
 
     total: Tensor
     cross_entropy: Tensor
-
-
-def checked_loss(answer: object) -> Loss:
-    """Check what :meth:`Objective.loss` returned.
-
-    Raises:
-        WrongAnswer: it is not a :class:`Loss` of two tensors with one number each.
-    """
-    if not isinstance(answer, Loss):
-        raise WrongAnswer(f"its loss returned {one_line(answer)}; expected Loss(total, cross_entropy)")
-    for name, value in zip(Loss._fields, answer, strict=True):
-        if not isinstance(value, Tensor) or value.dim() or not value.is_floating_point():
-            found = one_line(value)
-            if isinstance(value, Tensor):
-                found = f"a tensor of {value.dtype} {list(value.shape)}".replace("torch.", "")
-            raise WrongAnswer(
-                f"its loss returned {found} as {name}; expected one number, a tensor of shape [], such as a mean"
-            )
-    return answer
 
 
 CLIENT_FACTS = ("label_counts", "relative_size", "round")

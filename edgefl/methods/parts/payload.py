@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from edgefl.errors import WrongAnswer, one_line
 from edgefl.methods.fits import Need
 from edgefl.options import Component
 
@@ -105,31 +104,3 @@ class Payload(Component):
 
     def uplink(self, sizes: ModelSizes) -> tuple[Part, ...]:
         return (Part("update", sizes.model_bytes, 0),)
-
-
-def checked_downlink(answer: object, blocks: int) -> Downlink:
-    """Check the return value of :meth:`Payload.downlink` for a model of so many blocks.
-
-    Raises:
-        WrongAnswer: it is not a downlink, or a part is invalid.
-    """
-    if not isinstance(answer, Downlink):
-        raise WrongAnswer(f"downlink returned {one_line(answer)}; expected a Downlink")
-    if not isinstance(answer.alpha, int) or not 1 <= answer.alpha <= blocks:
-        raise WrongAnswer(f"downlink returned alpha = {one_line(answer.alpha)}; expected 1 to {blocks}")
-    checked_parts(answer.parts)
-    return answer
-
-
-def checked_parts(answer: object) -> tuple[Part, ...]:
-    """Check the parts of a downlink or of the return value of :meth:`Payload.uplink`.
-
-    Raises:
-        WrongAnswer: they are not parts, or a size is invalid.
-    """
-    if not isinstance(answer, tuple) or not all(isinstance(part, Part) for part in answer):
-        raise WrongAnswer(f"it sends {one_line(answer)}; expected a tuple of parts")
-    for part in answer:
-        if not isinstance(part.bytes, int) or part.bytes < 0:
-            raise WrongAnswer(f"its part '{part.name}' has {one_line(part.bytes)} bytes; expected 0 or more")
-    return answer

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import nan
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
-from torch import Tensor
+from torch import Tensor, zeros_like
 
-from edgefl.errors import WrongAnswer, one_line
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.client_state import ClientState
+from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.objective import Objective
 from edgefl.options import Component
@@ -21,25 +21,134 @@ Weighting = Literal["uniform", "samples"]
 """Weights of clients in the mean: equal, or by their number of training images n_k."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrival:
+    """One update that reached the server, except its vector.
+
+    Attributes:
+        client, version: who trained it, and the model version v_k that it was sent.
+        rate: η of its own round, with which all its steps were made.
+        steps: H_k, its local steps.
+        weight: w_k, its share in the mean; the shares sum to 1.
+        age: t - v_k, the number of aggregations since its version; 0 in synchronous rounds.
+        factor: s_k, the weight of a stale update; 1 in synchronous rounds.
+        loss: mean cross-entropy over its first local epoch.
+        received: the broadcasts of its version ``[parameter_count]`` by name, as this client received them.
+        uploads: other vectors that it sent ``[parameter_count]``, by the part's name, if a codec rounds them;
+            otherwise they follow from the update.
+    """
+
+    client: int
+    rate: float
+    steps: int
+    weight: float
+    version: int = 0
+    age: int = 0
+    factor: float = 1.0
+    loss: float = nan
+    received: Mapping[str, Tensor] = field(default_factory=dict)
+    uploads: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Arrivals:
+    """The updates of one aggregation, in ascending order of client.
+
+    Attributes:
+        deltas: δ_k = θ_k - θ_{v_k} ``[K, n]``, the change of the model that the client was sent, never scaled.
+        moves: what the mean adds to the server's model ``[K, n]``: δ_k or, with ``mix: models``, θ_k - θ_t, not scaled.
+        coverage: where clients train parts of the model, the sum of the weights of those that trained each number
+            ``[n]``.
+    """
+
+    each: Sequence[Arrival]
+    deltas: Tensor
+    moves: Tensor
+    coverage: Tensor | None = None
+
+    def __iter__(self) -> Iterator[Arrival]:
+        return iter(self.each)
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    def per_client(self, numbers: Iterable[float]) -> Tensor:
+        """Numbers as a vector of the deltas' type and device."""
+        return self.deltas.new_tensor(list(numbers))
+
+    @property
+    def weights(self) -> Tensor:
+        """w_k ``[K]``."""
+        return self.per_client(each.weight for each in self)
+
+    @property
+    def fresh(self) -> bool:
+        """True if all trained from the latest version and have full weight, as in synchronous rounds."""
+        return all(each.age == 0 and each.factor == 1.0 for each in self)
+
+    def scaled(self) -> Iterator[Tensor]:
+        """s_k times the move of each client ``[n]``, over the coverage."""
+        factors = self.per_client(each.factor for each in self)
+        for each, move, factor in zip(self, self.moves, factors, strict=True):
+            scaled = move if each.factor == 1.0 else move * factor
+            yield scaled if self.coverage is None else scaled / self.coverage
+
+    def mean(self, weights: Tensor | None = None) -> Tensor:
+        """Σ_k w_k s_k (move of k) ``[n]``, the change of the server's model; ``weights`` ``[K]`` replace w_k."""
+        return weighted_sum(self.scaled(), self.weights if weights is None else weights)
+
+    def mean_gradient(self) -> Tensor:
+        """-Σ_k w_k s_k (move of k)/η_k ``[n]``: the mean of the clients' summed gradients."""
+        rates = [each.rate for each in self]
+        if len(set(rates)) == 1:
+            return -self.mean() / rates[0]
+        return -self.mean(self.weights / self.per_client(rates))
+
+    def sum_received(self, name: str, weights: Iterable[float]) -> Tensor:
+        """Σ_k weight_k (the broadcast of that name that client k received) ``[n]``, version by version."""
+        total: dict[int, float] = {}
+        vectors: dict[int, Tensor] = {}
+        for each, weight in zip(self, weights, strict=True):
+            total[each.version] = total.get(each.version, 0.0) + weight
+            vectors[each.version] = each.received[name]
+        return weighted_sum(vectors.values(), self.per_client(total.values()))
+
+    def at(self, place: slice) -> Arrivals:
+        """The same arrivals with the numbers at ``place`` of their vectors."""
+        coverage = None if self.coverage is None else self.coverage[place]
+        return Arrivals(self.each, self.deltas[:, place], self.moves[:, place], coverage)
+
+
+def weighted_sum(vectors: Iterable[Tensor], weights: Tensor) -> Tensor:
+    """Σ_k w_k x_k ``[n]``.
+
+    Vectors are added one after the other, in order, so the sum depends neither on threads nor on how a library splits a
+    matrix product.
+
+    >>> import torch
+    >>> weighted_sum(torch.tensor([[1.0, 2.0], [3.0, 6.0]]), torch.tensor([0.25, 0.75]))
+    tensor([2.5000, 5.0000])
+    """
+    total: Tensor | None = None
+    for vector, weight in zip(vectors, weights, strict=True):
+        total = zeros_like(vector) if total is None else total
+        total.addcmul_(vector, weight)
+    assert total is not None
+    return total
+
+
 class RoundFacts(NamedTuple):
-    """The properties of a round that a server update may read.
+    """The properties of an aggregation that a server update may read.
 
     Attributes:
         lr: η_t.
         clients: N, the number of clients in the fleet.
-        steps: H_k, local steps ``[K]``.
-        uploads: other vectors that clients sent ``[K, parameter_count]``, by the part's name, if a codec rounds them;
-            otherwise they follow from the updates.
         round: t, from 0.
-        losses: mean cross-entropy over the first local epoch of each client ``[K]``.
     """
 
     lr: float
     clients: int
-    steps: Tensor
-    uploads: Mapping[str, Tensor] = MappingProxyType({})
     round: int = 0
-    losses: Sequence[float] = ()
 
 
 class ServerSide(NamedTuple):
@@ -106,60 +215,11 @@ class ServerUpdate(Component):
         return ServerSide(arriving("model", now.parameters), broadcasts)
 
     @abstractmethod
-    def update(
-        self, parameters: Tensor, deltas: Tensor, weights: Tensor, state: dict[str, Tensor], facts: RoundFacts
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The next parameters and server state.
+    def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
+        """The next parameters θ_{t+1} and server state, from θ_t ``[parameter_count]`` and the state before.
 
-        All tensors are copies, so the update may write to them.
-
-        Args:
-            parameters: θ_t ``[parameter_count]``.
-            deltas: θ_k - θ_t of each received upload ``[K, parameter_count]``, in ascending order of client.
-            weights: shares that sum to 1 ``[K]``.
-            state: the server state after the last update.
-            facts: the round's learning rate, the number of clients, and local steps.
+        ``parameters`` and ``state`` are copies, so the update may write to them, but not to the arrivals.
         """
-
-
-def checked_update(
-    answer: object, parameters: Tensor, broadcasts: Iterable[str] = ()
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Check the parameters and the server state from :meth:`ServerUpdate.update`.
-
-    The next parameters must have the shape, type and device of the previous ones. ``broadcasts`` names the state's
-    vectors that clients receive.
-
-    Raises:
-        WrongAnswer: it is not a pair of such a tensor and tensors by name.
-    """
-    if not isinstance(answer, tuple) or len(answer) != 2:
-        raise WrongAnswer(f"update returned {one_line(answer)}; expected the next parameters and the server state")
-    _check_like(answer[0], parameters, "update returned as the next parameters")
-    return answer[0], checked_state(answer[1], broadcasts)
-
-
-def checked_state(answer: object, broadcasts: Iterable[str]) -> dict[str, Tensor]:
-    """Check the server state from :meth:`ServerUpdate.begin` or :meth:`ServerUpdate.update`.
-
-    Raises:
-        WrongAnswer: it is not tensors by name, or lacks a vector that clients receive.
-    """
-    tensors = isinstance(answer, Mapping) and all(isinstance(value, Tensor) for value in answer.values())
-    if not isinstance(answer, Mapping) or not tensors:
-        raise WrongAnswer(f"it returned as the server state {one_line(answer)}; expected tensors by name")
-    for name in broadcasts:
-        if name not in answer:
-            raise WrongAnswer(f"it returned a server state without '{name}', which clients are to receive")
-    return dict(answer)
-
-
-def _check_like(found: object, wanted: Tensor, what: str) -> None:
-    if not isinstance(found, Tensor):
-        raise WrongAnswer(f"{what} {one_line(found)}; expected a tensor")
-    kinds = [f"{each.dtype} {list(each.shape)} on {each.device}" for each in (found, wanted)]
-    if kinds[0] != kinds[1]:
-        raise WrongAnswer(f"{what} a tensor of {kinds[0]}; expected {kinds[1]}".replace("torch.", ""))
 
 
 SERVER_UPDATES: Registry[type[ServerUpdate]] = Registry(
