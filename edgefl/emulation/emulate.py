@@ -23,7 +23,7 @@ from edgefl.emulation.trainers import Trainers, at_a_time, check_real_training, 
 from edgefl.emulation.wiring import Wiring
 from edgefl.errors import UserError
 from edgefl.experiment import look_free, run
-from edgefl.experiment.one_run import MakeTestbed
+from edgefl.experiment.runs import MakeTestbed
 from edgefl.record.emulation import write_emulation
 from edgefl.record.events import Listener
 from edgefl.record.paths import RunPaths, SeedPaths

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from edgefl.errors import EdgeflError
-from edgefl.record.events import Listener
 from edgefl.record.paths import how_to_continue, is_interrupted
 from edgefl.wording import without_method
 
@@ -50,31 +47,3 @@ class NotWritten(EdgeflError):  # noqa: N818  (what it says of the run)
         self.path = path
         hint = f"; finished work is kept; to continue: {how_to_continue(path)}" if is_interrupted(path) else ""
         super().__init__(f"{path} cannot be written: {error.strerror or error}{hint}")
-
-
-class ListenerError(EdgeflError):
-    """An error of a caller's listener, on its way to the caller: it is not one of the run."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-def marked(listener: Listener) -> Listener:
-    """A listener that calls another one, and raises its errors as :class:`ListenerError`."""
-
-    def calling(method: Callable[..., None]) -> Callable[..., None]:
-        @wraps(method)
-        def call(*arguments: Any) -> None:
-            try:
-                method(*arguments)
-            except Exception as error:
-                raise ListenerError(error) from error
-
-        return call
-
-    marking = Listener()
-    for moment in vars(Listener):
-        if not moment.startswith("_"):
-            setattr(marking, moment, calling(getattr(listener, moment)))
-    return marking

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from edgefl.errors import UserError
 from edgefl.experiment.directory import Choices, NewSeeds, RunDirectory
-from edgefl.experiment.faults import ListenerError, NotWritten, RunsFailed, marked
 from edgefl.experiment.inputs import Inputs, allow_code, software_of
-from edgefl.experiment.one_run import MakeTestbed, OneRun
 from edgefl.experiment.pausing import Pause
-from edgefl.experiment.wiring import reads_labels, shared_world, step_costs
-from edgefl.record.costs import write_costs
+from edgefl.experiment.runs import MakeTestbed, OneRun, Runs
+from edgefl.experiment.step_costs import StepCosts, StepKey
+from edgefl.experiment.wiring import SharedWorld, reads_labels, shared_world, step_costs
+from edgefl.record.costs import StepRow
 from edgefl.record.events import Listener
 from edgefl.record.paths import how_to_continue
-from edgefl.record.rounds import RoundRow
-from edgefl.record.summary import write_summary
+from edgefl.record.summary import SeedResult
 from edgefl.scenario import Scenario, load_scenario, with_overrides
 from edgefl.scenario.overrides import of_engine
 from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.torch_settings import neutral_torch
-from edgefl.training.faults import PartFault
 from edgefl.validation import validated
 
 if TYPE_CHECKING:
@@ -146,28 +145,11 @@ def _execute(
     testbed: MakeTestbed | None = None,
     results: Path | None = None,
 ) -> Path:
-    runs = _AllRuns(scenario, directory, listeners, pause, testbed=testbed, results=results)
-    try:
-        runs.begin()
-        for seed in scenario.seeds:
-            runs.run_seed(seed)
-        runs.finish()
-    except ListenerError as failure:
-        raise failure.error from failure.error.__cause__
-    except UserError:
-        if not runs.rounds:
-            directory.forget()
-        raise
-    except OSError as error:
-        if not directory.opened:
-            raise
-        raise NotWritten(directory.path, error) from error
-    runs.check_faults()
-    return directory.path
+    return _ScenarioRuns(scenario, directory, listeners, pause, testbed=testbed, results=results).execute()
 
 
-class _AllRuns(Listener):
-    """Executes the runs of a directory that have not finished, one after another: each method with each seed."""
+class _ScenarioRuns(Runs):
+    """The runs of a scenario; those of one seed share data, initial model and evaluations."""
 
     def __init__(
         self,
@@ -179,92 +161,63 @@ class _AllRuns(Listener):
         testbed: MakeTestbed | None,
         results: Path | None,
     ) -> None:
-        self.rounds = 0
-        self._listeners = [self, *map(marked, listeners)]
-        self._pause = pause
-        self._testbed = testbed
-        self._results = results
-        self._scenario = scenario
-        self._directory = directory
+        rounds = scenario.training.rounds
+        super().__init__(scenario, directory, listeners, name=scenario.name, seeds=scenario.seeds, rounds=rounds)
+        self._pause, self._testbed, self._results = pause, testbed, results
+        self._chosen = scenario
         self._choices = directory.choices
         self._inputs = Inputs(scenario, directory.path)
         self._check_inputs()
         directory.use_software(software_of(scenario))
-        self._fault: PartFault | None = None
-        self._methods = [scenario.method(label) for label in self._choices.methods]
-        self._costs = step_costs(scenario, [method.label for method in self._methods])
+        self._costs = step_costs(scenario, self._choices.methods)
         for (label, _), known in directory.finished.items():
             for key in known.costs:
                 self._costs[label].step(*key)
 
-    def round_ended(self, row: RoundRow) -> None:
-        self.rounds += 1
-
-    def begin(self) -> None:
-        runs = [(method.label, seed) for seed in self._scenario.seeds for method in self._methods]
-        left = [run for run in runs if run not in self._directory.finished]
-        for listener in self._listeners:
-            listener.began(left, self._scenario.training.rounds)
-        if self._choices.train and left:
+    def prepare(self, runs: int) -> None:
+        if self._choices.train and runs:
             from edgefl.experiment.precision_advice import precision_advice
 
-            if (advice := precision_advice(self._scenario, self._choices.device)) is not None:
-                for listener in self._listeners:
+            if (advice := precision_advice(self._chosen, self._choices.device)) is not None:
+                for listener in self.listeners:
                     listener.advised(advice)
 
-    def run_seed(self, seed: int) -> None:
-        """Run every unfinished method with one seed; they share data, initial model and evaluations."""
-        methods = [method for method in self._methods if (method.label, seed) not in self._directory.finished]
-        if not methods:
-            return
+    def run_seed(self, seed: int, labels: Sequence[str]) -> None:
         self._check_inputs()
-        data = self._load(seed) if self._choices.train or reads_labels(self._scenario, seed) else None
-        world = shared_world(self._scenario, seed, data)
-        costs = [self._costs[method.label] for method in methods]
+        data = self._load(seed) if self._choices.train or reads_labels(self._chosen, seed) else None
+        world = shared_world(self._chosen, seed, data)
+        costs = [self._costs[label] for label in labels]
         check_last_batches(costs[0].model, [each.method.local for each in costs], world.samples)
-        self._directory.open(self._scenario)
+        self.directory.open(self._chosen)
         with self._core(seed, data) as core:
-            for method in methods:
+            for label, cost in zip(labels, costs, strict=True):
                 self._check_inputs()
-                cost = self._costs[method.label]
-                for listener in self._listeners:
-                    listener.run_began(method.label, seed)
-                one = OneRun(
-                    self._scenario,
-                    method,
-                    world,
-                    cost,
-                    self._directory.paths,
-                    listeners=self._listeners,
-                    pause=self._pause,
-                    testbed=self._testbed,
-                )
-                entry = one.timed() if core is None or data is None else one.trained(core, data)
-                self._fault = self._fault or one.fault
-                self._directory.run_finished(method.label, seed, entry, sorted(cost.used))
-                for listener in self._listeners:
-                    listener.run_ended(entry)
+                one = partial(self._run, label, world, cost, core, data)
+                self.one(label, seed, one)
 
-    def finish(self) -> None:
-        paths, finished = self._directory.paths, self._directory.finished
-        entries = {
-            method.label: [finished[method.label, seed].entry for seed in self._scenario.seeds]
-            for method in self._methods
-        }
-        write_costs({label: each.rows() for label, each in self._costs.items()}, paths.costs)
-        self._directory.seeds_added(self._scenario)
-        write_summary(self._scenario.name, entries, paths.summary, self._directory.inputs, self._directory.software)
-        self._directory.all_finished()
+    def _run(
+        self, label: str, world: SharedWorld, costs: StepCosts, core: TrainingCore | None, data: FederatedData | None
+    ) -> tuple[SeedResult, Iterable[StepKey]]:
+        one = OneRun(
+            self._chosen,
+            self._chosen.method(label),
+            world,
+            costs,
+            self.directory.paths,
+            listeners=self.listeners,
+            pause=self._pause,
+            testbed=self._testbed,
+        )
+        entry = one.timed() if core is None or data is None else one.trained(core, data)
+        self.fault = self.fault or one.fault
+        return entry, sorted(costs.used)
 
-    def check_faults(self) -> None:
-        finished = self._directory.finished
-        faults = {run: known.entry.stop.message or "" for run, known in finished.items() if known.entry.faulted}
-        if faults:
-            raise RunsFailed(self._directory.path, len(finished), faults) from self._fault
+    def costs(self) -> dict[str, list[StepRow]]:
+        return {label: each.rows() for label, each in self._costs.items()}
 
     def _check_inputs(self) -> None:
-        trains = self._choices.train or reads_labels(self._scenario, self._scenario.seeds[0])
-        self._directory.read_inputs(self._inputs.now(trains=trains))
+        trains = self._choices.train or reads_labels(self._chosen, self._chosen.seeds[0])
+        self.directory.read_inputs(self._inputs.now(trains=trains))
 
     def _load(self, seed: int) -> FederatedData:
         from edgefl.data.federated import load_federated
@@ -272,14 +225,14 @@ class _AllRuns(Listener):
         from edgefl.training.device import choose_device
 
         device = choose_device(self._choices.device)
-        split, room = self._scenario.evaluation.split, room_for_data(device)
-        return load_federated(self._scenario.data, seed, device, split, room=room)
+        split, room = self._chosen.evaluation.split, room_for_data(device)
+        return load_federated(self._chosen.data, seed, device, split, room=room)
 
     def _core(self, seed: int, data: FederatedData | None) -> AbstractContextManager[TrainingCore | None]:
         if data is None or not self._choices.train:
             return nullcontext()
         from edgefl.training.core import TrainingCore
 
-        spec, engine = self._scenario.model.spec, self._scenario.training.engine
+        spec, engine = self._chosen.model.spec, self._chosen.training.engine
         results = None if self._results is None else self._results / str(seed)
         return TrainingCore.of(data, spec, seed, engine=engine, results=results)

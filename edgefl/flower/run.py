@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from edgefl.errors import UserError, nearest
 from edgefl.experiment.directory import Choices, RunDirectory
-from edgefl.experiment.faults import ListenerError, NotWritten, RunsFailed, marked
 from edgefl.experiment.inputs import SCENARIO, Input, digest_of_scenario, versions_of
+from edgefl.experiment.runs import Runs
 from edgefl.experiment.step_costs import row_of
 from edgefl.experiment.summary import EarlyEnd, summarise
 from edgefl.flower.app import digest_of_app, read_app, require_flwr
@@ -19,7 +20,7 @@ from edgefl.flower.setup import limits_of, run_app
 from edgefl.record import RunPaths, names
 from edgefl.record.costs import StepRow, read_costs, write_costs
 from edgefl.record.events import Listener
-from edgefl.record.summary import SeedResult, write_summary
+from edgefl.record.summary import SeedResult
 from edgefl.record.tables import EventFile, write_rounds
 from edgefl.scenario import resolve
 from edgefl.simulation.run import unbegun_run
@@ -56,7 +57,7 @@ def run(
     chosen = [label for label in labels if methods is None or label in methods]
     choices = Choices(methods=tuple(chosen), device="cpu", train=True)
     with RunDirectory(out.absolute(), choices) as directory, neutral_torch():
-        return _execute(scenario, directory, listeners)
+        return _AppRuns(scenario, directory, listeners).execute()
 
 
 def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = False) -> Path:
@@ -92,21 +93,7 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = Fals
                     file=app,
                     field=field,
                 )
-        return _execute(scenario, directory, listeners)
-
-
-def _execute(scenario: AppScenario, directory: RunDirectory, listeners: Sequence[Listener]) -> Path:
-    try:
-        return _Runs(scenario, directory, listeners).execute()
-    except ListenerError as failure:
-        raise failure.error from failure.error.__cause__
-    except UserError:
-        directory.forget()
-        raise
-    except OSError as error:
-        if not directory.opened:
-            raise
-        raise NotWritten(directory.path, error) from error
+        return _AppRuns(scenario, directory, listeners).execute()
 
 
 def run_configs(scenario: AppScenario, methods: Sequence[AppMethod]) -> list[dict[str, Any]]:
@@ -120,53 +107,33 @@ def inputs_of(scenario: AppScenario, folder: Path) -> dict[str, Input]:
     return found | {field: Input(app, digest_of_app(app)) for field, app in scenario.apps().items()}
 
 
-class _Runs:
-    def __init__(self, scenario: AppScenario, directory: RunDirectory, listeners: Sequence[Listener]) -> None:
-        chosen = directory.choices.methods
-        self._scenario, self._directory = scenario, directory
-        self._methods = [method for method in scenario.methods if method.label in chosen]
-        self._configs = run_configs(scenario, self._methods)
-        self._listeners = [marked(listener) for listener in listeners]
-        self._fault: PartFault | None = None
-        self._costs = self._known_costs()
+class _AppRuns(Runs):
+    resumable = False
 
-    def execute(self) -> Path:
-        """Run everything that is not finished."""
-        directory, scenario = self._directory, self._scenario
+    def __init__(self, scenario: AppScenario, directory: RunDirectory, listeners: Sequence[Listener]) -> None:
+        self._apps = scenario
+        self._methods = {each.label: each for each in scenario.methods if each.label in directory.choices.methods}
+        rounds = _planned_rounds(run_configs(scenario, list(self._methods.values())))
+        super().__init__(scenario, directory, listeners, name=scenario.name, seeds=scenario.seeds, rounds=rounds)
+        self._costs = self._known_costs()
         directory.use_software(versions_of(PACKAGES))
-        runs = [(method, seed) for seed in scenario.seeds for method in self._methods]
-        left = [(method, seed) for method, seed in runs if (method.label, seed) not in directory.finished]
-        for listener in self._listeners:
-            listener.began([(method.label, seed) for method, seed in left], self._planned_rounds())
-        for method, seed in left:
-            directory.read_inputs(inputs_of(scenario, directory.path))
-            directory.open(scenario)
-            for listener in self._listeners:
-                listener.run_began(method.label, seed)
-            entry, numbers = self._run(method, seed)
-            write_costs(self._costs, directory.paths.costs)
-            directory.run_finished(method.label, seed, entry, numbers)
-            for listener in self._listeners:
-                listener.run_ended(entry)
-        entries = {
-            method.label: [directory.finished[method.label, seed].entry for seed in scenario.seeds]
-            for method in self._methods
-        }
-        write_costs(self._costs, directory.paths.costs)
-        write_summary(scenario.name, entries, directory.paths.summary, directory.inputs, directory.software)
-        directory.all_finished()
-        faults = {run: each.entry.stop.message or "" for run, each in directory.finished.items() if each.entry.faulted}
-        if faults:
-            raise RunsFailed(directory.path, len(runs), faults, resumable=False) from self._fault
-        return directory.path
+
+    def run_seed(self, seed: int, labels: Sequence[str]) -> None:
+        for label in labels:
+            self.directory.read_inputs(inputs_of(self._apps, self.directory.path))
+            self.directory.open(self._apps)
+            self.one(label, seed, partial(self._run, self._methods[label], seed))
+
+    def costs(self) -> dict[str, list[StepRow]]:
+        return self._costs
 
     def _known_costs(self) -> dict[str, list[StepRow]]:
         """The costs of the finished runs, by label; those of a run that was interrupted are counted again."""
-        costs: dict[str, list[StepRow]] = {method.label: [] for method in self._methods}
-        finished = self._directory.finished
+        costs: dict[str, list[StepRow]] = {method.label: [] for method in self._methods.values()}
+        finished = self.directory.finished
         if not finished:
             return costs
-        known = read_costs(self._directory.paths.costs)
+        known = read_costs(self.directory.paths.costs)
         for (label, _), run in finished.items():
             rows: dict[tuple[int, ...], StepRow] = {(row.alpha, row.batch): row for row in known.get(label, ())}
             costs[label] += [rows[number] for number in run.costs]
@@ -174,26 +141,26 @@ class _Runs:
 
     def _run(self, method: AppMethod, seed: int) -> tuple[SeedResult, list[tuple[int, int]]]:
         """The result of a run, and (1, number) of each piece of work that it added to the costs."""
-        paths = RunPaths(self._directory.path).make(method.label, seed)
+        paths = RunPaths(self.directory.path).make(method.label, seed)
         early_end, costs = EarlyEnd(), Costs(before=len(self._costs[method.label]))
         with EventFile(paths.events) as table:
-            replies, listeners = Replies(paths.replies), [early_end, table, *self._listeners]
+            replies, listeners = Replies(paths.replies), [early_end, table, *self.listeners]
             try:
-                outcome = run_app(self._scenario, method, seed, costs=costs, replies=replies, listeners=listeners)
+                outcome = run_app(self._apps, method, seed, costs=costs, replies=replies, listeners=listeners)
             except UserError as error:  # this app cannot be imported
-                if len(set(self._scenario.apps().values())) == 1:
+                if len(set(self._apps.apps().values())) == 1:
                     raise
                 fault = PartFault(method.label, 0, "setup", str(error))
-                outcome = unbegun_run(method.label, seed, limits_of(self._scenario), listeners, fault)
-        self._fault = self._fault or outcome.fault
+                outcome = unbegun_run(method.label, seed, limits_of(self._apps), listeners, fault)
+        self.fault = self.fault or outcome.fault
         write_rounds(outcome.rows, paths.rounds)
         self._costs[method.label] += [row_of(1, step.batch, step) for step in costs.used]
         entry = summarise(outcome, seed, block_wise=False, why=early_end.why(outcome))
+        write_costs(self._costs, self.directory.paths.costs)
         return entry, [(1, step.batch) for step in costs.used]
 
-    def _planned_rounds(self) -> int:
-        """The rounds that the apps' configurations name, for the progress display."""
-        rounds = [
-            value for config in self._configs for key, value in config.items() if "rounds" in key and type(value) is int
-        ]
-        return max(rounds, default=1)
+
+def _planned_rounds(configs: Sequence[Mapping[str, Any]]) -> int:
+    """The rounds that the apps' configurations name, for the progress display."""
+    rounds = [value for config in configs for key, value in config.items() if "rounds" in key and type(value) is int]
+    return max(rounds, default=1)

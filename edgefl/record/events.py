@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from edgefl.errors import UserError
+from edgefl.errors import EdgeflError, UserError
 from edgefl.files import parse_json
 from edgefl.record.kinds import EventKind, column
 from edgefl.record.rounds import RoundRow
@@ -163,6 +164,34 @@ class Listener:
 
 
 _tuple = tuple.__new__
+
+
+class ListenerError(EdgeflError):
+    """An error of a caller's listener, on its way to the caller: it is not one of the run."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def marked(listener: Listener) -> Listener:
+    """A listener that calls another one, and raises its errors as :class:`ListenerError`."""
+
+    def calling(method: Callable[..., None]) -> Callable[..., None]:
+        @wraps(method)
+        def call(*arguments: Any) -> None:
+            try:
+                method(*arguments)
+            except Exception as error:
+                raise ListenerError(error) from error
+
+        return call
+
+    marking = Listener()
+    for moment in vars(Listener):
+        if not moment.startswith("_"):
+            setattr(marking, moment, calling(getattr(listener, moment)))
+    return marking
 
 
 class EventLog:

@@ -66,7 +66,7 @@ def mistake(*_, **__):
 
 @pytest.mark.parametrize(
     ("module", "part", "made"),
-    [("run", "shared_world", "a/b/run"), ("one_run", "setup_of", "a"), ("one_run", "setup_of", "a/b/run")],
+    [("run", "shared_world", "a/b/run"), ("runs", "setup_of", "a"), ("runs", "setup_of", "a/b/run")],
 )
 def test_a_mistake_before_the_first_round_removes_what_was_made_and_nothing_else(
     tmp_path, monkeypatch, module, part, made
@@ -88,7 +88,7 @@ def test_what_somebody_puts_into_the_folder_meanwhile_survives_a_mistake(tmp_pat
             (place / "notes.txt").write_text("mine")
         mistake()
 
-    monkeypatch.setattr("edgefl.experiment.one_run.setup_of", late_mistake)
+    monkeypatch.setattr("edgefl.experiment.runs.setup_of", late_mistake)
     with pytest.raises(UserError, match="does not fit"):
         timed(folder)
     assert tree(folder) == dict.fromkeys(["fedavg/notes.txt", "fedavg/seed-0/notes.txt", "notes.txt"], b"mine")

@@ -1,14 +1,19 @@
-"""One method with one seed: its tables, its journal while it is in progress, and its entry in the summary."""
+"""The runs of a directory, one after another; and one of them: a method with a seed, from its setup to its entry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from edgefl.cost.data_dependence import DataDependentError
 from edgefl.cost.measure import StepCost
+from edgefl.errors import UserError
+from edgefl.experiment.directory import RunDirectory
+from edgefl.experiment.faults import NotWritten, RunsFailed
 from edgefl.experiment.final_models import FinalModels, kept_models_of
 from edgefl.experiment.pausing import Pause, Pausing
 from edgefl.experiment.resuming import Journal, ResumedLearner
@@ -16,10 +21,13 @@ from edgefl.experiment.round_optimum import optimum_of
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import EarlyEnd, summarise
 from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of
+from edgefl.options import Options
 from edgefl.record import RunPaths
-from edgefl.record.events import Listener
+from edgefl.record.costs import StepRow, write_costs
+from edgefl.record.events import Listener, ListenerError, marked
 from edgefl.record.paths import SeedPaths
-from edgefl.record.summary import SeedResult
+from edgefl.record.rounds import RoundRow
+from edgefl.record.summary import SeedResult, write_summary
 from edgefl.record.tables import EventFile, write_rounds
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
@@ -36,6 +44,99 @@ if TYPE_CHECKING:
 
 MakeTestbed = Callable[[Setup, SeedPaths], AbstractContextManager[Testbed]]
 """Makes the real links of a run, for the time of the run, and writes its measurements next to the run's files."""
+
+
+class Runs(Listener):
+    """Executes the runs of a directory that have not finished, one after another; a subclass says how.
+
+    Attributes:
+        fault: the error of a part of a method that ended one of its runs.
+        listeners: follow all runs, after what writes them.
+    """
+
+    resumable = True
+    """Whether runs that ended by a fault can be tried again in the directory."""
+
+    def __init__(
+        self,
+        scenario: Options,
+        directory: RunDirectory,
+        listeners: Sequence[Listener],
+        *,
+        name: str,
+        seeds: Sequence[int],
+        rounds: int,
+    ) -> None:
+        self.directory = directory
+        self.listeners = [self, *map(marked, listeners)]
+        self.fault: PartFault | None = None
+        self._scenario, self._name, self._seeds, self._rounds = scenario, name, seeds, rounds
+        self._rounds_ended = 0
+
+    def round_ended(self, row: RoundRow) -> None:
+        self._rounds_ended += 1
+
+    def prepare(self, runs: int) -> None:
+        """So many runs follow."""
+
+    @abstractmethod
+    def run_seed(self, seed: int, labels: Sequence[str]) -> None:
+        """Run these methods with one seed; each within :meth:`one`."""
+
+    @abstractmethod
+    def costs(self) -> dict[str, list[StepRow]]:
+        """The steps of each method, for ``costs.json``."""
+
+    def one(self, label: str, seed: int, run: Callable[[], tuple[SeedResult, Iterable[tuple[int, ...]]]]) -> None:
+        """Execute one run, which returns its entry and the keys of its step costs."""
+        for listener in self.listeners:
+            listener.run_began(label, seed)
+        entry, costs = run()
+        self.directory.run_finished(label, seed, entry, costs)
+        for listener in self.listeners:
+            listener.run_ended(entry)
+
+    def execute(self) -> Path:
+        """Execute what is left, and write the summary.
+
+        Raises:
+            RunsFailed: a part of a method raised an error; the directory is complete.
+            NotWritten: files could not be written.
+        """
+        directory = self.directory
+        try:
+            self._execute()
+        except ListenerError as failure:
+            raise failure.error from failure.error.__cause__
+        except UserError:
+            if not self._rounds_ended:
+                directory.forget()
+            raise
+        except OSError as error:
+            if not directory.opened:
+                raise
+            raise NotWritten(directory.path, error) from error
+        ended = {run: known.entry for run, known in directory.finished.items()}
+        faults = {run: entry.stop.message or "" for run, entry in ended.items() if entry.faulted}
+        if faults:
+            raise RunsFailed(directory.path, len(ended), faults, resumable=self.resumable) from self.fault
+        return directory.path
+
+    def _execute(self) -> None:
+        directory, labels = self.directory, self.directory.choices.methods
+        runs = [(label, seed) for seed in self._seeds for label in labels]
+        left = [run for run in runs if run not in directory.finished]
+        for listener in self.listeners:
+            listener.began(left, self._rounds)
+        self.prepare(len(left))
+        for seed in self._seeds:
+            if chosen := [label for label in labels if (label, seed) in left]:
+                self.run_seed(seed, chosen)
+        entries = {label: [directory.finished[label, seed].entry for seed in self._seeds] for label in labels}
+        write_costs(self.costs(), directory.paths.costs)
+        directory.seeds_added(self._scenario)
+        write_summary(self._name, entries, directory.paths.summary, directory.inputs, directory.software)
+        directory.all_finished()
 
 
 class OneRun:
