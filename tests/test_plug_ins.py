@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import sys
 import tomllib
 import warnings
@@ -82,7 +83,8 @@ def blocks(page, language):
 def package_of(page):
     """The name, the code and the entry points of a page's package."""
     project = tomllib.loads(blocks(page, "toml")[0])["project"]
-    return project["name"], "\n\n".join(blocks(page, "python")), project["entry-points"]
+    code = [block for block in blocks(page, "python") if not block.startswith("# ")]  # else a file of its own
+    return project["name"], "\n\n".join(code), project["entry-points"]
 
 
 def simulated(scenario, folder):
@@ -160,6 +162,21 @@ def test_a_teacher_that_nobody_sends_is_refused_before_anything_is_trained(insta
     assert "methods.1" in line
     assert message in line
     assert not (tmp_path / "run").exists()
+
+
+def test_a_method_in_a_file_next_to_the_scenario_runs_and_passes_its_own_tests(tmp_path, monkeypatch):
+    page = "extending.md#A method"
+    scenario = TAUGHT + "model: {name: cnn, width: 2}\n" + blocks(page, "yaml")[0] + NETWORK
+    files = {block.partition("\n")[0].removeprefix("# "): block for block in blocks(page, "python")}
+    for name, code in files.items():
+        (tmp_path / name).write_text(code, encoding="utf-8")
+    fedavg, near, far = (entries[0] for entries in simulated(scenario, tmp_path).values())
+    assert near["bytes"]["up"] == fedavg["bytes"]["up"] + 3 * 2 * 16 * 4  # rounds, clients
+    assert fedavg["accuracy"]["final"] != near["accuracy"]["final"] != far["accuracy"]["final"]
+    monkeypatch.syspath_prepend(str(tmp_path))
+    tests = runpy.run_path(str(tmp_path / "test_near.py"))
+    sys.modules.pop("near")
+    assert [tests[name]() for name in tests if name.startswith("test_")] == [None, None]
 
 
 def test_a_data_set_a_model_a_selector_and_a_device_from_elsewhere_run_together(installed, tmp_path):

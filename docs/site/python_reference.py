@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from edgefl import methods
+
 PARTS = {
     "Runs and results": ["simulate", "load_scenario", "RunResult", "UserError", "experiment.RunsFailed",
                      "experiment.NotWritten"],
@@ -12,16 +14,7 @@ PARTS = {
     "Devices": ["fleet.load_profile", "fleet.Operator", "fleet.step_seconds", "fleet.fits", "fleet.compute_joules",
                 "fleet.transfer_joules"],
     "Costs": ["cost.CostModel"],
-    "Methods and their parts": [
-        "methods.build.build_method", "methods.recipe.Recipe",
-        "methods.parts.objective.Objective", "methods.parts.objective.Loss", "methods.parts.objective.Batch",
-        "methods.parts.objective.Context", "methods.parts.local_rule.LocalRule",
-        "methods.parts.local_options.LocalOptions",
-        "methods.parts.server.ServerUpdate", "methods.parts.server.Arrival", "methods.parts.server.Arrivals",
-        "methods.parts.server.RoundFacts", "methods.parts.payload.Payload",
-        "methods.parts.payload.ModelSizes", "methods.parts.client_state.ClientState",
-        "methods.parts.local_step.local_step",
-    ],
+    "Methods and their parts": [f"methods.{name}" for name in methods.__all__],
     "Models": ["models.registry.build_model", "models.registry.ModelSpec",
                "models.block_model.BlockModel"],
     "Data": ["data.spec.DataSpec", "data.spec.Description", "data.spec.Samples"],

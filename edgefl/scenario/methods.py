@@ -187,8 +187,9 @@ def methods_schema() -> dict[str, Any]:
 _OF_A_FILE = {
     "type": "object",
     "description": "a method of your own; every other key is that of a method or an option of its parts",
-    "properties": {"python": {"type": "string", "description": "the recipe, FILE.py:NAME"}, "method": False},
+    "properties": {"python": {"type": "string", "description": "the recipe, FILE.py:NAME"}},
     "required": ["python"],
+    "not": {"required": ["method"]},
 }
 
 

@@ -45,6 +45,7 @@ ELSEWHERE = {
     "model<transformers>": "tests/models/test_transformers.py, where transformers is installed",
     "model<python>.lora": "tests/models/test_peft.py, where peft is installed",
     "model<torchvision>.lora": "likewise",
+    "methods[].python": "tests/experiment/test_python_files.py",
     "methods[].server<flower>": "tests/methods/test_flower.py, where flwr is installed",
     "data<arrays>.test_client": "tests/data/sets/test_arrays.py",
     "data.partition<flwr>": "tests/data/partitions/test_flwr.py, where flwr-datasets is installed",
