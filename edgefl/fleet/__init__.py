@@ -6,13 +6,12 @@ groups of a scenario's ``fleet:`` over its clients.
 """
 
 from edgefl.fleet.assignment import FleetAssignment, FleetGroup, assign, group_counts, resolve
-from edgefl.fleet.attendance import Accidents, Attendance
+from edgefl.fleet.attendance import Accidents, Attendance, Pace, Slowdown
 from edgefl.fleet.energy import compute_joules, idle_joules, promotion_joules, tail_joules, transfer_joules
 from edgefl.fleet.figure import Bound, Estimate, value
 from edgefl.fleet.library import all_profiles, load_profile, profile_names, read_profile
 from edgefl.fleet.profile import DeviceProfile, Direction
 from edgefl.fleet.roofline import Operator, fits, fleet_step_seconds, step_seconds, step_signature
-from edgefl.fleet.slowdown import Pace, Slowdown
 
 __all__ = [
     "Accidents",

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 import simpy
 
-from edgefl.network.agenda import Agenda
-from edgefl.network.flow import Flow
+from edgefl.network.flow import Agenda, Flow
 from edgefl.network.sharing import Sharing
 from edgefl.network.tcp import TICKET_SECONDS, Opening, Tcp
 from edgefl.network.topology import Node

@@ -1,6 +1,6 @@
 """Fit the pace of a device and the capacities of its link to the measured rounds of one client.
 
-A round's computation takes ``c exp(σ z - σ²/2)`` seconds, as in :mod:`edgefl.fleet.slowdown`. A transfer of B bytes
+A round's computation takes ``c exp(σ z - σ²/2)`` seconds, as in :mod:`edgefl.fleet.attendance`. A transfer of B bytes
 takes ``l + 8 B / (r exp(σ z))`` seconds: l is the delay before the first byte, r the median capacity; z is a standard
 normal number of each round. Outliers are left out: values whose logarithm is far from the others'.
 """

@@ -120,7 +120,7 @@ class Presence:
         if not self._attendance.is_there(client, now):
             return "unavailable"
         charges = self._batteries.charges
-        if not charges.has_enough(client, now):
+        if charges.any and not charges.has_enough(client, now):
             return "uncharged"
         self._participants[client] = participant
         until = self._attendance.until(client, now)

@@ -43,6 +43,8 @@ class RoundBook:
         self.ema = math.nan
         self.best = math.nan
         self.pick: Pick | None = None
+        selector = world.setup.selector
+        self._learning_selector = selector if selector.learns() else None
         self._evaluated_round = -1
         self._before = Ledger()
         self._began = 0.0
@@ -115,7 +117,7 @@ class RoundBook:
     def pass_feedback(self, round: int, arrived: Sequence[Participant]) -> None:
         """Pass the numbers of the aggregated jobs to the log, the selector and the block scheduler."""
         setup, scheduler = self.world.setup, self.world.setup.scheduler
-        selector = setup.selector if setup.selector.learns() else None
+        selector = self._learning_selector
         if not arrived or not (setup.trains or scheduler or selector):
             return
         feedback = [setup.learner.feedback(each.job.id) for each in arrived]

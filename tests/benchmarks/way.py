@@ -3,7 +3,7 @@
 One small ``edgefl simulate`` runs in this process: one round, one client, engine ``sequential``. A file counts if one
 of its functions has the job in hand in one of its ``FORMS`` (as an argument, a variable, its result, or an element of
 these), if its function waits for one that has (it is on the stack), or is called by one that has. So selection, the
-objective and the layers of a model, which are only called further below, do not count. It ends with the command.
+objective and the layers of a model, which are only called further below, do not count. It ends at ``rounds.parquet``.
 """
 
 import json
@@ -31,12 +31,15 @@ def has_job(values):
 
 
 def follow(frame, event, result):
+    code = frame.f_code
     if event in {"call", "return"} and counts(frame):
         near = [each.f_locals.values() for each in (frame, frame.f_back) if counts(each)]
         held = any(has_job([result, *values]) for values in near)
         while frame and held:
             passed.update([frame.f_code.co_filename.removeprefix(HOME)] if counts(frame) else [])
             frame = frame.f_back
+    if event == "return" and code.co_name == "write_rounds":
+        sys.setprofile(None)
 
 
 if __name__ == "__main__":
@@ -44,8 +47,5 @@ if __name__ == "__main__":
     (folder / "small.yaml").write_text(json.dumps(SMALL | {"training": {"rounds": 1, "cohort": 1}}))
     sys.argv = ["edgefl", "simulate", f"{folder}/small.yaml", "--out", f"{folder}/run", "--engine", "sequential"]
     sys.setprofile(follow)
-    try:
-        main()
-    finally:
-        sys.setprofile(None)
-        print(*sorted(passed), f"{len(passed)} files", sep="\n")
+    main()
+    print(*sorted(passed), f"{len(passed)} files", sep="\n")
