@@ -91,7 +91,8 @@ class FedDynServer(ServerUpdate):
     """h ← h - (α/N) Σ_S (θ_k - θ_t); θ_{t+1} = mean_S θ_k - h/α, N clients in all (Acar et al. 2021, Alg. 1).
 
     The state ``shift`` is -h/α, the mean over all clients of their summed deltas, in which α cancels. With any method,
-    the clients' loss gains FedDyn's linear and quadratic terms.
+    the clients' loss gains FedDyn's linear and quadratic terms. The paper's rounds are synchronous; here the weight s_k
+    of a stale update scales what its client proposes, θ_k - h/α, and h adds whole deltas, as the clients' λ_k do.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"plain sum"})
@@ -112,8 +113,9 @@ class FedDynServer(ServerUpdate):
         return {"shift": torch.zeros_like(parameters)}
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
-        shift = state["shift"] + weighted_sum(arrivals.scaled(), torch.full_like(arrivals.weights, 1 / facts.clients))
-        return parameters + arrivals.mean() + shift, {"shift": shift}
+        shift = state["shift"] + weighted_sum(arrivals.deltas, torch.full_like(arrivals.weights, 1 / facts.clients))
+        applied = shift if arrivals.fresh else (arrivals.weights * arrivals.factors).sum() * shift
+        return parameters + arrivals.mean() + applied, {"shift": shift}
 
 
 METHODS.register("feddyn")(

@@ -46,8 +46,9 @@ class FedNova(ServerUpdate):
         return (steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho)
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
-        tau = self.effective_steps(arrivals.per_client(each.steps for each in arrivals))
-        weights = arrivals.weights
+        # In units of η_t; stale updates have the rate of their own version.
+        rates = arrivals.per_client(each.rate / facts.lr for each in arrivals)
+        tau, weights = self.effective_steps(arrivals.steps) * rates, arrivals.weights
         return parameters + arrivals.mean(weights * (weights * tau).sum() / tau), state
 
 

@@ -63,10 +63,11 @@ class ControlVariate(ClientState):
 
 @SERVER_UPDATES.register("scaffold")
 class Scaffold(ServerUpdate):
-    """x ← x + η_s mean δ_k; c ← c + (1/N) Σ_S (c_k⁺ - c_k), with c_k⁺ - c_k = -c - δ_k/(H_k η) (Alg. 1, lines 16-17).
+    """x ← x + η_s mean δ_k; c ← c + (1/N) Σ_S (c_k⁺ - c_k), with c_k⁺ - c_k = -c - δ_k/(H_k η_k) (Alg. 1, lines 16-17).
 
-    The server computes the change of each c_k from its own values; in exact arithmetic it equals the sent one. If a
-    codec rounds the uplink and the changes of c_k are sent, the received changes are used.
+    The server computes the change of each c_k as the client does, with the c and the rate of its version; in exact
+    arithmetic it equals the sent one. If a codec rounds the uplink and the changes of c_k are sent, those received are
+    used. The weights of stale updates scale δ_k in the mean only, so c stays the mean of all c_k.
     """
 
     broadcasts: ClassVar[tuple[str, ...]] = ("control",)
@@ -82,13 +83,12 @@ class Scaffold(ServerUpdate):
         return {"control": torch.zeros_like(parameters)}
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
-        control = state["control"]
+        control, ones = state["control"], torch.ones_like(arrivals.weights)
         if "control" in arrivals.each[0].uploads:
-            sent = [each.factor * each.uploads["control"] for each in arrivals]
-            change = weighted_sum(sent, torch.ones_like(arrivals.weights))
+            change = weighted_sum([each.uploads["control"] for each in arrivals], ones)
         else:
-            gradients = -1 / (arrivals.per_client(max(1, each.steps) for each in arrivals) * facts.lr)
-            change = weighted_sum(arrivals.scaled(), gradients) - len(arrivals) * control
+            gradients = -1 / (arrivals.steps.clamp(min=1) * arrivals.rates)
+            change = weighted_sum(arrivals.deltas, gradients) - arrivals.sum_received("control", ones)
         after = parameters.add(arrivals.mean(), alpha=self.server_lr)
         return after, {"control": control + change / facts.clients}
 

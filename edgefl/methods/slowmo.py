@@ -1,6 +1,6 @@
 """SlowMo: FedAvg with server momentum in units of the gradient (Wang et al. 2020; Ozfatura et al., Alg. 2).
 
-m ← β m + (θ_t - θ̄)/η_t, with θ̄ the clients' mean; θ_{t+1} = θ_t - α η_t m.
+m ← β m + Σ_k w_k (θ_t - θ_k)/η_t; θ_{t+1} = θ_t - α η_t m. A stale update has the θ and η of its own version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from edgefl.methods.recipe import METHODS, Recipe
 
 @SERVER_UPDATES.register("slowmo")
 class SlowMo(ServerUpdate):
-    """m ← β m + (θ_t - θ̄)/η_t; θ ← θ_t - α η_t m, θ̄ the clients' mean (Wang et al. 2020; Ozfatura et al., Alg. 2).
+    """m ← β m + Σ_k w_k (θ_t - θ_k)/η_k; θ ← θ_t - α η_t m (Wang et al. 2020; Ozfatura et al., Alg. 2).
 
     With a constant learning rate and α = 1 it equals FedAvgM; when the rate decays, momentum stays a gradient.
     """
@@ -36,7 +36,7 @@ class SlowMo(ServerUpdate):
         return {"momentum": torch.zeros_like(parameters)}
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
-        momentum = self.beta * state["momentum"] - arrivals.mean() / facts.lr
+        momentum = self.beta * state["momentum"] + arrivals.mean_gradient()
         return parameters.sub(momentum, alpha=self.alpha * facts.lr), {"momentum": momentum}
 
 

@@ -15,7 +15,7 @@ from edgefl.methods.fedgkd import FedGkdServer
 from edgefl.methods.fednova import FedNova
 from edgefl.methods.fedopt import FedAdagrad, FedAdam, FedYogi
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, ServerUpdate
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrival, Arrivals, RoundFacts, ServerUpdate
 from edgefl.methods.scaffold import ControlVariate, Scaffold, ScaffoldRule
 from edgefl.methods.slowmo import SlowMo
 
@@ -90,6 +90,19 @@ def test_fedadc_on_a_quadratic_is_heavy_ball_on_the_mean_gradient() -> None:
     assert float(x) == pytest.approx(ball, rel=1e-5)
 
 
+def test_fedadc_removes_the_momentum_that_each_client_followed() -> None:
+    """m = Σ w s G + β_g m_t, where -δ/η = G + β_l m of the client's own version (Ozfatura et al., Alg. 3)."""
+    now, old = torch.tensor([2.0], dtype=torch.float64), torch.tensor([-3.0], dtype=torch.float64)
+    each = [
+        Arrival(client=0, rate=0.1, steps=2, weight=0.5, version=7, received={"momentum": now}),
+        Arrival(client=1, rate=0.2, steps=2, weight=0.5, version=5, age=2, factor=0.6, received={"momentum": old}),
+    ]
+    deltas = -torch.stack([0.1 * (1.0 + 0.4 * now), 0.2 * (5.0 + 0.4 * old)])
+    server = FedAdcServer(beta_g=0.7, beta_l=0.4)
+    _, state = server.update(0 * now, Arrivals(each, deltas, deltas), {"momentum": now}, RoundFacts(0.1, 10, 7))
+    assert float(state["momentum"]) == pytest.approx(0.5 * 1.0 + 0.5 * 0.6 * 5.0 + 0.7 * 2.0)
+
+
 @pytest.mark.parametrize("name", sorted({*SERVER_UPDATES.names()} - {"flower"}))  # test_flower.py tries its strategies
 def test_no_update_touches_its_arguments_or_forgets_its_state(name) -> None:
     server = SERVER_UPDATES[name]()
@@ -148,6 +161,15 @@ def test_fednova_takes_mean_gradients_times_the_mean_number_of_steps() -> None:
     deltas = -0.1 * gradients * torch.tensor([[2.0], [10.0]])
     after, _ = step(FedNova(), torch.zeros(1), deltas, weights, {}, steps=steps)
     assert float(after) == pytest.approx(-0.1 * (0.75 * 2 + 0.25 * 10) * (0.75 * 1 - 0.25 * 3), abs=1e-7)
+
+
+def test_fednova_normalises_steps_of_different_rates() -> None:
+    """Constant gradients and plain steps: θ moves by -(Σ w η H) Σ w g."""
+    gradients, rates, steps = (1.0, -3.0), (0.1, 0.2), (2, 10)
+    deltas = torch.tensor([[-rate * count * g] for rate, count, g in zip(rates, steps, gradients, strict=True)])
+    each = [Arrival(client=k, rate=rates[k], steps=steps[k], weight=0.5) for k in (0, 1)]
+    after, _ = FedNova().update(torch.zeros(1), Arrivals(each, deltas, deltas), {}, RoundFacts(0.1, 10))
+    assert float(after) == pytest.approx(-(0.5 * 0.2 + 0.5 * 2.0) * (0.5 * 1.0 - 0.5 * 3.0))
 
 
 @pytest.mark.parametrize("steps", [1, 13])

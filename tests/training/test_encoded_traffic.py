@@ -246,10 +246,13 @@ def test_fedadcs_clients_work_the_model_out_from_the_old_one_and_the_mean_delta_
     torch.testing.assert_close(seen.tasks[2].start[:count], old - rate * momentum, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("upload", "codecs"), [("sent", QUANTISED), ("derived", SPARSE)], ids=["sent", "derived"])
+@pytest.mark.parametrize(
+    ("upload", "codecs"),
+    [("sent", {"up": QUANTISED["up"]}), ("derived", {"up": SPARSE["up"]}), ("derived", {"down": "quantise"})],
+)
 def test_scaffolds_server_and_clients_agree_on_the_mean_control_variate(tiny, upload, codecs):
     """c is the mean of all clients' c_k (0 for those that never took part), whatever the codecs round."""
-    seen = Watched(tiny, coded({"method": "scaffold", "control_upload": upload}, {"up": codecs["up"]}))
+    seen = Watched(tiny, coded({"method": "scaffold", "control_upload": upload}, codecs))
     seen.play(3, clients=range(5))
     states = seen.learner._states.kept()
     own = {job.client: state["client_control"] for job, state in states.items() if job.dispatch == 2}

@@ -82,14 +82,28 @@ class Arrivals:
         return self.per_client(each.weight for each in self)
 
     @property
+    def steps(self) -> Tensor:
+        """H_k ``[K]``."""
+        return self.per_client(each.steps for each in self)
+
+    @property
+    def rates(self) -> Tensor:
+        """η_k ``[K]``."""
+        return self.per_client(each.rate for each in self)
+
+    @property
+    def factors(self) -> Tensor:
+        """s_k ``[K]``."""
+        return self.per_client(each.factor for each in self)
+
+    @property
     def fresh(self) -> bool:
         """True if all trained from the latest version and have full weight, as in synchronous rounds."""
         return all(each.age == 0 and each.factor == 1.0 for each in self)
 
     def scaled(self) -> Iterator[Tensor]:
         """s_k times the move of each client ``[n]``, over the coverage."""
-        factors = self.per_client(each.factor for each in self)
-        for each, move, factor in zip(self, self.moves, factors, strict=True):
+        for each, move, factor in zip(self, self.moves, self.factors, strict=True):
             scaled = move if each.factor == 1.0 else move * factor
             yield scaled if self.coverage is None else scaled / self.coverage
 
@@ -99,19 +113,17 @@ class Arrivals:
 
     def mean_gradient(self) -> Tensor:
         """-Σ_k w_k s_k (move of k)/η_k ``[n]``: the mean of the clients' summed gradients."""
-        rates = [each.rate for each in self]
-        if len(set(rates)) == 1:
-            return -self.mean() / rates[0]
-        return -self.mean(self.weights / self.per_client(rates))
+        if len({each.rate for each in self}) == 1:
+            return -self.mean() / self.each[0].rate
+        return -self.mean(self.weights / self.rates)
 
-    def sum_received(self, name: str, weights: Iterable[float]) -> Tensor:
+    def sum_received(self, name: str, weights: Tensor) -> Tensor:
         """Σ_k weight_k (the broadcast of that name that client k received) ``[n]``, version by version."""
-        total: dict[int, float] = {}
-        vectors: dict[int, Tensor] = {}
-        for each, weight in zip(self, weights, strict=True):
-            total[each.version] = total.get(each.version, 0.0) + weight
-            vectors[each.version] = each.received[name]
-        return weighted_sum(vectors.values(), self.per_client(total.values()))
+        shares: dict[int, float] = {}
+        for each, weight in zip(self, weights.tolist(), strict=True):
+            shares[each.version] = shares.get(each.version, 0.0) + weight
+        received = {each.version: each.received[name] for each in self}
+        return weighted_sum([received[version] for version in shares], self.per_client(shares.values()))
 
     def at(self, place: slice) -> Arrivals:
         """The same arrivals with the numbers at ``place`` of their vectors."""
