@@ -74,8 +74,17 @@ class Charges:
         """Joules, without subtracting what the client currently draws."""
         return self._charged(client, now)
 
-    def draw(self, client: int, joules: float) -> None:
+    def draw(self, client: int, joules: float, now: float) -> None:
+        """Take energy; a device that charges has what was charged until now.
+
+        >>> charges = Charges([Battery(capacity="1 Wh", charging="2 W")], np.zeros(1, np.int32), seed=0)
+        >>> charges.enter(0, now=0.0); charges.draw(0, 3590.0, now=0.0); charges.leave(0, now=0.0)
+        >>> charges.draw(0, 50.0, now=45.0); charges.held(0, now=45.0)
+        50.0
+        """
         if self.any:
+            if self._away[client] and self._charging[client]:
+                self.joules[client], self._since[client] = self._charged(client, now), max(now, self._since[client])
             self.joules[client] = max(self.joules[client] - joules, 0.0)
 
     def enter(self, client: int, now: float) -> None:

@@ -64,7 +64,7 @@ class Exchange:
         self.replied: simpy.Event = world.env.event()
         self.compute_seconds = 0.0
         self.arrived_at = self.reached_at = math.nan
-        self.pulled = self.given_up = self._lost = self._ended = False
+        self.pulled = self.given_up = self.entered = self._lost = self._ended = False
         self._world, self._clients, self._wire, self._sent, self._on_left = world, clients, wire, sent, on_left
         self._env = world.env
         self._work: Work | None = None
@@ -109,6 +109,7 @@ class Exchange:
         if hindrance is not None:
             self.quit(hindrance)
             return
+        self.entered = True
         yield self._send("down", self._sent.parts)
         if self._over():
             return

@@ -58,7 +58,7 @@ ROUNDS = pa.schema(
         column("bytes_up", pa.int64(), "B", "delivered to the server during the round"),
         column("flops", pa.float64(), "FLOP", "training FLOPs during the round"),
         column("joules", pa.float64(), "J", "drawn by the devices during the round"),
-        column("participants", pa.int32(), "", "clients that took part"),
+        column("participants", pa.int32(), "", "clients that took part; not those that left before it began"),
         column("aggregated", pa.int32(), "", "clients whose update went into the model"),
         column("refused", pa.int32(), "", "clients whose memory did not hold the job"),
         column("exposed_seconds", pa.float64(), "s", "transfers of the critical path that lengthened the round"),

@@ -294,7 +294,7 @@ class Accounts:
     def drew(self, client: int, joules: float) -> None:
         self.ledger.joules += joules
         if self.charges.any:
-            self.charges.draw(client, joules)
+            self.charges.draw(client, joules, self._env.now)
 
     def check(self) -> None:
         for budget in self._limits.newly_exhausted(self.ledger):

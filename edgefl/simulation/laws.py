@@ -234,7 +234,8 @@ def _wire_bytes(record: Record) -> Iterator[str]:
 
 
 def energy(record: Record) -> Iterator[str]:
-    """Devices draw the power of their profile; a battery delivers no more than it holds."""
+    """Devices draw the power of their profile; a battery delivers no more than it held and was charged."""
+    drawn: defaultdict[int, float] = defaultdict(float)
     for event in record.of("transfer_end", "transfer_drop", "idle", "compute_end", "compute_partial", "compute_drop"):
         if event.item == "relay":
             if event.joules:
@@ -251,6 +252,12 @@ def energy(record: Record) -> Iterator[str]:
         short = event.joules < joules and profile.battery is not None
         if not short and not close(joules, event.joules):
             yield f"{at(event)}: drew {event.joules:g} J, the profile gives {joules:g} J"
+        drawn[event.client] += event.joules
+    for client, joules in drawn.items():
+        if (battery := record.fleet.profile_of(client).battery) is not None:
+            most = battery.capacity * battery.start.high + battery.charging * record.events[-1].time
+            if joules > most * (1 + SUM):
+                yield f"client {client}: its battery has given {joules:g} J, and had {most:g} J at most"
 
 
 def models(record: Record) -> Iterator[str]:

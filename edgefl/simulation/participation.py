@@ -84,6 +84,7 @@ class Participation:
             before.
         reached_at: the same for the server in all cases; its cell sets it, and the additional seconds of the cell's own
             transfers (``relay_seconds``).
+        entered: whether it began; false if something since its selection prevented this.
         cut_off_at: virtual time at which its round closed without it; NaN before, and if it ended in another way.
     """
 
@@ -122,7 +123,7 @@ class Participation:
         self._deliveries: list[Delivery] = []
         self._retries = world.setup.protocol.retries
         self._attempt = 0
-        self._alive = self._announced = self._submitted = False
+        self.entered = self._announced = self._submitted = False
         self._env = world.env
         self._phases = Phases(self._env)
 
@@ -163,7 +164,7 @@ class Participation:
         if hindrance is not None:
             self.quit(hindrance)
             return
-        self._alive = True
+        self.entered = True
         if submit_first:
             self._submit()
         self._deliveries = self._start_download()
@@ -255,7 +256,7 @@ class Participation:
             self.prefetch.drop()
         if phase == "compute":
             self._break_off_computing()
-        elif self._alive:
+        elif self.entered:
             for delivery in self._deliveries:
                 self.world.traffic.cancel(delivery)
             self.world.waited(*self._place, self._phases.end())

@@ -24,7 +24,7 @@ class Participant(Protocol):
     """A client in one round: a :class:`~edgefl.simulation.participation.Participation`, or a Flower app's message.
 
     ``round`` is the model version that it began from. Its update was complete at ``arrived_at``, and complete at the
-    server at ``reached_at``.
+    server at ``reached_at``. ``entered`` is false if it left before anything was sent.
     """
 
     client: int
@@ -33,6 +33,7 @@ class Participant(Protocol):
     compute_seconds: float
     arrived_at: float
     reached_at: float
+    entered: bool
 
     @property
     def phase(self) -> str:

@@ -163,7 +163,8 @@ class RoundBook:
             world.accounts.ledger.hidden_seconds += hidden
         total = world.accounts.ledger.copy()
         spent = total.since(self._before)
-        sent = Counter((each.job.level, each.downlink.alpha) for each in participants if each.phase != "refused")
+        served = [each for each in participants if each.entered and each.phase != "refused"]
+        sent = Counter((each.job.level, each.downlink.alpha) for each in served)
         bytes = {key: bytes_of_last_blocks(world.setup.sizes_of(key[0]), key[1]) for key in sent}
         ema = self.ema if evaluation is not UNKNOWN else math.nan
         is_accuracy = world.setup.limits.metric.is_accuracy
@@ -181,9 +182,9 @@ class RoundBook:
             bytes_up=int(spent.bytes_up),
             flops=spent.flops,
             joules=spent.joules,
-            participants=sent.total(),
+            participants=len(served),
             aggregated=len(arrived),
-            refused=len(participants) - sent.total(),
+            refused=sum(each.phase == "refused" for each in participants),
             exposed_seconds=spent.exposed_seconds,
             hidden_seconds=spent.hidden_seconds,
             critical_client=ABSENT if critical is None else critical.client,

@@ -45,13 +45,11 @@ class RoundByRound(ABC):
     def run(self) -> Generator[simpy.Event, object, None]:
         world, setup = self.world, self.world.setup
         for round in range(setup.rounds):
-            cohort = self._cohort(round)
-            world.round_begins(round, cohort)
-            while not cohort:
+            while not (cohort := self._cohort(round)):
                 if not (yield from self._decisions.arrival(round)):
                     world.accounts.stop("stalled")
                     return
-                cohort = self._cohort(round)
+            world.round_begins(round, cohort)
             yield from self.picked(round, cohort)
             self.book.pick = self._decisions.last_pick
             alphas = self._decisions.blocks(round, cohort)

@@ -29,7 +29,7 @@ def test_a_battery_charges_while_away_and_never_above_its_capacity():
     charges = Charges([Battery(capacity=100.0, start=0.5, charging=2.0)], ONE, seed=0)
     charges.enter(0, 10.0)
     assert charges.joules[0] == pytest.approx(70)
-    charges.draw(0, 45.0)
+    charges.draw(0, 45.0, 11.0)
     charges.leave(0, 12.0)
     charges.leave(0, 13.0)  # leaving twice does not begin anew
     charges.enter(0, 20.0)
@@ -42,7 +42,7 @@ def test_a_battery_charges_while_away_and_never_above_its_capacity():
 def test_a_battery_without_charging_stays_empty():
     charges = Charges([Battery(capacity=100.0)], ONE, seed=0)
     charges.enter(0, 0.0)
-    charges.draw(0, 100.0)
+    charges.draw(0, 100.0, 1.0)
     charges.run_empty(0)
     charges.leave(0, 5.0)
     assert not charges.enough(1e9)[0]
@@ -53,7 +53,7 @@ def test_asking_for_one_client_and_for_the_fleet_agree():
     charges = Charges([Battery(capacity=100.0, start=0.5, charging=2.0, resume=0.6)], np.zeros(3, np.int32), seed=0)
     for client in (0, 1):
         charges.enter(client, 1.0)
-        charges.draw(client, 40.0 + 20 * client)
+        charges.draw(client, 40.0 + 20 * client, 2.0)
     charges.run_empty(1)
     for client in (0, 1):
         charges.leave(client, 2.0)

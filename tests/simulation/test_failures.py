@@ -84,6 +84,11 @@ def test_a_crash_loses_what_was_sent_ahead(run):
     (again,) = result.of("transfer_start", client=sent.client, item="down", round=sent.round)
     assert again.bytes == needed.bytes + sent.bytes
     assert result.outcome.rounds == 3
+    # If it does not come back, the round is sent to the other client only.
+    away = run(entry, **options, failures=[crash(sent.client, (sent.time + needed.time) / 2, 100.0)])
+    rows = [outcome.rows[sent.round - 1] for outcome in (quiet.outcome, away.outcome)]
+    assert [row.participants for row in rows] == [2, 1]
+    assert rows[1].blocks_actual == rows[0].blocks_actual / 2
 
 
 @pytest.mark.parametrize("handshake", ["tls", "tls_0rtt"])

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from edgefl.fleet.battery import Battery
 from edgefl.simulation.laws import violations
 
 
@@ -46,6 +47,13 @@ def test_a_changed_row_is_found(record, kind, change, found):
     place = next(index for index, event in enumerate(record.events) if event.kind == kind)
     events = [*record.events[:place], *change(record.events[place]), *record.events[place + 1 :]]
     assert any(found in text for text in violations(replace(record, events=events)))
+
+
+def test_a_battery_that_gives_more_than_it_held_and_was_charged_is_found(record):
+    battery = Battery(capacity=1.0, charging=0.1)
+    profiles = tuple(each.model_copy(update={"battery": battery}) for each in record.fleet.profiles)
+    found = list(violations(replace(record, fleet=replace(record.fleet, profiles=profiles))))
+    assert any("its battery has given" in text for text in found)
 
 
 def test_a_job_without_its_update_is_found(record):

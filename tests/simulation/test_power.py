@@ -171,6 +171,7 @@ def test_a_round_waits_until_somebody_comes(run, hours):
     # 40 s of waiting, two rounds of 4 s, and a third when there is time for it.
     assert [row.seconds for row in result.outcome.rows] == pytest.approx([44, 48, 144])
     assert [row.aggregated for row in result.outcome.rows] == [2, 2, 2]
+    assert [event.value for event in result.of("round_start")] == [2, 2, 2]
 
 
 PROTOCOLS = [{}, {"kind": "asynchronous", "buffer": 1}, {"kind": "hierarchical"}, {"over_select": 2.0}]

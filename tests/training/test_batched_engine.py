@@ -117,6 +117,13 @@ def test_calls_are_padded_to_few_widths_and_never_alone():
     assert [padded(jobs) for jobs in (1, 2, 3, 4, 5, 8, 9, 50)] == [2, 2, 4, 4, 8, 8, 16, 56]
 
 
+def test_a_fault_of_the_cost_model_is_said_and_costs_only_speed(monkeypatch):
+    _, tasks = tasks_of("fedavg")
+    monkeypatch.setattr("edgefl.training.batched.chunk_width.measure", lambda *_: {}["no such formula"])
+    with pytest.warns(UserWarning, match="clients train one at a time, because measuring a step raised KeyError"):
+        assert len(BatchedEngine(residual_model(), TinyData(), CPU).train(tasks)) == len(tasks)
+
+
 def test_a_chunk_is_as_wide_as_memory_allows(monkeypatch):
     _, tasks = tasks_of("fedavg")
     assert ChunkWidths(residual_model(), CPU).of(tasks[0]) == 64

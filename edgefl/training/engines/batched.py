@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgefl.cost.data_dependence import DataDependentError
 from edgefl.errors import in_words
 from edgefl.methods.parts.local_step import Precision
 from edgefl.methods.parts.objective import Batch
@@ -106,7 +108,11 @@ class BatchedEngine:
             return 1
         try:
             return self._widths.of(task)
-        except Exception:  # noqa: BLE001  (its step depends on data, or fails: training it alone tells why)
+        except DataDependentError:
+            return 1
+        except Exception as error:  # noqa: BLE001  (if its step fails, training it alone tells why)
+            why = f"{task.method}: its clients train one at a time, because measuring a step raised {in_words(error)}"
+            warnings.warn(why, stacklevel=2)
             return 1
 
     def _chunk(self, tasks: list[JobTask]) -> list[JobResult]:
