@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic import BaseModel, ConfigDict, Discriminator, GetCoreSchemaHandler
 from pydantic_core import PydanticKnownError
 from pydantic_core.core_schema import CoreSchema, no_info_before_validator_function
 
@@ -54,6 +54,15 @@ def _without_booleans(schema: Any) -> Any:
         elif value is not None:
             changed[key] = _without_booleans(value)
     return changed
+
+
+def kind_or(default: str | None = None) -> Discriminator:
+    """The discriminator of a union by ``kind``; an entry that names none has the default."""
+
+    def kind(value: Any) -> Any:
+        return value.get("kind", default) if isinstance(value, dict) else getattr(value, "kind", None)
+
+    return Discriminator(kind)
 
 
 class Options(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, Tag, model_validator
 
 from edgefl import shipped
 from edgefl.errors import UserError
@@ -13,7 +13,7 @@ from edgefl.input_file import InputFile, InputTraces
 from edgefl.network.topology import Sharing
 from edgefl.network.traces import LEAST_CHANGE_SECONDS, TraceColumns
 from edgefl.network.transport import TransportSpec
-from edgefl.options import Options
+from edgefl.options import Options, kind_or
 from edgefl.units import BitsPerSecond, Seconds, parse
 
 MEASURED_DOWNLINKS: dict[str, dict[float, float]] = {
@@ -122,18 +122,12 @@ def _constant(value: Any) -> Any:
     return {"kind": "constant", "rate": value} if isinstance(value, int | float | str) else value
 
 
-def _kind(value: Any) -> Any:
-    if isinstance(value, dict):
-        return value.get("kind")
-    return getattr(value, "kind", None)
-
-
 Capacity = Annotated[
     Annotated[ConstantCapacity, Tag("constant")]
     | Annotated[UniformCapacity, Tag("uniform")]
     | Annotated[TraceCapacity, Tag("trace")]
     | Annotated[GeneratedCapacity, Tag("process")],
-    Discriminator(_kind),
+    kind_or(),
     BeforeValidator(
         _constant,
         json_schema_input_type=BitsPerSecond | ConstantCapacity | UniformCapacity | TraceCapacity | GeneratedCapacity,

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, Tag, model_validator
 
 from edgefl.errors import UserError
 from edgefl.network.specs import redraw_rule
-from edgefl.options import Options
+from edgefl.options import Options, kind_or
 from edgefl.randomness import generator
 from edgefl.units import Seconds
 
@@ -97,15 +97,11 @@ class SecondsCost(Options, allow_inf_nan=False):
         return each.low + (each.high - each.low) * place
 
 
-def _kind(value: Any) -> Any:
-    return value.get("kind", "measured") if isinstance(value, dict) else getattr(value, "kind", None)
-
-
 CostSpec = Annotated[
     Annotated[MeasuredCost, Tag("measured")]
     | Annotated[SecondsCost, Tag("seconds")]
     | Annotated[PaperCost, Tag("paper")],
-    Discriminator(_kind),
+    kind_or("measured"),
 ]
 """``cost:`` of a scenario; without a kind, the measured one."""
 

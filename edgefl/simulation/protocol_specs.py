@@ -5,19 +5,12 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter, model_validator
+from pydantic import BeforeValidator, Field, Tag, TypeAdapter, model_validator
 
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.server import Weighting
-from edgefl.options import Options
+from edgefl.options import Options, kind_or
 from edgefl.simulation.deadlines import DeadlineSpec
-
-
-def _kind_or(default: str) -> Discriminator:
-    """The kind of an entry, which has this one if it names none."""
-    return Discriminator(
-        lambda value: value.get("kind", default) if isinstance(value, dict) else getattr(value, "kind", None)
-    )
 
 
 class ConstantStaleness(Options):
@@ -66,7 +59,7 @@ Staleness = Annotated[
     Annotated[ConstantStaleness, Tag("constant")]
     | Annotated[PolynomialStaleness, Tag("polynomial")]
     | Annotated[HingeStaleness, Tag("hinge")],
-    _kind_or("polynomial"),
+    kind_or("polynomial"),
     BeforeValidator(
         _named,
         json_schema_input_type=Literal["constant", "polynomial", "hinge"]
@@ -225,7 +218,7 @@ ProtocolSpec = Annotated[
     Annotated[SynchronousSpec, Tag("synchronous")]
     | Annotated[AsynchronousSpec, Tag("asynchronous")]
     | Annotated[HierarchicalSpec, Tag("hierarchical")],
-    _kind_or("synchronous"),
+    kind_or("synchronous"),
 ]
 """``protocol:`` of a scenario; without a kind, a synchronous one."""
 
