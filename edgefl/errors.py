@@ -45,7 +45,11 @@ class WrongAnswer(EdgeflError):  # noqa: N818  (describes the part, not the call
     """A part of a method returned an invalid value; the message states the value and what is allowed."""
 
 
-class BrokenPlugIn(UserWarning):
+class Note(UserWarning):
+    """A remark that a command prints as one line."""
+
+
+class BrokenPlugIn(Note):
     """A list of all parts omits a plug-in that cannot be used."""
 
 

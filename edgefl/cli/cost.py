@@ -102,6 +102,8 @@ def _name_of(row: MethodCost) -> dict[str, str]:
 
 
 def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float, images: str) -> None:
+    from edgefl.cost.formulas import note_uncounted
+
     heads = ["method", "blocks", "part", "layer MMACs", "forward MMACs", "training MFLOPs", "x FedAvg", "Eq. 3"]
     heads += ["launches", "MB touched", "peak MB", "stored M", "kept M", "down MB", "up MB"]
     print_table(
@@ -113,6 +115,9 @@ def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float, images:
         ],
         words=(0, 1),
     )
+    for row in rows:
+        if not isinstance(row, dict):
+            note_uncounted(row.label, row.step.operators)
     for refused in (row for row in rows if isinstance(row, dict)):
         say(f"{refused['method']}: {refused['refused']}")
 

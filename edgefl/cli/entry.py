@@ -21,7 +21,7 @@ import typer
 
 from edgefl.cli.app import app
 from edgefl.cli.printing import Stopped, say
-from edgefl.errors import BrokenPlugIn, UserError
+from edgefl.errors import Note, UserError
 
 DONE, FAULT, WRONG_INPUT = 0, 1, 2
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _invoke(arguments: list[str]) -> int:
     try:
-        with _broken_plug_ins_in_a_line():
+        with _notes_in_a_line():
             result = app(args=arguments, prog_name="edgefl", standalone_mode=False)
         sys.stdout.flush()
     except UserError as error:
@@ -114,14 +114,14 @@ def _standard_streams() -> Iterator[None]:
 
 
 @contextmanager
-def _broken_plug_ins_in_a_line() -> Iterator[None]:
-    """Print each warning about a broken plug-in as one line, without its place in the code."""
+def _notes_in_a_line() -> Iterator[None]:
+    """Print each note as one line, without its place in the code."""
     with warnings.catch_warnings():
-        warnings.simplefilter("default", BrokenPlugIn)
+        warnings.simplefilter("default", Note)
         shown = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
-            if issubclass(category, BrokenPlugIn):
+            if issubclass(category, Note):
                 _say(f"warning: {message}")
             else:
                 shown(message, category, *place, **options)

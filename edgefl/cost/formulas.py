@@ -2,8 +2,10 @@
 
 Products (convolutions and matrix products) are exact: one multiply-accumulate (MAC) is two FLOPs, a bias one more. The
 backward pass of a convolution has the forward pass's MACs for each of the two gradients that are requested, for any
-number of groups. Other operators mostly move bytes; they count as the arithmetic of a plain loop over the elements: one
-FLOP for one function of a number, two for a fused multiply-add. Copies and views count zero.
+number of groups. Fused operators, such as a recurrent layer or attention on a CPU, have the products that their parts
+would have; a complex MAC is four real ones. Other operators mostly move bytes; they count as the arithmetic of a plain
+loop over the elements: one FLOP for one function of a number, two for a fused multiply-add. Copies and views are free.
+All others count like elementwise ones, and :func:`uncounted` names them.
 
 A device has a separate speed for each kind. Kinds depend on the operator and on the shape of its weights, never on the
 batch; their names are :data:`edgefl.operator_kinds.KINDS`.
@@ -11,11 +13,17 @@ batch; their names are :data:`edgefl.operator_kinds.KINDS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
+from edgefl.errors import Note
 from edgefl.operator_kinds import WIDTHS
 
 Arguments = Sequence[Any]
@@ -57,6 +65,58 @@ def _matrix_product(first: int, *, added: bool) -> Callable[[Arguments, Sequence
     return work
 
 
+def _batch_of_products(arguments: Arguments, outputs: Sequence[Tensor]) -> Work:
+    macs = arguments[1].numel() * int(outputs[0].shape[-1])
+    return Work(macs, 2 * macs + outputs[0].numel())
+
+
+def _trilinear(arguments: Arguments, _: Sequence[Tensor]) -> Work:
+    """Products of three tensors over all of their dimensions, as of a bilinear layer."""
+    shapes = [list(tensor.shape) for tensor in arguments[:3]]
+    for shape, expanded in zip(shapes, arguments[3:6], strict=True):
+        for axis in sorted(expanded):
+            shape.insert(axis, 1)
+    macs = math.prod(max(sides) for sides in zip(*shapes, strict=True))
+    return Work(macs, 3 * macs)
+
+
+def _distances(pairs: Tensor, of: Tensor, norm: float) -> Work:
+    """A difference, a power and a sum for each number of each pair."""
+    terms = pairs.numel() * int(of.shape[-1])
+    return Work(terms if norm == 2 else 0, 3 * terms)
+
+
+def _recurrent(rows: int, weights: Iterable[Tensor], ways: int) -> Work:
+    """Layers of a recurrent network on ``rows`` inputs; each product once, or for two gradients; then the gates."""
+    matrices = [weight for weight in weights if weight.dim() == 2]
+    macs = ways * rows * sum(weight.numel() for weight in matrices)
+    return Work(macs, 2 * macs + 5 * ways * rows * sum(int(weight.shape[0]) for weight in matrices) // 2)
+
+
+def _rows(inputs: Tensor) -> int:
+    return inputs.numel() // int(inputs.shape[-1])
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, products: tuple[int, int]) -> Work:
+    """Products over the features of queries, and over those of values; then a softmax for each pair of places."""
+    pairs = _rows(query) * int(key.shape[-2])
+    macs = pairs * (products[0] * int(query.shape[-1]) + products[1] * int(value.shape[-1]))
+    return Work(macs, 2 * macs + 5 * pairs)
+
+
+def _transform(numbers: int, sides: Iterable[int], factor: float) -> Work:
+    """5 N log2 N for each complex transform of N numbers, half of it for a real one."""
+    return Work(0, int(factor * numbers * math.log2(max(math.prod(sides), 1))))
+
+
+ATTENTION = tuple(
+    f"_scaled_dot_product_{kernel}"
+    for kernel in (
+        *("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention"),
+        "fused_attention_overrideable",
+    )
+)
+
 PRODUCTS: Mapping[str, Callable[[Arguments, Sequence[Tensor]], Work]] = {
     "convolution": _convolution,
     "convolution_backward": _convolution_backward,
@@ -68,6 +128,27 @@ PRODUCTS: Mapping[str, Callable[[Arguments, Sequence[Tensor]], Work]] = {
     "addmm": _matrix_product(1, added=True),
     "addmv": _matrix_product(1, added=True),
     "baddbmm": _matrix_product(1, added=True),
+    "_addmm_activation": _matrix_product(1, added=True),
+    "addbmm": _batch_of_products,
+    "addr": lambda _, outputs: Work(outputs[0].numel(), 2 * outputs[0].numel()),
+    "_trilinear": _trilinear,
+    "_euclidean_dist": lambda given, outputs: _distances(outputs[0], given[0], 2),
+    "_cdist_forward": lambda given, outputs: _distances(outputs[0], given[0], given[2]),
+    "_cdist_backward": lambda given, _: _distances(given[4], given[1], given[3]),
+    "_pdist_forward": lambda given, outputs: _distances(outputs[0], given[0], given[1] if len(given) > 1 else 2),
+    "_pdist_backward": lambda given, _: _distances(given[3], given[1], given[2]),
+    "mkldnn_rnn_layer": lambda given, _: _recurrent(_rows(given[0]), given[1:3], 1),
+    "mkldnn_rnn_layer_backward": lambda given, _: _recurrent(_rows(given[0]), given[1:3], 2),
+    "_cudnn_rnn": lambda given, _: _recurrent(_rows(given[0]), given[1], 1),
+    "_cudnn_rnn_backward": lambda given, _: _recurrent(_rows(given[0]), given[1], 2),
+    **dict.fromkeys(ATTENTION, lambda given, _: _attention(*given[:3], products=(1, 1))),
+    # The backward pass computes the scores again.
+    **dict.fromkeys(
+        (f"{name}_backward" for name in ATTENTION), lambda given, _: _attention(*given[1:4], products=(3, 2))
+    ),
+    "_fft_c2c": lambda given, _: _transform(given[0].numel(), (given[0].shape[axis] for axis in given[1]), 5),
+    "_fft_r2c": lambda given, _: _transform(given[0].numel(), (given[0].shape[axis] for axis in given[1]), 2.5),
+    "_fft_c2r": lambda given, out: _transform(out[0].numel(), (out[0].shape[axis] for axis in given[1]), 2.5),
 }
 """Operators that multiply and accumulate, by the name of their ATen operator."""
 
@@ -88,6 +169,7 @@ INPUT_FLOPS: Mapping[str, int] = {
         ("sum", "mean", "prod", "amax", "amin", "max", "min", "argmax", "argmin", "cumsum", "sort", "topk"), 1
     ),
     **dict.fromkeys(("_adaptive_avg_pool2d", "embedding_dense_backward"), 1),
+    **dict.fromkeys(("_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"), 5),
     "linalg_vector_norm": 2,  # square, add
     **dict.fromkeys(("var", "std", "var_mean", "std_mean", "logsumexp"), 4),  # add for the mean; subtract, square, add
 }
@@ -107,6 +189,24 @@ OUTPUT_FLOPS: Mapping[str, int] = {
 }
 """FLOPs for each number of the first output, for operators with more than one."""
 
+ONE_EACH = frozenset(
+    {
+        *("mse_loss", "nll_loss_forward", "nll_loss2d_forward", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"),
+        *("mse_loss_backward", "nll_loss2d_backward", "smooth_l1_loss_backward", "huber_loss_backward"),
+        *("binary_cross_entropy_backward", "hardtanh_backward", "hardsigmoid_backward", "hardswish_backward"),
+        *("leaky_relu_backward", "elu_backward", "softplus_backward", "log_sigmoid_forward", "log_sigmoid_backward"),
+        *("hardswish", "hardsigmoid", "elu", "glu", "glu_backward", "prelu", "_prelu_kernel", "_prelu_kernel_backward"),
+        *("native_dropout", "bernoulli", "bernoulli_", "uniform_", "normal_", "rand", "randn", "randint", "randperm"),
+        *("rand_like", "randn_like", "exponential_", "normal", "multinomial", "linspace", "_conj_physical"),
+        *("max_pool2d_with_indices_backward", "avg_pool2d_backward", "_adaptive_avg_pool2d_backward"),
+        *("any", "all", "scatter_add", "scatter_add_", "index_add", "index_add_", "cumprod", "count_nonzero"),
+        *("upsample_nearest2d", "upsample_nearest2d_backward", "bincount", "nonzero", "masked_select", "isfinite"),
+        *("_local_scalar_dense", "equal", "sort", "argsort", "_pack_padded_sequence", "_pad_packed_sequence"),
+        *("native_dropout_backward", "complex"),
+    }
+)
+"""Operators with one FLOP for each number of the first output that PyTorch does not mark as pointwise."""
+
 POOLS = frozenset({"max_pool2d_with_indices", "max_pool2d", "avg_pool2d"})
 """Operators that reduce a window to one number; the window's sides are their second argument."""
 
@@ -121,13 +221,61 @@ def work_of(name: str, arguments: Arguments, keywords: Mapping[str, Any], output
     >>> work_of("mm", (torch.zeros(2, 3), torch.zeros(3, 5)), {}, [torch.zeros(2, 5)])
     Work(macs=30, flops=60)
     """
+    first = arguments[0] if arguments and isinstance(arguments[0], Tensor) else None
+    is_complex = first is not None and first.is_complex()
     if name in PRODUCTS:
-        return PRODUCTS[name](arguments, outputs)
+        macs, flops = PRODUCTS[name](arguments, outputs)
+        return Work(4 * macs, 4 * flops) if is_complex and macs else Work(macs, flops)
+    if name.startswith(FOREACH):
+        return Work(0, sum(tensor.numel() for tensor in arguments[0]))
     if name in MOVES or not outputs:
         return Work(0, 0)
+    factor = 1 if not is_complex else 6 if name.removesuffix("_") in ("mul", "div", "addcmul", "prod") else 2
     if name in INPUT_FLOPS:
-        return Work(0, INPUT_FLOPS[name] * int(arguments[0].numel()))
-    return Work(0, _each(name, arguments, keywords) * outputs[0].numel())
+        return Work(0, factor * INPUT_FLOPS[name] * int(arguments[0].numel()))
+    return Work(0, factor * _each(name, arguments, keywords) * outputs[0].numel())
+
+
+FOREACH = "_foreach_"
+"""Operators on lists of tensors, as optimizers use them: one FLOP for each number of the first list."""
+
+
+class _Executed(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def bytes(self) -> float: ...
+    @property
+    def count(self) -> float: ...
+
+
+def uncounted(operators: Iterable[_Executed]) -> dict[str, float]:
+    """The share of all bytes of each operator whose arithmetic is not known, largest first."""
+    moved: Counter[str] = Counter()
+    for each in operators:
+        moved[each.name] += each.bytes * each.count  # type: ignore[assignment]
+    total = sum(moved.values()) or 1.0
+    return {name: bytes / total for name, bytes in moved.most_common() if not is_counted(name)}
+
+
+def note_uncounted(label: str, operators: Iterable[_Executed]) -> None:
+    """Name the operators of a method's step or an app's call whose arithmetic is not known, in a note."""
+    if found := uncounted(operators):
+        names = ", ".join(f"{name} ({100 * share:.2g} % of the bytes)" for name, share in found.items())
+        message = f"'{label}' executes operators without a formula, counted as one FLOP for each number: {names}"
+        warnings.warn(message, Note, stacklevel=1)  # from one place, so that it is shown once
+
+
+@cache
+def is_counted(name: str) -> bool:
+    """True if the operator has a formula, moves numbers, or is a function of single numbers."""
+    tables = (PRODUCTS, MOVES, INPUT_FLOPS, OUTPUT_FLOPS, ONE_EACH, POOLS)
+    if name.startswith(FOREACH) or any(each in table for table in tables for each in (name, name.removesuffix("_"))):
+        return True
+    packet = getattr(torch.ops.aten, name, None)
+    return packet is not None and any(
+        torch.Tag.pointwise in getattr(packet, overload).tags for overload in packet.overloads()
+    )
 
 
 def _each(name: str, arguments: Arguments, keywords: Mapping[str, Any]) -> int:
@@ -142,8 +290,10 @@ def _each(name: str, arguments: Arguments, keywords: Mapping[str, Any]) -> int:
 
 
 BY_NAME: Mapping[str, str] = {
-    **dict.fromkeys(("mm", "mv", "dot", "vdot", "addmm", "addmv"), "matrix-product"),
-    **dict.fromkeys(("bmm", "baddbmm"), "batched-product"),
+    **dict.fromkeys(("mm", "mv", "dot", "vdot", "addmm", "addmv", "addr", "_addmm_activation"), "matrix-product"),
+    **dict.fromkeys((name for name in PRODUCTS if "rnn" in name), "matrix-product"),
+    **dict.fromkeys(("bmm", "baddbmm", "addbmm", "_trilinear"), "batched-product"),
+    **dict.fromkeys((name for name in PRODUCTS if "dist" in name or "attention" in name), "batched-product"),
     **dict.fromkeys(("copy_", "clone", "_to_copy", "cat", "stack", "repeat", "flip", "roll"), "move"),
     **dict.fromkeys(("index_select", "index", "gather"), "move"),
     **dict.fromkeys(("sum", "mean", "var", "var_mean", "amax", "max", "min"), "reduction"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from edgefl.cost.formulas import uncounted
 from edgefl.cost.law import CostModel
 from edgefl.cost.measure import StepCost
 from edgefl.errors import UserError
@@ -56,6 +57,7 @@ class MethodCost:
             "training_flops": self.step.training_flops,
             "bytes_touched": self.step.bytes_touched,
             "launches": self.step.launches,
+            "uncounted": uncounted(self.step.operators),
             "paper_factor": self.paper_factor,
             "peak_memory_bytes": self.step.peak_memory_bytes,
             "parameters": self.stored.model,

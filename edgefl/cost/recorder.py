@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.cost.data_dependence import DataDependentError, data_dependence, whose
-from edgefl.cost.formulas import kind_of, work_of
+from edgefl.cost.formulas import is_counted, kind_of, work_of
 from edgefl.cost.shortcuts import SHORTCUTS
 from edgefl.methods.parts.local_step import Phase
 
@@ -116,6 +116,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         keywords = kwargs or {}
         name = func._schema.name.partition("::")[2]
+        if not is_counted(name) and func._can_decompose():  # in inference mode PyTorch does not do it
+            super().__enter__()  # type: ignore[no-untyped-call]
+            try:
+                return func.decompose(*args, **keywords)
+            finally:
+                super().__exit__(None, None, None)  # type: ignore[no-untyped-call]
         given = [*args, *keywords.values()]
         # Random inputs may have data here, one variant of a step after the other; see Objective.variants.
         without_data = not self._with_data and any(tensor.is_meta for tensor in _tensors(given))
@@ -135,7 +141,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         fresh = [tensor for tensor in outputs if tensor.untyped_storage()._cdata not in known]
         for tensor in fresh:
             self._make(tensor)
-        if name in ALLOCATIONS or (not fresh and not writes):
+        if name in ALLOCATIONS or torch.Tag.inplace_view in func.tags or (not fresh and not writes):
             return result
         work = work_of(name, args, keywords, outputs)
         self.add(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import astuple, fields, replace
 
+from edgefl.cost.formulas import note_uncounted
 from edgefl.cost.law import CostModel
 from edgefl.cost.measure import Operator, StepCost
 from edgefl.cost.method_cost import paper_factor
@@ -62,6 +63,7 @@ class StepCosts:
         key = (alpha, batch, level)
         if key not in self.used:
             self.used[key] = self._known.get(key) or self._cost(alpha, batch, level)
+            note_uncounted(self.method.label, self.used[key].operators)
         return self.used[key]
 
     def is_recorded(self, alpha: int, batch: int, level: int = 0) -> bool:

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import dataloader
 
+from edgefl.cost.formulas import note_uncounted
 from edgefl.cost.measure import Operator, StepCost
 from edgefl.cost.recorder import Record, Recorder
 from edgefl.errors import EdgeflError
@@ -238,6 +239,7 @@ class Clients:
         self._app, self._seed, self._declared, self._clock = app, seed, declared, clock
         self._works, self._replies = works, replies
         self._timed: set[bool] = set()
+        self._noted: set[str] = set()
         self._contexts = [
             Context(
                 run_id=run_id,
@@ -287,6 +289,9 @@ class Clients:
                 )
         reply.metadata.__dict__["_message_id"] = f"reply to {message.metadata.message_id}"
         cost = counted.cost() if declared is None else NOTHING
+        if kind not in self._noted:
+            note_uncounted(f"{kind} of the ClientApp", cost.operators)
+            self._noted.add(kind)
         waits = slept[0] + (declared if declared is not None and self._clock.called else 0.0)
         return Answer(reply, context, cost, steps["steps"] if declared is None else 0, waits)
 

@@ -1,0 +1,152 @@
+"""Fused operators cost what the same arithmetic costs when it is written out; operators without a formula are named."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from edgefl.cost import CostModel
+from edgefl.cost.formulas import is_counted, uncounted, work_of
+from edgefl.cost.recorder import Recorder
+from edgefl.methods.build import build_method
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.recipe import METHODS
+from edgefl.models.registry import MODELS, build_model
+
+SHIPPED = [name for name, _ in MODELS if name not in ("python", "timm", "torchvision", "transformers")]
+SERIES = torch.randn(4, 24, 12)
+CELLS = {nn.LSTM: nn.LSTMCell, nn.GRU: nn.GRUCell, nn.RNN: nn.RNNCell}
+
+
+def cost(function, *leaves, training=True):
+    """MACs and FLOPs on tensors with data, with the gradients by ``leaves``."""
+    leaves = [leaf.detach().clone().requires_grad_() for leaf in leaves]
+    with Recorder(with_data=True) as recorder:
+        output = function(*leaves)
+        if training:
+            torch.autograd.grad(output.abs().sum(), leaves, allow_unused=True)
+    assert not uncounted(_Each(record) for record in recorder.records)
+    return sum(record.macs for record in recorder.records), sum(record.flops for record in recorder.records)
+
+
+class _Each:
+    def __init__(self, record):
+        self.name, self.bytes, self.count = record.name, record.bytes, 1
+
+
+def recurrent(kind, **options):
+    layer = kind(12, 32, batch_first=True, **options)
+    matrices = sum(weight.numel() for weight in layer.parameters() if weight.dim() == 2)
+    return layer, 4 * 24 * matrices
+
+
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2}, {"bidirectional": True}, {"bias": False}], ids=str)
+@pytest.mark.parametrize("kind", CELLS)
+def test_recurrent_layers_have_the_products_of_their_matrices(kind, options):
+    layer, macs = recurrent(kind, **options)
+    assert cost(lambda x: layer(x)[0], SERIES, training=False)[0] == macs
+    weights = list(layer.parameters())
+    with Recorder(with_data=True) as recorder:
+        torch.autograd.grad(layer(SERIES.clone().requires_grad_())[0].sum(), weights)
+    trained = sum(record.macs for record in recorder.records)
+    assert 2.6 * macs < trained <= 3 * macs
+
+
+def test_an_lstm_costs_what_its_cell_costs_step_by_step():
+    layer, cell = nn.LSTM(12, 32, batch_first=True), nn.LSTMCell(12, 32)
+
+    def spelled(x):
+        state = None
+        for step in range(x.shape[1]):
+            state = cell(x[:, step], state)
+        return state[0]
+
+    counts = []
+    for module, function in ((layer, lambda x: layer(x)[0][:, -1]), (cell, spelled)):
+        with Recorder(with_data=True) as recorder:
+            torch.autograd.grad(function(SERIES.clone().requires_grad_()).sum(), list(module.parameters()))
+        counts.append(sum(record.flops for record in recorder.records))
+    assert counts[0] == pytest.approx(counts[1], rel=0.2)
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"attn_mask": torch.zeros(16, 16)}])
+def test_attention_costs_what_its_products_cost(options):
+    query, key, value = (torch.randn(2, 4, 16, width) for width in (8, 8, 8))
+    fused = cost(lambda *all: F.scaled_dot_product_attention(*all, **options), query, key, value, training=False)
+    plain = cost(lambda q, k, v: torch.softmax(q @ k.mT, dim=3) @ v, query, key, value, training=False)
+    assert fused[0] == plain[0] == 2 * 4 * 16 * 16 * 16
+    assert fused[1] == pytest.approx(plain[1], rel=0.1)
+    trained = cost(lambda *all: F.scaled_dot_product_attention(*all, **options), query, key, value)[0]
+    assert trained == pytest.approx(3 * plain[0], rel=0.2)
+
+
+@pytest.mark.parametrize("kernel", ["flash", "efficient", "cudnn"])
+def test_attention_on_gpus_has_the_same_products(kernel):
+    shapes = (6, 8), (9, 8), (9, 5), (6, 5)
+    query, key, value, out = (torch.zeros(2, 4, *shape, device="meta") for shape in shapes)
+    name, macs = f"_scaled_dot_product_{kernel}_attention", 2 * 4 * 6 * 9
+    assert work_of(name, (query, key, value), {}, [out]).macs == macs * (8 + 5)
+    assert work_of(f"{name}_backward", (out, query, key, value), {}, [query]).macs == macs * (3 * 8 + 2 * 5)
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "macs"),
+    [
+        (F.bilinear, ((8, 20), (8, 30), (16, 20, 30)), 8 * 16 * 20 * 30),
+        (lambda x, y: torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist"), ((9, 7), (5, 7)), 9 * 5 * 7),
+        (torch.cdist, ((2, 40, 7), (2, 50, 7)), 2 * 40 * 50 * 7),
+        (F.pdist, ((6, 4),), 15 * 4),
+        (lambda x, y, z: torch.addbmm(z, x, y), ((3, 4, 5), (3, 5, 6), (4, 6)), 3 * 4 * 5 * 6),
+        (torch.outer, ((6,), (7,)), 0),
+        (torch.addr, ((6, 7), (6,), (7,)), 6 * 7),
+        (lambda x, y: torch.view_as_complex(x) @ torch.view_as_complex(y), ((3, 4, 2), (4, 5, 2)), 4 * 3 * 4 * 5),
+        (lambda x, y: torch.tensordot(x, y, dims=2), ((3, 4, 5), (4, 5, 6)), 3 * 4 * 5 * 6),
+    ],
+)  # fmt: skip
+def test_other_products_have_their_closed_forms(function, shapes, macs):
+    assert cost(function, *(torch.randn(shape) for shape in shapes), training=False)[0] == macs
+    assert cost(function, *(torch.randn(shape) for shape in shapes))[1] > 2 * macs
+
+
+def test_transforms_have_their_closed_forms():
+    x = torch.randn(8, 16, 16)
+    assert cost(torch.fft.fft, torch.complex(x, x), training=False) == (0, 5 * 8 * 16 * 16 * 4)
+    assert cost(torch.fft.rfft2, x, training=False)[1] == pytest.approx(2.5 * 8 * 256 * 8, rel=0.3)
+    assert cost(torch.fft.irfft, torch.fft.rfft(x), training=False) == (0, 2.5 * 8 * 16 * 16 * 4)
+
+
+def test_products_are_found_in_inference_mode_where_pytorch_does_not_decompose_layers():
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+    x = torch.randn(2, 6, 16)
+    with torch.no_grad():
+        plain = cost(lambda each: nn.Linear(16, 32)(each).relu(), x, training=False)
+    with torch.inference_mode(), Recorder(with_data=True) as recorder:
+        nn.Linear(16, 32)(x).relu()
+    assert sum(record.macs for record in recorder.records) == plain[0] == 2 * 6 * 16 * 32
+    with torch.inference_mode(), Recorder(with_data=True) as recorder:
+        layer(x)
+    named = uncounted(_Each(record) for record in recorder.records)
+    assert set(named) <= {"_transformer_encoder_layer_fwd"}
+
+
+def test_an_operator_without_a_formula_is_named_with_its_share_of_the_bytes():
+    with Recorder(with_data=True) as recorder:
+        torch.linalg.solve(torch.eye(8), torch.ones(8, 3)) + 1
+    named = uncounted(_Each(record) for record in recorder.records)
+    assert list(named) == ["_linalg_solve_ex"]
+    assert 0.5 < named["_linalg_solve_ex"] < 1
+    assert not is_counted("nms")
+
+
+@pytest.mark.parametrize("name", [name for name, _ in METHODS])
+def test_no_method_executes_an_operator_without_a_formula(name):
+    costs = CostModel(build_model(MODELS["resnet56"](), (3, 32, 32), 4))
+    method = build_method(name, LocalOptions(batch=4))
+    assert uncounted(costs.cost(method, costs.model.depth, 4).operators) == {}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_no_shipped_model_executes_an_operator_without_a_formula(name):
+    shape = {"cnn1d": (3, 64), "char_transformer": (16,), "mlp": (9,)}.get(name, (3, 32, 32))
+    costs = CostModel(build_model(MODELS[name](), shape, 10))
+    assert uncounted(costs.cost(build_method("fedavg", LocalOptions(batch=4)), costs.model.depth, 4).operators) == {}
