@@ -7,9 +7,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
 import torch
 from pydantic import Field, SerializeAsAny
 from torch import Tensor
@@ -19,14 +18,13 @@ from edgefl.methods.fedprox import parameter_vector
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.objective import AddedTerm, Batch, Context, Loss, Objective
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting, weighted_sum
 from edgefl.methods.recipe import METHODS, Recipe
-from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 
 
-class FedDyn(Objective):
+class FedDyn(AddedTerm):
     """f(θ) - ⟨λ_k, θ⟩ + (α/2)‖θ - θ_t‖² with another loss f (Acar et al. 2021, Eq. 1).
 
     The client keeps h_k, the sum of its past deltas, as the vector ``drift``; λ_k = -α h_k. Both terms are part of the
@@ -39,29 +37,12 @@ class FedDyn(Objective):
     scale_alpha: bool = Field(default=False, description="divide α by n_k N/n")
 
     @property
-    def frozen(self) -> frozenset[str]:  # type: ignore[override]
-        return self.base.frozen
-
-    @property
     def vectors(self) -> frozenset[str]:  # type: ignore[override]
         return self.base.vectors | {"received", "drift"}
 
     @property
     def client(self) -> frozenset[str]:  # type: ignore[override]
         return self.base.client | ({"relative_size"} if self.scale_alpha else frozenset())
-
-    @property
-    def side_by_side(self) -> bool:  # type: ignore[override]
-        return self.base.side_by_side
-
-    def adapt(self, model: BlockModel) -> BlockModel:
-        return self.base.adapt(model)
-
-    def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
-        return self.base.evaluation_mode(model)
-
-    def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
-        return self.base.draw(generator, batch)
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         loss = self.base.loss(local, batch, context)
