@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgefl.scheduling.bandwidth.base import ALLOCATIONS, BandwidthSpec, Need, Order, Transfers, strict, ties
+from edgefl.methods.fits import Need
+from edgefl.scheduling.bandwidth.base import ALLOCATIONS, BandwidthSpec, Order, Transfers, strict, ties
 
 
 @ALLOCATIONS.register("deadline_first")

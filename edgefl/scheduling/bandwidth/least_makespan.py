@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from edgefl.scheduling.bandwidth.base import ALLOCATIONS, BandwidthSpec, Need, Order, Transfers, ties
+from edgefl.methods.fits import Need
+from edgefl.scheduling.bandwidth.base import ALLOCATIONS, BandwidthSpec, Order, Transfers, ties
 
 
 @ALLOCATIONS.register("least_makespan")

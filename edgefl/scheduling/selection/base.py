@@ -116,7 +116,8 @@ class Selector(ABC):
     @classmethod
     def needs(cls) -> frozenset[Need]:
         """What it needs of its scenario; see :mod:`edgefl.methods.fits`."""
-        return frozenset({"classes"} if "label_support" in cls.reads else ()) | ({"rounds"} if cls.asks() else set())
+        needs: set[Need] = {"classes"} if "label_support" in cls.reads else set()
+        return frozenset(needs | {"rounds"} if cls.asks() else needs)
 
     @abstractmethod
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
