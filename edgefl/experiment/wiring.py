@@ -23,6 +23,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import build_model
 from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
+from edgefl.network.topology import scale_topology
 from edgefl.record.costs import StepRow
 from edgefl.record.events import Listener
 from edgefl.scenario import Scenario
@@ -119,17 +120,21 @@ def setup_of(
     trains: bool,
     listeners: Sequence[Listener],
     client_links: ClientLinks | None = None,
+    bandwidth: float = 1.0,
     cost: CostOf | None = None,
 ) -> Setup:
     """Return one run's setup.
 
-    ``client_links`` are the capacities of the links, if they are already built, and ``cost`` is called for the cost of
-    a local step in place of ``costs``.
+    ``client_links`` are the capacities of the clients' links, if they are already built, ``bandwidth`` is a factor on
+    those of all other links, and ``cost`` is called for the cost of a local step in place of ``costs``.
     """
     method, model = costs.method, costs.adapted_model()
     links = [str(name) for name in world.fleet.link_names()]
     levels = range(0 if method.submodels is None else len(method.submodels.levels))
-    bandwidth = scenario.training.bandwidth.spec
+    allocation = scenario.training.bandwidth.spec
+    topology = build_topology(scenario.network.topology, scenario.network.links, links)
+    if bandwidth != 1.0:
+        scale_topology(topology, bandwidth)
 
     def sizes(sent: BlockModel, codec: Codec) -> ModelSizes:
         """Encoded bytes of the blocks; in FedBR's cost model S/M of the sum for each."""
@@ -157,7 +162,7 @@ def setup_of(
         cost=cost or costs.step,
         fleet=world.fleet,
         samples=world.samples,
-        topology=build_topology(scenario.network.topology, scenario.network.links, links),
+        topology=topology,
         transport=scenario.network.transport.build(world.seed),
         capacity_changes=client_links or client_links_of(scenario, world),
         learner=learner,
@@ -169,5 +174,5 @@ def setup_of(
         timeouts=scenario.network.transport.timeouts,
         failures=scenario.failures,
         listeners=listeners,
-        bandwidth=None if type(bandwidth) is Equal else bandwidth,  # the network itself computes equal shares
+        bandwidth=None if type(allocation) is Equal else allocation,  # the network itself computes equal shares
     )

@@ -21,9 +21,7 @@ from edgefl.experiment.inputs import (
 from edgefl.experiment.recording import Recording, read_recording
 from edgefl.experiment.wiring import SharedWorld, reads_labels, setup_of, step_costs
 from edgefl.flower.scenario import app_scenario_of
-from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
-from edgefl.network.topology import scale_topology
 from edgefl.record import RunPaths
 from edgefl.record.costs import read_costs
 from edgefl.record.events import Listener
@@ -146,9 +144,6 @@ class FinishedRun:
             bandwidth: factor on the capacity of every link.
             draw: which draw of the shares in queues; 0 is the run's own.
         """
-        network = self.scenario.network
-        topology = build_topology(network.topology, network.links, [str(name) for name in world.fleet.link_names()])
-        scale_topology(topology, bandwidth)
         setup = setup_of(
             self.scenario,
             self.scenario.method(label),
@@ -158,11 +153,12 @@ class FinishedRun:
             trains=False,
             listeners=listeners,
             client_links=links.scaled(bandwidth),
+            bandwidth=bandwidth,
         )
         transport = setup.transport
         if transport.queue is not None:
             transport = replace(transport, queue=replace(transport.queue, draw=draw))
-        return replace(setup, stop="rounds", topology=topology, transport=transport)
+        return replace(setup, stop="rounds", transport=transport)
 
 
 def arrivals_decide(protocol: ProtocolSpec) -> str | None:
