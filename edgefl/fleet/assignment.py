@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from edgefl.device_capacity import read_capacities
 from edgefl.errors import UserError
 from edgefl.fleet.availability import Always, AnyAvailability, Trace, read_trace
 from edgefl.fleet.figure import scaled, value
 from edgefl.fleet.library import load_profile
 from edgefl.fleet.profile import DeviceProfile, OperatorRates, scaled_figures, scaled_kinds, slower
+from edgefl.input_file import InputFile, find_input
 from edgefl.options import Options
 from edgefl.randomness import generator
 from edgefl.validation import validated
@@ -46,13 +48,28 @@ _SIZES = np.array([0.5, 1, 2, 3, 4, 6, 8, 12])
 class Sample(Options):
     """How a group's devices differ from its profile."""
 
-    kind: Literal["phones"] = Field(
-        default="phones", description="phones: distributed as in AI Benchmark's list of 2019-20."
+    kind: Literal["phones", "fedscale"] = Field(
+        default="phones",
+        description="phones: distributed as in AI Benchmark's list of 2019-20; fedscale: devices of a file.",
     )
     models: Literal["all", "recent"] = Field(
         default="recent", description="all: 333 phones of any age; recent: the 220 that were at most two years old."
     )
     devices: int = Field(default=32, ge=1, le=4096, description="Different devices drawn; clients share them evenly.")
+    file: InputFile | None = Field(
+        None, description="fedscale: JSON, one {computation: milliseconds, communication: kbit/s} for each device."
+    )
+    family: str | None = Field(None, description="fedscale: the family of models whose computation is read.")
+
+    @model_validator(mode="after")
+    def _file_of_fedscale(self) -> Self:
+        if (self.kind == "fedscale") != (self.file is not None):
+            raise ValueError("expected a file with kind: fedscale, and none with kind: phones")
+        return self
+
+    def milliseconds(self) -> dict[str, float]:
+        """The computation of each device in the file; none without a file."""
+        return {} if self.file is None else read_capacities(str(find_input(self.file)), "computation", self.family)
 
 
 def sampled_profiles(profile: DeviceProfile, sample: Sample, draws: np.random.Generator) -> list[DeviceProfile]:
@@ -62,7 +79,16 @@ def sampled_profiles(profile: DeviceProfile, sample: Sample, draws: np.random.Ge
     Gaussian copula), are converted into quantiles. A device with s times the median's score has s times the profile's
     FLOP/s, the square root of s times its memory bandwidth (memory varies less than processors; an assumption), and 1/s
     of its overheads. The part of memory that training may use is the same for all devices.
+
+    A device of a file has the speed of the file's median over its own; here, too, ``profile`` is the median's.
     """
+    if sample.kind == "fedscale":
+        known = sample.milliseconds()
+        names, milliseconds = list(known), np.array(list(known.values()))
+        return [
+            _like(profile, f"{profile.name}-{names[row]}", float(np.median(milliseconds) / milliseconds[row]))
+            for row in draws.permutation(len(names))[: sample.devices].tolist()
+        ]
     scores, sizes = (np.array(numbers, np.float64) for numbers in QUANTILES[sample.models])
     # The ranks of two normal numbers with correlation r have the correlation 6/π asin(r/2).
     linear = 2 * math.sin(math.pi * RANK_CORRELATION / 6)
@@ -84,7 +110,7 @@ def _normal_share(numbers: np.ndarray) -> np.ndarray:
     return np.array([0.5 * math.erfc(-number / math.sqrt(2)) for number in numbers])
 
 
-def _like(profile: DeviceProfile, name: str, speed: float, memory: float) -> DeviceProfile:
+def _like(profile: DeviceProfile, name: str, speed: float, memory: float | None = None) -> DeviceProfile:
     factors = {
         "fp32_peak": speed,
         "fp32_achievable": speed,
@@ -94,8 +120,10 @@ def _like(profile: DeviceProfile, name: str, speed: float, memory: float) -> Dev
     }
     compute = scaled_kinds(scaled_figures(profile.compute, factors), factors)
     compute = compute.model_copy(update={"measured_steps": (), "cpu_quota": None})  # of another device
-    training = scaled(profile.memory.training, memory / profile.memory.total)
-    size = profile.memory.model_copy(update={"total": memory, "training": training})
+    size = profile.memory
+    if memory is not None:
+        training = scaled(size.training, memory / size.total)
+        size = size.model_copy(update={"total": memory, "training": training})
     return profile.model_copy(update={"name": name, "compute": compute, "memory": size})
 
 
@@ -154,11 +182,15 @@ def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None 
         except UserError as error:
             # The message names the file and field of the profile; this error adds the scenario's field.
             raise UserError(str(error), field=f"{where}profile") from None
-    if isinstance(group.availability, Trace):
-        try:
+    place = "availability.file"
+    try:
+        if isinstance(group.availability, Trace):
             read_trace(group.availability.file)
-        except UserError as error:
-            raise UserError(str(error), field=f"{where}availability.file") from None
+        place = "sample.file"
+        if group.sample is not None:
+            group.sample.milliseconds()
+    except UserError as error:
+        raise UserError(str(error), field=f"{where}{place}") from None
     if group.overrides:
         profile = _overridden(profile, group.overrides, f"{where}overrides")
     if group.pace != 1:

@@ -25,7 +25,7 @@ MEASURED_DOWNLINKS: dict[str, dict[float, float]] = {
 """Percentiles in Mbit/s of the Lumos5G replay traces (Minneapolis; Narayanan et al., IMC 2020), as published in the
 artifact of "A Variegated Look at 5G in the Wild" (SIGCOMM 2021)."""
 
-TraceFormat = Literal["mahimahi", "csv", "5gophers", "lumos5g", "ucc5g", "hsdpa", "ghent4g"]
+TraceFormat = Literal["mahimahi", "csv", "5gophers", "lumos5g", "ucc5g", "hsdpa", "ghent4g", "fedscale"]
 
 
 class ConstantCapacity(Options):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import bisect
 import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -16,6 +15,8 @@ from typing import Annotated, Any, Literal, NoReturn
 import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from edgefl.csv_table import CsvTable, csv_table
+from edgefl.device_capacity import read_capacities
 from edgefl.errors import UserError, nearest
 from edgefl.files import read_text
 from edgefl.network.processes import StepTrace
@@ -38,22 +39,22 @@ def _as_text(value: Any) -> Any:
 
 
 def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
+    return [value] if isinstance(value, str | int) else value
 
 
 Text = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | int)]
 """A cell; a whole number may be written without quotes."""
-Names = Annotated[tuple[str, ...], BeforeValidator(_as_list, json_schema_input_type=str | list[str])]
+Names = Annotated[tuple[Text, ...], BeforeValidator(_as_list, json_schema_input_type=Text | list[Text])]
 
 
 class TraceColumns(Options):
-    """The columns of a CSV file with a header; other columns are not read."""
+    """The columns of a table, by name or, in one without a header, by number; other columns are not read."""
 
-    time: str = Field(description="The column of the times.")
+    time: Text = Field(description="The column of the times.")
     time_format: TimeFormat = Field(
         "s", description="s or ms: numbers; iso or YYYY.MM.DD_HH.MM.SS: dates with times, in UTC if no zone is given."
     )
-    rate: str = Field(description="The column of the rates.")
+    rate: Text = Field(description="The column of the rates.")
     unit: Annotated[str, AfterValidator(_known_unit), Field(json_schema_extra={"enum": sorted(_RATES)})] = Field(
         description="The unit of the rates, such as Mbit/s or kB/s."
     )
@@ -63,7 +64,13 @@ class TraceColumns(Options):
     )
     where: dict[str, Text] = Field({}, description="Column to text: only rows with these texts are read.")
 
+    @property
+    def read(self) -> tuple[str, ...]:
+        """All columns that are read."""
+        return (self.time, self.rate, *self.group, *self.where)
 
+
+EXAMPLE = "{time: 1, rate: 2, unit: Mbit/s}"
 CSV = TraceColumns(time="seconds", rate="bits_per_second", unit="bit/s")
 
 PRESETS: Mapping[str, TraceColumns] = {
@@ -91,12 +98,13 @@ PRESETS: Mapping[str, TraceColumns] = {
 }
 
 
-def read_table(text: str, columns: TraceColumns) -> dict[str, StepTrace]:
+def read_table(table: CsvTable, columns: TraceColumns) -> dict[str, StepTrace]:
     """The traces in a table, in the order of their first rows; each is looped at its end.
 
     A rate is valid from its row's time to the next row's, and the last for as long as the one before it. Rows with
-    equal times share the time to the next one equally, in their order: the clock was coarser than the measurement.
-    Times may begin at any value: the first becomes 0.
+    equal times share the time to the next one in the table equally, in their order: the clock was coarser than the
+    measurement. If that next row is skipped, their mean is valid after it. Times may begin at any value: the first
+    becomes 0.
 
     Returns:
         The traces by the texts of their group's columns, joined by ``/``; without a group, one named ''.
@@ -107,44 +115,49 @@ def read_table(text: str, columns: TraceColumns) -> dict[str, StepTrace]:
 
     >>> table = "run,t,mbps" + chr(10) + chr(10).join(["a,0,1", "a,1,-", "a,2,3", "b,7,4", "b,7,2", "b,8,6"])
     >>> columns = TraceColumns(time="t", rate="mbps", unit="Mbit/s", group="run", missing=["-"])
-    >>> a, b = read_table(table, columns).values()
+    >>> a, b = read_table(csv_table(table), columns).values()
     >>> [a.value(t) / 1e6 for t in (0, 1, 2, 3.9)], [b.value(t) / 1e6 for t in (0, 0.5, 1, 1.9)], b.period
     ([1.0, 1.0, 3.0, 3.0], [4.0, 2.0, 6.0, 6.0], 2.0)
     """
+    header, places = table.header, {name: _position(table, name) for name in columns.read}
+    where = {places[name]: value for name, value in columns.where.items()}
+    time, rate, last = places[columns.time], places[columns.rate], max(places.values())
     found: dict[str, tuple[list[float], list[float]]] = {}
-    rows = csv.reader(io.StringIO(text, newline=""))
-    try:
-        header = next(rows, [])
-        where = {_position(header, name): value for name, value in columns.where.items()}
-        group = [_position(header, name) for name in columns.group]
-        time, rate = _position(header, columns.time), _position(header, columns.rate)
-        last = max([time, rate, *group, *where])
-        seconds_of, scale = _TIMES[columns.time_format], _RATES[columns.unit]
-        for row in rows:
-            if not row:
-                continue
-            if len(row) <= last:
-                _refuse(rows.line_num, f"expected a value in the column '{header[last]}', found the end of the line")
-            if where and any(row[position].strip() != value for position, value in where.items()):
-                continue
-            name = "/".join([row[position].strip() for position in group])
-            times, rates = found.get(name) or found.setdefault(name, ([], []))
-            if row[rate].strip() in columns.missing:
-                continue
-            seconds = _read(rows.line_num, columns.time, row[time], seconds_of, _EXPECTED[columns.time_format])
-            if times and seconds < times[-1]:
-                earlier = f"found {shown(row[time].strip())} after a later one"
-                _refuse(rows.line_num, f"{columns.time}: expected times that do not fall within a trace, {earlier}")
-            times.append(seconds)
-            rates.append(scale * _read(rows.line_num, columns.rate, row[rate], _rate, _A_RATE))
-    except csv.Error as error:
-        _refuse(rows.line_num + 1, f"expected CSV: {error}")
+    clocks: dict[str, list[float]] = {}
+    seconds_of, scale = _TIMES[columns.time_format], _RATES[columns.unit]
+    for line, row in table.rows:
+        if len(row) <= last:
+            _refuse(line, f"expected a value in the column '{header[last]}', found the end of the line")
+        name = "/".join([row[places[column]] for column in columns.group])
+        try:
+            seconds = seconds_of(row[time], table)
+        except (ValueError, OverflowError):
+            seconds = math.nan
+        clock = clocks.setdefault(name, [])
+        clock.append(seconds)
+        if any(row[position] != value for position, value in where.items()):
+            continue
+        times, rates = found.get(name) or found.setdefault(name, ([], []))
+        if row[rate] in columns.missing:
+            continue
+        if not math.isfinite(seconds):
+            _refuse(line, f"{columns.time}: expected {_EXPECTED[columns.time_format]}, found {shown(row[time])}")
+        if times and seconds < times[-1]:
+            earlier = f"found {shown(row[time])} after a later one"
+            _refuse(line, f"{columns.time}: expected times that do not fall within a trace, {earlier}")
+        number = table.number(row[rate])
+        if not number >= 0:
+            expected = "a number of at least 0, or one of the texts in missing"
+            _refuse(line, f"{columns.rate}: expected {expected}, found {shown(row[rate])}")
+        times.append(seconds)
+        rates.append(scale * number)
     if not found:
-        raise UserError("expected rows below the header, found none")
-    return {name: _steps(name, *trace) for name, trace in found.items()}
+        chosen = " and ".join(f"{name} {value}" for name, value in columns.where.items())
+        raise UserError(f"expected rows {f'with {chosen}' if chosen else 'below the header'}, found none")
+    return {name: _steps(name, *trace, clocks[name]) for name, trace in found.items()}
 
 
-def _steps(name: str, seconds: list[float], rates: list[float]) -> StepTrace:
+def _steps(name: str, seconds: list[float], rates: list[float], clock: list[float]) -> StepTrace:
     counts = Counter(seconds)
     if len(counts) < 2:
         of = f" of the trace '{name}'" if name else ""
@@ -152,53 +165,50 @@ def _steps(name: str, seconds: list[float], rates: list[float]) -> StepTrace:
     times = list(counts)
     lengths = [later - earlier for earlier, later in itertools.pairwise(times)]
     lengths.append(lengths[-1])
-    starts: list[float] = []
+    moments = sorted({moment for moment in clock if math.isfinite(moment)})
+    starts, steps, place = [], [], 0
     for (time, count), length in zip(counts.items(), lengths, strict=True):
-        starts += [time - times[0] + length * number / count for number in range(count)]
-    return StepTrace(starts, rates, period=times[-1] - times[0] + lengths[-1])
+        following = bisect.bisect_right(moments, time)
+        shared = min(moments[following] - time if following < len(moments) else length, length)
+        starts += [time - times[0] + shared * number / count for number in range(count)]
+        steps += rates[place : place + count]
+        if count > 1 and shared < length:
+            starts.append(time - times[0] + shared)
+            steps.append(sum(rates[place : place + count]) / count)
+        place += count
+    return StepTrace(starts, steps, period=times[-1] - times[0] + lengths[-1])
 
 
-def _position(header: Sequence[str], name: str) -> int:
-    names = [each.strip() for each in header]
-    if not any(names):
+def _position(table: CsvTable, name: str) -> int:
+    if not table.header:
         raise UserError("expected a header with the names of columns, found none")
-    if names.count(name) != 1:
-        hint = f"found {names.count(name)}" if name in names else nearest(name, filter(None, names))
+    if not table.named and name not in table.header:
+        first = ", ".join(table.rows[0][1][:3])
+        raise UserError(
+            f"expected a header with a column '{name}', found only numbers in the first line ({first}); "
+            f"name the columns by their numbers, such as {EXAMPLE}"
+        )
+    count = table.header.count(name)
+    if count != 1:
+        hint = f"found {count}" if count else nearest(name, filter(None, table.header))
         raise UserError(f"expected one column '{name}' in the header; {hint}")
-    return names.index(name)
+    return table.header.index(name)
 
 
-def _read(line: int, column: str, text: str, read: Callable[[str], float], expected: str) -> float:
-    try:
-        return read(text.strip())
-    except (ValueError, OverflowError):
-        _refuse(line, f"{column}: expected {expected}, found {shown(text.strip())}")
+def _number(text: str, table: CsvTable) -> float:
+    return table.number(text)
 
 
-def _number(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number) or "_" in text:
-        raise ValueError
-    return number
-
-
-def _rate(text: str) -> float:
-    number = _number(text)
-    if number < 0:
-        raise ValueError
-    return number
-
-
-def _date(text: str) -> float:
+def _date(text: str, _: CsvTable) -> float:
     moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-_TIMES: Mapping[TimeFormat, Callable[[str], float]] = {
+_TIMES: Mapping[TimeFormat, Callable[[str, CsvTable], float]] = {
     "s": _number,
-    "ms": lambda text: _number(text) / 1000.0,
+    "ms": lambda text, table: table.number(text) / 1000.0,
     "iso": _date,
-    "YYYY.MM.DD_HH.MM.SS": lambda text: datetime.strptime(f"{text}+0000", "%Y.%m.%d_%H.%M.%S%z").timestamp(),
+    "YYYY.MM.DD_HH.MM.SS": lambda text, _: datetime.strptime(f"{text}+0000", "%Y.%m.%d_%H.%M.%S%z").timestamp(),
 }
 _EXPECTED: Mapping[TimeFormat, str] = {
     "s": "a number of seconds",
@@ -206,7 +216,6 @@ _EXPECTED: Mapping[TimeFormat, str] = {
     "iso": "a date with a time as 2020-02-13T13:57:29",
     "YYYY.MM.DD_HH.MM.SS": "a time as 2020.02.13_13.57.29",
 }
-_A_RATE = "a number of at least 0, or one of the texts in missing"
 
 
 def _refuse(line: int, message: str) -> NoReturn:
@@ -245,8 +254,13 @@ def read_traces(
             traces = {"": read_mahimahi(file, every=every)}
         elif form in SIX_COLUMNS:
             traces = {"": _six_columns(_text(file))}
+        elif form == "fedscale":
+            kilobits = read_capacities(str(file), "communication")
+            traces = {name: StepTrace([0.0], [1000.0 * rate], period=1.0) for name, rate in kilobits.items()}
         else:
-            traces = read_table(_text(file), PRESETS[form] if isinstance(form, str) else form)
+            columns = PRESETS[form] if isinstance(form, str) else form
+            numbered = all(map(str.isdigit, columns.read))
+            traces = read_table(csv_table(_text(file), numbered=numbered), columns)
         return {name: _scaled(trace, scale) for name, trace in traces.items()}
     except UserError as error:
         raise error.located(file=str(file)) from None
@@ -280,11 +294,11 @@ def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
     step = round(min(every, 1e9) * 1000)
     if step < 1 or abs(step - every * 1000) > 1e-9:
         raise UserError(f"expected an interval that is a multiple of 1 ms, found {every} s")
-    words = _text(file).split()
+    words = [line.strip() for line in _text(file).splitlines() if line.strip()]
     wrong = next((word for word in words if not re.fullmatch(r"[+-]?\d{1,15}", word, re.ASCII)), None)
     if wrong is not None:
-        message = f"expected one whole millisecond of at most 15 digits a line, found '{wrong[:40]}'"
-        raise UserError(message, file=str(file))
+        message = f"expected one whole millisecond of at most 15 digits a line, found {shown(wrong)}"
+        raise UserError(f"{message}; a table needs a format, such as {EXAMPLE}", file=str(file))
     stamps = np.array([int(word) for word in words], dtype=np.int64)
     if not len(stamps) or stamps[0] < 0 or stamps[-1] == 0 or (np.diff(stamps) < 0).any():
         raise UserError("expected milliseconds that never fall and end above 0", file=str(file))
@@ -310,7 +324,7 @@ def read_csv(file: str | Path) -> StepTrace:
         UserError: a missing file, a missing column, a value that is not a number, a negative rate, or times that fall.
     """
     try:
-        return read_table(_text(file), CSV)[""]
+        return read_table(csv_table(_text(file)), CSV)[""]
     except UserError as error:
         raise error.located(file=str(file)) from None
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl.csv_table import read_csv
 from edgefl.errors import UserError
 from edgefl.network.tcp import Opening
 from edgefl.network.transport import Transport
-from edgefl.profiling.csv_table import read_csv
 
 Values = NDArray[np.float64]
 
@@ -69,7 +69,7 @@ def read_client_log(file: Path) -> ClientLog:
         UserError: the file cannot be read, a column is missing, a value is not a possible number, or there are fewer
             than three rounds; the message gives the line.
     """
-    table = read_csv(file)
+    table = read_csv(file).of_equal_rows(file)
     both = "bytes" in table.header and "bytes_down" not in table.header and "bytes_up" not in table.header
     columns = ["bytes" if both and column.startswith("bytes") else column for column in COLUMNS]
     for column in columns:

@@ -12,12 +12,12 @@ from typing import Any
 
 from edgefl.cost.data_dependence import DataDependentError
 from edgefl.cost.measure import Operator, measure
+from edgefl.csv_table import read_csv
 from edgefl.errors import UserError, nearest
 from edgefl.fleet import step_signature
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import build_model
-from edgefl.profiling.csv_table import read_csv
 from edgefl.scenario.named_step import read_shape, read_step
 from edgefl.torch_settings import neutral_torch
 
@@ -129,7 +129,7 @@ def family_of(model: str) -> str:
 
 def _rows(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str], tuple[str, ...]]:
     """The rows that are not empty, by column, the columns of times, and those that are ignored."""
-    table = read_csv(file)
+    table = read_csv(file).of_equal_rows(file)
     header = [SAME.get(column, column) for column in table.header]
     times, ignored = _columns(header, str(file))
     rows = []

@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
+from edgefl.errors import UserError
 from edgefl.fleet import FleetGroup, assign, fits, fleet_step_seconds, load_profile, step_seconds, value
 from edgefl.fleet.assignment import QUANTILES, Sample, sampled_profiles
+from edgefl.network.replayed import traces_of
+from edgefl.network.specs import TraceCapacity
 
 
 @dataclass(frozen=True)
@@ -157,3 +161,56 @@ def test_a_sampled_group_shares_its_devices_evenly_and_keeps_its_link_and_rules(
     assert fleet.dropout == (0.1,) * 10 + (0.0,)
     assert assign(groups, 400, seed=3).profiles == fleet.profiles
     assert assign(groups, 400, seed=4).profiles != fleet.profiles
+
+
+CAPACITIES = {
+    "432802": {"computation": 162.0, "communication": 5648.109619499134},
+    "7": {"computation": 27.0, "communication": 912.5},
+    "9": {"computation": 54.0, "communication": 20000},
+}
+
+
+def measured(folder, devices):
+    (folder / "capacity.json").write_text(json.dumps(devices), encoding="utf-8")
+    return {"kind": "fedscale", "file": str(folder / "capacity.json")}
+
+
+@pytest.mark.parametrize("wrapped", [dict, lambda each: list(each.values())], ids=["mapping", "list"])
+def test_a_fleet_of_fedscales_devices_has_their_speeds_and_their_links(tmp_path, wrapped):
+    sample = measured(tmp_path, wrapped(CAPACITIES))
+    fleet = assign([FleetGroup(profile="phone-mid-range", share=1, link="l", sample=sample)], 90, seed=0)
+    base, work = load_profile("phone-mid-range"), [Work(1e12, 0.0)]
+    ratios = sorted(step_seconds(each, work) / step_seconds(base, work) for each in fleet.profiles)
+    assert ratios == pytest.approx([0.5, 1, 3], rel=1e-3)
+    assert np.bincount(fleet.group).tolist() == [30] * 3
+    assert {each.memory.total for each in fleet.profiles} == {base.memory.total}
+    link = TraceCapacity(kind="trace", file=sample["file"], format="fedscale")
+    rates = [trace.value(1e6) for trace in traces_of(link, "down").values()]
+    assert rates == pytest.approx([5648.109619499134e3, 912.5e3, 20e6])
+
+
+def test_a_family_of_models_is_chosen_by_name(tmp_path):
+    rows = {str(row): {"computation": {"mobilenet": row + 1, "shufflenet": 9 - row}} for row in range(3)}
+    sample = {**measured(tmp_path, rows), "devices": 2}
+    speeds = Sample(**sample, family="shufflenet").milliseconds()
+    assert list(speeds.values()) == [9, 8, 7]
+    assert len(sampled_profiles(BASE, Sample(**sample, family="mobilenet"), np.random.default_rng(1))) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "family", "message"),
+    [
+        ("\x80\x04", None, "FedScale's pickle becomes JSON by: python -c"),
+        ("{}", None, "expected a list or a mapping of devices"),
+        ('{"3": {"computation": "27", "communication": 1}}', None, "3: expected {computation: milliseconds"),
+        ('{"3": {"computation": 0, "communication": 1}}', None, "3: expected {computation: milliseconds"),
+        ('{"3": {"computation": {"resnet": 1}}}', None, "3.computation: expected the family .*: resnet"),
+        ('{"3": {"computation": {"resnet": 1}}}', "resnett", "did you mean 'resnet'"),
+    ],
+)
+def test_a_wrong_file_of_devices_is_refused_with_its_field(tmp_path, small, content, family, message):
+    (tmp_path / "capacity.json").write_text(content, encoding="latin-1")
+    sample = {"kind": "fedscale", "file": str(tmp_path / "capacity.json"), "family": family}
+    with pytest.raises(UserError, match=message) as caught:
+        assign([FleetGroup(profile="phone-mid-range", share=1, link="l", sample=sample)], 9, seed=0)
+    assert caught.value.field == "fleet.0.sample.file"

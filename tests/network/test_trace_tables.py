@@ -70,6 +70,76 @@ def test_times_in_each_format_are_seconds_from_the_first(tmp_path, monkeypatch, 
     assert trace.period == 5.0
 
 
+ROWS = [(0, 4.5), (1, 0.25), (2, 12)]
+FORMS = {
+    "commas": ("{}, {}", "."), "tabs": ("{}\t{}", "."), "spaces": ("  {}    {}", "."), "semicolons": ("{};{}", ","),
+    "tabs and decimal commas": ("{}\t{}", ","), "spaces and decimal commas": ("{}  {}", ","),
+    "quoted": ('"{}","{}"', "."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("header", [None, ("t", "rate"), ("# a comment\nt", "rate")], ids=["none", "names", "comment"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=repr)
+def test_each_form_of_a_table_is_found_out(tmp_path, form, header, end):
+    line, point = FORMS[form]
+    rows = [line.format(time, f"{rate:.2f}".replace(".", point)) for time, rate in ROWS]
+    names = [] if header is None else [line.format(*header).lstrip('"').replace('"', "")]
+    columns = {**COLUMNS, **({} if header else {"time": 1, "rate": 2})}
+    [trace] = read(tmp_path, end.join([*names, *rows]) + end, columns).values()
+    assert values(trace, 0, 1, 2) == [4.5e6, 0.25e6, 12e6]
+    assert trace.period == 3.0
+
+
+def test_columns_without_a_header_have_numbers(tmp_path):
+    text = "7 0.5 a 3\n7 1.5 a 4\n8 0.5 b 5\n8 2.5 b 6\n"
+    found = read(tmp_path, text, {**COLUMNS, "time": 2, "rate": 4, "group": [3, 1]})
+    assert {name: values(trace, 0, 1.5) for name, trace in found.items()} == {"a/7": [3e6, 4e6], "b/8": [5e6, 5e6]}
+    assert list(read(tmp_path, text, {**COLUMNS, "time": 2, "rate": 4, "group": 3})) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "message"),
+    [
+        ("0\t4\n1\t5\n", COLUMNS, r"column 't', found only numbers in the first line \(0, 4\); .*time: 1, rate: 2"),
+        ("0;4\n1;5\n", "csv", r"column '.*', found only numbers in the first line \(0, 4\)"),
+        ("0 4\n1 5\n", "mahimahi", r"one whole millisecond .*, found '0 4'; a table needs a format, such as {time: 1"),
+        ("t rate\n0 4\n1 5\n", {**COLUMNS, "time": 1}, "expected one column '1' in the header"),
+        ("t rate\n0 4\n1 5\n", {**COLUMNS, "time": 1, "rate": 2}, "line 1: 1: expected a number of seconds, found 't'"),
+        ("0 4\n1 5\n", {**COLUMNS, "time": 1, "rate": 3}, r"column '3', found only numbers"),
+        ("t rate\n0 4\n1 4 km\n2\n", COLUMNS, "line 4: expected a value in the column 'rate'"),
+    ],
+)  # fmt: skip
+def test_a_table_that_needs_another_format_says_which(tmp_path, text, form, message):
+    with pytest.raises(UserError, match=message):
+        read(tmp_path, text, form)
+
+
+GAP = "t,rate,state\n5,8,D\n5,40,D\n{}\n60,16,D\n61,2,D\n"
+
+
+@pytest.mark.parametrize(
+    "skipped", ["6,-,D", "6,3,I", "6,3,I\n7,-,D\n8,1,I", "5.5,3,I\n6,-,D"], ids=["missing", "where", "many", "sooner"]
+)
+def test_equal_times_share_the_time_to_the_next_row_though_it_is_skipped(tmp_path, skipped):
+    columns = {**COLUMNS, "where": {"state": "D"}, "missing": ["-"]}
+    [trace] = read(tmp_path, GAP.format(skipped), columns).values()
+    shared = float(skipped.split(",")[0]) - 5
+    assert values(trace, 0.49 * shared, 0.51 * shared, 0.99 * shared) == [8e6, 40e6, 40e6]
+    assert values(trace, 1.01 * shared, 54.9, 55, 56) == [24e6, 24e6, 16e6, 2e6]
+    assert trace.period == 57
+
+
+def test_equal_times_of_another_trace_are_no_next_row(tmp_path):
+    [a, _] = read(tmp_path, "run,t,rate\na,0,2\na,0,4\nb,1,1\nb,2,1\na,4,6\n", RUNS).values()
+    assert values(a, 1.9, 2, 3.9, 4) == [2e6, 4e6, 4e6, 6e6]
+
+
+def test_a_log_without_a_row_of_the_state_says_so(tmp_path):
+    with pytest.raises(UserError, match="expected rows with state D, found none"):
+        read(tmp_path, "t,rate,state\n0,1,I\n1,2,I\n", {**COLUMNS, "where": {"state": "D"}})
+
+
 def test_a_row_without_a_measurement_leaves_the_rate_before_it_valid(tmp_path):
     found = read(tmp_path, "run,t,rate\na,0,-\na,1,5\na,2,NA\na,3,-\na,4,6\nb,0,1\nb,1,1\n", RUNS)
     assert values(found["a"], 0, 2.9, 3, 5.9) == [5e6, 5e6, 6e6, 6e6]

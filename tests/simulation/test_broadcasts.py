@@ -87,5 +87,5 @@ def test_devices_without_the_memory_for_a_job_are_not_sent_the_model(run, turns,
 def test_it_needs_synchronous_rounds_and_an_exact_uplink(small):
     with pytest.raises(UserError, match="needs rounds that begin for all clients at once"):
         small(methods=[ENTRY], protocol={"kind": "asynchronous"})
-    with pytest.raises(UserError, match="codec of the uplink that rounds"):
+    with pytest.raises(UserError, match="and the codec of the uplink rounds"):
         small(methods=[{**ENTRY, "codec": {"up": {"kind": "quantise", "bits": 4}}}])

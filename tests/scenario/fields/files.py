@@ -172,3 +172,10 @@ _RATES = {"near": "9 0.5 9 0.7", "far": "0.1 0.3 0.2 0.1"}
         [{"duration": 7200, "active": [7200], "inactive": [14400], "finish_time": 14400} for _ in range(CLIENTS)]
     )
 )
+
+for _name, _slowest in (("capacity", 4.0), ("slower", 40.0)):
+    _devices = {
+        str(number): {"computation": {"small": speed, "wide": speed**2}, "communication": 1000 * speed}
+        for number, speed in enumerate((1.0, 2.0, _slowest))
+    }
+    (FOLDER / f"{_name}.json").write_text(json.dumps(_devices), encoding="utf-8")

@@ -39,6 +39,10 @@ RECHARGED = {
 }  # fmt: skip
 TAIL = figure("power.radio.tail", {"seconds": "9 s", "watts": "1 W"})
 PHONES = {"fleet.0.sample": {"kind": "phones"}, **LARGE}
+MEASURED = {
+    "fleet.0.sample": {"kind": "fedscale", "file": str(FOLDER / "capacity.json"), "family": "small", "devices": 3},
+    **LARGE,
+}
 
 
 def uncertain(path: str, low: Any, nominal: Any, high: Any) -> Changes:
@@ -111,8 +115,11 @@ PROBES: list[Probe] = probes(world, [
     ("fleet[].overrides", {}, figure("compute.step_overhead", "1 s"), LATER),
     ("fleet[].pace", {}, {"fleet.0.pace": 50}, LATER),
     ("fleet[].capacity", {"methods": ["heterofl"]}, {"fleet.0.capacity": 0.5}, less("bytes", "flops")),
-    ("fleet[].sample<phones>.models", PHONES, {"fleet.0.sample.models": "all"}, differs),
-    ("fleet[].sample<phones>.devices", PHONES, {"fleet.0.sample.devices": 2}, differs),
+    ("fleet[].sample.kind", PHONES, MEASURED, differs),
+    ("fleet[].sample.models", PHONES, {"fleet.0.sample.models": "all"}, differs),
+    ("fleet[].sample.devices", PHONES, {"fleet.0.sample.devices": 2}, differs),
+    ("fleet[].sample.file", MEASURED, {"fleet.0.sample.file": str(FOLDER / "slower.json")}, differs),
+    ("fleet[].sample.family", MEASURED, {"fleet.0.sample.family": "wide"}, differs),
     # When they are there.
     ("fleet[].availability<always>.kind", MIDDAYS, both_groups("availability", {"kind": "always"}), EARLIER),
     ("fleet[].availability<diurnal>.share", NIGHTS, availability(share=0.05), LATER),
