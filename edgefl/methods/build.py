@@ -17,7 +17,7 @@ from edgefl.methods.parts.client_state import ClientState, StatesTogether
 from edgefl.methods.parts.local_options import CommonFinish, LocalOptions
 from edgefl.methods.parts.objective import CLIENT_FACTS
 from edgefl.methods.parts.payload import ModelSizes
-from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting, server_name
+from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting
 from edgefl.methods.recipe import METHODS, Method, Recipe
 from edgefl.options import Component, Options
 from edgefl.registry import chosen_part
@@ -229,8 +229,8 @@ def _check_choice(recipe: Recipe, chosen: ServerUpdate, said: set[str]) -> None:
         raise UserError(f"'{min(both)}' also applies to clients; set it next to 'method'", field=f"server.{min(both)}")
     for option in sorted(said & (own - shared)):
         raise UserError(
-            f"'{option}' is an option of the server update '{server_name(recipe.server)}'; set the options of "
-            f"'{server_name(chosen)}' under server",
+            f"'{option}' is an option of the server update '{recipe.server.registered_name}'; set the options of "
+            f"'{chosen.registered_name}' under server",
             field=option,
         )
 
@@ -249,8 +249,8 @@ def _check_names(method: Method) -> None:
     for part, names in ((objective, objective.vectors | objective.frozen), (rule, rule.vectors)):
         for name in sorted(names - there):
             raise UserError(
-                f"{type(part).__name__} reads '{name}', which server update '{server_name(server)}' does not send and "
-                f"the clients of method '{method.name}' do not keep; {nearest(name, there)}",
+                f"{type(part).__name__} reads '{name}', which server update '{server.registered_name}' does not send "
+                f"and the clients of method '{method.name}' do not keep; {nearest(name, there)}",
                 field="server",
             )
     for name in sorted(objective.client - set(CLIENT_FACTS)):
@@ -258,7 +258,7 @@ def _check_names(method: Method) -> None:
         raise UserError(f"{type(objective).__name__} reads the fact '{name}' about its client; {hint}")
     for name in sorted(set(server.broadcasts) - (objective.vectors | objective.frozen | rule.vectors)):
         raise UserError(
-            f"server update '{server_name(server)}' cannot be used with method '{method.name}': its clients do not "
+            f"server update '{server.registered_name}' cannot be used with method '{method.name}': its clients do not "
             f"read the '{name}' that it sends",
             field="server",
         )

@@ -90,15 +90,13 @@ def check(parts: Iterable[Part], *taking: Takes) -> None:
 
 def parts_of(method: Method) -> list[Part]:
     """The parts of a method with their needs; each class declares its own as ``needs``."""
-    from edgefl.methods.parts.server import server_name
-
     label, server = f"method '{method.label}'", method.server
     controls: set[Need] = {"whole model"} if server.broadcasts or server.client_state() is not None else set()
     controls |= {"server start"} if server.client_state() is not None else set()
     parts = [
         Part(type(method.objective).__name__, method.objective.needs),
         Part(type(method.rule).__name__, method.rule.needs, "local"),
-        Part(f"server update '{server_name(server)}'", server.needs | controls, "server"),
+        Part(f"server update '{server.registered_name}'", server.needs | controls, "server"),
         Part(f"the payload of {label}", method.payload.needs),
     ]
     if method.submodels is not None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, PlainSerializer, PlainValidator
 
 from edgefl.errors import UserError, nearest
 from edgefl.methods.build import method_model, recipe_in, shared_options
-from edgefl.methods.parts.server import ServerUpdate, server_name
+from edgefl.methods.parts.server import ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.record.names import LABEL_PATTERN, label_fault
 from edgefl.scenario.components import SCHEDULER_SECTION, Named
@@ -147,7 +147,7 @@ def _said(entry: BaseModel, recipe: Recipe) -> dict[str, Any]:
     if server is not None:
         common = shared_options(recipe) if type(server) is type(recipe.server) else set()
         options = server.model_dump(mode="json", exclude=common)
-        said["server"] = {"kind": server_name(server), **options}
+        said["server"] = {"kind": server.registered_name, **options}
     weighting = getattr(entry, "weighting", None)
     if weighting is not None:
         said["weighting"] = weighting

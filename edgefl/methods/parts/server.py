@@ -197,6 +197,11 @@ class ServerUpdate(Component):
         """
         return {name: name for name in self.broadcasts}
 
+    @property
+    def registered_name(self) -> str:
+        """The name in scenarios, or the class's name."""
+        return SERVER_UPDATES.name_of(type(self)) or type(self).__name__
+
     def objective(self, loss: Objective) -> Objective:
         """The clients' loss with this server update, given the method's loss; FedDyn adds its penalty."""
         return loss
@@ -237,8 +242,3 @@ class ServerUpdate(Component):
 SERVER_UPDATES: Registry[type[ServerUpdate]] = Registry(
     "server update", package="edgefl.methods", group="edgefl.servers", check=class_of(ServerUpdate)
 )
-
-
-def server_name(server: ServerUpdate) -> str:
-    """The registered name of a server update, or its class's name."""
-    return SERVER_UPDATES.name_of(type(server)) or type(server).__name__
