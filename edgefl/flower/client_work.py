@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,14 +25,14 @@ from edgefl.cost.recorder import Record, Recorder
 from edgefl.errors import EdgeflError
 from edgefl.experiment.step_costs import recorded_cost, row_of
 from edgefl.files import write_file
-from edgefl.fleet import FleetAssignment, compute_joules, fits, step_seconds
+from edgefl.fleet import FleetAssignment
 from edgefl.flower.app import App, located_error
 from edgefl.flower.messages import copied, copied_message, error_reply, node_id_of
 from edgefl.flower.scenario import DeclaredSeconds
 from edgefl.flower.virtual_time import AppTime, replaced, seeded
 from edgefl.record.costs import StepRow
 from edgefl.record.events import ABSENT
-from edgefl.simulation.work import Work
+from edgefl.simulation.work import Work, work_on
 from edgefl.validation import validated
 
 NOTHING = StepCost(0, (), 0, 0, 0.0, 0.0, 0)
@@ -191,32 +190,10 @@ class Works:
             profile = self._fleet.profiles[group]
             # The roofline of all operators together contains the overhead of one step.
             other = waits + (steps - 1) * profile.rates()[3]
-            work = self._known[group, number] = self._measured(group, number, cost, steps, other)
+            facts: dict[str, Any] = {"group": group, "alpha": 1, "samples": ABSENT, "steps": steps, "number": number}
+            work = self._known[group, number] = work_on(profile, {number: cost}, {number: 1}, other=other, **facts)
             self._on_new(work, other_seconds=other)
         return work
-
-    def _measured(self, group: int, number: int, cost: StepCost, steps: int, other: float) -> Work:
-        profile = self._fleet.profiles[group]
-        seconds = max(0.0, step_seconds(profile, cost.operators) + other)
-        hot = max(0.0, step_seconds(profile, cost.operators, hot=True) + other)
-        thermal = profile.compute.thermal
-        return Work(
-            device=profile.name,
-            group=group,
-            alpha=1,
-            samples=ABSENT,
-            steps=steps,
-            batches={number: 1},
-            seconds=seconds,
-            flops=cost.training_flops,
-            joules=compute_joules(profile, seconds),
-            peak_memory_bytes=cost.peak_memory_bytes,
-            fits=fits(profile, cost.peak_memory_bytes),
-            watts=compute_joules(profile, 1.0),
-            hot_seconds=hot,
-            cool_for=math.inf if thermal is None else thermal.after,
-            number=number,
-        )
 
 
 class Clients:

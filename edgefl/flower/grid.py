@@ -289,7 +289,7 @@ class VirtualGrid:
         to any message, as an app may ask for one message after another.
         """
         self._check_thread("pull_messages")
-        exchanges = [found for each in message_ids if (found := self._of(each)) is not None]
+        exchanges = [each for each in map(self._of, message_ids) if each is not None]
         found = self._pull(exchanges)
         expected = self._unanswered and not all(each.pulled for each in exchanges)
         if not found and expected and self._looked_at == self._world.env.now:

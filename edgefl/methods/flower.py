@@ -39,41 +39,14 @@ KEPT: dict[str, tuple[str, ...]] = {
 
 _OF_THE_MEAN = frozenset({"FedAdagrad", "FedAdam", "FedAvg", "FedAvgM", "FedYogi"})
 
-_PRIVACY = "wraps another strategy and needs Flower's mods or generator of noise; use it in a Flower app"
-_TREES = "aggregates trees of XGBoost, and edgefl trains PyTorch models; use it in a Flower app"
-REFUSED = {
-    "DifferentialPrivacyClientSideAdaptiveClipping": _PRIVACY,
-    "DifferentialPrivacyClientSideFixedClipping": _PRIVACY,
-    "DifferentialPrivacyServerSideAdaptiveClipping": _PRIVACY,
-    "DifferentialPrivacyServerSideFixedClipping": _PRIVACY,
-    "FedProx": "averages as FedAvg does, and its proximal term is the clients' work; use {method: fedprox, mu: …}",
-    "FedXgbBagging": _TREES,
-    "FedXgbCyclic": _TREES,
-}
-"""The other strategies of Flower 1.42, with the reasons."""
-
-_CLIENTS_RATE = "the learning rate of clients; set training.local.lr"
-_SELECTION = "a rule for which clients take part; set training.selection and training.cohort"
-_EVALUATION = "a rule for Flower's evaluation by clients; edgefl evaluates the server's model"
-_NAME = "a name in Flower's messages, which edgefl writes; remove it"
-_FUNCTION = "a function, which a scenario cannot contain; remove it"
-_ELSEWHERE = {
-    "arrayrecord_key": _NAME,
-    "client_learning_rate": _CLIENTS_RATE,
-    "configrecord_key": _NAME,
-    "eta_l": _CLIENTS_RATE,
-    "evaluate_metrics_aggr_fn": _FUNCTION,
-    "fraction_evaluate": _EVALUATION,
-    "fraction_train": _SELECTION,
-    "min_available_nodes": _SELECTION,
-    "min_evaluate_nodes": _EVALUATION,
-    "min_train_nodes": _SELECTION,
-    "selection_rule": _FUNCTION,
-    "train_loss_key": _NAME,
-    "train_metrics_aggr_fn": _FUNCTION,
-    "weighted_by_key": _NAME,
-}
-"""Arguments of strategies that are not options here, and what they are."""
+_ELSEWHERE = frozenset(
+    (
+        *("arrayrecord_key", "client_learning_rate", "configrecord_key", "eta_l", "evaluate_metrics_aggr_fn"),
+        *("fraction_evaluate", "fraction_train", "min_available_nodes", "min_evaluate_nodes", "min_train_nodes"),
+        *("selection_rule", "train_loss_key", "train_metrics_aggr_fn", "weighted_by_key"),
+    )
+)
+"""Arguments of strategies that are not options here: edgefl selects, evaluates, and sets the clients' rate."""
 
 _BOUNDS: dict[str, Any] = {
     "beta": Field(ge=0, lt=0.5),
@@ -114,10 +87,10 @@ class FlowerStrategy(ServerUpdate):
     @field_validator("flower")
     @classmethod
     def _supported(cls, name: str) -> str:
-        if name in REFUSED:
-            raise UserError(f"{name} {REFUSED[name]}", field="flower")
         if name not in KEPT:
-            raise UserError(f"unknown strategy '{name}'; {nearest(name, KEPT)}", field="flower")
+            raise UserError(
+                f"unknown strategy '{name}'; {nearest(name, KEPT)} (others: in a Flower app)", field="flower"
+            )
         return name
 
     @model_validator(mode="after")
@@ -206,7 +179,7 @@ class _StrategyOptions(Options):
     def _set_elsewhere(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         for option in given:
             if option in _ELSEWHERE:
-                raise UserError(f"this is {_ELSEWHERE[option]}", field=option)
+                raise UserError("edgefl decides this itself (training, evaluation); remove the key", field=option)
         return given
 
 

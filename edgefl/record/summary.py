@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 
 from edgefl.errors import UserError
 from edgefl.files import read_json, write_file
 from edgefl.options import Options
 from edgefl.record.kinds import BudgetKind, Lost, StopReason
-from edgefl.record.metric import ACCURACY, Better, Metric
+from edgefl.record.metric import Better, Metric
 from edgefl.validation import validated
 from edgefl.version import __version__
 
@@ -209,17 +209,6 @@ class SeedResult(_Part):
         if budget.metric is None and self.spent(budget.kind) <= budget.limit:
             return self.metric.final
         return budget.metric
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_accuracy(cls, data: Any) -> Any:
-        """Take a run of edgefl 0.2.0, which names no metric, for one of accuracy."""
-        if not isinstance(data, dict) or "metric" in data or not isinstance(data.get("accuracy"), dict):
-            return data
-        targets = [{**each, "metric": ACCURACY.name, "value": each["accuracy"]} for each in data.get("targets", ())]
-        budgets = [{**each, "metric": each["accuracy"]} for each in data.get("budgets", ())]
-        metric = {**ACCURACY._asdict(), "title": ACCURACY.word, **data["accuracy"]}
-        return {**data, "metric": metric, "targets": targets, "budgets": budgets}
 
 
 class Summary(_Part):

@@ -120,16 +120,6 @@ def write_parquet(table: pa.Table, path: Path, **options: Any) -> None:
     write_file(path, content.getvalue().to_pybytes())
 
 
-_OLDER = {
-    "metric": "accuracy",
-    "metric_ema": "accuracy_ema",
-    "metric_ensemble": "accuracy_ensemble",
-    "draw": pa.scalar(0, pa.int32()),
-    "ratio_to_optimum": pa.scalar(None, pa.float64()),
-}
-"""Columns that tables of edgefl 0.2.0 do not have: the column that contains the same, or the value in all rows."""
-
-
 def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
     """Return a table of a run directory, with its metadata.
 
@@ -144,13 +134,7 @@ def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
         raise UserError(f"cannot be read: {_first_line(error)}", file=str(file)) from None
     for name in schema.names:
         if name not in table.column_names:
-            older = _OLDER.get(name)
-            if isinstance(older, pa.Scalar):
-                table = table.append_column(name, pa.repeat(older, table.num_rows))
-            elif older in table.column_names:
-                table = table.append_column(name, table[older])
-            else:
-                raise UserError(f"cannot be read: it has no column '{name}'", file=str(file))
+            raise UserError(f"cannot be read: it has no column '{name}'", file=str(file))
     return table
 
 

@@ -20,6 +20,7 @@ from edgefl.experiment.wiring import world_of
 from edgefl.files import write_file, writing_folder
 from edgefl.record import RunPaths
 from edgefl.record.costs import write_costs
+from edgefl.record.kinds import EventKind
 from edgefl.record.names import CLIENT_MODELS, CLIENTS, FINAL_MODEL
 from edgefl.record.summary import SeedResult, write_summary
 from edgefl.record.tables import read_events
@@ -32,6 +33,8 @@ from edgefl.yaml_file import dump_yaml
 
 CHANGEABLE = ("network", "fleet", "failures", "budgets", "targets", "target_metric", "stop", "name")
 """Sections of a scenario that do not affect training; ``training.bandwidth`` does not either."""
+
+_DECISIONS: tuple[EventKind, ...] = ("decision",)
 
 
 class Replay:
@@ -153,8 +156,8 @@ def not_replayable(run: Path) -> dict[str, str]:
     decided = arrivals_decide(load_scenario(paths.scenario, run_code=False).protocol)
     found = {}
     for label, (entry, *_) in methods.items():
-        decisions = read_events(paths.of(label, entry.seed).events, ("decision",))
-        found[label] = decided or timed_decision([recording_of(decisions)])
+        decisions = recording_of(read_events(paths.of(label, entry.seed).events, _DECISIONS))
+        found[label] = decided or timed_decision([decisions])
     return {label: why for label, why in found.items() if why is not None}
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.fleet import FleetAssignment, Pace, compute_joules, fits, step_seconds
+from edgefl.fleet import DeviceProfile, FleetAssignment, Pace, compute_joules, fits, step_seconds
 from edgefl.methods.parts.local_options import LocalOptions, Predicted
 from edgefl.methods.parts.submodels import SubModels
 
@@ -163,30 +163,33 @@ class WorkModel:
         return Predicted(transfer, step, self._options.steps_of_an_epoch(samples), work.steps)
 
     def _measure(self, group: int, alpha: int, samples: int, level: int, steps: int | None = None) -> Work:
-        profile = self._fleet.profiles[group]
         batches = batch_counts(self._options, samples, steps)
         costs = {size: self._cost(alpha, size, level) for size in batches}
-        seconds, hot_seconds = (
-            sum(count * step_seconds(profile, costs[size].operators, hot=hot) for size, count in batches.items())
-            for hot in (False, True)
-        )
-        thermal = profile.compute.thermal
-        peak = max((costs[size].peak_memory_bytes for size in batches), default=0.0)
-        return Work(
-            device=profile.name,
-            group=group,
-            alpha=alpha,
-            samples=samples,
-            steps=sum(batches.values()),
-            batches=batches,
-            seconds=seconds,
-            flops=sum(count * costs[size].training_flops for size, count in batches.items()),
-            joules=compute_joules(profile, seconds),
-            peak_memory_bytes=peak,
-            fits=fits(profile, peak),
-            watts=compute_joules(profile, 1.0),
-            hot_seconds=hot_seconds,
-            cool_for=math.inf if thermal is None else thermal.after,
-            level=level,
-            chosen=steps is not None,
-        )
+        facts: dict[str, Any] = {"group": group, "alpha": alpha, "samples": samples, "level": level}
+        profile, chosen = self._fleet.profiles[group], steps is not None
+        return work_on(profile, costs, batches, steps=sum(batches.values()), chosen=chosen, **facts)
+
+
+def work_on(
+    profile: DeviceProfile, costs: Mapping[int, StepCost], batches: dict[int, int], *, other: float = 0.0, **facts: Any
+) -> Work:
+    """The work of these steps, by batch size, and ``other`` seconds; ``facts`` are the work's further fields."""
+    seconds, hot_seconds = (
+        sum(count * step_seconds(profile, costs[size].operators, hot=hot) for size, count in batches.items()) + other
+        for hot in (False, True)
+    )
+    thermal = profile.compute.thermal
+    peak = max((costs[size].peak_memory_bytes for size in batches), default=0.0)
+    return Work(
+        device=profile.name,
+        batches=batches,
+        seconds=max(0.0, seconds),
+        flops=sum(count * costs[size].training_flops for size, count in batches.items()),
+        joules=compute_joules(profile, max(0.0, seconds)),
+        peak_memory_bytes=peak,
+        fits=fits(profile, peak),
+        watts=compute_joules(profile, 1.0),
+        hot_seconds=max(0.0, hot_seconds),
+        cool_for=math.inf if thermal is None else thermal.after,
+        **facts,
+    )

@@ -37,19 +37,6 @@ class EngineSpec(Component):
         "depends on the device",
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _exact_is_gone(cls, value: Any) -> Any:
-        """Edgefl 0.1 had ``exact``; its run directories contain the default, true, which now always applies."""
-        if not isinstance(value, dict) or "exact" not in value:
-            return value
-        if value["exact"] is not True:
-            raise ValueError(
-                "'exact' was removed: engines are chosen by rule, not by timing; delete it, and set 'kind' to choose "
-                "another engine"
-            )
-        return {key: each for key, each in value.items() if key != "exact"}
-
     @model_validator(mode="after")
     def _options_apply(self) -> Self:
         for name, value in self.options().items():

@@ -63,15 +63,6 @@ def test_tf32_is_refused_where_training_runs_on_a_cpu_and_nothing_is_left_behind
     assert not (tmp_path / "run").exists()
 
 
-def test_the_key_exact_is_refused_with_one_message_and_read_where_an_older_run_directory_holds_its_default(small):
-    for kind in ("auto", "sequential"):
-        with pytest.raises(UserError, match=r"training\.engine: 'exact' was removed: engines are chosen") as told:
-            small(training__engine={"kind": kind, "exact": False})
-        assert "\n" not in str(told.value)
-    old = {**DEFAULT, "exact": True}
-    assert small(training__engine=old).training.engine == small(training__engine=DEFAULT).training.engine
-
-
 @contextmanager
 def double():
     torch.set_default_dtype(torch.float64)

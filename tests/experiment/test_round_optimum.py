@@ -1,7 +1,6 @@
 """Each round is compared with the shortest one that could return as many updates; the expected ratios are by hand."""
 
 import json
-import shutil
 from dataclasses import replace
 
 import pyarrow.parquet as pq
@@ -10,8 +9,6 @@ import pytest
 from edgefl.experiment import run
 from edgefl.experiment.round_optimum import optimum_of
 from edgefl.experiment.wiring import setup_of, step_costs, world_of
-from edgefl.record.rounds import ROUNDS
-from edgefl.record.tables import read_parquet
 from edgefl.training.neutral import NeutralLearner
 
 from ..small_runs import CELLS
@@ -128,13 +125,3 @@ def test_the_seconds_of_real_processes_are_not_compared(small):
     setup = setup_of(scenario, method, world, costs, learner=NeutralLearner(), trains=False, listeners=[])
     assert optimum_of(scenario, world, setup) is not None
     assert optimum_of(scenario, world, replace(setup, testbed=object())) is None
-
-
-def test_an_older_table_without_the_column_is_read_with_null(small, tmp_path):
-    ran(small(evaluation__optimum=True), tmp_path / "run")
-    file = tmp_path / "run" / "fedavg" / "seed-0" / "rounds.parquet"
-    old = tmp_path / "old"
-    shutil.copytree(tmp_path / "run", old)
-    older = old / "fedavg" / "seed-0" / "rounds.parquet"
-    pq.write_table(pq.read_table(file).drop_columns("ratio_to_optimum"), older)
-    assert read_parquet(older, ROUNDS)["ratio_to_optimum"].to_pylist() == [None] * 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from functools import cache, partial
 
 import numpy as np
@@ -275,20 +274,6 @@ def test_an_interrupted_run_goes_on_to_the_same_files(scenario, tmp_path, kind):
     assert {path: content for path, content in tree(tmp_path / "other").items() if path in ours} == ours
     again = replay(whole, (), tmp_path / "again")
     assert entry_of(again, "scaffold")["metric"] == entry_of(whole, "scaffold")["metric"]
-
-
-def test_a_summary_of_an_earlier_version_is_of_accuracy(shared_run, tmp_path):
-    shutil.copytree(shared_run, tmp_path / "run")
-    whole = json.loads((shared_run / "summary.json").read_text())
-    for entries in whole["methods"].values():
-        for entry in entries:
-            del entry["metric"]
-            entry["targets"] = [{"accuracy": 0.5, "reached": False}]
-    (tmp_path / "run" / "summary.json").write_text(json.dumps(whole))
-    result = RunResult(tmp_path / "run")
-    first = result.results["fedavg"][0]
-    assert (result.metric.name, first.metric.final) == ("accuracy", entry_of(shared_run)["accuracy"]["final"])
-    assert [target.value for target in first.targets] == [0.5]
 
 
 @pytest.mark.full
