@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from edgefl.models.classifier import Classifier
 from edgefl.models.layout import Entry, Frozen, Layout, Numbers, Weights, is_frozen, taken, variables
 from edgefl.models.mode import Mode, mode, using
+from edgefl.models.module_state import remade, restore
 from edgefl.models.random_layers import RandomFunctions, ViewsAsReshapes
 from edgefl.models.residual import Residual
 from edgefl.models.slimmable import Conv2d, Linear
@@ -141,6 +142,7 @@ class BlockModel(nn.Module):
         self._recurrent = [
             [module for module in block.modules() if isinstance(module, nn.RNNBase)] for block in self._sequence
         ]
+        self._remade = [remade(block) for block in self._sequence]
         self._constants: dict[tuple[int, torch.device], Tensor] = {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -253,6 +255,7 @@ class BlockModel(nn.Module):
         finally:
             for place, tensor in zip(places, own, strict=True):
                 place.held[place.key] = tensor
+            restore(self._remade[index])
         return output
 
     def hold_constants(self, device: torch.device) -> None:

@@ -19,6 +19,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import matching, variables
 from edgefl.models.lora import Lora, add_adapters, without_adapters, without_base
 from edgefl.models.mode import using
+from edgefl.models.module_state import check_tensors, settle
 from edgefl.models.pretrained import load
 from edgefl.models.random_layers import RandomFunctions
 from edgefl.models.registry import ModelSpec
@@ -88,7 +89,9 @@ class OrdinaryModel(ModelSpec):
         classes, expected = outputs, task.output_shape(outputs, sample_shape)
         module = self._drawn(0, sample_shape, classes)
         types = [torch.int64] if tokens else [torch.float32] if tokens is False else [torch.float32, torch.int64]
-        found = _called(module, sample_shape, expected, types)
+        twin = self._drawn(0, sample_shape, classes)
+        found = _called(module, twin, sample_shape, expected, types)
+        settle(module, twin, _drawn_inputs(found.input_type, found.tokens, sample_shape), reshapes=found.reshapes)
         state = without_adapters(module.state_dict(keep_vars=True))
         blocks, whole = self.split(module, found.input_type, sample_shape)
         _check_adapters(module, blocks)
@@ -134,6 +137,13 @@ class OrdinaryModel(ModelSpec):
         return module
 
 
+def _drawn_inputs(type: torch.dtype, tokens: int | None, sample_shape: tuple[int, ...]) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    if type.is_floating_point:
+        return torch.randn(2, *sample_shape, generator=generator)
+    return torch.randint(tokens or 1, (2, *sample_shape), generator=generator)
+
+
 def _check_adapters(module: nn.Module, blocks: Mapping[str, nn.Module]) -> None:
     placed = {id(tensor) for block in blocks.values() for tensor in block.parameters()}
     for name, parameter in module.named_parameters():
@@ -159,12 +169,18 @@ class _Call(NamedTuple):
 
 
 def _called(
-    module: nn.Module, sample_shape: tuple[int, ...], expected: tuple[int, ...], input_types: Sequence[torch.dtype]
+    module: nn.Module,
+    twin: nn.Module,
+    sample_shape: tuple[int, ...],
+    expected: tuple[int, ...],
+    input_types: Sequence[torch.dtype],
 ) -> _Call:
     """Call a module with inputs of the first type that it takes; errors are about the type that its layers indicate."""
     errors: list[UserError] = []
     for each, reshapes in product(input_types, (False, True)):
         try:
+            with torch.random.fork_rng(devices=[]):
+                check_tensors(twin, _drawn_inputs(each, None, sample_shape), reshapes=reshapes)
             return _checked(module, sample_shape, expected, each, reshapes=reshapes)
         except UserError as error:
             errors.append(error)

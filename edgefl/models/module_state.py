@@ -1,0 +1,175 @@
+"""What an ordinary module changes when it is called: state that no job has, and attributes that calls make anew."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext, suppress
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from edgefl.errors import UserError
+from edgefl.models.random_layers import RandomFunctions, ViewsAsReshapes
+
+Place = tuple[str, str]
+"""The path of a layer, and the name of its attribute."""
+
+REMADE = "remade_attributes"
+"""The attribute of a layer with those that each call makes anew, and their values between calls."""
+
+_MISSING = object()
+_PLAIN = frozenset(nn.Module().__dict__) | {REMADE, "_flat_weights"}
+_REACHES = "which would reach other clients, methods and evaluations"
+
+
+def settle(module: nn.Module, twin: nn.Module, inputs: Tensor, *, reshapes: bool) -> None:
+    """Refuse a module that changes state when it is called, and mark the attributes that each call makes anew.
+
+    ``twin`` is an equal module, which is called with ``inputs``. Floating-point buffers of the state dict are a part of
+    a client's job, so they may change.
+
+    Raises:
+        UserError: it changes an attribute, or has one that cannot be copied.
+    """
+    before, prints = dict(_attributes(twin)), list[dict[Place, bytes]]()
+    state = {name: tensor.clone() for name, tensor in twin.state_dict().items()}
+    with torch.random.fork_rng(devices=[]):
+        for _ in range(3):  # the first call may fill caches
+            twin.load_state_dict(state)  # attributes may follow from buffers, as spectral norm's weight does
+            _call(twin, inputs, reshapes)
+            prints.append({place: _print_of(value) for place, value in _attributes(twin)})
+    for place, found in prints[2].items():
+        if found != prints[1].get(place):
+            raise UserError(
+                f"{_layer(twin, place[0])} changes its attribute '{place[1]}' when it is called, {_REACHES}; keep it "
+                "in a floating-point buffer (register_buffer), which is a part of a client's job"
+            )
+    for (path, name), value in _attributes(twin):
+        if value is not before.get((path, name), _MISSING):
+            layer = module.get_submodule(path)
+            first = layer.__dict__.get(name, _MISSING)
+            if isinstance(first, Tensor) and first.grad_fn is not None:
+                first = _MISSING
+            layer.__dict__.setdefault(REMADE, {})[name] = first
+    restore(remade(module))
+    kept = {id(each): each for each in module.modules()}
+    for (path, name), value in _attributes(module):
+        kept |= {id(each): each for each in value if isinstance(each, nn.Module)} if isinstance(value, tuple) else {}
+        try:
+            copy.deepcopy(value, dict(kept))
+        except Exception as error:  # noqa: BLE001  (whatever a class raises)
+            reason = str(error).partition(".")[0]
+            raise UserError(
+                f"{_layer(module, path)} has the attribute '{name}' ({type(value).__name__}), which cannot be copied "
+                f"({reason}), as methods and worker processes need; make it when it is used"
+            ) from None
+
+
+def remade(block: nn.Module) -> list[tuple[dict[str, Any], Mapping[str, Any]]]:
+    """The layers of a block with attributes that each call makes anew."""
+    return [(layer.__dict__, layer.__dict__[REMADE]) for layer in block.modules() if REMADE in layer.__dict__]
+
+
+def restore(layers: list[tuple[dict[str, Any], Mapping[str, Any]]]) -> None:
+    """Give attributes that a call made the values that they have between calls."""
+    for held, values in layers:
+        for name, value in values.items():
+            if value is _MISSING:
+                held.pop(name, None)
+            else:
+                held[name] = value
+
+
+@torch.no_grad()
+def _call(module: nn.Module, inputs: Tensor, reshapes: bool) -> None:
+    for training in (True, False):
+        module.train(training)
+        with ViewsAsReshapes() if reshapes else nullcontext(), RandomFunctions(torch.tensor(0)):
+            module(inputs.clone())
+
+
+@torch.no_grad()
+def check_tensors(twin: nn.Module, inputs: Tensor, *, reshapes: bool) -> None:
+    """Call a module with large weights, which a limit of their norm would change, and compare its tensors.
+
+    Raises:
+        UserError: it changes a parameter, or a buffer that is no part of a client's job.
+    """
+    own = {name: tensor.clone() for name, tensor in twin.state_dict(keep_vars=True).items()}
+    for parameter in twin.parameters():
+        parameter.normal_(std=3.0, generator=torch.Generator().manual_seed(0))
+    watched = dict(_watched(twin))
+    before = {place: tensor.clone() for place, tensor in watched.items()}
+    with suppress(Exception):  # large weights may be too large for the module
+        _call(twin, inputs, reshapes)
+    for place, tensor in _watched(twin):
+        if place in before and not torch.equal(tensor.nan_to_num(), before[place].nan_to_num()):
+            layer, (path, name) = _layer(twin, place[0]), place
+            if isinstance(tensor, nn.Parameter) or name in twin.get_submodule(path)._parameters:
+                raise UserError(
+                    f"{layer} rewrites its parameter '{name}' when it is called, as max_norm does, {_REACHES}; leave "
+                    "that out, or compute the weight from the parameter (torch.nn.utils.parametrize)"
+                )
+            raise UserError(
+                f"{layer} changes its buffer '{name}' ({str(tensor.dtype).removeprefix('torch.')}) when it is called, "
+                f"{_REACHES}; make it a floating-point buffer of the state dict, which is a part of a client's job"
+            )
+    twin.load_state_dict(own)
+
+
+def _watched(module: nn.Module) -> Iterator[tuple[Place, Tensor]]:
+    """Parameters, and buffers that are not a part of a job."""
+    for path, layer in module.named_modules():
+        for name, tensor in layer._parameters.items():
+            if tensor is not None:
+                yield (path, name), tensor
+        for name, tensor in layer._buffers.items():
+            if tensor is None or isinstance(layer, _NormBase):
+                continue
+            if not tensor.is_floating_point() or name in layer._non_persistent_buffers_set:
+                yield (path, name), tensor
+
+
+def _attributes(module: nn.Module) -> Iterator[tuple[Place, Any]]:
+    """The attributes of layers and of their classes that are no part of every module."""
+    for path, layer in module.named_modules():
+        for name, value in layer.__dict__.items():
+            if name not in _PLAIN and not isinstance(value, nn.Module):
+                yield (path, name), value
+        for kind in type(layer).__mro__:
+            if not kind.__module__.startswith(("torch.", "builtins", "transformers.", "timm.")):
+                for name, value in vars(kind).items():
+                    if not name.startswith("__") and isinstance(value, int | float | list | dict | set | Tensor):
+                        yield (path, f"{kind.__name__}.{name}"), value
+
+
+def _layer(module: nn.Module, path: str) -> str:
+    return f"the layer '{path}' ({type(module.get_submodule(path)).__name__})"
+
+
+class _Printer(pickle.Pickler):
+    """Writes values so that equal ones are equal bytes; modules are left out."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            content = value.detach().cpu().contiguous()
+            return bytes, (str(content.shape).encode() + content.flatten().view(torch.uint8).numpy().tobytes(),)
+        if isinstance(value, torch.Generator):
+            return bytes, (value.get_state().numpy().tobytes(),)
+        if isinstance(value, nn.Module) or (callable(value) and not isinstance(value, type)):
+            return str, (type(value).__name__,)
+        return NotImplemented
+
+
+def _print_of(value: Any) -> bytes:
+    stream = io.BytesIO()
+    try:
+        _Printer(stream).dump(value)
+    except Exception:  # noqa: BLE001  (whatever a class raises)
+        return type(value).__name__.encode()
+    return stream.getvalue()
