@@ -7,7 +7,9 @@ Users see two kinds of errors. A :class:`UserError` means that the input is wron
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable
+from types import ModuleType
 
 
 class EdgeflError(Exception):
@@ -73,6 +75,23 @@ def one_line(value: object) -> str:
     """
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def optional(module: str, extra: str, *, field: str | None = None, file: str | None = None) -> ModuleType:
+    """A module of a package that only an extra of edgefl installs; UserError without it.
+
+    >>> optional("missing_package.parts", "parts", field="model")
+    Traceback (most recent call last):
+    edgefl.errors.UserError: model: missing-package is not installed: pip install 'edgefl[parts]'
+    """
+    package = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] != package:
+            raise
+        name = package.replace("_", "-")
+        raise UserError(f"{name} is not installed: pip install 'edgefl[{extra}]'", field=field, file=file) from None
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

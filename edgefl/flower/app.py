@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgefl.errors import UserError, in_words, nearest
+from edgefl.errors import UserError, in_words, nearest, optional
 from edgefl.files import read_bytes
 from edgefl.flower.scenario import AppSpec
 from edgefl.input_file import digest_of_file
@@ -36,12 +36,7 @@ class App:
 
 def require_flwr() -> None:
     """Raise UserError if flwr is missing or too old."""
-    try:
-        from flwr import __version__ as found
-    except ImportError:
-        raise UserError(
-            "a Flower app needs the package flwr; install it: pip install 'edgefl[flower]'", field="flower"
-        ) from None
+    found = optional("flwr", "flower", field="flower").__version__
     version = tuple(int(part) for part in str(found).split(".")[:2])
     if version < OLDEST:
         raise UserError(f"expected flwr {OLDEST[0]}.{OLDEST[1]} or later, found {found}", field="flower")

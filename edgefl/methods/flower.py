@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 from torch import Tensor
 
-from edgefl.errors import UserError, WrongAnswer, nearest
+from edgefl.errors import UserError, WrongAnswer, nearest, optional
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting
@@ -152,14 +152,7 @@ class FlowerStrategy(ServerUpdate):
 
 
 def _strategy_class(name: str) -> Any:
-    try:
-        from flwr.serverapp import strategy
-    except ImportError:
-        raise UserError(
-            "a Flower strategy needs the package flwr, 1.42 or later; install it: pip install 'edgefl[flower]'",
-            field="flower",
-        ) from None
-    return getattr(strategy, name)
+    return getattr(optional("flwr.serverapp.strategy", "flower", field="flower"), name)
 
 
 def _options_of(name: str) -> type[BaseModel]:

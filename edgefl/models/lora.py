@@ -10,7 +10,7 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor, nn
 
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, nearest, optional
 from edgefl.options import Component
 
 BASE = "base_layer"
@@ -36,16 +36,13 @@ def add_adapters(module: nn.Module, lora: Lora) -> None:
     Raises:
         UserError: peft is not installed, or a name is none of a layer that can be adapted.
     """
-    try:
-        from peft import LoraConfig, inject_adapter_in_model
-    except ImportError:
-        raise UserError("peft is not installed: pip install 'edgefl[peft]'", field="lora") from None
+    peft = optional("peft", "peft", field="lora")
     targets = _targets(module, lora.targets)
     options = {"r": lora.rank, "lora_alpha": lora.alpha, "lora_dropout": lora.dropout}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a layer of transformers stores its matrix transposed
         try:
-            inject_adapter_in_model(LoraConfig(target_modules=targets, **options), module)
+            peft.inject_adapter_in_model(peft.LoraConfig(target_modules=targets, **options), module)
         except (ValueError, TypeError, RuntimeError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise UserError(f"peft cannot adapt these layers: {reason}", field="lora") from None

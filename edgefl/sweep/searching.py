@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from edgefl.errors import UserError
+from edgefl.errors import UserError, optional
 from edgefl.experiment.pausing import Pause
 from edgefl.record.metric import WORST, Metric
 from edgefl.registry import chosen_part
@@ -179,13 +179,7 @@ def proposals(spec: SweepSpec, options: OptunaSpec, methods: Sequence[str], make
     Raises:
         UserError: optuna is not installed.
     """
-    try:
-        import optuna
-    except ImportError:
-        raise UserError(
-            "optuna is not installed; expected the package optuna, which comes with: pip install 'edgefl[optuna]'",
-            field="sweep.optuna",
-        ) from None
+    optuna = optional("optuna", "optuna", field="sweep.optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     space = _space(optuna, spec)
     studies = {

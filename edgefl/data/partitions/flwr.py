@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue
 
 from edgefl.data.partitions.base import Partition, require_a_sample_for_each
 from edgefl.data.sharding import Integers, Shards
-from edgefl.errors import UserError, in_words, nearest
+from edgefl.errors import UserError, in_words, nearest, optional
 
 LABEL, CLIENT, POSITION = "label", "client", "position"
 _UNUSABLE = {
@@ -136,13 +136,6 @@ def _as_array(value: JsonValue) -> Any:
 
 
 def _partitioners() -> dict[str, type]:
-    try:
-        import flwr_datasets.partitioner as library
-    except ModuleNotFoundError as error:
-        if not str(error.name).startswith("flwr_datasets"):
-            raise
-        raise UserError(
-            "partition flwr needs the package flwr-datasets; run: pip install 'edgefl[flwr-datasets]'"
-        ) from None
+    library = optional("flwr_datasets.partitioner", "flwr-datasets")
     named = {name: getattr(library, name) for name in library.__all__}
     return {name: part for name, part in named.items() if name not in _UNUSABLE and not inspect.isabstract(part)}

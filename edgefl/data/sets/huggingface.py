@@ -10,7 +10,7 @@ from pydantic import Field
 from edgefl.data.array_files import of_column
 from edgefl.data.own_data import Encoded, OwnArrays, Raw, SplitData
 from edgefl.data.spec import DATA_SETS
-from edgefl.errors import UserError, in_words, nearest
+from edgefl.errors import UserError, in_words, nearest, optional
 from edgefl.input_file import InputFolder, find_input
 
 
@@ -71,12 +71,7 @@ class HuggingFace(SplitData, Encoded, OwnArrays):
 
 def _loaded(folder: Path) -> Any:
     """The data set, or a mapping of its splits."""
-    try:
-        import datasets
-    except ModuleNotFoundError as error:
-        if error.name != "datasets":
-            raise
-        raise UserError("huggingface needs the package datasets; run: pip install 'edgefl[datasets]'") from None
+    datasets = optional("datasets", "datasets")
     try:
         return datasets.load_from_disk(str(folder.absolute()))
     except Exception as error:  # noqa: BLE001  (whatever the library raises for a wrong folder)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 from torch import nn
 
-from edgefl.errors import UserError
+from edgefl.errors import UserError, optional
 from edgefl.models.ordinary import OrdinaryModel, check_arguments
 from edgefl.models.registry import MODELS
 
@@ -26,10 +26,7 @@ class TimmModel(OrdinaryModel):
     args: dict[str, Any] = Field(default_factory=dict, description="arguments of timm.create_model")
 
     def module(self, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
-        try:
-            import timm
-        except ImportError:
-            raise UserError("timm is not installed: pip install 'edgefl[timm]'", field="timm") from None
+        timm = optional("timm", "timm", field="timm")
         check_arguments(self.args)
         if len(sample_shape) != 3:
             raise UserError(f"timm's models take images, found inputs of shape {sample_shape}", field="timm")

@@ -12,7 +12,7 @@ import torch
 from pydantic import Field, JsonValue
 from torch import Tensor, nn
 
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, nearest, optional
 from edgefl.files import read_json
 from edgefl.input_file import InputFile, find_input
 from edgefl.models.block_model import BlockModel
@@ -74,12 +74,7 @@ class TransformersModel(OrdinaryModel):
         return chosen.build_for(sample_shape, outputs, task=task, tokens=tokens)
 
     def module(self, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
-        try:
-            import transformers
-        except ImportError:
-            raise UserError(
-                "transformers is not installed: pip install 'edgefl[transformers]'", field="transformers"
-            ) from None
+        transformers = optional("transformers", "transformers", field="transformers")
         from transformers.models.auto import modeling_auto
 
         assert self.head is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import signal
@@ -16,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgefl.errors import UserError
+from edgefl.errors import UserError, optional
 from edgefl.hardware import cores
 from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
@@ -43,13 +42,7 @@ def connected() -> ModuleType:
     Raises:
         UserError: Ray is not installed, or the cluster cannot be reached.
     """
-    try:
-        ray: ModuleType = importlib.import_module("ray")
-    except ImportError:
-        raise UserError(
-            "Ray is not installed; expected the package ray, which comes with: pip install 'edgefl[ray]'",
-            file="--engine ray",
-        ) from None
+    ray = optional("ray", "ray", file="--engine ray")
     if ray.is_initialized():
         return ray
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
