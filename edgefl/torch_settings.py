@@ -7,7 +7,6 @@ The caller of edgefl may have changed any of them. No figure depends on that: ev
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
@@ -50,7 +49,6 @@ class _Setting(NamedTuple):
     read: Callable[[], Any]
     write: Callable[[Any], object]
     neutral: Any
-    of_thread: bool = False
 
 
 @cache
@@ -76,18 +74,13 @@ def _settings() -> list[_Setting]:
         _Setting(kernels.flash_sdp_enabled, kernels.enable_flash_sdp, True),
         _Setting(kernels.mem_efficient_sdp_enabled, kernels.enable_mem_efficient_sdp, True),
         _Setting(kernels.math_sdp_enabled, kernels.enable_math_sdp, True),
-        _Setting(torch.get_num_threads, torch.set_num_threads, INTRA_OP_THREADS, of_thread=True),
+        _Setting(torch.get_num_threads, torch.set_num_threads, INTRA_OP_THREADS),
         *(
-            _Setting(
-                partial(torch.is_autocast_enabled, device),
-                partial(torch.set_autocast_enabled, device),
-                False,
-                of_thread=True,
-            )
+            _Setting(partial(torch.is_autocast_enabled, device), partial(torch.set_autocast_enabled, device), False)
             for device in ("cpu", "cuda")
         ),
         # PyTorch sets, but does not read it; Python's own arithmetic uses the same flag of the processor.
-        _Setting(lambda: sys.float_info.min * 0.5 == 0.0, torch.set_flush_denormal, False, of_thread=True),
+        _Setting(lambda: sys.float_info.min * 0.5 == 0.0, torch.set_flush_denormal, False),
     ]
 
 
@@ -109,42 +102,22 @@ def _write(values: list[Any]) -> None:
                 setting.write(value)
 
 
-class _Thread(threading.local):
-    inside = False
-
-
-_thread = _Thread()
-_lock = threading.Lock()
-_threads_inside = 0
-_callers: list[Any] = []
-"""The values before the first of the threads that are in a block entered it."""
-
-
 @contextmanager
 def neutral_torch() -> Iterator[None]:
     """Run the block with neutral settings of PyTorch, and restore the caller's settings, also after an error.
 
-    A block inside starts with neutral settings again. If blocks run in several threads at once, the settings of the
-    process are restored when the last of them ends. Works as a decorator too.
+    A block inside starts with neutral settings again. Works as a decorator too.
 
     >>> import torch
     >>> with torch.inference_mode(), neutral_torch():
     ...     torch.is_grad_enabled()
     True
     """
-    global _threads_inside, _callers  # noqa: PLW0603  (PyTorch has them once for the process)
     torch = sys.modules.get("torch")
     if torch is None:  # its settings are neutral when it is imported
         yield
         return
-    outermost = not _thread.inside
-    with _lock:
-        before = present_values()
-        if outermost:
-            if not _threads_inside:
-                _callers = before
-            _threads_inside += 1
-            _thread.inside = True
+    before = present_values()
     try:
         with torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
             if torch.get_default_device().type != "cpu":
@@ -152,11 +125,4 @@ def neutral_torch() -> Iterator[None]:
             _write([setting.neutral for setting in _settings()])
             yield
     finally:
-        with _lock:
-            if outermost:
-                _threads_inside -= 1
-                _thread.inside = False
-                of_process = [None] * len(before) if _threads_inside else _callers
-                kinds = zip(_settings(), before, of_process, strict=True)
-                before = [own if setting.of_thread else common for setting, own, common in kinds]
-            _write(before)
+        _write(before)

@@ -1,6 +1,5 @@
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -79,17 +78,6 @@ def test_threads_are_restored_also_when_the_block_fails():
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
-
-
-def test_a_thread_that_ends_first_leaves_the_settings_of_another_neutral():
-    torch.set_default_dtype(torch.float64)
-    try:
-        with ThreadPoolExecutor(1) as pool, neutral_torch():
-            pool.submit(neutral_torch()(torch.get_default_dtype)).result()
-            assert torch.get_default_dtype() == torch.float32
-        assert torch.get_default_dtype() == torch.float64
-    finally:
-        torch.set_default_dtype(torch.float32)
 
 
 def test_exact_arithmetic_restores_what_it_sets(monkeypatch):
