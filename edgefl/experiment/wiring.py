@@ -29,7 +29,7 @@ from edgefl.record.events import Listener
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.scenario.sections import values_of
-from edgefl.scheduling.bandwidth.equal import Equal
+from edgefl.scheduling.bandwidth.orders import Equal
 from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.accounts import Limits
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost

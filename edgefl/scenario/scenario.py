@@ -26,7 +26,7 @@ from edgefl.scenario.sections import (
     check_targets,
     values_of,
 )
-from edgefl.scheduling.selection.fixed import Fixed
+from edgefl.scheduling.selection.uniform import Fixed
 from edgefl.simulation.accounts import BudgetSpec
 from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
 from edgefl.simulation.failure_specs import Crash, Failure

@@ -189,8 +189,8 @@ def refl(world, seed, rounds, alpha, accuracy, rest, first):
     for r in range(rounds):
         available = (yield).tolist()
         if last is not None:
-            expected = (1 - alpha) * (world.env.now - last) + alpha * expected
-        last = world.env.now
+            expected = (1 - alpha) * (world.now - last) + alpha * expected
+        last = world.now
         draws = generator(seed, "selection", r)
         luck = draws.random(len(available)).tolist()
         report = {
