@@ -53,10 +53,9 @@ def open_device(delay: Delay) -> int:
 
 
 class DelayLine:
-    """Keeps packets of TUN devices, given by descriptor, for their delay in seconds; ``carried`` counts them."""
+    """Keeps packets of TUN devices, given by descriptor, for their delay in seconds."""
 
     def __init__(self, delays: list[tuple[int, float]]) -> None:
-        self.carried = 0
         self._poll = select.epoll()
         self._kept: dict[float, deque[tuple[float, int, bytes]]] = {}
         self._delays = dict(delays)
@@ -77,7 +76,6 @@ class DelayLine:
                 select.select(waiting, (), (), due - now)
             for device, _ in self._poll.poll(0):
                 if device == stop:
-                    self._poll.unregister(stop)
                     return
                 seconds = self._delays[device]
                 line = self._kept[seconds]
@@ -92,25 +90,19 @@ class DelayLine:
                     # The kernel refuses what is no IP packet; nothing is lost with it.
                     with suppress(OSError):
                         write(device, packet)
-                        self.carried += 1
 
 
 def main() -> None:
     """``python -m edgefl.emulation.delay_line``: carry packets until the standard input is closed.
 
-    The first line of the input has the delays, as JSON. ``ready`` is printed when all devices exist, and the
-    number of packets delivered for each further line.
+    The first line of the input has the delays, as JSON. ``ready`` is printed when all devices exist.
     """
     delays = [Delay(*each) for each in json.loads(sys.stdin.readline())]
     with suppress(OSError):
         os.nice(-10)
     line = DelayLine([(open_device(delay), delay.seconds) for delay in delays])
     print("ready", flush=True)
-    while True:
-        line.run(sys.stdin.fileno())
-        if not os.read(sys.stdin.fileno(), 1):
-            return
-        print(line.carried, flush=True)
+    line.run(sys.stdin.fileno())
 
 
 if __name__ == "__main__":

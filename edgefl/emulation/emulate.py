@@ -8,12 +8,12 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from edgefl.emulation.arrangement import check_scenario, content_of, settings_of, taking_part, wiring_of, wiring_of_all
-from edgefl.emulation.dilation import choose_dilation, measured_rates
+from edgefl.emulation.dilation import assumed_rates, choose_dilation
 from edgefl.emulation.machine import check, missing
 from edgefl.emulation.measurement_quality import measured
 from edgefl.emulation.real_links import RealLinks
@@ -138,7 +138,7 @@ def _testbeds(
     early = wiring_of_all(scenario)
     if lack := missing(found, latencies=early is not None and _has_latencies(early)):
         raise UserError(f"{lack} (all findings: edgefl emulate --check)")
-    rates = cache(measured_rates)
+    carried = assumed_rates(netem=any(each.what == "netem" and each.works for each in found))
 
     @contextmanager
     def testbed(setup: Setup, paths: SeedPaths) -> Iterator[Testbed]:
@@ -148,7 +148,7 @@ def _testbeds(
             raise UserError(lack)
         factor = dilation
         if factor is None:
-            chosen = choose_dilation(wiring, settings_of(setup, 1.0), rates())
+            chosen = choose_dilation(wiring, settings_of(setup, 1.0), carried)
             factor = chosen.factor
             if say is not None:
                 say(f"{setup.label}, seed {setup.seed}: {chosen}")

@@ -121,17 +121,6 @@ class Links:
         if self._delay_line is not None and self._delay_line.poll() is not None:
             raise OSError(f"the process that delays packets has ended, with exit status {self._delay_line.returncode}")
 
-    @property
-    def carried_packets(self) -> int:
-        """What the process that delays packets has delivered so far; 0 where there is none."""
-        if self._delay_line is None:
-            return 0
-        assert self._delay_line.stdin is not None
-        assert self._delay_line.stdout is not None
-        self._delay_line.stdin.write(b"\n")
-        self._delay_line.stdin.flush()
-        return int(self._delay_line.stdout.readline())
-
     def close(self) -> None:
         for control in self._controls.values():
             control.close()

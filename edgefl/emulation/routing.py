@@ -49,7 +49,7 @@ class Routing:
 
     def segments(self, node: str) -> int:
         """Packets that a node may hand to its devices as one."""
-        if self._settings.queue == "fifo" or self._settings.single_packets:
+        if self._settings.queue == "fifo":
             return 1  # the size of a fifo is counted in packets
         own = [pair for pair in self._wiring.routes if pair[0] == node]
         return min((shaping.segments(self._bytes_per_second(pair), self._trip(pair)) for pair in own), default=1)

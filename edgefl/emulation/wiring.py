@@ -50,7 +50,6 @@ class LinkSettings:
         initial_window: packets in the first round trip; None opens the window that fills the path.
         restart_idle: a kept connection begins slow start again after an idle time.
         window: the maximum of bytes in flight; None for the window that fills the path.
-        single_packets: senders hand over each packet alone; else as many at once as take a millisecond.
     """
 
     dilation: float = 1.0
@@ -59,7 +58,6 @@ class LinkSettings:
     initial_window: int | None = None
     restart_idle: bool = False
     window: float | None = None
-    single_packets: bool = False
 
 
 @dataclass(frozen=True)
