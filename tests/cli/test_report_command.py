@@ -6,7 +6,6 @@ import csv
 import io
 import json
 
-import pyarrow.parquet as pq
 import pytest
 
 from edgefl.cli.entry import main
@@ -114,40 +113,6 @@ def test_the_page_is_written_without_a_table(shared_run, tmp_path, capsys):
     assert main(["report", str(shared_run), "--html", str(file)]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
     assert file.read_text(encoding="utf-8").startswith("<!doctype html>")
-
-
-def test_json_holds_the_figures_of_the_csv_for_one_run_and_for_several(run_directory, capsys):
-    one, two = str(run_directory("one", 0.9)), str(run_directory("two", 0.8))
-    for runs in ([one], [one, two]):
-        assert main(["report", *runs, "--json"]) == 0
-        found = json.loads(capsys.readouterr().out)
-        assert main(["report", *runs, "--format", "csv"]) == 0
-        records = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-        assert len(found["rows"]) == len(records) == 2 * len(runs)
-        for row, record in zip(found["rows"], records, strict=True):
-            assert (row["run"], row["method"], row["seeds"]) == (record["run"], record["method"], int(record["seeds"]))
-            assert row["accuracy"]["final"] == {"mean": float(record["accuracy_final"]), "half_width": None}
-            assert row["bytes"]["up"]["mean"] == float(record["bytes_up"])
-            assert row["communication"]["exposed_seconds"]["mean"] == float(record["exposed_seconds"])
-            assert row["stop"] == [{"reason": "rounds", "seeds": 1, "message": None}]
-        assert [len(each["verdict"]) for each in found["runs"]] == [2] * len(runs)
-        assert found["runs"][0]["run"] == ("small" if len(runs) == 1 else "one")
-
-
-def test_json_of_a_papers_layout_has_its_rounds_and_targets(shared_run, tmp_path, capsys):
-    file = tmp_path / "paper.json"
-    assert main(["report", str(shared_run), "--layout", "paper", "--at", "4", "--json", "-o", str(file)]) == 0
-    told = json.loads(file.read_text(encoding="utf-8"))
-    assert [each["path"] for each in told["runs"]] == [str(shared_run)]
-    summary = json.loads((shared_run / "summary.json").read_text(encoding="utf-8"))
-    for row in told["rows"]:
-        entries = summary["methods"][row["method"]]
-        (found,) = row["accuracy_ema"]
-        assert found["round"] == 4
-        assert found["mean"] == pytest.approx(sum(entry["accuracy"]["ema"] for entry in entries) / len(entries))
-        curves = [pq.read_table(shared_run / row["method"] / f"seed-{seed}" / "rounds.parquet") for seed in (0, 1)]
-        assert row["targets"][0]["reached"] == sum(max(each["accuracy_ema"].to_pylist()) >= 0.3 for each in curves)
-    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("instead", [["--html", "page.html"], ["--tensorboard", "board"]])

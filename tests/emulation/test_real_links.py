@@ -6,18 +6,14 @@ outage. The exact comparison is slow, and needs an idle machine.
 
 from __future__ import annotations
 
-import random
-import statistics
 import sys
 from pathlib import Path
 
 import networkx as nx
 import pytest
-import simpy
 
 from edgefl.emulation.machine import check, missing
 from edgefl.emulation.wiring import LinkSettings, plan_wiring
-from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.topology import GraphLinks
 from edgefl.network.tree import TreeLinks
 
@@ -39,28 +35,6 @@ def star(*, down, up, server=1e9, latency=0.0, cells=()):
 
 def wired(topology, clients):
     return plan_wiring(topology, [("server", f"client/{client}") for client in range(clients)])
-
-
-def simulated(topology, phase):
-    """The end of each transfer of a phase in the simulated network."""
-    env = simpy.Environment()
-    network = FlowNetwork(env, topology)
-    flows = {}
-
-    def transfer(number, source, target, size, at):
-        yield env.timeout(at)
-        flows[number] = network.transfer(source, target, size)
-
-    def change(at, source, target, rate):
-        yield env.timeout(at)
-        network.set_capacity(source, target, rate)
-
-    for number, each in enumerate(phase["transfers"]):
-        env.process(transfer(number, *each))
-    for each in phase.get("changes", []):
-        env.process(change(*each))
-    env.run()
-    return [flows[number].ended for number in range(len(flows))]
 
 
 def test_transfers_are_not_faster_than_their_links_and_arrive_whole():
@@ -129,74 +103,3 @@ def test_a_dilation_slows_the_links_and_gives_the_scenarios_times():
     phase = {"transfers": [["server", "client/0", 100_000, 0.0]]}
     found = carry(wired(star(down=[8e6], up=[8e6], latency=0.02), 1), [phase], LinkSettings(dilation=5.0))
     assert found["phases"][0]["ends"][0] >= 0.1 + 0.02 - EARLY
-
-
-# --- exact, slow ------------------------------------------------------------------------------------------------------
-
-RATES = [5e6, 8e6, 12e6, 20e6, 32e6, 48e6, 80e6, 100e6]
-CLIENTS = 6
-
-
-def drawn(seed, *, cells, latency, changes):
-    """A network and phases of 4 to 6 transfers, downlinks and uplinks in turn; capacities end as they began."""
-    draw = random.Random(seed)
-    down, up = ([draw.choice(RATES) for _ in range(CLIENTS)] for _ in range(2))
-
-    def topology():
-        return star(down=down, up=up, server=80e6, latency=latency, cells=[32e6, 32e6] if cells else ())
-
-    phases = []
-    for number in range(4):
-        chosen = draw.sample(range(CLIENTS), draw.randint(4, CLIENTS))
-        phase = {"transfers": [], "changes": []}
-        for client in chosen:
-            gate = f"cell/{client % 2}" if cells else "internet"
-            far, near = f"client/{client}", "server"
-            source, target, link, usual = (
-                (far, near, (far, gate), up[client]) if number % 2 else (near, far, (gate, far), down[client])
-            )
-            size = draw.randint(500_000, 2_500_000)
-            phase["transfers"].append([source, target, size, draw.choice([0.0, 0.0, draw.uniform(0.0, 0.3)])])
-            at = 0.0
-            for _ in range(draw.randint(1, 4) if changes else 0):
-                at += draw.uniform(0.1, 0.4)
-                rate = 0.0 if draw.random() < 0.15 else usual * draw.uniform(0.3, 1.0)
-                phase["changes"].append([at, *link, rate])
-            if changes:
-                phase["changes"].append([at + 0.2, *link, usual])
-        phases.append(phase)
-    return topology, phases
-
-
-def gaps(seed, **options):
-    """The gap of each phase's last end to the simulated one, as a part of it."""
-    topology, phases = drawn(seed, **options)
-    found = carry(wired(topology(), CLIENTS), phases)["phases"]
-    ends = [max(simulated(topology(), phase)) for phase in phases]
-    return [max(real["ends"]) / end - 1.0 for real, end in zip(found, ends, strict=True)]
-
-
-@pytest.mark.release
-@pytest.mark.parametrize("cells", [False, True], ids=["star", "cells"])
-@pytest.mark.parametrize("latency", [0.0, 0.02])
-def test_phases_take_as_long_as_in_the_simulated_network(cells, latency):
-    found = [
-        gap
-        for seed in range(3)
-        for changes in (False, True)
-        for gap in gaps(seed, cells=cells, latency=latency, changes=changes)
-    ]
-    assert statistics.median(map(abs, found)) < 0.01
-    assert max(map(abs, found)) < 0.05
-
-
-@pytest.mark.release
-def test_one_transfer_takes_its_latency_and_its_bytes_by_the_capacity():
-    topology = star(down=[10e6], up=[10e6], latency=0.02)
-    phases = [
-        {"transfers": [["server", "client/0", 1_000_000, 0.0]]},
-        {"transfers": [["client/0", "server", 1_000_000, 0.0]]},
-    ]
-    found = carry(wired(topology, 1), phases * 5)["phases"]
-    assert sum(phase["lost"] for phase in found) == 0
-    assert statistics.median(phase["ends"][0] for phase in found) == pytest.approx(0.02 + 0.8, rel=0.01)

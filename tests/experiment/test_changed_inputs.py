@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -126,34 +125,6 @@ def walks(folder):
     return {"network.links": {"5g": {"down": here, "up": here}}}
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("change", ["contents", "another pair", "a file less"])
-def test_a_run_goes_on_with_the_whole_folder_of_traces_that_it_began_with(small, tmp_path, change):
-    scenario, folder, file = small(seeds=[0, 1], **walks(tmp_path)), tmp_path / "walks", tmp_path / "walks" / "1.up"
-    expected = tree(run(scenario, out=tmp_path / "expected"))
-    with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=tmp_path / "run", listeners=[Stop(6)])
-    text = file.read_text()
-    if change == "contents":
-        file.write_text(text.replace("2000000.0", "2500000.0"))
-    elif change == "another pair":
-        for way in ("down", "up"):
-            (folder / f"3.{way}").write_text(text)
-    else:
-        file.unlink()
-    with pytest.raises(UserError, match="has changed since the run began") as refused:
-        resume(tmp_path / "run")
-    assert refused.value.file == str(folder)
-    assert refused.value.field == "network.links.5g.down.file"
-    shutil.rmtree(folder)
-    walks(tmp_path)
-    (folder / "README.md").write_text("a note that is not read")
-    assert tree(resume(tmp_path / "run")) == expected
-    assert verify(tmp_path / "run") == []
-    slower = replay(tmp_path / "run", {"network.links.5g.down.scale": 0.5}, tmp_path / "slower")
-    assert verify(slower) == []
-
-
 def test_a_folder_of_traces_is_searched_next_to_the_scenario_and_a_shipped_name_is_kept(tmp_path, monkeypatch):
     walks(tmp_path)
     elsewhere = tmp_path / "elsewhere"
@@ -165,19 +136,6 @@ def test_a_folder_of_traces_is_searched_next_to_the_scenario_and_a_shipped_name_
     links = anchored(data, tmp_path)["network"]["links"]["5g"]
     assert links["down"]["file"] == str(tmp_path / "walks")
     assert links["up"]["file"] == "5gophers"
-
-
-@pytest.mark.full
-def test_an_input_that_changes_between_two_runs_of_one_process_is_noticed(kind, tmp_path):
-    scenario, file, change = kind
-
-    class Changing(Stop):
-        def run_ended(self, result):
-            change()
-
-    with pytest.raises(UserError, match="has changed since the run began") as refused:
-        run(scenario, out=tmp_path / "run", train=False, listeners=[Changing(100)])
-    assert refused.value.file == str(file)
 
 
 def test_another_scenario_is_not_resumed(small, tmp_path):

@@ -94,14 +94,6 @@ def test_the_best_of_a_column_is_bold_with_what_is_tied(smoothed_run):
     assert r"c\_c & \textbf{50.0} &" in latex(grid)
 
 
-def test_a_csv_holds_full_precision_and_an_empty_field_for_never(smoothed_run):
-    text = written(paper_table([smoothed_run({"one": [0.0333]})], at=[10]).records)
-    (record,) = csv.DictReader(io.StringIO(text))
-    assert float(record["accuracy_ema_at_10"]) == pytest.approx(0.333)
-    assert record["rounds_to_0.5"] == "16.0"
-    assert (record["rounds_to_0.8"], record["rounds_to_0.8_reached"], record["rounds"]) == ("", "0", "20")
-
-
 def test_refused_jobs_and_rounds_without_an_update_stand_below_and_in_the_csv(make_run):
     idle = [seed_result(seed, rounds=4, refused=3, rounds_without_update=2) for seed in range(2)]
     busy = [seed_result(seed, rounds=4) for seed in range(2)]
@@ -131,26 +123,3 @@ def test_a_round_beyond_the_run_is_refused_and_one_that_it_was_to_have_is_not(sm
     (row,) = paper_rows([early], at=[8, 20])
     assert row.at[8].mean == pytest.approx(0.4)
     assert row.at[20] is None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--at", "3"], "--at 3: needs --layout paper"),
-        (["--layout", "paper", "--html", "x.html"], "--layout paper: applies to a table only"),
-    ],
-)
-def test_what_a_papers_layout_does_not_go_with_is_refused(small_run, capsys, arguments, message):
-    assert main(["report", str(small_run.path), *arguments]) == 2
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("form", ["csv", pytest.param("table", marks=pytest.mark.full)])
-def test_the_command_writes_every_format(small_run, capsys, tmp_path, form):
-    file = tmp_path / "table"
-    arguments = ["report", str(small_run.path), "--layout", "paper", "--at", "3", "--format", form]
-    assert main(arguments) == 0
-    assert "fedadc" in capsys.readouterr().out
-    assert main([*arguments, "-o", str(file)]) == 0
-    assert "\x1b" not in file.read_text(encoding="utf-8")
-    assert "3" in file.read_text(encoding="utf-8").splitlines()[0] or form != "csv"
