@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
+from edgefl.record.metric import ACCURACY
 from edgefl.record.summary import SCHEMA
 from edgefl.report import RunResult
 
@@ -73,6 +74,11 @@ def rounds_table(seed: int, speed: float, height: float, rounds: int, trained: b
             "seconds": np.cumsum(random.uniform(1.0, 1.5, rounds)),
             "accuracy": pa.array(accuracy, from_pandas=True),
             "accuracy_ema": pa.array(accuracy, from_pandas=True),
+            "metric": pa.array(accuracy, from_pandas=True),
+            "metric_ema": pa.array(accuracy, from_pandas=True),
+            "metric_ensemble": pa.nulls(rounds, pa.float64()),
+            "draw": pa.array([0] * rounds, pa.int32()),
+            "ratio_to_optimum": pa.nulls(rounds, pa.float64()),
             "loss": 1 - accuracy,
             "bytes_down": pa.array([5_000_000] * rounds, pa.int64()),
             "bytes_up": pa.array([int(6_000_000 * speed)] * rounds, pa.int64()),
@@ -88,6 +94,16 @@ def rounds_table(seed: int, speed: float, height: float, rounds: int, trained: b
             "hidden_seconds": np.full(rounds, 0.1),
         }
     )
+
+
+def with_metric(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The same result, whose metric is the accuracy unless it has another."""
+    if "metric" in result or not isinstance(result.get("accuracy"), dict):
+        return dict(result)
+    targets = [{"metric": ACCURACY.name, "value": each.get("accuracy"), **each} for each in result["targets"]]
+    budgets = [{"metric": each["accuracy"], **each} for each in result["budgets"]]
+    metric = {**ACCURACY._asdict(), "title": ACCURACY.word, **result["accuracy"]}
+    return {**result, "metric": metric, "targets": targets, "budgets": budgets}
 
 
 MakeRun = Callable[..., RunResult]
@@ -106,6 +122,7 @@ def make_run(tmp_path: Path) -> MakeRun:
     ) -> RunResult:
         path = tmp_path / folder
         path.mkdir()
+        methods = {label: [with_metric(each) for each in results] for label, results in methods.items()}
         summary = {"schema": SCHEMA, "scenario": name, "edgefl": "0.1.0", **NOTHING, "methods": methods}
         (path / "summary.json").write_text(json.dumps(summary))
         with (path / "scenario.yaml").open("w") as file:
