@@ -196,7 +196,7 @@ def derive_profile(  # noqa: PLR0917  (the command's options)
 def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output: Path) -> None:
     from edgefl.profiling.measured_profile import unmeasured_device
     from edgefl.profiling.step_table import read_step_table
-    from edgefl.profiling.table_profile import fitted_profile, fitted_rates, held_out, with_step_times
+    from edgefl.profiling.table_profile import FEW, fitted_profile, fitted_rates, held_out, scaled_to, with_step_times
 
     if steps and rest.like is None:
         raise UserError("--steps also needs a profile: --like NAME", file=str(file))
@@ -206,6 +206,14 @@ def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output
     if steps:
         _save(with_step_times(base, times, name=rest.name, source=source, framework=framework), output)
         say(f"{len(times)} times of {len({time.signature for time in times})} steps.")
+        return
+    if len(times) < FEW and rest.like is not None:
+        data, held = scaled_to(times, base, name=rest.name, source=source, framework=framework)
+        _save(data, output)
+        say(f"{len(times)} times; a few figures of {base.name} were scaled to them.")
+        if held:
+            say("Each time predicted from the others:")
+            print_errors(held)
         return
     rates = fitted_rates(times, base)
     held = held_out(times, base)

@@ -42,15 +42,15 @@ def list_profiles(as_json: Json = False) -> None:
             value(profile.power.compute),
         )
         evidence = str(profile.evidence("compute"))
-        rows.append([profile.name, profile.kind, *(f"{number:.4g}" for number in numbers), evidence])
+        rows.append([profile.name, profile.kind, *(f"{number:.4g}" for number in numbers), profile.software, evidence])
     print_table(
-        ["name", "kind", "GFLOP/s", "GB/s", "GiB", "W idle", "W training", "evidence"],
+        ["name", "kind", "GFLOP/s", "GB/s", "GiB", "W idle", "W training", "stack", "evidence"],
         rows,
         notes=[
             "GFLOP/s: fp32, achievable in training. W: the whole device.",
             "evidence: what confirms the predicted seconds of a step, and their mean error.",
         ],
-        words=(0, 1, 7),
+        words=(0, 1, 7, 8),
     )
 
 
@@ -94,6 +94,7 @@ def _summary(profile: DeviceProfile) -> dict[str, Any]:
     return {
         "name": profile.name,
         "kind": profile.kind,
+        "stack": profile.software,
         "flops_per_second": value(profile.compute.fp32_achievable),
         "bytes_per_second": value(profile.compute.memory_bandwidth),
         "memory_bytes": profile.memory.total,

@@ -304,6 +304,15 @@ FAMILIES = (("batch_norm", "batch-norm"), ("_norm", "group-norm"), ("pool", "poo
 """Substrings of the names of normalisation and pooling operators; the first match applies."""
 
 
+def loops_of(name: str, arguments: Sequence[Any], outputs: Sequence[Tensor]) -> tuple[int, int]:
+    """The groups over which a convolution's backward pass may loop, and the pixels of its output images; 0 if none."""
+    if name == "convolution":
+        return 0, math.prod(outputs[0].shape[2:])
+    if name == "convolution_backward":
+        return (groups if (groups := int(arguments[9])) > 1 else 0), math.prod(arguments[0].shape[2:])
+    return 0, 0
+
+
 def kind_of(name: str, arguments: Sequence[Any]) -> str:
     """The kind of an executed operator, by its ATen name without overload and its positional arguments.
 

@@ -109,7 +109,7 @@ class CostModel:
 
 
 def _signature(method: Method) -> tuple[object, ...]:
-    how_long = {"epochs", "steps", "batch", "lr", "lr_decay", "drop_last", "common_finish"}
+    how_long = {"epochs", "steps", "batch", "lr", "lr_decay", "drop_last", "common_finish", "input"}
     parts = (method.objective, method.rule)
     options = tuple((type(part), repr(part)) for part in parts)
     return (*options, method.local.model_dump_json(exclude=how_long))

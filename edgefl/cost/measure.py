@@ -59,13 +59,18 @@ class Stepping(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator that a step executes ``count`` times, on average; FLOPs and bytes are those of one execution."""
+    """An operator that a step executes ``count`` times, on average; FLOPs and bytes are those of one execution.
+
+    ``groups`` and ``pixels`` are those of a convolution, see :func:`edgefl.cost.formulas.loops_of`.
+    """
 
     name: str
     flops: float
     bytes: float
     count: float
     kind: str = ""
+    groups: int = 0
+    pixels: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,8 @@ class Executed(NamedTuple):
     kind: str
     phase: Phase
     layer: bool
+    groups: int
+    pixels: int
 
 
 def step_cost(batch: int, executed: Sequence[Executed], numbers: NDArray[np.int64], brought_bytes: int) -> StepCost:
@@ -135,7 +142,7 @@ def step_cost(batch: int, executed: Sequence[Executed], numbers: NDArray[np.int6
     """
     macs, flops, touched, live = numbers
     counts = Counter(
-        (each.name, flop, moved, each.kind)
+        (each.name, flop, moved, each.kind, each.groups, each.pixels)
         for each, flop, moved in zip(executed, flops.tolist(), touched.tolist(), strict=True)
     )
     forward = np.array([each.phase == "forward" for each in executed], dtype=bool)
@@ -143,7 +150,8 @@ def step_cost(batch: int, executed: Sequence[Executed], numbers: NDArray[np.int6
     return StepCost(
         batch=batch,
         operators=tuple(
-            Operator(name, flop, moved, count, kind) for (name, flop, moved, kind), count in counts.items()
+            Operator(name, flop, moved, count, kind, *loops)
+            for (name, flop, moved, kind, *loops), count in counts.items()
         ),
         layer_macs=int(macs[forward & layer].sum()),
         forward_macs=int(macs[forward].sum()),
@@ -163,7 +171,9 @@ class Trace:
 
     @property
     def executed(self) -> tuple[Executed, ...]:
-        return tuple(Executed(each.name, each.kind, each.phase, each.layer) for each in self.records)
+        return tuple(
+            Executed(each.name, each.kind, each.phase, each.layer, each.groups, each.pixels) for each in self.records
+        )
 
     @property
     def numbers(self) -> NDArray[np.int64]:

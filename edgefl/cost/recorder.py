@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.cost.data_dependence import DataDependentError, data_dependence, whose
-from edgefl.cost.formulas import is_counted, kind_of, work_of
+from edgefl.cost.formulas import is_counted, kind_of, loops_of, work_of
 from edgefl.cost.shortcuts import SHORTCUTS
 from edgefl.methods.parts.local_step import Phase
 
@@ -43,6 +43,7 @@ class Record(NamedTuple):
         macs: its multiply-accumulates, 0 for operators other than products.
         bytes: inputs read once and outputs written once.
         live: bytes of all live storages that the step created, after the operator.
+        groups, pixels: see :func:`edgefl.cost.formulas.loops_of`.
     """
 
     name: str
@@ -53,6 +54,8 @@ class Record(NamedTuple):
     flops: int
     bytes: int
     live: int
+    groups: int = 0
+    pixels: int = 0
 
 
 class _Layers(TorchFunctionMode):
@@ -144,6 +147,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in ALLOCATIONS or torch.Tag.inplace_view in func.tags or (not fresh and not writes):
             return result
         work = work_of(name, args, keywords, outputs)
+        groups, pixels = loops_of(name, args, outputs)
         self.add(
             Record(
                 name=name,
@@ -154,6 +158,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 flops=work.flops,
                 bytes=_touched(name, args, inputs, outputs),
                 live=self._live,
+                groups=groups,
+                pixels=pixels,
             )
         )
         return result

@@ -29,7 +29,7 @@ def recorded_cost(row: StepRow) -> StepCost:
 
 def row_of(alpha: int, batch: int, cost: StepCost, level: int = 0) -> StepRow:
     """Return the row of a step for ``costs.json``."""
-    operators = tuple(astuple(operator) for operator in cost.operators)
+    operators = tuple(astuple(each) if each.pixels else astuple(each)[:5] for each in cost.operators)
     figures = {each.name: getattr(cost, each.name) for each in fields(StepCost)}
     return StepRow(**{**figures, "alpha": alpha, "batch": batch, "level": level, "operators": operators})
 

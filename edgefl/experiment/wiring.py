@@ -174,5 +174,6 @@ def setup_of(
         timeouts=scenario.network.transport.timeouts,
         failures=scenario.failures,
         listeners=listeners,
+        overhead=scenario.round_overhead,
         bandwidth=None if type(allocation) is Equal else allocation,  # the network itself computes equal shares
     )

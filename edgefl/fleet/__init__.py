@@ -7,8 +7,16 @@ groups of a scenario's ``fleet:`` over its clients.
 
 from edgefl.fleet.assignment import FleetAssignment, FleetGroup, assign, group_counts, resolve
 from edgefl.fleet.attendance import Accidents, Attendance, Pace, Slowdown
-from edgefl.fleet.energy import compute_joules, idle_joules, promotion_joules, tail_joules, transfer_joules
+from edgefl.fleet.energy import (
+    compute_joules,
+    idle_joules,
+    promotion_joules,
+    tail_joules,
+    training_watts,
+    transfer_joules,
+)
 from edgefl.fleet.figure import Bound, Estimate, value
+from edgefl.fleet.input import InputPipeline
 from edgefl.fleet.library import all_profiles, load_profile, profile_names, read_profile
 from edgefl.fleet.profile import DeviceProfile, Direction
 from edgefl.fleet.roofline import Operator, fits, fleet_step_seconds, step_seconds, step_signature
@@ -22,6 +30,7 @@ __all__ = [
     "Estimate",
     "FleetAssignment",
     "FleetGroup",
+    "InputPipeline",
     "Operator",
     "Pace",
     "Slowdown",
@@ -40,6 +49,7 @@ __all__ = [
     "step_seconds",
     "step_signature",
     "tail_joules",
+    "training_watts",
     "transfer_joules",
     "value",
 ]

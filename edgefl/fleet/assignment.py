@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from edgefl.errors import UserError
 from edgefl.fleet.availability import Always, AnyAvailability, Trace, read_trace
 from edgefl.fleet.figure import scaled, value
 from edgefl.fleet.library import load_profile
-from edgefl.fleet.profile import DeviceProfile, OperatorRates, scaled_figures, scaled_kinds, slower
+from edgefl.fleet.profile import DURATIONS, DeviceProfile, OperatorRates, scaled_figures, scaled_kinds, slower
 from edgefl.input_file import InputFile, find_input
 from edgefl.options import Options
 from edgefl.randomness import generator
@@ -115,8 +115,8 @@ def _like(profile: DeviceProfile, name: str, speed: float, memory: float | None 
         "fp32_peak": speed,
         "fp32_achievable": speed,
         "memory_bandwidth": math.sqrt(speed),
-        "operator_overhead": 1 / speed,
-        "step_overhead": 1 / speed,
+        "core_speed": speed,
+        **dict.fromkeys(DURATIONS, 1 / speed),
     }
     compute = scaled_kinds(scaled_figures(profile.compute, factors), factors)
     compute = compute.model_copy(update={"measured_steps": (), "cpu_quota": None})  # of another device
@@ -138,6 +138,9 @@ class FleetGroup(Options):
     )
     share: float | None = Field(None, gt=0, le=1, description="Part of the clients; shares sum to 1 over all groups.")
     count: int | None = Field(None, gt=0, description="Number of clients, instead of a share.")
+    clients: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
+        None, min_length=1, description="The numbers of its clients, from 0, instead of a share or a count."
+    )
     link: str = Field(description="The link that connects each of them, a key of network.links.")
     availability: AnyAvailability = Field(Always(), description="When its devices can take part.")
     dropout: float = Field(
@@ -159,9 +162,9 @@ class FleetGroup(Options):
 
     @model_validator(mode="after")
     def _share_or_count(self) -> Self:
-        if (self.share is None) == (self.count is None):
-            found = "neither" if self.share is None else "both"
-            raise ValueError(f"expected either share or count, found {found}")
+        found = [name for name in ("share", "count", "clients") if getattr(self, name) is not None]
+        if len(found) != 1:
+            raise ValueError(f"expected either share or count or clients, found {' and '.join(found) or 'none'}")
         return self
 
 
@@ -257,8 +260,8 @@ class FleetAssignment:
 def assign(groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Path | None = None) -> FleetAssignment:
     """Distribute the groups over the clients.
 
-    Counts are exact (largest remainder, earlier groups first among equals). Clients are shuffled by a generator that
-    depends only on the seed, so that every method has the same fleet.
+    Counts are exact (largest remainder, earlier groups first among equals). Clients that no group names are shuffled by
+    a generator that depends only on the seed, so that every method has the same fleet.
 
     Raises:
         UserError: shares do not sum to 1, counts do not sum to ``clients``, or groups use both.
@@ -267,14 +270,21 @@ def assign(groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Pat
     resolved = [resolve(group, folder=folder, field=f"fleet.{index}") for index, group in enumerate(groups)]
     kinds: list[tuple[DeviceProfile, FleetGroup]] = []
     numbers: list[NDArray[np.int32]] = []
+    of_client = np.full(clients, -1, np.int32)
     for index, (group, count) in enumerate(zip(resolved, counts, strict=True)):
         profiles = _devices(group, seed, index)
-        numbers.append((len(kinds) + np.arange(count) % len(profiles)).astype(np.int32))
+        own = (len(kinds) + np.arange(count) % len(profiles)).astype(np.int32)
+        if group.clients is None:
+            numbers.append(own)
+        else:
+            of_client[list(group.clients)] = own
         kinds += [(profile, group) for profile in profiles]
+    if numbers:
+        of_client[of_client < 0] = generator(seed, "fleet").permutation(np.concatenate(numbers))
     return FleetAssignment(
         profiles=tuple(profile for profile, _ in kinds),
         links=tuple(group.link for _, group in kinds),
-        group=generator(seed, "fleet").permutation(np.concatenate(numbers)),
+        group=of_client,
         availability=tuple(group.availability for _, group in kinds),
         dropout=tuple(group.dropout for _, group in kinds),
         capacity=tuple(group.capacity for _, group in kinds),
@@ -296,9 +306,12 @@ def group_counts(groups: Sequence[FleetGroup], clients: int) -> NDArray[np.int64
         raise UserError("expected at least one group, found an empty list", field="fleet")
     shares = [group.share for group in groups if group.share is not None]
     if shares and len(shares) < len(groups):
-        raise UserError("expected share in every group or count in every group, found both", field="fleet")
+        raise UserError("expected share in every group, or count or clients in every group, found both", field="fleet")
     if not shares:
-        counts = np.array([group.count for group in groups], np.int64)
+        named = [client for group in groups for client in group.clients or ()]
+        if len(set(named)) < len(named) or max(named, default=0) >= clients:
+            raise UserError(f"expected each client in one group, and numbers from 0 to {clients - 1}", field="fleet")
+        counts = np.array([len(group.clients or ()) or group.count for group in groups], np.int64)
         if counts.sum() != clients:
             raise UserError(f"expected counts that sum to {clients} clients, found {counts.sum()}", field="fleet")
         return counts

@@ -20,6 +20,21 @@ def compute_joules(profile: DeviceProfile, seconds: float, *, bound: Bound = "no
     return value(profile.power.compute, bound) * seconds
 
 
+def training_watts(profile: DeviceProfile, seconds: float, waiting: float) -> float:
+    """Mean watts over ``seconds`` of local training, of which it waits for data during ``waiting``."""
+    full = compute_joules(profile, 1.0)
+    if not waiting:
+        return full
+    idle, cores = value(profile.power.idle), profile.compute.cores or OTHER_CORES
+    own = profile.power.one_core
+    one_core = idle + (full - idle) / cores if own is None else value(own)
+    return full + (one_core - full) * waiting / seconds
+
+
+OTHER_CORES = 8
+"""Cores of a device that trains on another processor: one of them draws this part of the difference to full load."""
+
+
 def idle_joules(profile: DeviceProfile, seconds: float, *, bound: Bound = "nominal") -> float:
     """Joules of the whole device while it does not train for ``seconds``, with or without transfers."""
     return value(profile.power.idle, bound) * seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ class Rates:
         operator_overhead: seconds of a launched operator.
         step_overhead: seconds of a step.
         kinds: FLOP/s, bytes/s and overhead of the kinds of operators that have separate figures.
+        group_overhead, half_rate_pixels: as in a profile.
     """
 
     flops_per_second: float
@@ -40,6 +41,8 @@ class Rates:
     operator_overhead: float
     step_overhead: float
     kinds: Mapping[str, Figures] = field(default_factory=dict)
+    group_overhead: float = 0.0
+    half_rate_pixels: float = 0.0
 
     def seconds(self, operators: Sequence[Operator]) -> float:
         general = (self.flops_per_second, self.bytes_per_second, self.operator_overhead)
@@ -47,7 +50,10 @@ class Rates:
         for each in operators:
             kind = getattr(each, "kind", "")
             rate, bandwidth, launch = self.kinds.get(kind) or self.kinds.get(FAMILIES.get(kind, kind), general)
-            total += each.count * (max(each.flops / rate, each.bytes / bandwidth) + launch)
+            pixels = getattr(each, "pixels", 0)
+            flops = each.flops * (1 + self.half_rate_pixels / pixels) if pixels else each.flops
+            launch += self.group_overhead * getattr(each, "groups", 0)
+            total += each.count * (max(flops / rate, each.bytes / bandwidth) + launch)
         return total
 
 
@@ -205,6 +211,11 @@ BALANCE, UNBALANCED = 20.0, 0.05
 """Usual FLOP for each byte of memory traffic, and the penalty for each factor of e away from it: large enough that a
 figure which no step depends on has a usual value."""
 
+LOOPS, FEW_PIXELS = 6e-4, 10.0
+UNKNOWN = 0.3
+"""Usual seconds of a group and pixels at half rate, and the penalty for each factor of e away from them: steps of small
+images and of grouped convolutions determine both."""
+
 LEAST_STEPS = 4
 
 _STARTS = ((1e10, 2e9), (3e10, 1e9), (1e12, 1e11))
@@ -220,35 +231,43 @@ class _Work:
     family: NDArray[np.int64]
     flops: NDArray[np.float64]
     bytes: NDArray[np.float64]
+    groups: NDArray[np.float64]
+    small: NDArray[np.float64]
     count: NDArray[np.float64]
 
     @staticmethod
     def of(steps: Sequence[Step]) -> _Work:
-        counts: defaultdict[tuple[int, str, float, float], float] = defaultdict(int)
+        counts: defaultdict[tuple[int, str, float, float, int, int], float] = defaultdict(int)
         for index, (operators, _) in enumerate(steps):
             for each in operators:
                 kind = getattr(each, "kind", "")
                 fitted = kind if kind in ALONE else FAMILIES.get(kind, kind)
-                counts[index, fitted, each.flops, each.bytes] += each.count
-        names = tuple(sorted({name for _, name, _, _ in counts}))
+                loops = getattr(each, "groups", 0), getattr(each, "pixels", 0)
+                counts[index, fitted, each.flops, each.bytes, *loops] += each.count
+        names = tuple(sorted({name for _, name, *_ in counts}))
         place = {name: index for index, name in enumerate(names)}
-        step, family, flops, moved = zip(*counts, strict=True)
+        step, family, flops, moved, groups, pixels = zip(*counts, strict=True)
         return _Work(
             names=names,
             step=np.array(step),
             family=np.array([place[name] for name in family]),
             flops=np.array(flops, np.float64),
             bytes=np.array(moved, np.float64),
+            groups=np.array(groups, np.float64),
+            small=np.array([1 / each if each else 0.0 for each in pixels]),
             count=np.array(list(counts.values()), np.float64),
         )
 
     def seconds(self, logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
         rate, bandwidth = (logarithms[row] + self._own(logarithms)[row][self.family] for row in range(2))
-        each = np.maximum(self.flops * np.exp(-rate), self.bytes * np.exp(-bandwidth)) + np.exp(logarithms[2])
+        group, half = np.exp(logarithms[4:6])
+        flops = self.flops * (1 + half * self.small)
+        each = np.maximum(flops * np.exp(-rate), self.bytes * np.exp(-bandwidth)) + np.exp(logarithms[2])
+        each += group * self.groups
         return np.asarray(np.bincount(self.step, each * self.count) + np.exp(logarithms[3]), np.float64)
 
     def _own(self, logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
-        return logarithms[4:].reshape(2, len(self.names))
+        return logarithms[6:].reshape(2, len(self.names))
 
     def reached(self, seconds: NDArray[np.float64], general: tuple[float, float]) -> NDArray[np.float64]:
         """Each family's highest FLOP/s and bytes/s over a whole step, as distances from the general figures."""
@@ -277,11 +296,12 @@ def fit_families(steps: Sequence[Step], *, operator_overhead: float, step_overhe
     seconds = np.array([each for _, each in steps], np.float64)
     measured = np.log(seconds)
     expected = np.log(np.maximum((operator_overhead, step_overhead), LEAST_OVERHEAD))
+    loops = np.log((LOOPS, FEW_PIXELS))
     families = len(work.names)
 
     def misses(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        far = x[4:]
-        balance = [UNBALANCED * (x[0] - x[1] - np.log(BALANCE))]
+        far = x[6:]
+        balance = [UNBALANCED * (x[0] - x[1] - np.log(BALANCE)), *(UNKNOWN * (x[4:6] - loops))]
         kept = FAMILY_CLOSENESS * np.sign(far) * np.sqrt(np.log1p(far**2))
         return np.concatenate([np.log(work.seconds(x)) - measured, kept, OVERHEAD * (x[2:4] - expected), balance])
 
@@ -289,13 +309,16 @@ def fit_families(steps: Sequence[Step], *, operator_overhead: float, step_overhe
     for general in _STARTS:
         reached = work.reached(seconds, general)
         guesses = (np.zeros((2, families)), reached, np.minimum(reached, 0.0))
-        starts = [np.concatenate([np.log(general), expected, own.ravel()]) for own in guesses]
+        starts = [np.concatenate([np.log(general), expected, loops, own.ravel()]) for own in guesses]
         fits += [least_squares(misses, start, max_nfev=200) for start in starts]
     best = min(fits, key=lambda fit: float(fit.cost)).x
-    rate, bandwidth, launch, fixed = (float(figure) for figure in np.exp(best[:4]))
-    own = np.exp(best[:2, None] + best[4:].reshape(2, families))
+    rate, bandwidth, launch, fixed, group, half = (float(figure) for figure in np.exp(best[:6]))
+    own = np.exp(best[:2, None] + best[6:].reshape(2, families))
     kinds = {
         name: (float(own_rate), float(own_bandwidth), launch)
         for name, own_rate, own_bandwidth in zip(work.names, *own, strict=True)
     }
-    return Rates(rate, bandwidth, launch, fixed, kinds)
+    found = Rates(rate, bandwidth, launch, fixed, kinds)
+    return replace(
+        found, group_overhead=group if work.groups.any() else 0.0, half_rate_pixels=half if work.small.any() else 0.0
+    )

@@ -17,13 +17,16 @@ from edgefl.units import Bytes, BytesPerSecond, FlopsPerSecond, Joules, Seconds,
 
 
 class Thermal(Options):
-    """Heat: the processor cannot keep its full rate permanently.
-
-    Every computation starts cool, because a client rests between its rounds and while it transfers.
-    """
+    """Heat: the processor cannot keep its full rate permanently."""
 
     after: Seconds = Field(description="Seconds of continuous computing at the full rate.")
     sustained: float = Field(gt=0, le=1, description="Part of compute.fp32_achievable that remains afterwards.")
+    cooling: Seconds | None = Field(
+        None,
+        gt=0,
+        description="Time constant with which the device cools while it does not compute; null: every computation "
+        "starts cool.",
+    )
 
 
 class Load(Bounds):
@@ -102,6 +105,22 @@ class Compute(Options):
         dict[OperatorKind, OperatorRates],
         BeforeValidator(_known_rates, json_schema_input_type=dict[OperatorKind, OperatorRates] | None),
     ] = Field(default_factory=dict, description="Figures for single kinds of operators, if known; null: none.")
+    half_rate_pixels: float | Estimate[float] = Field(
+        0.0,
+        description="Pixels of an output image at which a convolution reaches half of its rate; on n pixels it reaches "
+        "n / (n + this) of it.",
+    )
+    group_overhead: Seconds | Estimate[Seconds] = Field(
+        0.0, description="Seconds for each group in the backward pass of a grouped convolution, if the stack loops."
+    )
+    core_speed: float | None = Field(
+        None,
+        gt=0,
+        description="Speed of one core in reading data, 1 for a Raspberry Pi 4; null: 50 us / operator_overhead.",
+    )
+    cores: int | None = Field(
+        None, ge=1, description="Cores that training shares with the input pipeline; null: training needs none of them."
+    )
     jitter: float = Field(
         0.0, ge=0, le=2, description="Random variation of a round's duration: sigma of a lognormal factor of mean 1."
     )
@@ -174,6 +193,11 @@ class Power(Options):
 
     idle: Watts | Estimate[Watts] = Field(description="Watts of the whole device while it waits.")
     compute: Watts | Estimate[Watts] = Field(description="Watts of the whole device, idle included, while it trains.")
+    one_core: Watts | Estimate[Watts] | None = Field(
+        None,
+        description="Watts of the whole device while training waits for data and one core reads; null: idle, and the "
+        "core's part of the difference to compute.",
+    )
     radio: Radio = Field(description="Power of transfers, in addition to idle or compute.")
 
     @model_validator(mode="after")
@@ -245,6 +269,9 @@ class DeviceProfile(Options):
     name: str = Field(pattern=NAME, description="The name of the device in scenarios and reports.")
     kind: Kind = Field(description="The kind of device.")
     description: str = Field(description="The exact device, in a sentence.")
+    stack: str | None = Field(
+        None, description="The software that trains, with its version: another one may be ten times slower."
+    )
     compute: Compute = Field(description="How fast it trains.")
     memory: Memory = Field(description="Memory, which limits the size of a job.")
     power: Power = Field(description="Power consumption.")
@@ -274,6 +301,17 @@ class DeviceProfile(Options):
                 return self.provenance.evidence[path]
             path = path.rpartition(".")[0]
         return Evidence(kind="estimated", source="see provenance")
+
+    @property
+    def software(self) -> str:
+        """The stack, or else that of the evidence for its speed."""
+        return self.stack or self.evidence("compute").framework or "not stated"
+
+    @property
+    def core_speed(self) -> float:
+        """Of one core in reading data, 1 for a Raspberry Pi 4."""
+        compute = self.compute
+        return compute.core_speed or REFERENCE_OVERHEAD / max(value(compute.operator_overhead), 1e-9)
 
     def sustained(self, hot: bool) -> float:
         return self.compute.thermal.sustained if hot and self.compute.thermal is not None else 1.0
@@ -322,12 +360,15 @@ def figure_paths(model: type[BaseModel] = DeviceProfile, prefix: str = "") -> li
     return paths
 
 
+REFERENCE_OVERHEAD = 50e-6
+"""Seconds of an operator's overhead on a Raspberry Pi 4."""
+
 Part = TypeVar("Part", bound=BaseModel)
 
-RATES = ("fp32_peak", "fp32_achievable", "memory_bandwidth", "cpu_quota")
+RATES = ("fp32_peak", "fp32_achievable", "memory_bandwidth", "core_speed", "cpu_quota")
 """Figures of ``compute`` that are rates: larger ones give fewer seconds."""
 
-DURATIONS = ("operator_overhead", "step_overhead")
+DURATIONS = ("operator_overhead", "step_overhead", "group_overhead")
 
 
 def slower(profile: DeviceProfile, factor: float) -> DeviceProfile:

@@ -3,7 +3,8 @@
 Roofline per operator (Williams, Waterman and Patterson, 2009): the time of an operator is its arithmetic at the
 achievable FLOP/s or its memory traffic at the memory bandwidth, whichever is longer, plus a fixed overhead for its
 launch. Small models are therefore limited by overheads, large dense models by arithmetic, and the ratio between two
-devices depends on the model. A profile may give the three figures by kind of operator.
+devices depends on the model. A profile may give the three figures by kind of operator. Some software computes
+convolutions of small images at a lower rate, and loops over the groups of a grouped convolution.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from edgefl.fleet.profile import DeviceProfile
 class Operator(Protocol):
     """One operator that a step executes ``count`` times.
 
-    It may have a ``kind`` (:data:`edgefl.operator_kinds.KINDS`), for which a device may have separate rates.
+    It may have a ``kind`` (:data:`edgefl.operator_kinds.KINDS`), for which a device may have separate rates, and, if it
+    is a convolution, ``groups`` and ``pixels``.
     """
 
     @property
@@ -84,10 +86,14 @@ def fleet_step_seconds(
     each = np.maximum(flops / arithmetic_rate, moved / bandwidth) + per_operator
     kinds = [getattr(operator, "kind", "") for operator in operators]
     for row, profile in enumerate(profiles):
-        if profile.compute.operator_rates:
+        half, group = (
+            value(figure, bound) for figure in (profile.compute.half_rate_pixels, profile.compute.group_overhead)
+        )
+        if profile.compute.operator_rates or half or group:
             own = {kind: profile.rates(bound, kind=kind, hot=hot) for kind in set(kinds)}
             rate, moves, launch, _ = np.array([own[kind] for kind in kinds], np.float64).reshape(-1, 4).T
-            each[row] = np.maximum(flops / rate, moved / moves) + launch
+            each[row] = np.maximum(flops * small_images(operators, half) / rate, moved / moves) + launch
+            each[row] += group * np.array([getattr(operator, "groups", 0) for operator in operators])
     seconds = np.asarray((each * count).sum(axis=1) + per_step[:, 0], np.float64)
     tables = [row for row, profile in enumerate(profiles) if profile.compute.measured_steps]
     if tables:
@@ -97,6 +103,12 @@ def fleet_step_seconds(
             if measured is not None:
                 seconds[row] = value(measured.seconds, bound) / profiles[row].sustained(hot)
     return seconds
+
+
+def small_images(operators: Sequence[Operator], half_rate_pixels: float) -> NDArray[np.float64]:
+    """The factor on each operator's arithmetic: of a convolution, by the pixels of its output; else 1."""
+    pixels = np.array([getattr(each, "pixels", 0) for each in operators], np.float64)
+    return 1 + np.divide(half_rate_pixels, pixels, out=np.zeros_like(pixels), where=pixels > 0)
 
 
 def fits(profile: DeviceProfile, peak_memory_bytes: float) -> bool:

@@ -63,11 +63,11 @@ class OperatorCount(Recorder):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__(with_data=True)
-        self._counts: Counter[tuple[str, int, int, str]] = Counter()
+        self._counts: Counter[tuple[str, int, int, str, int, int]] = Counter()
         self._forward_macs = self._layer_macs = self._peak = 0
 
     def add(self, record: Record) -> None:
-        self._counts[record.name, record.flops, record.bytes, record.kind] += 1
+        self._counts[record.name, record.flops, record.bytes, record.kind, record.groups, record.pixels] += 1
         self._forward_macs += record.macs
         self._layer_macs += record.macs if record.layer else 0
         self._peak = max(self._peak, record.live)
@@ -84,13 +84,13 @@ class OperatorCount(Recorder):  # type: ignore[no-untyped-call]
         return StepCost(
             batch=0,
             operators=tuple(
-                Operator(name, flops, bytes, count, kind)
-                for (name, flops, bytes, kind), count in sorted(self._counts.items())
+                Operator(name, flops, bytes, count, kind, *loops)
+                for (name, flops, bytes, kind, *loops), count in sorted(self._counts.items())
             ),
             layer_macs=self._layer_macs,
             forward_macs=self._forward_macs,
-            training_flops=float(sum(flops * count for (_, flops, _, _), count in self._counts.items())),
-            bytes_touched=float(sum(bytes * count for (_, _, bytes, _), count in self._counts.items())),
+            training_flops=float(sum(flops * count for (_, flops, *_), count in self._counts.items())),
+            bytes_touched=float(sum(bytes * count for (_, _, bytes, *_), count in self._counts.items())),
             peak_memory_bytes=self._peak,
         )
 

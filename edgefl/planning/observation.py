@@ -10,9 +10,9 @@ from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import DeviceProfile, FleetAssignment, compute_joules, idle_joules, transfer_joules
 from edgefl.fleet.energy import promotion_joules, tail_joules
 from edgefl.fleet.figure import Bound
-from edgefl.fleet.roofline import step_seconds
 from edgefl.planning.figures import Range
 from edgefl.record.events import Event, Listener, WorkKey
+from edgefl.simulation.work import local_seconds
 
 BOUNDS: tuple[Bound, ...] = ("low", "nominal", "high")
 
@@ -92,10 +92,12 @@ class Observation(Listener):
             case "compute_start":
                 spent.participations = 1
             case "compute_end" | "compute_partial" | "compute_drop":
+                full = compute_joules(profile, event.seconds)
+                share = event.joules / full if full else 1.0  # of the watts of training: it may wait for data
                 for bound, ratio in self._ratios[event.work].items():
                     seconds = event.seconds * ratio
                     spent.compute_seconds[bound] += seconds
-                    spent.joules[bound] += compute_joules(profile, seconds, bound=bound)
+                    spent.joules[bound] += compute_joules(profile, seconds, bound=bound) * share
             case "idle":
                 for bound in BOUNDS:
                     spent.joules[bound] += idle_joules(profile, event.seconds, bound=bound)
@@ -137,9 +139,5 @@ def work_seconds(
     profile: DeviceProfile, costs: StepCosts, alpha: int, batches: dict[int, int], level: int = 0
 ) -> Range:
     """Seconds of a client's local training at the bounds of the profile's figures; ``batches``: steps by batch size."""
-    operators = {size: costs.step(alpha, size, level).operators for size in batches}
-    return Range.of(
-        lambda bound: sum(
-            count * step_seconds(profile, operators[size], bound=bound) for size, count in batches.items()
-        )
-    )
+    steps = {size: costs.step(alpha, size, level) for size in batches}
+    return Range.of(lambda bound: local_seconds(profile, steps, batches, costs.method.local.input, bound=bound)[0])

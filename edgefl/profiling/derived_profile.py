@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, get_args
 
-from edgefl.fleet import DeviceProfile
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefl.fleet import DeviceProfile, Operator, step_seconds
 from edgefl.fleet.figure import Bound, bounds_around, rounded, value
 from edgefl.fleet.profile import Figure
 from edgefl.profiling.measured_profile import with_evidence
@@ -17,11 +21,20 @@ BOUNDS: tuple[Bound, ...] = get_args(Bound)
 
 
 class Ratios(NamedTuple):
-    """The speeds of a device relative to another: in large products, in code without vector units, and of memory."""
+    """The speeds of a device relative to another: in large products, in code without vector units, and of memory.
+
+    Attributes:
+        groups: in looping over groups; ``None``: as ``scalar``.
+        small: factor on the pixels at half rate.
+        step: factor on a step's overhead.
+    """
 
     dense: float
     scalar: float
     bandwidth: float
+    groups: float | None = None
+    small: float = 1.0
+    step: float = 1.0
 
 
 def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, error: float = 0.5) -> dict[str, Any]:
@@ -40,8 +53,8 @@ def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, 
     def scaled(figure: float, general: float, ratio: float) -> dict[str, float]:
         return bounds_around(figure * (ratios.scalar if figure < SCALAR * general else ratio), factor)
 
-    def slower(overhead: Figure) -> dict[str, float]:
-        return {bound: rounded(value(overhead, bound) / ratios.scalar) for bound in BOUNDS}
+    def slower(overhead: Figure, ratio: float = ratios.scalar) -> dict[str, float]:
+        return {bound: rounded(value(overhead, bound) / ratio) for bound in BOUNDS}
 
     rates = {"fp32_achievable": (rate, ratios.dense), "memory_bandwidth": (bandwidth, ratios.bandwidth)}
     kinds: dict[str, dict[str, dict[str, float]]] = {}
@@ -56,10 +69,14 @@ def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, 
         "fp32_achievable": bounds_around(ratios.dense * rate, factor),
         "memory_bandwidth": bounds_around(ratios.bandwidth * bandwidth, factor),
         "operator_overhead": slower(compute.operator_overhead),
-        "step_overhead": slower(compute.step_overhead),
+        "step_overhead": slower(compute.step_overhead, ratios.scalar / ratios.step),
         "operator_rates": kinds,
         "measured_steps": [],
     }
+    if value(compute.group_overhead):
+        data["compute"]["group_overhead"] = slower(compute.group_overhead, ratios.groups or ratios.scalar)
+    if value(compute.half_rate_pixels):
+        data["compute"]["half_rate_pixels"] = slower(compute.half_rate_pixels, 1 / ratios.small)
     evidence = base.evidence("compute")
     how = (
         f"derived from {base.name}: products x {ratios.dense:.3g}, memory x {ratios.bandwidth:.3g}, scalar code and "
@@ -72,3 +89,47 @@ def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, 
     )
     validated(DeviceProfile, data)
     return data
+
+
+SPREADS = Ratios(dense=0.5, scalar=0.5, bandwidth=0.5, groups=1.0, small=0.7, step=1.0)
+"""Standard deviations of the logarithms of the ratios between two similar boards, or two stacks on one board."""
+
+NOISE = 0.1
+"""Relative error of a measured step that the ratios do not explain."""
+
+AWAY = 10.0
+"""Keeps unknowns away from zero: steps of numerical derivatives are relative, and figures have four digits."""
+
+SCARCE_GROUP, SCARCE_PIXELS = 1e-4, 3.0
+"""Seconds of a group on a core of speed 1, and pixels at half rate, that are scaled if the similar board has none."""
+
+
+def fitted_ratios(
+    times: Sequence[tuple[Sequence[Operator], float]], like: DeviceProfile
+) -> tuple[DeviceProfile, Ratios]:
+    """The ratios to the profile ``like`` that are likeliest given a few steps and their seconds; and what they scale.
+
+    A few steps determine only some of the ratios. The others stay near 1, which is the maximum a posteriori of ratios
+    that are lognormal with :data:`SPREADS`.
+    """
+    from scipy.optimize import least_squares
+
+    compute = like.compute
+    loops = {
+        "group_overhead": compute.group_overhead if value(compute.group_overhead) else SCARCE_GROUP / like.core_speed,
+        "half_rate_pixels": compute.half_rate_pixels if value(compute.half_rate_pixels) else SCARCE_PIXELS,
+    }
+    wider = [2.0 if loops[name] != getattr(compute, name) else 1.0 for name in loops]
+    base = like.model_copy(
+        update={"compute": compute.model_copy(update={**loops, "fp32_peak": 1e18, "measured_steps": ()})}
+    )
+    spreads = np.array(SPREADS) * [1, 1, 1, *wider, 1]
+    measured = np.log([seconds for _, seconds in times])
+
+    def misses(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        device = validated(DeviceProfile, derived_profile(base, base, Ratios(*np.exp(x - AWAY).tolist())))
+        predicted = np.log([step_seconds(device, operators) for operators, _ in times])
+        return np.concatenate([(predicted - measured) / NOISE, (x - AWAY) / spreads])
+
+    found = least_squares(misses, np.full(len(spreads), AWAY), diff_step=1e-3, x_scale=spreads, max_nfev=30)
+    return base, Ratios(*np.exp(found.x - AWAY).tolist())

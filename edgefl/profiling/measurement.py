@@ -58,8 +58,13 @@ def operators_of(case: Case) -> tuple[Operator, ...]:
     run = case.prepare(lambda *shape: torch.empty(shape, device=NOWHERE))
     with Recorder() as recorder:
         run()
-    counts = Counter((each.name, each.flops, each.bytes, each.kind) for each in recorder.records)
-    return tuple(Operator(name, flops, moved, count, kind) for (name, flops, moved, kind), count in counts.items())
+    counts = Counter(
+        (each.name, each.flops, each.bytes, each.kind, each.groups, each.pixels) for each in recorder.records
+    )
+    return tuple(
+        Operator(name, flops, moved, count, kind, *loops)
+        for (name, flops, moved, kind, *loops), count in counts.items()
+    )
 
 
 class Machine(Options):

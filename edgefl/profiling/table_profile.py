@@ -13,6 +13,7 @@ from edgefl.fleet import DeviceProfile, step_seconds
 from edgefl.fleet.figure import bounds_around, rounded, value
 from edgefl.fleet.fitting import LEAST_STEPS, Rates, fit_families
 from edgefl.fleet.profile import Figure
+from edgefl.profiling.derived_profile import derived_profile, fitted_ratios
 from edgefl.profiling.measured_profile import with_evidence
 from edgefl.profiling.step_table import StepTable, StepTime
 from edgefl.validation import validated
@@ -87,6 +88,52 @@ def as_dict(compared: Sequence[Compared], table: StepTable) -> dict[str, Any]:
     }
 
 
+FEW = 6
+"""With fewer times, a few ratios to a similar profile are fitted in place of rates by family."""
+
+
+def scaled_to(
+    times: Sequence[StepTime], like: DeviceProfile, *, name: str, source: str, framework: str
+) -> tuple[dict[str, Any], list[Compared]]:
+    """The profile ``like`` scaled to a few measured times, as plain data, and each time predicted from the others.
+
+    With a single time nothing can be left out, and the bounds follow from the spread of similar boards.
+    """
+
+    def fitted(some: Sequence[StepTime], error: float = 0.5) -> dict[str, Any]:
+        base, ratios = fitted_ratios([(time.operators, time.seconds) for time in some], like)
+        return derived_profile(base, base, ratios, error)
+
+    held = []
+    for left_out in times if len(times) > 2 else ():
+        device = validated(DeviceProfile, fitted([time for time in times if time is not left_out]))
+        held.append(Compared(left_out, step_seconds(device, left_out.operators)))
+    error = Errors.of(held).mean_absolute if held else None
+    data = fitted(times, max(0.1, error if error is not None else 0.5))
+    highest = max(
+        each["fp32_achievable"]["nominal"]
+        for each in (data["compute"], *data["compute"]["operator_rates"].values())
+        if "fp32_achievable" in each
+    )
+    data["compute"]["fp32_peak"] = max(value(like.compute.fp32_peak), rounded(1.001 * highest))
+    data["name"], data["stack"] = name, framework
+    evidence = {
+        "kind": "fitted",
+        "source": source,
+        "count": len(times),
+        "framework": framework,
+        "error": None if error is None else rounded(error),
+    }
+    how = f"{like.name}'s, scaled to {len(times)} step times"
+    data["provenance"] = with_evidence(data["provenance"], evidence, how) | {
+        "sources": [*like.provenance.sources, source],
+        "date": datetime.date.today().isoformat(),
+        "verified": False,
+    }
+    validated(DeviceProfile, data)
+    return data, held
+
+
 SEPARATE = 0.1
 """A family whose figure differs less from the general one is not written."""
 
@@ -153,9 +200,12 @@ def fitted_profile(
         "memory_bandwidth": bounds_around(rates.bytes_per_second, factor),
         "operator_overhead": _overhead(rates.operator_overhead, like.compute.operator_overhead, factor),
         "step_overhead": _overhead(rates.step_overhead, like.compute.step_overhead, factor),
+        "group_overhead": bounds_around(rates.group_overhead, factor),
+        "half_rate_pixels": bounds_around(rates.half_rate_pixels, factor),
         "operator_rates": kinds,
         "measured_steps": [],
     }
+    data["stack"] = framework
     evidence = {
         "kind": "fitted",
         "source": source,

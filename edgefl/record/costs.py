@@ -13,8 +13,9 @@ from edgefl.options import Options
 from edgefl.record.summary import Number
 from edgefl.validation import validated
 
-OperatorRow = tuple[str, Number, Number, Number, str]
-"""An operator of a step: name, FLOPs and bytes of one execution, mean number of executions, kind."""
+OperatorRow = tuple[str, Number, Number, Number, str] | tuple[str, Number, Number, Number, str, int, int]
+"""An operator of a step: name, FLOPs and bytes of one execution, mean number of executions, kind; of a convolution also
+the groups of its backward pass, and the pixels of its output."""
 
 
 class StepRow(Options):

@@ -31,6 +31,7 @@ from edgefl.simulation.accounts import BudgetSpec
 from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
 from edgefl.simulation.failure_specs import Crash, Failure
 from edgefl.simulation.protocol_specs import AsynchronousSpec, ProtocolSpec, SynchronousSpec
+from edgefl.simulation.round_overhead import AnyOverhead, RoundOverhead
 from edgefl.tasks.classification import Classification
 from edgefl.training.personalisation.calibration import CalibrationSpec
 from edgefl.validation import first_repeated, validated
@@ -59,6 +60,10 @@ class Scenario(Options):
     )
     fleet: tuple[FleetGroup, ...] = Field(min_length=1, description="groups of clients with the same device and link")
     network: NetworkSpec = Field(description="the graph, and the clients' links by name")
+    round_overhead: AnyOverhead = Field(
+        default=RoundOverhead(),
+        description="the framework's own time in a round: none, a kind (flower, flower-grpc), or seconds",
+    )
     failures: tuple[Failure, ...] = Field(
         default=(), description="crashes of clients and outages of links, at given times"
     )

@@ -234,7 +234,8 @@ def _wire_bytes(record: Record) -> Iterator[str]:
 
 
 def energy(record: Record) -> Iterator[str]:
-    """Devices draw the power of their profile; a battery delivers no more than it held and was charged."""
+    """Devices draw their profile's power, less while they wait for data; a battery delivers what it held and got."""
+    watts = {event.work: event.joules / event.seconds for event in record.of("work") if event.seconds}
     drawn: defaultdict[int, float] = defaultdict(float)
     for event in record.of("transfer_end", "transfer_drop", "idle", "compute_end", "compute_partial", "compute_drop"):
         if event.item == "relay":
@@ -247,8 +248,10 @@ def energy(record: Record) -> Iterator[str]:
         profile = record.fleet.profile_of(event.client)
         if event.kind.startswith("transfer"):
             joules = transfer_joules(profile, "up" if event.item == "up" else "down", event.seconds, event.bytes)
+        elif event.kind == "idle":
+            joules = idle_joules(profile, event.seconds)
         else:
-            joules = (idle_joules if event.kind == "idle" else compute_joules)(profile, event.seconds)
+            joules = watts.get(event.work, compute_joules(profile, 1.0)) * event.seconds
         short = event.joules < joules and profile.battery is not None
         if not short and not close(joules, event.joules):
             yield f"{at(event)}: drew {event.joules:g} J, the profile gives {joules:g} J"

@@ -172,11 +172,8 @@ class Participation:
 
     def _work_through(self) -> Generator[simpy.Event, object, None]:
         world, attempt = self.world, self._attempt
-        for delivery in self._deliveries:
-            if delivery.ended is None:
-                yield delivery
-            if not self._still("download", attempt):
-                return
+        if not (yield from self._receive(attempt)):
+            return
         world.waited(*self._place, self._phases.end_transfer())
         if self.downlink.alpha == world.setup.sizes.blocks:
             world.held[self.client] = self.round
@@ -213,15 +210,38 @@ class Participation:
         world.last_job[self.client] = self.job.id
 
         self.phase = "upload"
-        self._deliveries = [self._send("up", world.uplink(self.client, self.work.alpha))]
-        yield self._deliveries[0]
-        if not self._still("upload", attempt):
+        if not (yield from self._return(attempt)):
             return
         world.waited(*self._place, self._phases.end_transfer())
         self.phase = "arrived"
         self.arrived_at = self.reached_at = self._env.now
         world.presence.leaves(self)
         self._on_left(self)
+
+    def _receive(self, attempt: int) -> Generator[simpy.Event, object, bool]:
+        """Wait for the download, and the framework; False if the participation ended or restarted in this time."""
+        for delivery in self._deliveries:
+            if delivery.ended is None:
+                yield delivery
+            if not self._still("download", attempt):
+                return False
+        device = self.world.setup.fleet.profile_of(self.client)
+        received = sum(part.bytes for part in self.downlink.parts)
+        if seconds := self.world.setup.overhead.before_training(device, received):
+            yield self._env.timeout(seconds)
+        return self._still("download", attempt)
+
+    def _return(self, attempt: int) -> Generator[simpy.Event, object, bool]:
+        """Wait for the framework, and the upload; False if the participation ended or restarted in this time."""
+        device, parts = self.world.setup.fleet.profile_of(self.client), self.world.uplink(self.client, self.work.alpha)
+        self._deliveries = []
+        if seconds := self.world.setup.overhead.before_sending(device, sum(part.bytes for part in parts)):
+            yield self._env.timeout(seconds)
+            if not self._still("upload", attempt):
+                return False
+        self._deliveries = [self._send("up", parts)]
+        yield self._deliveries[0]
+        return self._still("upload", attempt)
 
     def refuse(self) -> None:
         """The device does not have enough memory for the job: nothing is sent or trained."""

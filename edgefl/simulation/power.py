@@ -9,7 +9,7 @@ from typing import Literal
 
 import simpy
 
-from edgefl.fleet import DeviceProfile, compute_joules, idle_joules, promotion_joules, tail_joules, transfer_joules
+from edgefl.fleet import DeviceProfile, idle_joules, promotion_joules, tail_joules, transfer_joules
 from edgefl.fleet.battery import Charges
 from edgefl.network.flow import Flow, Network
 
@@ -138,12 +138,12 @@ class Batteries:
         self._drains.pop(client, None)
         self.charges.leave(client, self._env.now)
 
-    def phase(self, client: int, *, computing: bool) -> None:
-        """From now on it computes, or waits; its earlier energy has been charged."""
+    def phase(self, client: int, watts: float | None = None) -> None:
+        """From now on it computes with so many watts, or waits; its earlier energy has been charged."""
         drain = self._drains.get(client)
         if drain is not None:
-            each = compute_joules if computing else idle_joules
-            drain.watts, drain.since = each(drain.profile, 1.0), self._env.now
+            drain.watts = idle_joules(drain.profile, 1.0) if watts is None else watts
+            drain.since = self._env.now
             self._arm(client)
 
     def flow_started(self, client: int, flow: Flow) -> None:

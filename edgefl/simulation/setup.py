@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -30,6 +30,7 @@ from edgefl.simulation.clock import Clock
 from edgefl.simulation.cost_specs import ComputeSeconds
 from edgefl.simulation.failure_specs import Crash, Outage
 from edgefl.simulation.protocol_specs import ProtocolSpec
+from edgefl.simulation.round_overhead import RoundOverhead
 from edgefl.simulation.work import CostOf
 from edgefl.training.faults import blaming
 from edgefl.training.job import Learner, TrainingJob
@@ -94,6 +95,7 @@ class Setup:
         level_sizes: bytes of the blocks of each capacity level's part of the model, both ways; empty without levels.
         testbed: real time and real links; None for computed ones.
         bandwidth: how the server divides its bandwidth; None for equal shares.
+        overhead: the framework's own time in each participation.
     """
 
     label: str
@@ -127,6 +129,7 @@ class Setup:
     testbed: Testbed | None = None
     bandwidth: BandwidthSpec | None = None
     optimum: RoundOptimum | None = None
+    overhead: RoundOverhead = field(default_factory=RoundOverhead)
 
     @property
     def clients(self) -> int:

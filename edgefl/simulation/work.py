@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.fleet import DeviceProfile, FleetAssignment, Pace, compute_joules, fits, step_seconds
+from edgefl.fleet import Bound, DeviceProfile, FleetAssignment, InputPipeline, Pace, fits, step_seconds, training_watts
 from edgefl.methods.parts.local_options import LocalOptions, Predicted
 from edgefl.methods.parts.submodels import SubModels
 
@@ -63,8 +63,9 @@ class Work:
         """
         return images / (3 * sum(size * count for size, count in self.batches.items()))
 
-    def pace(self, slowdown: float) -> Pace:
-        return Pace(self.seconds * slowdown, self.hot_seconds * slowdown, self.cool_for)
+    def pace(self, slowdown: float, heat: float = 0.0) -> Pace:
+        """``heat`` are seconds of earlier computing that count towards those after which the rate falls."""
+        return Pace(self.seconds * slowdown, self.hot_seconds * slowdown, max(0.0, self.cool_for - heat))
 
 
 class Plan(NamedTuple):
@@ -95,6 +96,24 @@ def batch_counts(options: LocalOptions, samples: int, steps: int | None = None) 
     smaller = an_epoch - whole
     counts = {options.batch: epochs * whole + min(left, whole), rest: epochs * smaller + max(left - whole, 0)}
     return {size: count for size, count in counts.items() if count}
+
+
+def local_seconds(
+    profile: DeviceProfile,
+    costs: Mapping[int, StepCost],
+    batches: Mapping[int, int],
+    pipeline: InputPipeline | None,
+    *,
+    hot: bool = False,
+    bound: Bound = "nominal",
+) -> tuple[float, float]:
+    """Seconds of local training with these numbers of steps by batch size, and how long it waits for data in them."""
+    steps = {size: step_seconds(profile, costs[size].operators, hot=hot, bound=bound) for size in batches}
+    seconds, waiting = sum(count * steps[size] for size, count in batches.items()), 0.0
+    if pipeline is not None:
+        waits = {size: pipeline.waiting(profile, step, size) for size, step in steps.items()}
+        waiting = sum(count * waits[size] for size, count in batches.items())
+    return seconds + waiting, waiting
 
 
 class WorkModel:
@@ -167,29 +186,38 @@ class WorkModel:
         costs = {size: self._cost(alpha, size, level) for size in batches}
         facts: dict[str, Any] = {"group": group, "alpha": alpha, "samples": samples, "level": level}
         profile, chosen = self._fleet.profiles[group], steps is not None
-        return work_on(profile, costs, batches, steps=sum(batches.values()), chosen=chosen, **facts)
+        return work_on(
+            profile, costs, batches, self._options.input, steps=sum(batches.values()), chosen=chosen, **facts
+        )
 
 
 def work_on(
-    profile: DeviceProfile, costs: Mapping[int, StepCost], batches: dict[int, int], *, other: float = 0.0, **facts: Any
+    profile: DeviceProfile,
+    costs: Mapping[int, StepCost],
+    batches: dict[int, int],
+    pipeline: InputPipeline | None = None,
+    *,
+    other: float = 0.0,
+    **facts: Any,
 ) -> Work:
     """The work of these steps, by batch size, and ``other`` seconds; ``facts`` are the work's further fields."""
-    seconds, hot_seconds = (
-        sum(count * step_seconds(profile, costs[size].operators, hot=hot) for size, count in batches.items()) + other
-        for hot in (False, True)
+    (seconds, waiting), (hot_seconds, _) = (
+        local_seconds(profile, costs, batches, pipeline, hot=hot) for hot in (False, True)
     )
+    seconds, hot_seconds = max(0.0, seconds + other), max(0.0, hot_seconds + other)
+    watts = training_watts(profile, seconds, waiting)
     thermal = profile.compute.thermal
     peak = max((costs[size].peak_memory_bytes for size in batches), default=0.0)
     return Work(
         device=profile.name,
         batches=batches,
-        seconds=max(0.0, seconds),
+        seconds=seconds,
         flops=sum(count * costs[size].training_flops for size, count in batches.items()),
-        joules=compute_joules(profile, max(0.0, seconds)),
+        joules=watts * seconds,
         peak_memory_bytes=peak,
         fits=fits(profile, peak),
-        watts=compute_joules(profile, 1.0),
-        hot_seconds=max(0.0, hot_seconds),
+        watts=watts,
+        hot_seconds=hot_seconds,
         cool_for=math.inf if thermal is None else thermal.after,
         **facts,
     )

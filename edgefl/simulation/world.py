@@ -51,6 +51,7 @@ class World:
         self.fronts: dict[int, int] = {}
         self.dispatched: defaultdict[int, int] = defaultdict(int)
         self._begun: dict[int, tuple[int, int]] = {}
+        self._hot: dict[int, tuple[float, float]] = {}  # when a client computed last, and its heat then
         self.traffic = Traffic(self.env, setup, self.accounts)
         self._batteries = self.traffic.batteries
         self.presence = Presence(self.env, setup.fleet, setup.seed, self._batteries)
@@ -115,15 +116,31 @@ class World:
         self._wrote_work("compute_start", work, job, value=job.steps, facts=facts)
         self._begun[client] = (job.round, self.begun(client, job.round) + 1)
         if self.accounts.charges.any:
-            self._batteries.phase(client, computing=True)
+            self._batteries.phase(client, work.watts)
 
     def pace(self, client: int, round: int, work: Work, again: int) -> Pace:
         """The pace of a computation in this round after ``again`` earlier ones; each has its own random slowdown."""
         slowdown = float(self.slowdown.of(round, again)[client])
         if self.setup.seconds is None:
-            return work.pace(slowdown)
+            return work.pace(slowdown, self._heat(client))
         seconds = float(self.setup.seconds.of(round)[client]) * slowdown
         return Pace(seconds, seconds)
+
+    def _heat(self, client: int) -> float:
+        """Seconds of earlier computing from which the device has not cooled yet."""
+        thermal = self.setup.fleet.profile_of(client).compute.thermal
+        if thermal is None or thermal.cooling is None or client not in self._hot:
+            return 0.0
+        since, heat = self._hot[client]
+        return heat * math.exp((since - self.env.now) / thermal.cooling)
+
+    def _heated(self, client: int, seconds: float) -> None:
+        """The client has computed for the last ``seconds``."""
+        thermal = self.setup.fleet.profile_of(client).compute.thermal
+        if thermal is not None and thermal.cooling is not None:
+            since, heat = self._hot.get(client, (self.env.now, 0.0))
+            heat *= math.exp(-max(0.0, self.env.now - seconds - since) / thermal.cooling)
+            self._hot[client] = self.env.now, min(thermal.after, heat + seconds)
 
     def foreseen_compute(self, client: int, round: int, work: Work) -> float:
         """The seconds of its local training on an undisturbed device."""
@@ -177,11 +194,12 @@ class World:
 
     def _computed(self, kind: EventKind, job: TrainingJob, work: Work, *, spent: float, share: float) -> None:
         client, joules, flops = job.id.client, work.watts * spent, work.flops * share
+        self._heated(client, spent)
         self._wrote_work(kind, work, job, seconds=spent, flops=flops, joules=joules, value=work.steps * share)
         self.accounts.ledger.computed(flops, spent)
         self.accounts.drew(client, joules)
         if self.accounts.charges.any:
-            self._batteries.phase(client, computing=False)
+            self._batteries.phase(client)
         self.accounts.check()
 
     def forward_seconds(self, client: int, round: int, images: int) -> float:
@@ -223,7 +241,7 @@ class World:
         self._log.write(self.env.now, "idle", round, client, dispatch, seconds=seconds, joules=joules)
         self.accounts.drew(client, joules)
         if self.accounts.charges.any:
-            self._batteries.phase(client, computing=False)
+            self._batteries.phase(client)
         self.accounts.check()
 
     def refused(self, job: TrainingJob, work: Work) -> None:

@@ -76,8 +76,11 @@ def test_counts_must_match_the_clients_and_not_mix_with_shares():
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        ({"profile": "a", "link": "5g"}, "expected either share or count, found neither"),
-        ({"profile": "a", "link": "5g", "share": 1, "count": 1}, "expected either share or count, found both"),
+        ({"profile": "a", "link": "5g"}, "expected either share or count or clients, found none"),
+        (
+            {"profile": "a", "link": "5g", "share": 1, "count": 1},
+            "expected either share or count or clients, found share and count",
+        ),
         ({"profile": "a", "link": "5g", "share": 1.5}, "share: expected 1 or less, found 1.5"),
         ({"profle": "a", "share": 1, "link": "5g"}, "profle: unknown key; did you mean 'profile'?"),
         ({"profile": {"name": "x"}, "share": 1, "link": "5g"}, "profile.kind: this key is missing"),

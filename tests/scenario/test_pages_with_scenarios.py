@@ -44,5 +44,5 @@ def test_the_example_profile_and_the_example_fleet_are_valid():
 
 
 def test_the_number_of_shipped_profiles_is_right():
-    assert "thirty-two" in (DOCS / "device-profiles.md").read_text(encoding="utf-8")
-    assert len(profile_names()) == 32
+    assert "thirty-six" in (DOCS / "device-profiles.md").read_text(encoding="utf-8")
+    assert len(profile_names()) == 36

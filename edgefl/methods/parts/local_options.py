@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
+from edgefl.fleet import InputPipeline
 from edgefl.options import Component
 
 _ROUNDING = 1e-9
@@ -104,6 +105,9 @@ class LocalOptions(Component):
     weight_decay: float = Field(default=0.0, ge=0, description="L2 penalty, added to the gradient after clipping")
     clip_norm: float | None = Field(default=None, gt=0, description="maximum global L2 norm of the gradient")
     drop_last: bool = Field(default=False, description="drop an incomplete last batch (FedAlign)")
+    input: InputPipeline | None = Field(
+        default=None, description="the seconds in which a client makes batches; null: batches are in memory"
+    )
     common_finish: CommonFinish | None = Field(
         default=None, description="how the server changes each client's steps to a common finish; null: it does not"
     )

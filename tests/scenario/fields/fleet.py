@@ -38,6 +38,7 @@ RECHARGED = {
     **both_groups("overrides", {"battery": {"capacity": "0.3 J", "charging": "0.1 W"}}), "training.rounds": 8,
 }  # fmt: skip
 TAIL = figure("power.radio.tail", {"seconds": "9 s", "watts": "1 W"})
+READING = {"training.local.input": {"seconds": "1 ms"}}
 PHONES = {"fleet.0.sample": {"kind": "phones"}, **LARGE}
 MEASURED = {
     "fleet.0.sample": {"kind": "fedscale", "file": str(FOLDER / "capacity.json"), "family": "small", "devices": 3},
@@ -69,6 +70,9 @@ FIGURES: list[tuple[str, Changes, Any, Any, Expected]] = [
     ("compute.memory_bandwidth", {}, "1 MB/s", "4 MB/s", EARLIER),
     ("compute.operator_overhead", {}, "1 ms", "10 ms", LATER),
     ("compute.step_overhead", {}, "0.1 s", "1 s", LATER),
+    ("compute.half_rate_pixels", LARGE, 0, 1e6, LATER),
+    ("compute.core_speed", READING, 0.1, 10, EARLIER),
+    ("power.one_core", READING, "3 W", "5 W", MORE_JOULES),
     # In place of those, for one kind of operators.
     *((f"compute.operator_rates.{kind}.{name}", {**base, **figure("compute.fp32_peak", "100 GFLOP/s")}, small, large,
        expected)
@@ -106,6 +110,20 @@ def figure_probes(path: str, base: Changes, small: Any, large: Any, expected: Ex
 
 PROBES: list[Probe] = probes(world, [
     ("fleet[].profile", {}, {"fleet.0.profile": "raspberry-pi-zero-2w"}, LATER),
+    ("fleet[].clients[]", {"fleet.0": {"profile": "raspberry-pi-4", "clients": [0, 1, 2, 3], "link": "l"},
+                         "fleet.1": {"profile": "jetson-nano", "clients": [4, 5, 6, 7], "link": "slow"}},
+     {"fleet.0.clients": [0], "fleet.1.clients": [1, 2, 3, 4, 5, 6, 7]}, differs),
+    ("fleet[].profile.compute.cores", {"training.local.input": {"seconds": "1 ms", "workers": 64}},
+     figure("compute.cores", 1), LATER),
+    ("fleet[].profile.compute.thermal.cooling",
+     {**LARGE, **figure("compute.thermal", {"after": "1 ms", "sustained": 0.01})},
+     figure("compute.thermal", {"after": "1 ms", "sustained": 0.01, "cooling": "1 h"}), LATER),
+    ("training.local.input.seconds", READING, {"training.local.input.seconds": "9 ms"}, LATER),
+    ("training.local.input.workers", READING, {"training.local.input.workers": 4}, EARLIER),
+    ("training.local.input.core", READING, {"training.local.input.core": 9}, LATER),
+    ("round_overhead.start", {}, {"round_overhead": {"start": "9 s"}}, LATER),
+    ("round_overhead.wait", {}, {"round_overhead": {"kind": "flower"}}, LATER),
+    ("round_overhead.per_megabyte", {}, {"round_overhead": {"per_megabyte": "99 s"}}, LATER),
     ("fleet[].count", {}, {"fleet.0.count": 7, "fleet.1.count": 1}, differs),
     ("fleet[].share", {"fleet.0": {"profile": "raspberry-pi-4", "share": 0.5, "link": "l"},
                        "fleet.1": {"profile": "jetson-nano", "share": 0.5, "link": "slow"}},

@@ -32,6 +32,7 @@ NOTHING_FOLLOWS = {
     "fleet[].profile.name": "what the device is called",
     "fleet[].profile.kind": "what sort of device it is, for readers",
     "fleet[].profile.description": "for readers",
+    "fleet[].profile.stack": "for readers",
     "fleet[].profile.provenance": "who says so",
     "fleet[].profile.compute.processor": "for readers",
     "fleet[].profile.compute.fp32_peak.low": "for orientation; only the highest value bounds what may be claimed",
@@ -49,6 +50,7 @@ ELSEWHERE = {
     "methods[].server<flower>": "tests/methods/test_flower.py, where flwr is installed",
     "data<arrays>.test_client": "tests/data/sets/test_arrays.py",
     "data.partition<flwr>": "tests/data/partitions/test_flwr.py, where flwr-datasets is installed",
+    "fleet[].profile.compute.group_overhead": "grouped convolutions: tests/fleet/test_roofline.py",
     "fleet[].profile.compute.cpu_quota": "real training only: tests/emulation/test_trainers.py",
 }
 """Sections that are tried by other tests."""

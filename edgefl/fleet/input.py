@@ -1,0 +1,36 @@
+"""The input pipeline of a client: reading, decoding and transforming samples on cores of the processor."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from edgefl.fleet.profile import DeviceProfile
+from edgefl.options import Options
+from edgefl.units import Seconds
+
+
+class InputPipeline(Options):
+    """How a client makes batches: in the training loop (no workers), or in other processes while it trains."""
+
+    seconds: Seconds = Field(description="seconds to read and transform a sample and to collate it, on one core")
+    workers: int = Field(default=0, ge=0, le=1024, description="processes that make batches; 0: the loop itself does")
+    core: float = Field(
+        default=1.0, gt=0, description="the core_speed of the device that `seconds` are of; 1: a Raspberry Pi 4"
+    )
+
+    def waiting(self, profile: DeviceProfile, step: float, batch: int) -> float:
+        """The seconds that a step on ``batch`` samples takes longer than its ``step`` seconds on this device.
+
+        Workers read at the same time, but share the device's cores with training if it trains on them.
+
+        >>> from edgefl.fleet import load_profile
+        >>> board, pipeline = load_profile("raspberry-pi-4"), InputPipeline(seconds=1e-3, workers=2)
+        >>> pipeline.waiting(board, 0.05, 32), round(pipeline.waiting(board, 0.01, 32), 6)
+        (0.008, 0.008)
+        """
+        reading = batch * self.seconds * self.core / profile.core_speed
+        if not self.workers:
+            return reading
+        cores = profile.compute.cores
+        shared = 0.0 if cores is None else reading / cores
+        return max(shared, reading / self.workers - step)
