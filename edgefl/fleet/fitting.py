@@ -211,8 +211,8 @@ BALANCE, UNBALANCED = 20.0, 0.05
 """Usual FLOP for each byte of memory traffic, and the penalty for each factor of e away from it: large enough that a
 figure which no step depends on has a usual value."""
 
-LOOPS, FEW_PIXELS = 6e-4, 10.0
-UNKNOWN = 0.3
+LOOPS, FEW_PIXELS = 3e-4, 10.0
+UNKNOWN = 0.05
 """Usual seconds of a group and pixels at half rate, and the penalty for each factor of e away from them: steps of small
 images and of grouped convolutions determine both."""
 
