@@ -18,7 +18,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -141,11 +141,9 @@ PRODUCTS: Mapping[str, Callable[[Arguments, Sequence[Tensor]], Work]] = {
     "mkldnn_rnn_layer_backward": lambda given, _: _recurrent(_rows(given[0]), given[1:3], 2),
     "_cudnn_rnn": lambda given, _: _recurrent(_rows(given[0]), given[1], 1),
     "_cudnn_rnn_backward": lambda given, _: _recurrent(_rows(given[0]), given[1], 2),
-    **dict.fromkeys(ATTENTION, lambda given, _: _attention(*given[:3], products=(1, 1))),
+    **dict.fromkeys(ATTENTION, lambda given, _: _attention(*given[:3], (1, 1))),
     # The backward pass computes the scores again.
-    **dict.fromkeys(
-        (f"{name}_backward" for name in ATTENTION), lambda given, _: _attention(*given[1:4], products=(3, 2))
-    ),
+    **dict.fromkeys((f"{name}_backward" for name in ATTENTION), lambda given, _: _attention(*given[1:4], (3, 2))),
     "_fft_c2c": lambda given, _: _transform(given[0].numel(), (given[0].shape[axis] for axis in given[1]), 5),
     "_fft_r2c": lambda given, _: _transform(given[0].numel(), (given[0].shape[axis] for axis in given[1]), 2.5),
     "_fft_c2r": lambda given, out: _transform(out[0].numel(), (out[0].shape[axis] for axis in given[1]), 2.5),
@@ -240,17 +238,11 @@ FOREACH = "_foreach_"
 """Operators on lists of tensors, as optimizers use them: one FLOP for each number of the first list."""
 
 
-class _Executed(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def bytes(self) -> float: ...
-    @property
-    def count(self) -> float: ...
+def uncounted(operators: Iterable[Any]) -> dict[str, float]:
+    """The share of all bytes of each operator whose arithmetic is not known, largest first.
 
-
-def uncounted(operators: Iterable[_Executed]) -> dict[str, float]:
-    """The share of all bytes of each operator whose arithmetic is not known, largest first."""
+    ``operators`` have a name, bytes and a count, as :class:`~edgefl.cost.measure.Operator`.
+    """
     moved: Counter[str] = Counter()
     for each in operators:
         moved[each.name] += each.bytes * each.count  # type: ignore[assignment]
@@ -258,7 +250,7 @@ def uncounted(operators: Iterable[_Executed]) -> dict[str, float]:
     return {name: bytes / total for name, bytes in moved.most_common() if not is_counted(name)}
 
 
-def note_uncounted(label: str, operators: Iterable[_Executed]) -> None:
+def note_uncounted(label: str, operators: Iterable[Any]) -> None:
     """Name the operators of a method's step or an app's call whose arithmetic is not known, in a note."""
     if found := uncounted(operators):
         names = ", ".join(f"{name} ({100 * share:.2g} % of the bytes)" for name, share in found.items())

@@ -153,32 +153,24 @@ class DataSpec(Component):
         if self.images is not None and self.images > sum(known.train):
             raise UserError(f"expected at most {sum(known.train)}, found {self.images}", field="images")
         check_use(self, known)
-        return self._used(known)
-
-    def _used(self, known: Description) -> Description:
         if self.images is None:
             return known
         return replace(known, train=tuple(class_counts(known.train, self.images).tolist()))
 
     @model_validator(mode="after")
     def _can_be_cut(self) -> Self:
-        known = self.known()
-        if known is not None:
-            if self.images is not None and self.images > sum(known.train):
-                raise ValueError(
-                    f"images: expected at most {sum(known.train)}, as many as there are, found {self.images}"
-                )
-            known = self._used(known)
-            try:
-                check_use(self, known)
-                self.partition.check(np.array(known.train), self.clients)
-            except UserError as error:
-                raise ValueError(error.message) from None
-            if self.test == "partitioned" and self.clients > sum(known.test):
-                raise ValueError(
-                    f"test: partitioned expects at most {sum(known.test)} clients, one for each test sample, found "
-                    f"{self.clients}"
-                )
+        if self.known() is None:
+            return self
+        try:
+            known = self.describe()
+            self.partition.check(np.array(known.train), self.clients)
+        except UserError as error:
+            raise ValueError(f"images: {error.message}" if error.field == "images" else error.message) from None
+        if self.test == "partitioned" and self.clients > sum(known.test):
+            raise ValueError(
+                f"test: partitioned expects at most {sum(known.test)} clients, one for each test sample, found "
+                f"{self.clients}"
+            )
         return self
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple, Self
 
@@ -100,13 +101,12 @@ class OrdinaryModel(ModelSpec):
             values = self._drawn(seed, sample_shape, classes).state_dict()
             return {block: {name: values[name] for name, _, _ in variables(blocks[block])} for block in blocks}
 
-        return BlockModel(
+        model = BlockModel(
             blocks,
             sample_shape=sample_shape,
             classes=classes,
             align_block=max(1, len(blocks) - 2),
             first_values=first_values,
-            copied=_writing_to_their_input(blocks, sample_shape, classes, found),
             random=found.random,
             tokens=found.tokens,
             input_type=found.input_type,
@@ -114,6 +114,8 @@ class OrdinaryModel(ModelSpec):
             whole=whole,
             pretrained={} if self.weights is None else load(self.weights, blocks, state),
         )
+        model.copied = _writing_to_their_input(model)
+        return model
 
     def _drawn(self, seed: int, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
         """The module with the initial values of a seed, as float32; frozen parameters always have those of seed 0."""
@@ -216,9 +218,9 @@ def _checked(
     weights = layout.weights(parameters, torch.zeros(layout.buffer_count))
     shape = f"({', '.join(map(str, (2, *sample_shape)))})"
     kind = "a batch" if input_type.is_floating_point else "tokens"
-    functions, drawing, inputs = RandomFunctions(torch.tensor(0)), _Drawing(module), whole.inputs(2)
-    reading = _Reading(module, inputs)
-    with torch.random.fork_rng(devices=[]), using(training=True), warnings.catch_warnings(), drawing, reading:
+    functions, inputs = RandomFunctions(torch.tensor(0)), whole.inputs(2)
+    watch = _Watch(module, inputs)
+    with torch.random.fork_rng(devices=[]), using(training=True), warnings.catch_warnings(), watch:
         warnings.simplefilter("ignore")
         try:
             with functions:
@@ -234,9 +236,9 @@ def _checked(
     found = tuple(output.shape) if isinstance(output, Tensor) else one_line(output)
     if found != (2, *expected):
         raise UserError(f"expected outputs of shape {(2, *expected)} for a batch of shape {shape}, found {found}")
-    if drawing.layer is not None:
+    if watch.drawing is not None:
         raise UserError(
-            f"the layer {drawing.layer} draws random numbers in a way that a job's key cannot determine; use dropout, "
+            f"the layer {watch.drawing} draws random numbers in a way that a job's key cannot determine; use dropout, "
             "torch.bernoulli, torch.rand or torch.randn"
         )
     own = {id(parameter): name for name, parameter in module.named_parameters()}
@@ -247,24 +249,15 @@ def _checked(
                 f"the layer '{path}' ({type(module.get_submodule(path)).__name__}) keeps its parameter '{name}' in a "
                 "second place, so it cannot be called with other weights"
             )
-    return _Call(input_type, functions.used, reading.tokens, reshapes)
+    return _Call(input_type, functions.used, watch.tokens, reshapes)
 
 
-def _writing_to_their_input(
-    blocks: Mapping[str, nn.Module], sample_shape: tuple[int, ...], classes: int, call: _Call
-) -> frozenset[str]:
+def _writing_to_their_input(model: BlockModel) -> frozenset[str]:
     """The names of blocks that change their input, which another path may read again."""
-    model = BlockModel(
-        blocks,
-        sample_shape=sample_shape,
-        classes=classes,
-        align_block=1,
-        input_type=call.input_type,
-        reshapes=call.reshapes,
-    )
+    model = model.with_blocks(dict(model.blocks.items()), new=())  # which keeps constants for itself
     weights, tap, found = model.zero_weights(), model.inputs(2), set()
     with torch.no_grad(), using(training=True, track=False), RandomFunctions(torch.tensor(0)):
-        for index, name in enumerate(blocks):
+        for index, name in enumerate(model.blocks):
             version = tap._version
             output = model.apply_blocks(weights, tap, start=index, stop=index + 1)
             if tap._version != version:
@@ -273,56 +266,38 @@ def _writing_to_their_input(
     return frozenset(found)
 
 
-class _Reading:
-    """Finds the least number of tokens of the embeddings that read a module's input while it is called."""
+class _Watch:
+    """Watches the layers of a module while it is called.
+
+    ``drawing`` is the layer that moves PyTorch's global generator, if one does; ``tokens`` the least number of tokens
+    of the embeddings that read the module's input.
+    """
 
     def __init__(self, module: nn.Module, inputs: Tensor) -> None:
+        self.drawing: str | None = None
         self.tokens: int | None = None
-        self._layers = [layer for layer in module.modules() if isinstance(layer, nn.Embedding)]
-        self._memory = inputs.untyped_storage().data_ptr()
-
-    def __enter__(self) -> Self:
-        self._hooks = [layer.register_forward_pre_hook(self._called) for layer in self._layers]
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
-
-    def _called(self, layer: nn.Module, inputs: Any) -> None:
-        if isinstance(layer, nn.Embedding) and inputs[0].untyped_storage().data_ptr() == self._memory:
-            self.tokens = min(layer.num_embeddings, self.tokens or layer.num_embeddings)
-
-
-class _Drawing:
-    """Finds the layer that moves PyTorch's global generator while a module is called."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self.layer: str | None = None
-        self._module = module
+        self._module, self._memory = module, inputs.untyped_storage().data_ptr()
 
     def __enter__(self) -> Self:
         torch.manual_seed(0)
         self._first = torch.get_rng_state()
         layers = [each for each in self._module.named_modules() if not any(True for _ in each[1].children())]
-        self._hooks = [layer.register_forward_hook(self._hook(name)) for name, layer in layers]
+        self._hooks = [layer.register_forward_hook(partial(self._called, name)) for name, layer in layers]
         return self
 
     def __exit__(self, *error: object) -> None:
         for hook in self._hooks:
             hook.remove()
-        if self.layer is None and self._moved():
-            self.layer = f"'' ({type(self._module).__name__})"
+        self._note("", self._module)
 
-    def _hook(self, name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def called(layer: nn.Module, _inputs: Any, _output: Any) -> None:
-            if self.layer is None and self._moved():
-                self.layer = f"'{name}' ({type(layer).__name__})"
+    def _called(self, name: str, layer: nn.Module, inputs: Any, _output: Any) -> None:
+        self._note(name, layer)
+        if isinstance(layer, nn.Embedding) and inputs[0].untyped_storage().data_ptr() == self._memory:
+            self.tokens = min(layer.num_embeddings, self.tokens or layer.num_embeddings)
 
-        return called
-
-    def _moved(self) -> bool:
-        return not torch.equal(self._first, torch.get_rng_state())
+    def _note(self, name: str, layer: nn.Module) -> None:
+        if self.drawing is None and not torch.equal(self._first, torch.get_rng_state()):
+            self.drawing = f"'{name}' ({type(layer).__name__})"
 
 
 def _leaves(output: Tensor) -> Iterator[Tensor]:
