@@ -97,8 +97,9 @@ def _rows(inputs: Tensor) -> int:
     return inputs.numel() // int(inputs.shape[-1])
 
 
-def _attention(query: Tensor, key: Tensor, value: Tensor, products: tuple[int, int]) -> Work:
+def _attention(arguments: Arguments, products: tuple[int, int]) -> Work:
     """Products over the features of queries, and over those of values; then a softmax for each pair of places."""
+    query, key, value = arguments
     pairs = _rows(query) * int(key.shape[-2])
     macs = pairs * (products[0] * int(query.shape[-1]) + products[1] * int(value.shape[-1]))
     return Work(macs, 2 * macs + 5 * pairs)
@@ -141,9 +142,9 @@ PRODUCTS: Mapping[str, Callable[[Arguments, Sequence[Tensor]], Work]] = {
     "mkldnn_rnn_layer_backward": lambda given, _: _recurrent(_rows(given[0]), given[1:3], 2),
     "_cudnn_rnn": lambda given, _: _recurrent(_rows(given[0]), given[1], 1),
     "_cudnn_rnn_backward": lambda given, _: _recurrent(_rows(given[0]), given[1], 2),
-    **dict.fromkeys(ATTENTION, lambda given, _: _attention(*given[:3], (1, 1))),
+    **dict.fromkeys(ATTENTION, lambda given, _: _attention(given[:3], (1, 1))),
     # The backward pass computes the scores again.
-    **dict.fromkeys((f"{name}_backward" for name in ATTENTION), lambda given, _: _attention(*given[1:4], (3, 2))),
+    **dict.fromkeys((f"{name}_backward" for name in ATTENTION), lambda given, _: _attention(given[1:4], (3, 2))),
     "_fft_c2c": lambda given, _: _transform(given[0].numel(), (given[0].shape[axis] for axis in given[1]), 5),
     "_fft_r2c": lambda given, _: _transform(given[0].numel(), (given[0].shape[axis] for axis in given[1]), 2.5),
     "_fft_c2r": lambda given, out: _transform(out[0].numel(), (out[0].shape[axis] for axis in given[1]), 2.5),
@@ -245,7 +246,7 @@ def uncounted(operators: Iterable[Any]) -> dict[str, float]:
     """
     moved: Counter[str] = Counter()
     for each in operators:
-        moved[each.name] += each.bytes * each.count  # type: ignore[assignment]
+        moved[each.name] += each.bytes * each.count
     total = sum(moved.values()) or 1.0
     return {name: bytes / total for name, bytes in moved.most_common() if not is_counted(name)}
 
