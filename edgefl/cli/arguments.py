@@ -50,6 +50,9 @@ Trust = Annotated[
         "--trust", help="Execute the run's Python files (python: FILE.py:NAME) even if they are not the original ones."
     ),
 ]
+Details = Annotated[
+    bool, typer.Option("--details", help="Print every figure with its interval, all differences, and the rules.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -13,7 +13,9 @@ from edgefl.cli.printing import print_table, say_json
 if TYPE_CHECKING:
     from edgefl.data.distribution import DataDistribution
 
-app = typer.Typer(help="Show how a scenario's data are divided among the clients.", no_args_is_help=True)
+app = typer.Typer(
+    rich_markup_mode=None, help="Show how a scenario's data are divided among the clients.", no_args_is_help=True
+)
 
 _SHOWN = 12
 """Clients in the table."""
@@ -46,13 +48,14 @@ def show(
     number = chosen.seeds[0] if seed is None else seed
     found = data_distribution(load_federated(chosen.data, number, split=chosen.evaluation.split))
     if picture is not None:
-        from edgefl.report.data_distribution import holdings_figure, write_holdings
+        from edgefl.report.data_distribution import holdings_figure
+        from edgefl.report.figure_file import write_figure
 
         title = f"{chosen.name}: {found.sizes.sum():,} training samples of {len(found.sizes):,} clients, seed {number}"
         drawn = holdings_figure(
             title, found.what, found.sizes, counts=found.counts, distances=found.distances, means=found.means
         )
-        write_holdings(drawn, picture)
+        write_figure(drawn, picture)
     if as_json:
         say_json({"scenario": chosen.name, "seed": number, **_as_data(found)})
     else:

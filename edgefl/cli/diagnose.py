@@ -56,22 +56,16 @@ def diagnose(  # noqa: PLR0917  (the options of the command)
 
 
 def _draw(found: list[Diagnosis], path: Path) -> None:
-    from edgefl.report.command_figures import write_landscape
+    from edgefl.report.command_figures import landscape_figure
+    from edgefl.report.figure_file import write_figure
 
     several = len({each.seed for each in found}) > 1
-    write_landscape(
-        [
-            (
-                f"{each.label}, seed {each.seed}" if several else each.label,
-                each.landscape.steps,
-                each.landscape.losses,
-                each.landscape.eigenvalues,
-            )
-            for each in found
-            if each.landscape is not None
-        ],
-        path,
-    )
+    panels = [
+        (f"{each.label}, seed {each.seed}" if several else each.label, drawn.steps, drawn.losses, drawn.eigenvalues)
+        for each in found
+        if (drawn := each.landscape) is not None
+    ]
+    write_figure(landscape_figure(panels), path)
 
 
 def _print(found: list[Diagnosis]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from edgefl.methods.recipe import Recipe
 
-Name = Annotated[str | None, argument(metavar="[NAME]", help="Show the options of this one.")]
+Name = Annotated[str | None, argument(metavar="NAME", help="Show the options of this one.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, including options.")]
 
 
@@ -40,7 +40,7 @@ def models(  # noqa: PLR0917  (Typer reads options from the signature)
     model: Annotated[
         str | None,
         argument(
-            metavar="[MODEL]",
+            metavar="MODEL",
             help="With NAME 'show': the model to show, as in a scenario: cnn, or '{torchvision: resnet18}'.",
         ),
     ] = None,

@@ -12,12 +12,12 @@ import typer
 
 from edgefl.cli.arguments import Changes, Json, Methods, Trust, argument, option
 from edgefl.cli.plan_run import print_answers, print_seeds, refuse_run
-from edgefl.cli.printing import print_table, quiet, say, say_json
+from edgefl.cli.printing import quiet, say_json, show
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
-    from edgefl.planning.figures import BudgetPlan, DevicePlan, Plan, Range
-    from edgefl.report.grid import Cell
+    from edgefl.planning.figures import BudgetPlan, MethodPlan, Plan
+    from edgefl.report.table import Column
 
 
 def plan(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -117,97 +117,72 @@ def _made(
 
 
 def _print(made: Plan) -> None:
-    from edgefl.report.quantities import quantity
+    from edgefl.report.table import Table
 
-    methods: list[list[str | Cell]] = [
-        [
-            each.label,
-            str(each.rounds),
-            _quantity(None if math.isnan(each.seconds) else each.seconds, "seconds"),
-            quantity(each.bytes_down, "bytes"),
-            quantity(each.bytes_up, "bytes"),
-            _range(each.joules, "joules"),
-            f"{each.participants:.3g}",
-            f"{each.aggregated:.3g}",
-        ]
-        for each in made.methods
-    ]
-    print_table(["one round of", "rounds", "time", "down", "up", "energy", "selected", "aggregated"], methods)
-    heads = ["clients", "memory", "compute", "down", "up", "energy", "rounds closed"]
-    for each in made.methods:
-        print_table([each.label, *heads], map(_device, each.devices))
-    for each in made.methods:
-        if each.holds_back is not None:
-            say(f"{each.label}: rounds are limited mainly by {each.holds_back}.")
-        if each.breaks:
-            say(
-                f"{each.label}: {each.breaks:.3g} attempts to transfer something break at a time-out in a round; the "
-                f"waits after them, {quantity(each.wait_seconds, 'seconds')} on average, are not part of down and up."
-            )
-        if each.in_vain is not None:
-            say(f"{each.label}: {each.in_vain}.")
-        for device in each.devices:
-            if device.why is not None:
-                which = f"{device.refused} of {device.clients} {device.device}"
-                say(f"{each.label}: {which} cannot train this: {device.why}.")
-        for budget in each.budgets:
-            say(f"{each.label}: {_reach(budget)}")
-    evidence = {device.device: device.evidence for each in made.methods for device in each.devices}
-    say(f"Seconds of a step: {'; '.join(f'{device} {text}' for device, text in evidence.items())}.")
-    if made.queue_spread is not None:
-        say(
-            f"Transfers share links unequally, as drawn by seed {made.seed} (queue: fifo, "
-            f"spread {made.queue_spread:g}); other seeds give other times."
-        )
-    if made.advice is not None:
-        say(f"When this machine trains: {made.advice}.")
-    say(
-        f"Nothing was trained: means over {made.rounds} simulated rounds, seed {made.seed}; "
-        "in brackets the bounds that the device profiles allow."
-    )
+    show(Table(_columns(made), _notes(made)))
 
 
-def _device(device: DevicePlan) -> list[str | Cell]:
-    from edgefl.report.grid import Cell
-    from edgefl.report.quantities import quantity
+def _columns(made: Plan) -> list[Column]:
+    """A row for each method and device."""
+    from edgefl.report.table import Column, figures, words
 
-    available = quantity(device.training_memory_bytes.nominal, "bytes")
+    rows = [(method, device) for method in made.methods for device in method.devices]
+    devices = [device for _, device in rows]
+    memory = figures("memory", [each.peak_memory_bytes for each in devices], "bytes").cells
+    room = figures("", [each.training_memory_bytes.nominal for each in devices], "bytes").cells
+    closes = [f"{100 * each.closes:.0f} %" for each in devices]
     return [
-        device.device,
-        str(device.clients) if not device.refused else f"{device.clients - device.refused}/{device.clients}",
-        Cell(quantity(device.peak_memory_bytes, "bytes"), f"of {available}"),
-        _range(device.compute_seconds, "seconds"),
-        _quantity(device.download_seconds, "seconds"),
-        _quantity(device.upload_seconds, "seconds"),
-        Cell("–") if device.joules is None else _range(device.joules, "joules"),
-        f"{100 * device.closes:.0f} %",
+        words("method", [method.label for method, _ in rows]),
+        words("device", [each.device for each in devices]),
+        Column("clients", [f"{each.clients - each.refused}/{each.clients}" for each in devices]),
+        Column("memory", [f"{needs} of {has}" for needs, has in zip(memory, room, strict=True)]),
+        figures("computing", [each.compute_seconds.nominal for each in devices], "seconds"),
+        figures("download", [each.download_seconds for each in devices], "seconds"),
+        figures("upload", [each.upload_seconds for each in devices], "seconds"),
+        figures("energy", [each.joules and each.joules.nominal for each in devices], "joules"),
+        Column("last in", closes),
     ]
 
 
-def _quantity(value: float | None, dimension: str) -> str:
+def _notes(made: Plan) -> list[str]:
+    """A sentence about the rounds of each method, and what the reader must know."""
+    evidence = {device.device: device.evidence for each in made.methods for device in each.devices}
+    notes = [line for each in made.methods for line in _rounds(each)]
+    notes.append(
+        f"Nothing was trained: means over {made.rounds} simulated rounds, seed {made.seed}. Rows: one participation; "
+        "clients: those with enough memory; last in: rounds that wait for this device. --json has the bounds."
+    )
+    notes.append(f"Seconds of a step: {'; '.join(f'{device} {text}' for device, text in evidence.items())}.")
+    if made.queue_spread is not None:
+        notes.append(f"Links are shared unequally, as drawn by seed {made.seed} (spread {made.queue_spread:g}).")
+    return notes + ([f"When this machine trains: {made.advice}."] if made.advice is not None else [])
+
+
+def _rounds(each: MethodPlan) -> Iterator[str]:
     from edgefl.report.quantities import quantity
 
-    return "–" if value is None else quantity(value, dimension)
-
-
-def _range(figure: Range, dimension: str) -> Cell:
-    """The nominal value, and its bounds as the detail."""
-    from edgefl.report.grid import Cell
-    from edgefl.report.quantities import quantity
-
-    nominal, low, high = (quantity(number, dimension) for number in (figure.nominal, figure.low, figure.high))
-    if figure.low == figure.high:
-        return Cell(nominal)
-    if len({each.split()[-1] for each in (nominal, low, high)}) == 1:
-        low, high = low.split()[0], high.split()[0]  # print the unit once
-    return Cell(nominal, f"[{low}, {high}]")
+    time = "–" if math.isnan(each.seconds) else quantity(each.seconds, "seconds")
+    costs = [time, quantity(each.bytes_down + each.bytes_up, "bytes"), quantity(each.joules.nominal, "joules")]
+    parts = [f"a round takes {', '.join(costs)}, with {each.aggregated:.3g} of {each.participants:.3g} updates"]
+    parts += [f"limited by {each.holds_back}"] if each.holds_back is not None else []
+    if reach := [_reach(budget) for budget in each.budgets]:
+        parts.append(f"enough: {', '.join(reach)}")
+    if each.breaks:
+        wait = quantity(each.wait_seconds, "seconds")
+        parts.append(f"{each.breaks:.3g} broken attempts to transfer a round, each with a wait of {wait}")
+    yield f"{each.label}: {'; '.join(parts)}."
+    if each.in_vain is not None:
+        yield f"{each.label}: {each.in_vain}."
+    for device in each.devices:
+        if device.why is not None:
+            which = f"{device.refused} of {device.clients} {device.device}"
+            yield f"{each.label}: {which} cannot train this: {device.why}."
 
 
 def _reach(budget: BudgetPlan) -> str:
-    from edgefl.report.quantities import quantity
+    """How many rounds a budget allows: ``21 s for about 68 rounds``."""
+    from edgefl.report.quantities import limit
 
-    whose = " for each client" if budget.kind == "client_bytes" else ""
-    named = quantity(budget.limit, budget.kind.removeprefix("client_")) + whose
+    named = limit(budget.limit, budget.kind) + " a client" * (budget.kind == "client_bytes")
     which = "all " if budget.lasts else "about " if budget.foreseen else ""
-    rounds = f"{which}{budget.rounds} {'round' if budget.rounds == 1 else 'rounds'}"
-    return f"{named} are enough for {rounds} ({quantity(budget.seconds, 'seconds')})."
+    return f"{named} for {which}{budget.rounds} rounds"

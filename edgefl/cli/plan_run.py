@@ -14,7 +14,6 @@ from edgefl.record.names import SWEEP
 from edgefl.wording import listed
 
 if TYPE_CHECKING:
-    from edgefl.report.grid import Cell
     from edgefl.report.run_record import RunRecord
     from edgefl.report.seed_plan import SeedPlan
     from edgefl.rerun.condition import Condition
@@ -236,7 +235,7 @@ def _print_seeds(run: RunRecord, plan: SeedPlan) -> None:
     scale = 100.0 if run.metric.share else 1.0
     wanted = f"{scale * plan.difference:.3g}"
     size = f"{wanted} {'point' if wanted == '1' else 'points'}" if run.metric.share else f"{wanted} ({unit})"
-    rows: list[list[str | Cell]] = [
+    rows = [
         [
             f"{pair.method} – {pair.other}",
             str(pair.seeds),
@@ -264,7 +263,7 @@ def _print_seeds(run: RunRecord, plan: SeedPlan) -> None:
 
 
 def _seed_sentences(run: RunRecord, plan: SeedPlan) -> Iterator[str]:
-    from edgefl.report.seed_plan import about
+    from edgefl.report.glance import about
 
     for one, other in plan.unknown:
         yield f"{one} and {other} have fewer than two seeds in common, so the spread of their differences is unknown."
@@ -275,8 +274,8 @@ def _seed_sentences(run: RunRecord, plan: SeedPlan) -> Iterator[str]:
     elif plan.more == 0:
         yield f"All pairs have as many seeds as they need; there are {plan.seeds}."
     else:
-        cost = "" if plan.seconds_of_a_seed is None else f" (about {about(plan.more * plan.seconds_of_a_seed)})"
-        yield f"To add the seeds that all pairs need{cost}: edgefl simulate {run.path} --add-seeds {plan.more}"
+        command = f"edgefl simulate {run.path} --add-seeds {plan.more}"
+        yield f"To add the seeds that all pairs need{about(run, plan.more)}: {command}"
 
 
 def _count(seeds: int | None) -> str:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from edgefl.profiling.step_table import StepTable
     from edgefl.profiling.table_profile import Compared
 
-app = typer.Typer(help="List, show, check, measure and fit device profiles.", no_args_is_help=True)
+app = typer.Typer(
+    rich_markup_mode=None, help="List, show, check, measure and fit device profiles.", no_args_is_help=True
+)
 
 
 @app.command("list")
@@ -127,10 +129,11 @@ def check_profile(
         found = read_step_table(table)
     compared = compare(device, found)
     if picture is not None:
-        from edgefl.report.command_figures import predicted_figure, write_predicted
+        from edgefl.report.command_figures import predicted_figure
+        from edgefl.report.figure_file import write_figure
 
         points = [(each.time.family, each.time.part, each.time.seconds, each.predicted) for each in compared]
-        write_predicted(predicted_figure(f"{device.name}: {table.name}", points), picture)
+        write_figure(predicted_figure(f"{device.name}: {table.name}", points), picture)
     if as_json:
         say_json({"profile": device.name, **as_dict(compared, found)})
         return

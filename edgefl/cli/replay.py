@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from edgefl.cli import arguments
-from edgefl.cli.arguments import Methods, Run, Trust, new_folder, option
-from edgefl.cli.printing import say, standard_output
+from edgefl.cli.arguments import Details, Methods, Run, Trust, new_folder, option
+from edgefl.cli.printing import say, show
 from edgefl.errors import UserError
 
 
@@ -34,9 +34,10 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
             " fifo); adds the result to RUN and its report.",
         ),
     ] = False,
+    details: Details = False,
     trust: Trust = False,
 ) -> None:
-    """Re-time a finished run on another network or fleet, without training again.
+    """Re-time a finished run on another network or fleet, without training again, and show what changed.
 
     The result is, byte for byte, the run directory that a full run would write, as far as the training goes. Methods
     whose decisions read a time are not replayed.
@@ -49,9 +50,7 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
             )
         _sensitivity(run, trust=trust)
         return
-    from rich.markup import escape
-
-    from edgefl.report import RunResult, comparison_table
+    from edgefl.report import RunResult, comparison
     from edgefl.rerun.replay import Replay
 
     out = out if out is not None else run.with_name(f"{run.name}-replayed")
@@ -59,17 +58,15 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
     if os.path.exists(out):  # unlike Path.exists, no error for a name that is too long
         raise UserError("expected a folder that does not exist yet", file=f"--out {out}")
     replayed = Replay(run, method, trust=trust)
-    console = standard_output()
-    results = [RunResult(run)]
+    results = [] if axes else [RunResult(run)]
     for number, values in enumerate(itertools.product(*axes), 1):
-        chosen = [f"{path}={value}" for path, value in values]
+        chosen = [*(changes or ()), *(f"{path}={value}" for path, value in values)]
         folder = out / str(number) if axes else out
-        results.append(RunResult(replayed.on([*(changes or ()), *chosen], folder)))
-        said = [*(changes or ()), *chosen]
-        console.print(escape(f"{folder}: {', '.join(said) or 'unchanged'}"))
+        results.append(RunResult(replayed.on(chosen, folder)))
         for label, why in replayed.refused.items():
-            say(f"{label} is not replayed: {why}; train it there: {_trains(run, label, said, folder)}")
-    console.print(comparison_table(*results, width=console.width))
+            say(f"{label} is not replayed: {why}; train it there: {_trains(run, label, chosen, folder)}")
+    show(comparison(*results, detailed=details))
+    say(f"\nRuns     {out}{' (1 to ' + str(len(results)) + ')' if axes else ''}")
 
 
 def _trains(run: Path, label: str, changes: list[str], replayed: Path) -> str:

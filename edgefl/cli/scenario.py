@@ -17,12 +17,16 @@ from edgefl.cli.arguments import Changes, Json, Scenario, argument
 from edgefl.cli.printing import print_table, say, say_json
 from edgefl.errors import UserError
 
-app = typer.Typer(help="List the shipped scenarios, check a file, or print the JSON schema.", no_args_is_help=True)
+app = typer.Typer(
+    rich_markup_mode=None,
+    help="List the shipped scenarios, check a file, or print the JSON schema.",
+    no_args_is_help=True,
+)
 
 
 @app.command("list")
 def list_scenarios(
-    under: Annotated[str, argument(metavar="[FOLDER]", help="Only this folder, such as papers/fedbr.")] = "",
+    under: Annotated[str, argument(metavar="FOLDER", help="Only this folder, such as papers/fedbr.")] = "",
     as_json: Json = False,
 ) -> None:
     """List the shipped scenarios."""

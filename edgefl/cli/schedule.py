@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from edgefl.cli.arguments import Changes, Json, Scenario, new_figure_file, option
-from edgefl.cli.printing import print_table, say, say_json
+from edgefl.cli.printing import say_json, show
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
-    from edgefl.planning.compare_schedulers import SchedulerComparison, SchedulerFigures
+    from edgefl.planning.compare_schedulers import SchedulerComparison
 
 
 def schedule(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -61,57 +62,48 @@ def schedule(  # noqa: PLR0917  (Typer reads options from the signature)
 
 
 def _draw(made: SchedulerComparison, path: Path) -> None:
-    from edgefl.report.command_figures import SchedulerPoint, write_schedulers
+    from edgefl.report.command_figures import SchedulerPoint, scheduler_figure
+    from edgefl.report.figure_file import write_figure
 
     points = [
         SchedulerPoint(name, each.makespan, each.joules, each.jain)
         for name, each in made.schedulers.items()
         if each.makespan is not None and each.joules is not None and each.jain is not None
     ]
-    write_schedulers(points, path)
+    write_figure(scheduler_figure(points), path)
 
 
 def _print(made: SchedulerComparison) -> None:
-    heads = ["scheduler", "makespan", "energy", "Jain", "clients", "samples", "covers all in", "× optimum"]
-    order = sorted(made.schedulers.items(), key=lambda each: (each[1].makespan is None, each[1].makespan or 0.0))
-    print_table(heads, [_row(name, each) for name, each in order], notes=_notes(made))
-    for name, why in made.left_out.items():
-        say(f"{name} is left out: {why}")
-    if made.sentence():
-        say(made.sentence())
+    from edgefl.report.table import Table, figures, words
 
-
-def _row(name: str, figures: SchedulerFigures) -> list[str]:
-    from edgefl.report.quantities import quantity
-
-    ratio, cover = figures.ratio_to_optimum, figures.rounds_to_cover
-    return [
-        name,
-        "–" if figures.makespan is None else quantity(figures.makespan, "seconds"),
-        "–" if figures.joules is None else quantity(figures.joules, "joules"),
-        "–" if figures.jain is None else f"{figures.jain:.2f}",
-        f"{100 * figures.clients_seen:.0f} %",
-        f"{100 * figures.samples_seen:.0f} %",
-        "–" if cover is None else f"{cover} rounds",
-        "–" if ratio is None else f"{ratio:.2f}",
+    order = sorted(made.schedulers, key=lambda name: made.schedulers[name].makespan or math.inf)
+    found = [made.schedulers[name] for name in order]
+    columns = [
+        words("scheduler", order),
+        figures("round", [each.makespan for each in found], "seconds"),
+        figures("× shortest", [each.ratio_to_optimum for each in found], "number"),
+        figures("energy", [each.joules for each in found], "joules"),
+        figures("evenness", [each.jain for each in found], "number"),
+        figures("clients", [each.clients_seen for each in found], "fraction"),
+        figures("samples", [each.samples_seen for each in found], "fraction"),
+        figures("all after", [each.rounds_to_cover for each in found], "rounds"),
     ]
+    title = [sentence] if (sentence := made.sentence()) else []
+    left_out = [f"{name} is left out: {why}" for name, why in made.left_out.items()]
+    show(Table(columns, [*_notes(made), *left_out], title))
 
 
 def _notes(made: SchedulerComparison) -> list[str]:
-    rounds = "1 round" if made.rounds == 1 else f"{made.rounds} rounds"
-    notes = [f"Means over {rounds} of {made.method}, seed {made.seed}; nothing was trained."]
-    blind = [name for name, each in made.schedulers.items() if each.reads_losses]
-    if blind:
+    found = made.schedulers
+    notes = [
+        f"Means over {made.rounds} rounds of {made.method}, seed {made.seed}; nothing was trained. Evenness: Jain's "
+        "index, 1 if all clients take part equally often; × shortest: relative to the shortest possible round."
+    ]
+    if blind := [name for name, each in found.items() if each.reads_losses]:
         notes.append(
             f"All losses are 0 without training, so what these do with losses is not shown: {', '.join(blind)}."
         )
-    if any(each.ratio_to_optimum is not None for each in made.schedulers.values()):
-        notes.append(
-            "× optimum: seconds of a round, relative to a lower bound on those of any cohort with as many updates."
-        )
-    without = {each.no_bound for each in made.schedulers.values() if each.no_bound is not None}
-    notes += [f"No bound on the best round: {why}." for why in sorted(without)]
-    for name, each in made.schedulers.items():
-        if each.ended:
-            notes.append(f"{name} ended after {each.rounds} rounds: {each.ended}.")
-    return notes
+    notes += [
+        f"No bound on the best round: {why}." for why in sorted({e.no_bound for e in found.values() if e.no_bound})
+    ]
+    return notes + [f"{name} ended after {e.rounds} rounds: {e.ended}." for name, e in found.items() if e.ended]

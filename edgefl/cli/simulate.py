@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, Trust, argument, new_folder, option
-from edgefl.cli.printing import Stopped, quiet, say, standard_output
+from edgefl.cli.arguments import Changes, Details, Device, Methods, NoTrain, Seeds, Trust, argument, new_folder, option
+from edgefl.cli.printing import Stopped, quiet, say, show
 from edgefl.errors import UserError, in_words, nearest
 from edgefl.files import user_path
 from edgefl.hardware import DeviceName, EngineKind
@@ -52,13 +53,16 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         ),
     ] = None,
     trust: Trust = False,
+    details: Details = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the log of Flower, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only summary.json to standard output.")] = False,
 ) -> None:
     """Run a scenario and compare its methods: which accuracy each one reaches, and when."""
+    shown = {"as_json": as_json, "detailed": details}
     if resume is not None:
         reason = "a resumed run keeps its scenario and options; expected --resume DIR alone"
-        _refuse_others(context, ("resume", "as_json", "trust"), reason)
-        _resume(resume, as_json=as_json, trust=trust)
+        _refuse_others(context, ("resume", "as_json", "trust", "details", "verbose"), reason)
+        _resume(resume, shown, trust=trust, verbose=verbose)
         return
     if scenario is None:
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
@@ -67,8 +71,8 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             "new seeds of a run have its scenario and options; expected RUN --add-seeds N, and no more than --device, "
             "--trust and --json"
         )
-        _refuse_others(context, ("scenario", "add_seeds", "device", "as_json", "trust"), reason)
-        _add_seeds(scenario, add_seeds, device=device, as_json=as_json, trust=trust)
+        _refuse_others(context, ("scenario", "add_seeds", "device", "as_json", "trust", "details"), reason)
+        _add_seeds(scenario, add_seeds, shown, device=device, trust=trust)
         return
     if trust:
         raise UserError(
@@ -82,9 +86,9 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     if seed:
         chosen = chosen.with_seeds(seed)
     if isinstance(chosen, AppScenario):
-        accepted = ("scenario", "out", "method", "changes", "seed", "as_json")
+        accepted = ("scenario", "out", "method", "changes", "seed", "as_json", "details", "verbose")
         _refuse_others(context, accepted, "a Flower app trains in its own code; remove this option")
-        _simulate_apps(chosen, scenario, out, method, as_json=as_json)
+        _simulate_apps(chosen, scenario, out, method, shown, verbose=verbose)
         return
     labels = chosen_labels(chosen, method)
     folder = _free_folder(out, chosen)
@@ -93,12 +97,18 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
 
     from edgefl.experiment import run
 
-    with _shown(folder, scenario, lambda: chosen.task.measured, as_json=as_json) as display:
+    with _shown(folder, scenario, lambda: chosen.task.measured, shown) as display:
         run(chosen, out=folder, methods=labels, device=device, engine=engine, train=not no_train, listeners=[display])
 
 
 def _simulate_apps(
-    scenario: AppScenario, named: str, out: Path | None, wanted: list[str] | None, *, as_json: bool
+    scenario: AppScenario,
+    named: str,
+    out: Path | None,
+    wanted: list[str] | None,
+    shown: Mapping[str, bool],
+    *,
+    verbose: bool,
 ) -> None:
     """Run the Flower apps of a scenario."""
     from edgefl.flower.app import require_flwr
@@ -107,9 +117,10 @@ def _simulate_apps(
     labels = chosen_labels(scenario, wanted)
     folder = _free_folder(out, scenario)
     require_flwr()
+    _silence_flower(verbose=verbose)
     from edgefl.flower.run import run
 
-    with _shown(folder, named, lambda: ACCURACY, as_json=as_json) as display:
+    with _shown(folder, named, lambda: ACCURACY, shown) as display:
         run(scenario, out=folder, methods=labels, listeners=[display])
 
 
@@ -123,7 +134,12 @@ def _refuse_others(context: typer.Context, accepted: Collection[str], reason: st
             raise UserError(reason, file=named)
 
 
-def _add_seeds(run: str, count: int, *, device: DeviceName, as_json: bool, trust: bool) -> None:
+def _silence_flower(*, verbose: bool) -> None:
+    """Leave only warnings of Flower's log."""
+    logging.getLogger("flwr").setLevel(logging.INFO if verbose else logging.WARNING)
+
+
+def _add_seeds(run: str, count: int, shown: Mapping[str, bool], *, device: DeviceName, trust: bool) -> None:
     """Add seeds to a finished run."""
     from edgefl.experiment import add_seeds
 
@@ -131,11 +147,11 @@ def _add_seeds(run: str, count: int, *, device: DeviceName, as_json: bool, trust
     if not folder.is_dir():
         raise UserError("--add-seeds needs the folder of a finished run, from edgefl simulate --out RUN", file=run)
     check_device(device)
-    with _shown(folder, run, lambda: _metric_of(folder), as_json=as_json) as display:
+    with _shown(folder, run, lambda: _metric_of(folder), shown) as display:
         add_seeds(folder, count, device=device, listeners=[display], trust=trust)
 
 
-def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:
+def _resume(folder: Path, shown: Mapping[str, bool], *, trust: bool, verbose: bool) -> None:
     """Finish an interrupted run."""
     from edgefl.experiment import resume
     from edgefl.flower.app import require_flwr
@@ -144,13 +160,14 @@ def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:
 
     if app_scenario_of(folder) is not None:
         require_flwr()
+        _silence_flower(verbose=verbose)
         from edgefl.flower.run import resume as resume_apps
 
-        with _shown(folder, str(folder), lambda: ACCURACY, as_json=as_json) as display:
+        with _shown(folder, str(folder), lambda: ACCURACY, shown) as display:
             resume_apps(folder, listeners=[display], trust=trust)
         return
 
-    with _shown(folder, str(folder), lambda: _metric_of(folder), as_json=as_json) as display:
+    with _shown(folder, str(folder), lambda: _metric_of(folder), shown) as display:
         resume(folder, listeners=[display], trust=trust)
 
 
@@ -163,16 +180,16 @@ def _metric_of(run: Path) -> Metric:
 
 
 @contextmanager
-def _shown(folder: Path, named: str, metric: Callable[[], Metric], *, as_json: bool) -> Iterator[Listener]:
+def _shown(folder: Path, named: str, metric: Callable[[], Metric], shown: Mapping[str, bool]) -> Iterator[Listener]:
     """Show the progress of a run, and at its end, also after a fault, its result."""
     from edgefl.experiment import RunsFailed
 
     try:
-        with following(folder, named, metric, as_json=as_json) as display:
+        with following(folder, named, metric, as_json=shown["as_json"]) as display:
             yield display
-        print_result(folder, as_json=as_json)
+        print_result(folder, **shown)
     except RunsFailed:
-        print_result(folder, as_json=as_json)
+        print_result(folder, **shown)
         raise
 
 
@@ -223,46 +240,34 @@ def check_device(device: DeviceName) -> None:
             raise UserError("torch finds no CUDA device on this machine; use cpu or auto", file="--device cuda")
 
 
-def print_result(run: Path, *, as_json: bool) -> None:
-    """Print the table and the verdict of a finished run, and draw its pictures; or print its summary as JSON."""
-    from rich.markup import escape
-
+def print_result(run: Path, *, as_json: bool, detailed: bool = False) -> None:
+    """Print a finished run at a glance or in detail, and draw its picture; or print its summary as JSON."""
     from edgefl.flower.scenario import app_scenario_of
-    from edgefl.report import (
-        RunResult,
-        comparison_rows,
-        comparison_table,
-        none_completed_a_round,
-        verdict,
-        write_pictures,
-    )
+    from edgefl.report import RunResult, comparison, comparison_rows, none_completed_a_round, write_pictures
+    from edgefl.report.glance import next_steps
     from edgefl.rerun.replay import not_replayable
 
     result = RunResult(run)
     nothing = none_completed_a_round(comparison_rows(result))
-    if nothing and not as_json:
-        # A table would have no figures, and the error that follows a fault says what the verdict would say.
-        faults = all(each.faulted for results in result.results.values() for each in results)
-        say(
-            f"{run}: no method completed a round" if faults else f"{verdict(result)}\n{run}: events.parquet of each run"
-        )
-        return
-    trained = result.trained
     try:
-        pictures = write_pictures(result) if trained and not nothing else []
+        pictures = write_pictures(result) if not nothing else []
     except Exception as error:  # noqa: BLE001  (the run is complete without its picture)
         say(f"warning: {result.paths.picture} cannot be drawn: {in_words(error)}", err=True)
         pictures = []
     if as_json:
         say(result.paths.summary.read_text(encoding="utf-8"), nl=False)
-        if not trained:
+        if not result.trained:
             say("nothing was trained (--no-train): the accuracies are not meaningful", err=True)
         return
-    console = standard_output()
-    console.print(comparison_table(result, width=console.width))
-    console.print(escape(verdict(result)))
-    for label, why in (not_replayable(run) if trained and app_scenario_of(run) is None else {}).items():
-        console.print(escape(f"{label} cannot be replayed on another network: {why}."))
-    console.print(escape(f"{run}: summary.json, rounds.parquet and events.parquet of each run"))
-    for picture in pictures:
-        console.print(escape(str(picture)))
+    if nothing and all(each.faulted for results in result.results.values() for each in results):
+        say(f"{run}: no method completed a round")  # the error that follows says why
+        return
+    show(comparison(result, detailed=detailed))
+    say("")
+    for line in next_steps(result, run, pictures):
+        say(line)
+    timed = not_replayable(run) if result.trained and app_scenario_of(run) is None else {}
+    if timed:
+        say(f"Replay   edgefl replay {run} --set …   (without {', '.join(timed)}: times decided what was trained)")
+    for label, why in timed.items() if detailed else ():
+        say(f"{label} cannot be replayed on another network: {why}.")

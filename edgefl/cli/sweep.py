@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from edgefl.cli.arguments import Changes, Device, Json, Methods, NoTrain, Scenario, Seeds, new_folder, option
-from edgefl.cli.printing import Stopped, quiet, say, say_json
+from edgefl.cli.arguments import Changes, Details, Device, Json, Methods, NoTrain, Scenario, Seeds, new_folder, option
+from edgefl.cli.printing import Stopped, quiet, say, say_json, show
 from edgefl.errors import EdgeflError, UserError
 from edgefl.hardware import EngineKind
 
@@ -56,6 +56,7 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
         Metric | None,
         typer.Option("--choose", help="Print each method's best setting by this metric on the validation split."),
     ] = None,
+    details: Details = False,
     as_json: Json = False,
 ) -> None:
     """Run a scenario with every combination of the grid's values. Run the same command again to resume.
@@ -108,7 +109,7 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
                 result = run(made, folder, **spread)
     except KeyboardInterrupt:
         raise Stopped("to continue: run the same command again") from None
-    _finish(result, made, choose or _metric(spec), as_json=as_json)
+    _finish(result, made, choose or _metric(spec), as_json=as_json, detailed=None if searches else details)
 
 
 def with_grid(changes: list[str], grid: list[str]) -> list[str]:
@@ -170,7 +171,12 @@ def _print_done(job: Job, failure: str | None, left: int) -> None:
     say(f"{job.id} ({setting}, seed {job.seed}): {failure or 'done'}; {left} left", err=True)
 
 
-def _finish(result: SweepResult, jobs: list[Job], metric: Metric | None, *, as_json: bool) -> None:
+def _finish(
+    result: SweepResult, jobs: list[Job], metric: Metric | None, *, as_json: bool, detailed: bool | None
+) -> None:
+    """Print the result; ``detailed``: whether with all figures, ``None`` for a search, whose jobs may be paused."""
+    from edgefl.report.comparison import comparison
+    from edgefl.report.sweep_result import results_in
     from edgefl.sweep.searching import choose
 
     chosen = choose(jobs, result.table, metric) if metric is not None else []
@@ -178,10 +184,13 @@ def _finish(result: SweepResult, jobs: list[Job], metric: Metric | None, *, as_j
         data = [{**vars(each), "setting": dict(each.setting), "metric": each.metric.name} for each in chosen]
         say_json({"rows": len(result.table), "failures": result.failures, "chosen": data})
     else:
-        rows = f"{len(result.table)} rows of {len(jobs)} jobs"
-        say(f"{result.path / 'sweep.parquet'}: {rows}; to compare them: edgefl report {result.path}")
+        if detailed is not None and not result.failures:
+            show(comparison(*results_in(result.path), detailed=detailed))
+            say("")
         for each in chosen:
             say(_sentence(each))
+        say(f"Table    {result.path / 'sweep.parquet'} ({len(result.table)} rows of {len(jobs)} jobs)")
+        say(f"Details  edgefl report {result.path} --details")
     if result.failures:
         reasons = "; ".join(f"{id}: {reason}" for id, reason in result.failures.items())
         raise EdgeflError(f"{len(result.failures)} of {len(jobs)} jobs failed: {reasons}")

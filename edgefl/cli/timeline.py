@@ -26,7 +26,8 @@ def timeline(  # noqa: PLR0917  (the options of the command)
 
     The trace is in the Chrome trace-event format; open it at ui.perfetto.dev in a browser.
     """
-    from edgefl.report.timeline.gantt import write_gantt
+    from edgefl.report.figure_file import write_figure
+    from edgefl.report.timeline.gantt import gantt_figure
     from edgefl.report.timeline.trace import trace_of, write_trace
 
     if output is None and png is None:
@@ -39,7 +40,7 @@ def timeline(  # noqa: PLR0917  (the options of the command)
         say(f"{output}: {len(trace['traceEvents'])} events; open it at ui.perfetto.dev")
     if png is not None:
         number = selected[0] if selected else 1
-        write_gantt(found, number, name, png)
+        write_figure(gantt_figure(found, number, name), png)
         say(f"{png}: round {number}")
 
 

@@ -96,16 +96,7 @@ class SchedulerComparison:
         if not timed or not even:
             return ""
         quick, fair = min(timed, key=timed.__getitem__), max(even, key=even.__getitem__)
-        ratio = self.schedulers[quick].ratio_to_optimum
-        far = "" if ratio is None else f", which is at most {ratio:.3g} times the shortest possible round"
-        first = f"{quick} has the shortest rounds ({timed[quick]:.3g} s on average{far})"
-        if quick == fair:
-            return f"{first} and the most even participation (Jain's index {even[fair]:.2f})."
-        return (
-            f"{first}; {fair} has the most even participation (Jain's index {even[fair]:.2f}, {timed[fair]:.3g} s)."
-            if fair in timed
-            else f"{first}."
-        )
+        return f"Shortest rounds:  {quick}.   Most even:  {fair}."
 
 
 class _Contender(NamedTuple):

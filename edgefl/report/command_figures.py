@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from edgefl.report.figure_file import new_figure, write_figure
+from edgefl.report.figure_file import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,15 +69,6 @@ def predicted_figure(
     return figure
 
 
-def write_predicted(figure: Figure, path: Path) -> None:
-    """Draw the figure into a file; the file extension sets the format.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
-    write_figure(figure, path)
-
-
 _Grid = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -104,15 +94,6 @@ def landscape_figure(panels: list[tuple[str, _Grid, _Grid, tuple[float, float]]]
         axis.set_aspect("equal")
     figure.colorbar(drawn, ax=list(axes), label="cross-entropy")
     return figure
-
-
-def write_landscape(panels: list[tuple[str, _Grid, _Grid, tuple[float, float]]], path: Path) -> None:
-    """Draw :func:`landscape_figure` into a file; the file extension sets the format.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
-    write_figure(landscape_figure(panels), path)
 
 
 class SchedulerPoint(NamedTuple):
@@ -142,12 +123,3 @@ def scheduler_figure(points: Sequence[SchedulerPoint]) -> Figure:
     handles, names = left.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside right center", fontsize="small")
     return figure
-
-
-def write_schedulers(points: Sequence[SchedulerPoint], path: Path) -> None:
-    """Draw :func:`scheduler_figure` into a file; the file extension sets the format.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
-    write_figure(scheduler_figure(points), path)

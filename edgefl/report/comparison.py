@@ -1,179 +1,249 @@
-"""The comparison of runs as a table: a row for each run and method."""
+"""The comparison of runs in all formats: at a glance, in detail, and what changed between two runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+import math
+from collections.abc import Callable, Sequence
 
-from edgefl.report.figures import COST, FIGURES, OUTCOME, Figure, nested
-from edgefl.report.grid import (
-    Cell,
-    Grid,
-    Head,
-    Table,
-    estimate_data,
-    estimate_record,
-    latex,
-    layout,
-    markdown,
-    target_data,
-    target_record,
-    written,
+from edgefl.record.kinds import BudgetKind
+from edgefl.record.summary import SeedResult
+from edgefl.report.figures import COST, FIGURES, METRIC, OUTCOME, Figure, nested
+from edgefl.report.glance import answers, glance, seconds_at, targets, verdict
+from edgefl.report.paired import (
+    FEWEST_SEEDS,
+    Comparison,
+    compare_metric,
+    compare_target,
+    compared,
+    difference_data,
+    figures_by_seed,
 )
-from edgefl.report.html import render
-from edgefl.report.paired import difference_data
-from edgefl.report.quantities import limit, unit_for
-from edgefl.report.rows import Row, comparison_rows, described, dimension_of, notes
-from edgefl.report.run_record import RunRecord
-from edgefl.report.verdict import verdict, verdicts
+from edgefl.report.quantities import estimate, limit, unit_for
+from edgefl.report.rows import (
+    Row,
+    by_run,
+    comparison_rows,
+    described,
+    differing,
+    dimension_of,
+    ended_by,
+    flat_values,
+    option_words,
+    remarks,
+    run_names,
+    short_paths,
+)
+from edgefl.report.run_record import RunRecord, measured_sentences
+from edgefl.report.statistics import Estimate
+from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, target_data, words
 
-if TYPE_CHECKING:
-    from rich.table import Table as RichTable
-
-MISSING = "–"
+SHOWN = 6
+"""How many differing values of two scenarios are named."""
 
 
-def comparison(*runs: RunRecord) -> Table:
-    """The methods of one or several runs, with every figure of the summaries, and each run's verdict."""
+def comparison(*runs: RunRecord, detailed: bool = False) -> Table:
+    """One or several runs at a glance or in detail; CSV and JSON contain every figure of the summaries."""
     rows = comparison_rows(*runs)
-    shown = [
-        {**each, "verdict": verdict(run).split("\n"), "differences": difference_data(run)}
-        for each, run in zip(described(runs), runs, strict=True)
-    ]
-    data = {"runs": shown, "rows": [_data(row) for row in rows], "notes": notes(rows)}
-    return Table(comparison_grid(rows), _records(rows), data, verdicts(runs))
+    shown = details(*runs) if detailed else glance(runs[0]) if len(runs) == 1 else side_by_side(*runs)
+    data = {
+        "runs": [
+            {**each, "verdict": verdict(run).split("\n"), "differences": difference_data(run)}
+            for each, run in zip(described(runs), runs, strict=True)
+        ],
+        "rows": [_data(row) for row in rows],
+        "notes": remarks(rows),
+    }
+    return Table(shown.columns, shown.notes, shown.title, data, shown.more, _everything(rows))
 
 
-def comparison_table(*runs: RunRecord, width: int | None = None) -> RichTable:
-    """The methods of one or several runs, with every figure of the summaries.
-
-    Args:
-        runs: finished runs.
-        width: columns of the terminal; ``None`` for the actual width.
-    """
-    if width is None:
-        from rich.console import Console
-
-        width = Console().width
-    return layout(comparison_grid(comparison_rows(*runs)), width)
-
-
-def as_markdown(rows: Sequence[Row]) -> str:
-    """The comparison in GitHub's Markdown, with the notes below it."""
-    return markdown(comparison_grid(rows))
-
-
-def as_latex(rows: Sequence[Row]) -> str:
-    """The comparison as a ``tabular`` for the booktabs package, with the notes as comments above it."""
-    return latex(comparison_grid(rows))
-
-
-def as_html(rows: Sequence[Row]) -> str:
-    """A plain HTML table with the notes below it; every text is escaped."""
-    return render("comparison.html.jinja", compared=comparison_grid(rows))
-
-
-def as_csv(rows: Sequence[Row]) -> str:
-    """Comma-separated values for machines: base units, full precision, an empty field where there is no figure.
-
-    Each quantity has two columns, its mean and the half width of its 95 % interval; each target has four: the mean
-    time with its half width, the number of seeds that reached it, and the median over all seeds.
-    """
-    return written(_records(rows))
-
-
-def comparison_grid(rows: Sequence[Row]) -> Grid:
-    """The comparison as plain cells; a column without any figure is omitted.
-
-    All rows of a column have the same unit, so that the numbers are easy to compare.
-    """
-    several = len({row.run for row in rows}) > 1
-    columns = [
-        *([_Column(Head("run", text=True), [Cell(row.run) for row in rows])] * several),
-        _Column(Head("method", text=True), [Cell(row.label) for row in rows]),
-        *(_figure(figure, rows, "outcome") for figure in OUTCOME if any(row[figure.path] for row in rows)),
-        *(_target(goal, rows) for goal in sorted({goal for row in rows for goal in row.targets})),
-        *(_figure(figure, rows, "cost") for figure in COST if figure.head and (not figure.rare or _any(figure, rows))),
-        _Column(Head("stopped", "by", text=True, section="cost"), [_stop(row) for row in rows]),
-    ]
-    cells = [list(row) for row in zip(*(column.cells for column in columns), strict=True)]
-    return Grid([column.head for column in columns], cells, notes(rows))
-
-
-def _any(figure: Figure, rows: Sequence[Row]) -> bool:
-    """Whether the figure is not 0 in some row."""
-    return any(value.mean for row in rows if (value := row[figure.path]))
-
-
-class _Column(NamedTuple):
-    head: Head
-    cells: list[Cell]
-
-
-def _figure(figure: Figure, rows: Sequence[Row], section: str) -> _Column:
-    alike = [other.path for other in FIGURES if other.part == figure.part and other.head]
-    unit = unit_for(
-        [value.mean for row in rows for path in alike if (value := row[path])], dimension_of(figure, rows[0])
+def details(*runs: RunRecord) -> Table:
+    """Every figure with its interval, all differences, and how to read them."""
+    rows = comparison_rows(*runs)
+    names = _names(rows)
+    own, whole = (
+        [_figure(each, rows) for each in FIGURES if each.whole == of_whole_run and _is_shown(each, rows)]
+        for of_whole_run in (False, True)
     )
-    group, detail = figure.head or ("", "")
-    if figure.part == "metric":
-        group = rows[0].metric.word
-    values = [row[figure.path] for row in rows]
-    cells = [Cell(unit.number(value.mean), unit.spread(value)) if value else Cell(MISSING) for value in values]
-    return _Column(Head(group, ", ".join(filter(None, (detail, unit.symbol))), section=section), cells)
+    place = sum(figure in OUTCOME for figure in FIGURES if not figure.whole and _is_shown(figure, rows))
+    everything = [*names, *own[:place], *targets(rows, spread=True), *own[place:], _ended(rows)]
+    notes = [line for run in runs for line in measured_sentences(run)]
+    more = [Table([*names, *whole], (), ["Of the whole run:"])] if whole else []
+    several = len(runs) > 1
+    for name, run in zip(run_names(runs), runs, strict=True):
+        more += [_differences(run, what, found, f"{name}: " if several else "") for what, found in _questions(run)]
+    notes += by_run({name: answers(run) for name, run in zip(run_names(runs), runs, strict=True)})
+    return Table(everything, [*notes, *remarks(rows), *_RULES], (), None, more)
 
 
-def _target(goal: float, rows: Sequence[Row]) -> _Column:
-    found = [row.targets.get(goal) for row in rows]
-    unit = unit_for([each.mean.mean if each.mean else each.median or 0.0 for each in found if each], "seconds")
+_RULES = (
+    "Figures are means over the seeds ± half their 95 % interval (Student's t), at the end of the last round within "
+    "all limits; of a target that only some seeds reach, their number.",
+    "Differences are by seed: best method minus the other one. Half an interval is the larger of Student's t, whose "
+    "level of 5 % all comparisons of a table share (Holm), and 1.96 √((p₁(1−p₁) + p₂(1−p₂))/n)/√seeds with n test "
+    "images (other metrics: their last changes; times: a round's length). Not decided: the interval includes zero, or "
+    f"there are fewer than {FEWEST_SEEDS} seeds. Claims are about this test set.",
+    "p-values are not adjusted; that of sign flips assumes no normal distribution, and with n seeds is at least 2/2ⁿ.",
+)
+
+
+def _questions(run: RunRecord) -> list[tuple[str, Comparison]]:
+    """What is compared: the metric, each budget of a run that continued beyond it, and each target."""
+    goals = sorted({target.value for found in run.results.values() for each in found for target in each.targets})
+    found: list[tuple[str, Comparison | None]] = [(run.metric.word, compare_metric(run))]
+    if run.scenario.get("stop") == "rounds":
+        budgets = dict.fromkeys((b.kind, b.limit) for each in run.results.values() for one in each for b in one.budgets)
+        found += [(f"{run.metric.word} within {limit(b[1], b[0])} alone", _within(run, *b)) for b in budgets]
+    found += [(f"seconds to {limit(goal, run.metric.dimension)}", compare_target(run, goal)) for goal in goals]
+    return [(what, each) for what, each in found if each is not None and each.differences]
+
+
+def _within(run: RunRecord, kind: BudgetKind, amount: float) -> Comparison | None:
+    """The methods compared by their metric at one budget of a run that continued beyond it."""
+
+    def metric_of(result: SeedResult) -> float | None:
+        same = [each for each in result.budgets if (each.kind, each.limit) == (kind, amount)]
+        return result.within(same[0]) if same and not result.trained_nothing else None
+
+    found = figures_by_seed(run, metric_of, whole=True)
+    return compared(found, highest=run.metric.better == "higher", unseen=run.scatter) if found else None
+
+
+def _differences(run: RunRecord, what: str, standing: Comparison, name: str) -> Table:
+    dimension = "seconds" if what.startswith("seconds") else run.metric.dimension
+    found = standing.differences
+    shown = [f"{each.label} ({estimate(standing.means[each.label], dimension)})" for each in found]
+    best = f"{standing.best} ({estimate(standing.means[standing.best], dimension)})"
+    known = [each.interval if math.isfinite(each.interval.high) else None for each in found]
+
+    def p_values(head: str, values: Sequence[float | None]) -> Column:
+        return Column(head, [MISSING if value is None else f"{value:.2g}" for value in values])
+
+    columns = [
+        words("minus", shown),
+        figures("difference", known, dimension, spread=True),
+        words("decided", ["yes" if each.decided else "no" for each in found]),
+        Column("confidence", [f"{100 * each.confidence:.4g} %" for each in found]),
+        p_values("p (t)", [each.p for each in found]),
+        p_values("p (sign flips)", [each.sign_flip_p for each in found]),
+        Column("seeds", [str(len(each.values)) for each in found]),
+    ]
+    return Table(columns, title=[f"{name}{what}: {best}"])
+
+
+def side_by_side(*runs: RunRecord) -> Table:
+    """What changed between two runs with the same methods; of other runs a row for each run and method."""
+    if len(runs) == 2 and set(runs[0].labels) & set(runs[1].labels):
+        return changes(*runs)
+    rows = comparison_rows(*runs)
+    cells = [figures(head, [of(row) for row in rows], kind) for head, kind, of in _measures(rows)]
+    lines = by_run({name: answers(run)[:1] for name, run in zip(run_names(runs), runs, strict=True)})
+    return Table([*_names(rows), *cells, _ended(rows)], [*lines, *remarks(rows)])
+
+
+def changes(one: RunRecord, other: RunRecord) -> Table:
+    """Two runs, a line for each method that both have: each figure before and after, and its change."""
+    rows, names = comparison_rows(one, other), run_names([one, other])
+    before, after = ({row.label: row for row in rows if row.run == name} for name in names)
+    labels = [label for label in before if label in after]
+    columns = [
+        Column(head, _changed([of(before[label]) for label in labels], [of(after[label]) for label in labels], kind))
+        for head, kind, of in _measures(rows)
+    ]
+    paths = differing([one.scenario, other.scenario])
+    short, flat = short_paths(paths), [flat_values(each.scenario) for each in (one, other)]
+    changed = [
+        f"{short[path]} {' → '.join(option_words(path, each.get(path)) for each in flat)}" for path in paths[:SHOWN]
+    ]
+    changed += [f"{len(paths) - SHOWN} more values"] * (len(paths) > SHOWN)
+    alone = [f"{row.run} alone: {row.label}." for row in rows if row.label not in labels]
+    lines = by_run({name: answers(run)[:1] for name, run in zip(names, (one, other), strict=True)})
+    title = [f"{names[0]} → {names[1]}", *([f"Changed: {'; '.join(changed)}"] if changed else [])]
+    return Table([words("method", labels), *columns], [*alone, *lines], title)
+
+
+def _measures(rows: Sequence[Row]) -> list[tuple[str, str, Callable[[Row], Estimate | str | None]]]:
+    """The few figures of several runs: heading, dimension and value."""
+
+    def at(goal: float) -> Callable[[Row], Estimate | str | None]:
+        return lambda row: seconds_at(row.targets.get(goal))
+
+    metric = rows[0].metric
+    goals = sorted({goal for row in rows for goal in row.targets}, reverse=metric.better == "lower")
+    found: list[tuple[str, str, Callable[[Row], Estimate | str | None]]] = []
+    if any(row.final for row in rows):
+        found = [(metric.word, metric.dimension, lambda row: row.final)]
+    found += [(f"{limit(goal, metric.dimension)} at", "seconds", at(goal)) for goal in goals]
+    return [
+        *found,
+        ("time", "seconds", lambda row: row["seconds"]),
+        ("traffic", "bytes", lambda row: row.traffic),
+        ("energy", "joules", lambda row: row["joules"]),
+    ]
+
+
+def _changed(before: Sequence[Estimate | str | None], after: Sequence[Estimate | str | None], kind: str) -> list[str]:
+    """``3.19 → 1.62 s (−49 %)``; a share has its change in points."""
+    unit = unit_for([each.mean for each in (*before, *after) if isinstance(each, Estimate)], kind)
     cells = []
-    for each in found:
-        if each is None:
-            cells.append(Cell(MISSING))
-        elif each.mean is not None:
-            cells.append(Cell(unit.number(each.mean.mean), unit.spread(each.mean)))
-        elif each.reached == 0:
-            cells.append(Cell("never"))
-        else:
-            median = f"median {unit.number(each.median)}" if each.median is not None else ""
-            cells.append(Cell(f"{each.reached}/{each.seeds}", median))
-    return _Column(Head(f"to {limit(goal, rows[0].metric.dimension)}", unit.symbol, section="outcome"), cells)
+    for one, other in zip(before, after, strict=True):
+        first, second = (
+            unit.number(each.mean) if isinstance(each, Estimate) else each or MISSING for each in (one, other)
+        )
+        change = ""
+        if isinstance(one, Estimate) and isinstance(other, Estimate) and one.mean:
+            gap = 100 * (other.mean - one.mean) / (1 if kind == "fraction" else one.mean)
+            change = f" ({gap:+.1f})" if kind == "fraction" else f" ({gap:+.0f} %)"
+        cells.append(f"{first} → {second} {unit.symbol}{change}".replace("-", "−"))
+    return cells
 
 
-def _stop(row: Row) -> Cell:
-    if len(row.stops) == 1:
-        return Cell(row.stops[0][0])
-    first, *rest = (f"{reason} {count}/{row.seeds}" for reason, count in row.stops)
-    return Cell(first + ",", ", ".join(rest))
+def _names(rows: Sequence[Row]) -> list[Column]:
+    """The columns that name the rows."""
+    several = len({row.run for row in rows}) > 1
+    return [words("run", [row.run for row in rows])] * several + [words("method", [row.label for row in rows])]
 
 
-def _records(rows: Sequence[Row]) -> list[dict[str, object]]:
-    """Records for CSV; a figure that no method has is omitted."""
-    figures = [figure for figure in FIGURES if any(figure.path in row.figures for row in rows)]
-    found = []
-    for row in rows:
-        record: dict[str, object] = {"run": row.run, "method": row.label, "seeds": row.seeds}
-        for figure in figures:
-            record |= estimate_record(figure.name, row[figure.path])
-        for goal, target in row.targets.items():
-            record |= target_record(f"seconds_to_{goal:g}", target)
-        found.append(record | {"stop": " ".join(f"{reason}:{count}" for reason, count in row.stops)})
-    return found
+def _ended(rows: Sequence[Row]) -> Column:
+    return words("ended by", [ended_by(row) for row in rows])
+
+
+def _is_shown(figure: Figure, rows: Sequence[Row]) -> bool:
+    """Whether a figure has a value; a count that is zero everywhere has none."""
+    values = [value.mean for row in rows if (value := row[figure.path])]
+    return any(values) or (bool(values) and figure.dimension != "count" and not figure.whole)
+
+
+def _figure(figure: Figure, rows: Sequence[Row]) -> Column:
+    values = [row[figure.path] for row in rows]
+    head = figure.head.replace("metric", rows[0].metric.word) if figure.dimension == METRIC else figure.head
+    return figures(head, values, dimension_of(figure, rows[0]), spread=True)
+
+
+def _everything(rows: Sequence[Row]) -> list[Column]:
+    """The columns of CSV."""
+    found = [Column("", (), [row.run for row in rows], "run"), Column("", (), [row.label for row in rows], "method")]
+    found.append(Column("", (), [row.seeds for row in rows], "seeds"))
+    for each in FIGURES:
+        if any(each.path in row.figures for row in rows):
+            nothing = Estimate(None, None, 0)  # type: ignore[arg-type]
+            found.append(Column("", (), [row[each.path] or nothing for row in rows], each.name))
+    stops = [" ".join(f"{reason}:{count}" for reason, count in row.stops) for row in rows]
+    return [*found, *targets(rows), Column("", (), stops, "stop")]
 
 
 def _data(row: Row) -> dict[str, object]:
     """A row for JSON, with the figures in the same places as in ``summary.json``."""
 
-    def figures(of: Sequence[Figure]) -> dict[str, object]:
+    def part(of: Sequence[Figure]) -> dict[str, object]:
         return nested({each.path: estimate_data(row[each.path]) for each in of if each.path in row.figures})
 
     return {
         "run": row.run,
         "method": row.label,
         "seeds": row.seeds,
-        **figures(OUTCOME),
+        **part(OUTCOME),
         "targets": [{row.metric.name: goal, **target_data(found, "seconds")} for goal, found in row.targets.items()],
-        **figures(COST),
+        **part(COST),
         "stop": [
             {"reason": reason, "seeds": count, "message": row.messages.get(reason)} for reason, count in row.stops
         ],

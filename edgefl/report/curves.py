@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.record.metric import Metric
-from edgefl.report.run_record import RunRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from edgefl.report.run_record import RunRecord
 
 Floats = NDArray[np.float64]
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.report.figure_file import new_figure, write_figure
+from edgefl.report.figure_file import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,15 +65,6 @@ def holdings_figure(
         _draw_histogram(figure.add_subplot(grid[row, 1]), values, name, limits)
     figure.suptitle(title, fontsize=12)
     return figure
-
-
-def write_holdings(figure: Figure, path: Path) -> None:
-    """Draw the figure into a file; the file extension sets the format.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
-    write_figure(figure, path)
 
 
 def _range(values: _Floats) -> tuple[float, float]:

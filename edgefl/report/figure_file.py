@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -17,29 +14,10 @@ if TYPE_CHECKING:
 
 
 def new_figure(**options: Any) -> Figure:
-    """Return a matplotlib figure with these options of its class.
-
-    It is made without pyplot, so no window system is needed, and without ``MPLBACKEND``, which Jupyter sets to a module
-    that may be missing in another Python installation.
-    """
-    if "matplotlib" not in sys.modules:
-        _import_without_backend()
+    """Return a matplotlib figure with these options of its class, without pyplot, so no window system is needed."""
     from matplotlib.figure import Figure
 
     return Figure(**options)
-
-
-def _import_without_backend() -> None:
-    """Import matplotlib without ``MPLBACKEND``, which it reads on import; pyplot uses it later if possible."""
-    chosen = os.environ.pop("MPLBACKEND", None)
-    try:
-        import matplotlib as mpl
-    finally:
-        if chosen is not None:
-            os.environ["MPLBACKEND"] = chosen
-    if chosen:
-        with suppress(ValueError):
-            mpl.rcParams["backend"] = chosen
 
 
 def draw(figure: Figure, file: BinaryIO, form: str) -> None:
@@ -63,8 +41,6 @@ def figure_path(name: str | PathLike[str]) -> Path:
         UserError: an output cannot be written there, or there is no such format.
     """
     path = output_path(name)
-    if "matplotlib" not in sys.modules:
-        _import_without_backend()
     from matplotlib.backend_bases import FigureCanvasBase
 
     known, form = FigureCanvasBase.get_supported_filetypes(), _form(path)

@@ -14,26 +14,21 @@ class Figure(NamedTuple):
     Attributes:
         path: its place in a :class:`SeedResult`, which is also its place in JSON.
         dimension: a dimension of :mod:`edgefl.report.quantities`, or :data:`METRIC`.
-        head: its heading in tables, in two parts; ``None`` if it is not a column, but a note.
+        head: its heading in ``--details``.
         column: its name in CSV if it is not the path's.
-        rare: whether tables omit it if it is 0 everywhere.
+        whole: whether it is a figure of the whole run, not of the moment that tables show.
     """
 
     path: str
     dimension: str
-    head: tuple[str, str] | None = None
+    head: str
     column: str = ""
-    rare: bool = False
+    whole: bool = False
 
     @property
     def name(self) -> str:
         """Its name in CSV."""
         return self.column or self.path.replace(".", "_")
-
-    @property
-    def part(self) -> str:
-        """The part of the summary that contains it, such as ``bytes``; figures of one part have the same unit."""
-        return self.path.partition(".")[0]
 
     def of(self, result: SeedResult) -> float | None:
         """Its value for one seed; ``None`` if the summary has none, or if it describes an untrained model."""
@@ -48,36 +43,36 @@ METRIC = "metric"
 """The dimension of figures that are values of the run's metric, in whatever it is shown."""
 
 OUTCOME = (
-    Figure("accuracy.final", "fraction", ("accuracy", "final")),
-    Figure("accuracy.best", "fraction", ("accuracy", "best")),
-    Figure("metric.final", METRIC, ("metric", "final")),
-    Figure("metric.best", METRIC, ("metric", "best")),
-    Figure("clients.mean", METRIC, ("clients", "mean")),
-    Figure("clients.worst_tenth", METRIC, ("clients", "worst tenth")),
-    Figure("clients.cumulative", METRIC, ("clients", "all samples")),
-    Figure("personalisation.mean", METRIC, ("personalised", "mean")),
-    Figure("personalisation.worst_tenth", METRIC, ("personalised", "worst tenth")),
-    Figure("personalisation.cumulative", METRIC, ("personalised", "all samples")),
-    Figure("ensemble.final", METRIC, ("ensemble", "final")),
+    Figure("accuracy.final", "fraction", "accuracy"),
+    Figure("accuracy.best", "fraction", "best accuracy"),
+    Figure("metric.final", METRIC, "metric"),
+    Figure("metric.best", METRIC, "best metric"),
+    Figure("clients.mean", METRIC, "mean of clients", whole=True),
+    Figure("clients.worst_tenth", METRIC, "worst tenth of clients", whole=True),
+    Figure("clients.cumulative", METRIC, "all clients' samples", whole=True),
+    Figure("personalisation.mean", METRIC, "personalised, mean", whole=True),
+    Figure("personalisation.worst_tenth", METRIC, "personalised, worst tenth", whole=True),
+    Figure("personalisation.cumulative", METRIC, "personalised, all samples", whole=True),
+    Figure("ensemble.final", METRIC, "ensemble", whole=True),
 )
 COST = (
-    Figure("seconds", "seconds", ("time", "")),
-    Figure("rounds", "count", ("rounds", "")),
-    Figure("rounds_without_update", "count"),
-    Figure("refused", "count"),
-    Figure("transfers.breaks", "count"),
-    Figure("transfers.retries", "count", ("retries", ""), rare=True),
-    Figure("transfers.failed", "count"),
-    Figure("bytes.down", "bytes", ("down", "")),
-    Figure("bytes.up", "bytes", ("up", "")),
-    Figure("bytes.wasted", "bytes", ("wasted", "")),
-    Figure("joules", "joules", ("energy", "")),
-    Figure("ratio_to_optimum", "number"),
-    Figure("communication.exposed_seconds", "seconds", ("exposed", ""), "exposed_seconds"),
-    Figure("communication.hidden_seconds", "seconds", ("hidden", ""), "hidden_seconds"),
-    Figure("blocks.actual", "bytes", column="bytes_down_actual_blocks"),
-    Figure("blocks.uniform", "bytes", column="bytes_down_uniform_blocks"),
-    Figure("blocks.front_age", "rounds", column="front_block_age"),
+    Figure("seconds", "seconds", "time"),
+    Figure("rounds", "count", "rounds"),
+    Figure("rounds_without_update", "count", "rounds without update"),
+    Figure("refused", "count", "refused jobs"),
+    Figure("transfers.breaks", "count", "broken attempts", whole=True),
+    Figure("transfers.retries", "count", "retries", whole=True),
+    Figure("transfers.failed", "count", "failed transfers", whole=True),
+    Figure("bytes.down", "bytes", "down"),
+    Figure("bytes.up", "bytes", "up"),
+    Figure("bytes.wasted", "bytes", "wasted", whole=True),
+    Figure("joules", "joules", "energy"),
+    Figure("ratio_to_optimum", "number", "× shortest round"),
+    Figure("communication.exposed_seconds", "seconds", "exposed transfers", "exposed_seconds"),
+    Figure("communication.hidden_seconds", "seconds", "hidden transfers", "hidden_seconds"),
+    Figure("blocks.actual", "bytes", "blocks, actual bytes", "bytes_down_actual_blocks"),
+    Figure("blocks.uniform", "bytes", "blocks at 1/M", "bytes_down_uniform_blocks"),
+    Figure("blocks.front_age", "rounds", "age of stale blocks", "front_block_age", whole=True),
 )
 FIGURES = OUTCOME + COST
 """All figures; the times to targets are between those of the outcome and those of the cost."""

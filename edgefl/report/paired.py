@@ -1,15 +1,18 @@
-"""Methods compared by seed: the rule for winners and ties in all reports.
+"""Methods compared by seed: the rule for winners in all reports.
 
 All methods of a run have the same partitions, cohorts, batches and links for a seed. What a seed changes for all
 methods alike cancels in their difference, so methods are compared by their differences for each seed:
 
-1. The best method has the best mean. It is compared with each other method: the mean of the differences and Student's t
-   interval, as for one sample.
-2. All these comparisons together have the level of 5 % (S. Holm, "A simple sequentially rejective multiple test
-   procedure", Scandinavian Journal of Statistics 6, 1979): with m methods to compare, intervals have the confidence
-   1 - 0.05/m. Methods whose interval excludes zero are separated; the others are compared again, with their number
-   as m, until no further method is separated.
-3. The others are *tied* with the best method: their interval includes zero.
+1. The best method has the best mean. It is compared with each other method: the mean of the differences and its
+   interval. Half an interval is the larger of Student's t for one sample and 1.96 √((v₁ + v₂) / seeds), where v is the
+   variance of one model's figure that seeds need not show: p (1 - p) / n for an accuracy of n test images, that of a
+   round's length for times (:mod:`edgefl.report.moment`). So equal differences are not certain, and more seeds can
+   decide. The claim is about this test set.
+2. Student's intervals of all these comparisons together have the level of 5 % (S. Holm, "A simple sequentially
+   rejective multiple test procedure", Scandinavian Journal of Statistics 6, 1979): with m methods to compare,
+   intervals have the confidence 1 - 0.05/m. Methods whose interval excludes zero are separated; the others are
+   compared again, with their number as m, until no further method is separated.
+3. The others are *not decided*: their interval includes zero, or fewer than three seeds are common.
 
 The level holds for comparisons with a method that was chosen in advance. The best method is chosen by its mean, so of
 five equally good methods one is separated wrongly in about 8 % of runs. In simulated runs with five equal methods, one
@@ -19,19 +22,24 @@ was named the only winner in 0.2 % at most; of two equal methods, one is named i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import stdev
 from typing import NamedTuple
 
 from edgefl.record.summary import SeedResult
-from edgefl.report.grid import Cell, Grid, Head
-from edgefl.report.quantities import unit_for
 from edgefl.report.run_record import RunRecord
-from edgefl.report.statistics import CONFIDENCE, Estimate, mean_interval, t_factor
+from edgefl.report.statistics import CONFIDENCE, MOST_SEEDS, Estimate, mean_interval, seeds_needed
 
 BySeed = Mapping[int, float]
 """A method's figure for each seed."""
+
+
+FEWEST_SEEDS = 3
+"""With fewer common seeds nothing is decided."""
+
+LIMIT = 1.96
+"""The half width of a 95 % interval of a normal distribution, in standard deviations."""
 
 
 class Difference(NamedTuple):
@@ -43,17 +51,19 @@ class Difference(NamedTuple):
         interval: their mean with the interval that decides; the half width is infinite if the methods have fewer than
             two seeds in common, and ``None`` if both have only one, the same.
         confidence: that of the interval, at least 95 %.
+        unseen: the standard deviation of one difference that seeds need not show.
     """
 
     label: str
     values: tuple[float, ...]
     interval: Estimate
     confidence: float
+    unseen: float = 0.0
 
     @property
-    def tied(self) -> bool:
-        """Whether the interval includes zero; with a single seed, whether both figures are equal."""
-        return self.interval.low <= 0.0 <= self.interval.high
+    def decided(self) -> bool:
+        """Whether the best method is better with at least 95 % confidence."""
+        return len(self.values) >= FEWEST_SEEDS and not self.interval.low <= 0.0 <= self.interval.high
 
     @property
     def deviation(self) -> float:
@@ -66,19 +76,37 @@ class Difference(NamedTuple):
 
     @property
     def p(self) -> float | None:
-        """The two-sided p-value of Student's t test, not adjusted; ``None`` with fewer than two seeds in common.
+        """The two-sided p-value of Student's t test, not adjusted; ``None`` if the values show no spread.
 
         >>> Difference("b", (1.0, 2.0, 3.0), mean_interval([1.0, 2.0, 3.0]), 0.95).p
         0.0741...
         """
-        if len(self.values) < 2:
+        if len(self.values) < 2 or not self.deviation:
             return None
         from scipy.special import stdtr
 
-        if not self.interval.half_width:  # all differences are equal
-            return float(self.interval.mean == 0.0)
-        error = self.interval.half_width / t_factor(len(self.values), self.confidence)
+        error = self.deviation / math.sqrt(len(self.values))
         return 2.0 * float(stdtr(len(self.values) - 1, -abs(self.interval.mean) / error))
+
+    @property
+    def more_seeds(self) -> int | None:
+        """Seeds to add until this difference is decided, if it and its spread stay as they are.
+
+        ``None``: the difference is zero, or more than :data:`~edgefl.report.statistics.MOST_SEEDS` are needed.
+
+        >>> Difference("b", (1.0, 1.0), mean_interval([1.0, 1.0]), 0.95, unseen=1.0).more_seeds
+        2
+        """
+        mean, seeds = abs(self.interval.mean), len(self.values)
+        if not seeds or not mean:
+            return None
+        least = max(FEWEST_SEEDS, math.floor((LIMIT * self.unseen / mean) ** 2) + 1)
+        if seeds > 1:
+            needed = seeds_needed(mean, self.deviation, confidence=self.confidence)
+            if needed is None:
+                return None
+            least = max(least, needed)
+        return None if least > MOST_SEEDS else max(1, least - seeds)
 
     @property
     def sign_flip_p(self) -> float | None:
@@ -120,29 +148,19 @@ class Comparison:
         return next(iter(self.means))
 
     @property
-    def tied(self) -> list[Difference]:
-        """The differences from the methods that are tied with the best one."""
-        return [each for each in self.differences if each.tied]
-
-    @property
-    def separated(self) -> list[Difference]:
-        """The differences from the methods that the best one is better than."""
-        return [each for each in self.differences if not each.tied]
+    def undecided(self) -> list[Difference]:
+        """The differences from the methods that are not decided against the best one."""
+        return [each for each in self.differences if not each.decided]
 
     @property
     def leaders(self) -> list[str]:
-        """The best method and those tied with it, from best to worst mean."""
-        return [self.best, *(each.label for each in self.tied)]
+        """The best method and those not decided against it, from best to worst mean."""
+        return [self.best, *(each.label for each in self.undecided)]
 
     @property
-    def others(self) -> list[str]:
-        """The methods that the best one is better than, from best to worst mean."""
-        return [each.label for each in self.separated]
-
-    @property
-    def one_seed(self) -> bool:
-        """Whether all methods have the same single seed, so that differences have no interval."""
-        return all(each.interval.half_width is None for each in self.differences)
+    def seeds(self) -> int:
+        """The number of seeds that the best method has."""
+        return self.means[self.best].seeds
 
 
 def confidence_among(comparisons: int) -> float:
@@ -154,12 +172,13 @@ def confidence_among(comparisons: int) -> float:
     return 1 - (1 - CONFIDENCE) / comparisons
 
 
-def compared(figures: Mapping[str, BySeed], *, highest: bool) -> Comparison:
+def compared(figures: Mapping[str, BySeed], *, highest: bool, unseen: Mapping[str, float] | None = None) -> Comparison:
     """Compare the best method with all others by seed.
 
     Args:
         figures: each method's figure for each of its seeds.
         highest: whether higher figures are better.
+        unseen: the standard deviation of each method's figure of one seed that seeds need not show; 0 if not given.
 
     Raises:
         ValueError: there is no method, or a method without a seed.
@@ -175,17 +194,16 @@ def compared(figures: Mapping[str, BySeed], *, highest: bool) -> Comparison:
     best, *others = ranked
     remaining = {label: _differences(figures[best], figures[label]) for label in others}
     found: dict[str, Difference] = {}
+    hidden = {label: math.hypot(*((unseen or {}).get(each, 0.0) for each in (best, label))) for label in others}
     while remaining:
         confidence = confidence_among(len(remaining))
-        tested = {
-            label: Difference(label, values, _interval(figures[best], figures[label], values, confidence), confidence)
-            for label, values in remaining.items()
-        }
-        separated = [label for label, each in tested.items() if not each.tied]
-        found |= tested
-        if not separated:
+        for label, values in remaining.items():
+            interval = _interval(figures[best], figures[label], values, confidence, hidden[label])
+            found[label] = Difference(label, values, interval, confidence, hidden[label])
+        left = {label: values for label, values in remaining.items() if not found[label].decided}
+        if len(left) == len(remaining):
             break
-        remaining = {label: values for label, values in remaining.items() if label not in separated}
+        remaining = left
     return Comparison({label: means[label] for label in ranked}, tuple(found[label] for label in others))
 
 
@@ -198,21 +216,28 @@ def _differences(one: BySeed, other: BySeed) -> tuple[float, ...]:
     )
 
 
-def _interval(one: BySeed, other: BySeed, values: tuple[float, ...], confidence: float) -> Estimate:
-    if len(values) > 1 or (one.keys() == other.keys() and values):
-        return mean_interval(values, confidence)
+def _interval(one: BySeed, other: BySeed, values: tuple[float, ...], confidence: float, unseen: float) -> Estimate:
+    if len(values) > 1:
+        found = mean_interval(values, confidence)
+        least = LIMIT * unseen / math.sqrt(len(values))
+        return found._replace(half_width=max(found.half_width or 0.0, least))
+    if one.keys() == other.keys() and values:
+        return mean_interval(values)
     return Estimate(math.fsum(values), math.inf, len(values))
 
 
-def figures_by_seed(run: RunRecord, figure: Callable[[SeedResult], float | None]) -> dict[str, BySeed]:
-    """A figure by method and seed; methods without the figure in any seed are omitted."""
-    found = {label: {each.seed: figure(each) for each in results} for label, results in run.results.items()}
+def figures_by_seed(
+    run: RunRecord, figure: Callable[[SeedResult], float | None], *, whole: bool = False
+) -> dict[str, BySeed]:
+    """A figure by method and seed, of the moment or of the whole run; methods without it in any seed are omitted."""
+    all_results = run.results if whole else run.moments
+    found = {label: {each.seed: figure(each) for each in results} for label, results in all_results.items()}
     known = {label: {seed: value for seed, value in each.items() if value is not None} for label, each in found.items()}
     return {label: each for label, each in known.items() if each and len(each) == len(found[label])}
 
 
 def final_metrics(run: RunRecord) -> dict[str, BySeed]:
-    """The metric of the last model, or its moving average if targets refer to it; untrained models are omitted."""
+    """The metric, or its moving average if targets refer to it; untrained models are omitted."""
 
     def metric_of(result: SeedResult) -> float | None:
         if result.trained_nothing:
@@ -222,19 +247,31 @@ def final_metrics(run: RunRecord) -> dict[str, BySeed]:
     return figures_by_seed(run, metric_of)
 
 
-def compare_methods(run: RunRecord) -> Comparison | None:
-    """The methods of a run compared by seed, by the metric of their last models.
+def compare_metric(run: RunRecord, labels: Sequence[str] | None = None) -> Comparison | None:
+    """The methods of a run (or these) compared by seed, by their metric; ``None`` if no method has one."""
+    found = {label: each for label, each in final_metrics(run).items() if labels is None or label in labels}
+    return compared(found, highest=run.metric.better == "higher", unseen=run.scatter) if found else None
 
-    Returns:
-        The comparison of the best method with the others; ``None`` if fewer than two methods have a metric.
+
+def seconds_to(value: float, result: SeedResult) -> float | None:
+    """When a seed reached a target; ``None`` if it did not."""
+    return next((found.seconds for found in result.targets if found.value == value and found.reached), None)
+
+
+def compare_target(run: RunRecord, value: float) -> Comparison | None:
+    """The methods that reach a target with every seed, by the seconds to it; ``None`` if no method does.
+
+    A target is reached at the end of a round, so one seed's seconds are uncertain by a round's length over √12.
     """
-    found = final_metrics(run)
-    return compared(found, highest=run.metric.better == "higher") if len(found) > 1 else None
+    found = figures_by_seed(run, lambda result: seconds_to(value, result))
+    rounds = {label: max(each.seconds / max(1, each.rounds) for each in run.moments[label]) for label in found}
+    unseen = {label: seconds / math.sqrt(12) for label, seconds in rounds.items()}
+    return compared(found, highest=False, unseen=unseen) if found else None
 
 
 def difference_data(run: RunRecord) -> list[dict[str, object]]:
     """For JSON: the best method minus each other one, in the metric's unit; empty with fewer than two methods."""
-    standing = compare_methods(run)
+    standing = compare_metric(run)
     if standing is None:
         return []
     return [
@@ -247,54 +284,7 @@ def difference_data(run: RunRecord) -> list[dict[str, object]]:
             "confidence": each.confidence,
             "p": each.p,
             "sign_flip_p": each.sign_flip_p,
-            "tied": each.tied,
+            "decided": each.decided,
         }
         for each in standing.differences
     ]
-
-
-def difference_grid(run: RunRecord) -> Grid | None:
-    """The differences as a table; ``None`` if no two methods have two seeds in common."""
-    standing = compare_methods(run)
-    if standing is None or all(len(each.values) < 2 for each in standing.differences):
-        return None
-    unit = unit_for([each.interval.mean for each in standing.differences], run.metric.dimension)
-    heads = [
-        Head("compared with", text=True),
-        Head("difference", "points" if run.metric.share else unit.symbol),
-        Head("confidence", "%"),
-        Head("p", "Student's t"),
-        Head("p", "sign flips"),
-        Head("seeds"),
-    ]
-    return Grid(heads, [_cells(each, run) for each in standing.differences], _notes(standing, run))
-
-
-def _cells(each: Difference, run: RunRecord) -> list[Cell]:
-    unit = unit_for([each.interval.mean], run.metric.dimension)
-    if len(each.values) < 2:
-        return [Cell(each.label), *[Cell("–")] * 4, Cell(str(len(each.values)))]
-    spread = f"±{unit.interval(each.interval.half_width, each.interval.mean)}" if each.interval.half_width else ""
-    ps = [Cell("–") if p is None else Cell(f"{p:.2g}") for p in (each.p, each.sign_flip_p)]
-    confidence = Cell(f"{100 * each.confidence:.4g}")
-    return [
-        Cell(each.label),
-        Cell(unit.number(each.interval.mean), spread),
-        confidence,
-        *ps,
-        Cell(str(len(each.values))),
-    ]
-
-
-def _notes(standing: Comparison, run: RunRecord) -> list[str]:
-    name = f"smoothed {run.metric.word}" if run.smoothed else run.metric.word
-    lines = [
-        f"The {name} of {standing.best} minus that of each other method at the end, mean over the seeds. The intervals "
-        "have the level of 5 % for all comparisons together (Holm); the p-values are not adjusted."
-    ]
-    if any(len(each.values) < 6 for each in standing.differences):
-        lines.append(
-            "The test with sign flips does not assume a normal distribution. With n seeds its p-value is at least "
-            "2/2ⁿ, so it can confirm a difference at the 5 % level from six seeds on."
-        )
-    return lines

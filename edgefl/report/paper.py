@@ -11,14 +11,12 @@ from dataclasses import dataclass
 
 from edgefl.errors import UserError
 from edgefl.report.curves import Curve, curve_of
-from edgefl.report.grid import Cell, Grid, Head, Table, estimate_data, estimate_record, target_data, target_record
 from edgefl.report.paired import BySeed, compared
-from edgefl.report.quantities import CUT_OFF, cut_off, limit, unit_for
-from edgefl.report.rows import Row, comparison_rows, described, lost_work, with_run_names
+from edgefl.report.quantities import limit
+from edgefl.report.rows import Row, comparison_rows, described, remarks
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, TimeToTarget, mean_or_none, time_to_target
-
-MISSING = "–"
+from edgefl.report.table import MISSING, Column, Table, Value, estimate_data, figures, target_data, words
 
 
 @dataclass(frozen=True)
@@ -61,10 +59,29 @@ def _complete(found: Mapping[int, float | None]) -> BySeed | None:
 
 
 def paper_table(runs: Sequence[RunResult], at: Sequence[int] = ()) -> Table:
-    """The table of a paper; see :func:`paper_rows`."""
+    """The table of a paper; see :func:`paper_rows`. Marked: the best figures, and those not decided against them."""
     rows = paper_rows(runs, at)
+    several = len({row.run for row in rows}) > 1
+    run = Column("", (), [row.run for row in rows], "run")
+    columns = [words("method", [row.label for row in rows], "method")]
+    seeds, ended = [row.seeds for row in rows], [row.ended for row in rows]
+    hidden = [Column("", (), seeds, "seeds"), Column("", (), ended, "rounds")]
+    hidden += [Column("", (), [row.compared[name] for row in rows], name) for name in _LOST]
+    for round in rows[0].at:
+        column = figures(f"accuracy at {round}", [row.at[round] for row in rows], "fraction", spread=True)
+        values: list[Value] = [row.at[round] or Estimate(None, None, 0) for row in rows]  # type: ignore[arg-type]
+        best = _best([row.accuracies(round) for row in rows], highest=True)
+        columns.append(column._replace(values=values, key=f"accuracy_ema_at_{round}", best=best))
+    for target in dict.fromkeys(target for row in rows for target in row.to):
+        cells = [_rounds(row, target) for row in rows]
+        best = _best([row.rounds_to(target) for row in rows], highest=False)
+        found = [row.to.get(target) for row in rows]
+        columns.append(
+            Column(f"rounds to {limit(target, 'fraction')}", cells, found, f"rounds_to_{target:g}", best=best)
+        )
+    shown = [words("run", [row.run for row in rows])] * several + columns
     data = {"runs": described(runs), "rows": [_data(row) for row in rows]}
-    return Table(paper_grid(rows), [_record(row) for row in rows], data)
+    return Table(shown, _notes(rows), data=data, files=[run, columns[0], *hidden, *columns[1:]])
 
 
 def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Sequence[float] = ()) -> list[PaperRow]:
@@ -124,83 +141,33 @@ def _row(run: RunResult, label: str, row: Row, rounds: Sequence[int], targets: S
     )
 
 
-def paper_grid(rows: Sequence[PaperRow]) -> Grid:
-    """The rows as a table; the best figures of a column, and those tied with it, are marked."""
-    several = len({row.run for row in rows}) > 1
-    rounds, targets = list(rows[0].at), list(dict.fromkeys(target for row in rows for target in row.to))
-    heads = [Head("run", text=True)] * several + [Head("method", text=True)]
-    heads += [Head(f"accuracy at {round}", "%") for round in rounds]
-    heads += [Head(f"rounds to {limit(target, 'fraction')}") for target in targets]
-    best_at = {round: _best([row.accuracies(round) for row in rows], highest=True) for round in rounds}
-    best_to = {target: _best([row.rounds_to(target) for row in rows], highest=False) for target in targets}
-    cells = [
-        [
-            *([Cell(row.run)] * several),
-            Cell(row.label),
-            *(_accuracy(row.at[round], best=number in best_at[round]) for round in rounds),
-            *(_rounds(row, target, best=number in best_to[target]) for target in targets),
-        ]
-        for number, row in enumerate(rows)
-    ]
-    return Grid(heads, cells, _notes(rows))
-
-
-def _best(found: Sequence[BySeed | None], *, highest: bool) -> set[int]:
-    """The indices of the rows with the best figure and those tied with it; empty with fewer than two figures."""
+def _best(found: Sequence[BySeed | None], *, highest: bool) -> frozenset[int]:
+    """The rows with the best figure and those not decided against it; empty with fewer than two figures."""
     known = {str(number): by_seed for number, by_seed in enumerate(found) if by_seed is not None}
-    return {int(number) for number in compared(known, highest=highest).leaders} if len(known) > 1 else set()
+    return frozenset(int(row) for row in compared(known, highest=highest).leaders) if len(known) > 1 else frozenset()
 
 
-def _accuracy(value: Estimate | None, *, best: bool) -> Cell:
-    if value is None:
-        return Cell(MISSING)
-    percent = unit_for([], "fraction")
-    return Cell(percent.number(value.mean), percent.spread(value), best)
-
-
-def _rounds(row: PaperRow, target: float, *, best: bool) -> Cell:
+def _rounds(row: PaperRow, target: float) -> str:
     found = row.to.get(target)
     if found is None:
-        return Cell(MISSING)
+        return MISSING
     if found.mean is not None:
-        rounds = unit_for([], "count")
-        return Cell(rounds.number(found.mean.mean), rounds.spread(found.mean), best)
-    count = f"({found.reached}/{found.seeds})" if found.reached else ""
-    return Cell(f"{row.ended}+" if found.median is None else f"median {found.median:.0f}", count)
+        return figures("", [found.mean], "count", spread=True).cells[0]
+    count = f" ({found.reached}/{found.seeds})" if found.reached else ""
+    return (f"{row.ended}+" if found.median is None else f"median {found.median:.0f}") + count
 
 
 def _notes(rows: Sequence[PaperRow]) -> list[str]:
-    found = ["Accuracies are exponential moving averages over the evaluations (0.9 of the last one)."]
-    counts = sorted({row.seeds for row in rows})
-    if counts == [1]:
-        found.append("One seed: figures without an interval.")
-    else:
-        several = " or ".join(str(count) for count in counts)
-        found.append(f"Mean ± half width of the 95 % interval (Student's t) over {several} seeds; bold: best, or tied.")
-    to = [target.mean for row in rows for target in row.to.values()]
-    if cut_off([value for row in rows for value in row.at.values()], to):
-        found.append(CUT_OFF)
+    several = " or ".join(str(count) for count in sorted({row.seeds for row in rows}))
+    found = [
+        "Accuracies are exponential moving averages over the evaluations (0.9 of the last one).",
+        f"Mean ± half width of the 95 % interval over {several} seeds; bold: best, or not decided against it.",
+    ]
     if any(target.mean is None for row in rows for target in row.to.values()):
-        found.append("N+: the target is not reached within the N rounds that were run.")
-    if any(0 < target.reached < target.seeds for row in rows for target in row.to.values()):
-        found.append(
-            "(k/n): k of n seeds reach it; the median is over all seeds, and those that do not reach it count as last."
-        )
+        found.append("N+: not reached within the N rounds that were run; (k/n): reached by k of n seeds.")
     if any(value is None for row in rows for value in row.at.values()):
         found.append(f"{MISSING}: a seed ended before this round, or nothing was trained.")
-    return found + with_run_names([row.compared for row in rows], lost_work)
-
-
-def _record(row: PaperRow) -> dict[str, object]:
-    """A row for CSV."""
-    record: dict[str, object] = {"run": row.run, "method": row.label, "seeds": row.seeds, "rounds": row.ended}
-    for name in _LOST:
-        record |= estimate_record(name, row.compared[name])
-    for round, value in row.at.items():
-        record |= estimate_record(f"accuracy_ema_at_{round}", value)
-    for target, found in row.to.items():
-        record |= target_record(f"rounds_to_{target:g}", found)
-    return record
+    return found + remarks([row.compared for row in rows])
 
 
 def _data(row: PaperRow) -> dict[str, object]:

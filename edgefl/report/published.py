@@ -1,4 +1,4 @@
-"""Comparison of a run with the numbers that a paper published for the same experiment."""
+"""Published of a run with the numbers that a paper published for the same experiment."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from edgefl import shipped
 from edgefl.errors import UserError
 from edgefl.record.summary import SeedResult
 from edgefl.report.curves import column, spent_by_round
-from edgefl.report.grid import Cell, Grid, Head, Table
 from edgefl.report.quantities import quantity
-from edgefl.report.rows import described, run_names
+from edgefl.report.rows import by_run, described, run_names
 from edgefl.report.run_result import RunResult
+from edgefl.report.table import MISSING, Column, Table, words
 from edgefl.yaml_file import read_yaml
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Published:
     """One published number and ours.
 
     Attributes:
@@ -53,7 +53,7 @@ class Comparison:
         return None if self.ours is None or self.published is None or self.bound else self.ours - self.published
 
 
-def comparisons(run: RunResult) -> list[Comparison]:
+def comparisons(run: RunResult) -> list[Published]:
     """Every published number of the run's scenario whose methods are in the run.
 
     Raises:
@@ -94,7 +94,7 @@ def _labels(entry: dict[str, Any]) -> list[str]:
     return list(entry.get("mean_of") or [entry["method"]])
 
 
-def _compared(run: RunResult, entry: dict[str, Any]) -> Comparison:
+def _compared(run: RunResult, entry: dict[str, Any]) -> Published:
     metric = entry["metric"]
     found = [_ours(run, entry, label, result) for label in _labels(entry) for result in run.results[label]]
     known = [each for each in found if each is not None]
@@ -102,7 +102,7 @@ def _compared(run: RunResult, entry: dict[str, Any]) -> Comparison:
     bound = "more than" if entry.get("more_than") else "less than" if entry.get("less_than") else ""
     dimension = "fraction" if metric.startswith("accuracy") else metric.removesuffix("_to").removesuffix("_a_round")
     better = -1.0 if dimension == "fraction" else 1.0
-    return Comparison(
+    return Published(
         method=entry["method"],
         metric=_words(entry),
         dimension=dimension,
@@ -171,33 +171,22 @@ def _of_clients(result: SeedResult, metric: str) -> float | None:
     return fitted.cumulative - (shared.cumulative if metric == "accuracy_gain" else 0.0)
 
 
-def cells(comparison: Comparison) -> tuple[str, str, str, str, str, str]:
-    """The cells of a printed row: method, metric, published, ours, gap, source."""
-    published = "–" if comparison.published is None else _shown(comparison.published, comparison)
-    gap = comparison.gap
-    sign = "+" if gap is not None and gap > 0 else ""
-    return (
-        comparison.method,
-        comparison.metric,
-        f"{comparison.bound} {published}".strip(),
-        "–" if comparison.ours is None else _shown(comparison.ours, comparison),
-        "–" if gap is None else sign + _shown(gap, comparison),
-        comparison.source,
-    )
-
-
-def _shown(value: float, comparison: Comparison) -> str:
+def _shown(value: float | None, comparison: Published, sign: str = "") -> str:
+    if value is None:
+        return MISSING
+    if sign and value > 0:
+        return sign + _shown(value, comparison)
     return f"{value:.4g}" if comparison.dimension in ("rounds", "loss") else quantity(value, comparison.dimension)
 
 
-def orderings(found: list[Comparison]) -> list[str]:
+def orderings(found: list[Published]) -> list[str]:
     """For each metric a sentence about whether our methods are in the paper's order.
 
     Published numbers of one metric form one order, and so do the ranks of one source without numbers. A pair of methods
     is in the paper's order if our figures differ in the same direction. A method that never reached a target is after
     all that did. Pairs that are equal in the paper, or for which both of our figures are missing, are not compared.
     """
-    groups: dict[tuple[str, str], list[Comparison]] = {}
+    groups: dict[tuple[str, str], list[Published]] = {}
     for each in found:
         claim = f" ({each.source})" if each.published is None else ""
         groups.setdefault((each.metric, claim), []).append(each)
@@ -222,7 +211,7 @@ def orderings(found: list[Comparison]) -> list[str]:
     return sentences
 
 
-def _kept(better: Comparison, worse: Comparison) -> bool:
+def _kept(better: Published, worse: Published) -> bool:
     if better.ours is None or worse.ours is None:
         return better.ours is not None and better.dimension != "fraction"
     sign = -1 if better.dimension == "fraction" else 1
@@ -235,39 +224,37 @@ def published_table(runs: Sequence[RunResult]) -> Table:
     Raises:
         UserError: a run's scenario has no published numbers.
     """
-    several = len(runs) > 1
-    heads = [Head("run", text=True)] * several + [Head("method", text=True), Head("metric", text=True)]
-    heads += [Head("published"), Head("ours"), Head("gap"), Head("source", text=True)]
-    rows, notes = [], []
-    records: list[dict[str, object]] = []
-    orders, remarks = [], []
-    for name, run in zip(run_names(runs), runs, strict=True):
-        found, start = comparisons(run), f"{name}: " if several else ""
-        ordered = orderings(found)
-        shorter = [note] if (note := shortened(run)) else []
-        rows += [[*([Cell(name)] * several), *map(Cell, cells(each))] for each in found]
-        notes += [f"{start}{line}" for line in [*shorter, *ordered]]
-        records += [_record(name, each) for each in found]
-        orders.append({"run": name, "sentences": ordered})
-        remarks += [f"{name}: {line}" for line in shorter]
-    data = {"runs": described(runs), "rows": records, "orders": orders, "notes": remarks}
-    return Table(Grid(heads, rows, notes), records, data)
-
-
-def _record(run: str, found: Comparison) -> dict[str, object]:
-    return {
-        "run": run,
-        "method": found.method,
-        "metric": found.metric,
-        "dimension": found.dimension,
-        "published": found.published,
-        "bound": found.bound,
-        # Without a number, the paper gives only a rank.
-        "rank": round(found.order) if found.published is None else None,
-        "ours": _finite(found.ours),
-        "gap": _finite(found.gap),
-        "source": found.source,
+    several, names = len(runs) > 1, run_names(runs)
+    rows = [(name, each) for name, run in zip(names, runs, strict=True) for each in comparisons(run)]
+    all_found = [each for _, each in rows]
+    orders = {name: orderings([each for run, each in rows if run == name]) for name in names}
+    shorter = {name: note for name, run in zip(names, runs, strict=True) if (note := shortened(run))}
+    bounds = [f"{each.bound} {_shown(each.published, each)}".strip() for each in all_found]
+    # Without a number, the paper gives only a rank.
+    ranks = [round(each.order) if each.published is None else None for each in all_found]
+    run = words("run", [name for name, _ in rows], "run")
+    method, metric, source = (
+        words(name, [getattr(each, name) for each in all_found], name) for name in ("method", "metric", "source")
+    )
+    numbers = [
+        Column("published", bounds, [each.published for each in all_found], "published"),
+        Column("ours", [_shown(each.ours, each) for each in all_found], [_finite(e.ours) for e in all_found], "ours"),
+        Column("gap", [_shown(each.gap, each, "+") for each in all_found], [_finite(e.gap) for e in all_found], "gap"),
+    ]
+    hidden = [
+        Column("", (), [each.dimension for each in all_found], "dimension"),
+        Column("", (), [each.bound for each in all_found], "bound"),
+        Column("", (), ranks, "rank"),
+    ]
+    lines = by_run({name: [*([shorter[name]] if name in shorter else []), *orders[name]] for name in names})
+    files = [run, method, metric, hidden[0], numbers[0], *hidden[1:], *numbers[1:], source]
+    data = {
+        "runs": described(runs),
+        "rows": Table(files).records,
+        "orders": [{"run": name, "sentences": found} for name, found in orders.items()],
+        "notes": [f"{name}: {note}" for name, note in shorter.items()],
     }
+    return Table([*([run] if several else []), method, metric, *numbers, source], lines, data=data, files=files)
 
 
 def _finite(value: float | None) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from edgefl.report.statistics import Estimate
@@ -38,44 +38,6 @@ class Unit(NamedTuple):
         decimals = 0 if "e" in number else len(number.partition(".")[2])
         return _written(half_width / self.scale, max(self.decimals, decimals), digits=1)
 
-    def spread(self, value: Estimate) -> str:
-        """The text after a mean: half its interval, or both ends if the interval includes impossible values.
-
-        >>> percent, seconds = unit_for([], "fraction"), unit_for([12.0], "seconds")
-        >>> percent.spread(Estimate(0.952, 0.0034, 3)), percent.spread(Estimate(0.98, 0.031, 3))
-        ('±0.3', '[94.9, 100.0]')
-        >>> seconds.spread(Estimate(12.0, 15.2, 2)), seconds.spread(Estimate(12.0, None, 1))
-        ('[0, 27.2]', '')
-        """
-        if not value.half_width:
-            return ""
-        ends = possible(value, fraction=self.symbol == "%")
-        if ends == (value.low, value.high):
-            return f"±{self.interval(value.half_width, value.mean)}"
-        return f"[{', '.join(self.interval(end, value.mean) for end in ends)}]"
-
-
-def possible(value: Estimate, *, fraction: bool) -> tuple[float, float]:
-    """The interval's ends within the possible range: no figure is below zero, and no fraction above one.
-
-    >>> possible(Estimate(0.75, 0.5, 3), fraction=True), possible(Estimate(1.0, 2.0, 3), fraction=False)
-    ((0.25, 1.0), (0.0, 3.0))
-    """
-    return max(0.0, value.low), min(1.0 if fraction else math.inf, value.high)
-
-
-CUT_OFF = "[low, high]: the 95 % interval, cut off at 0 or at 100 %."
-"""The note below a table with such an interval."""
-
-
-def cut_off(fractions: Iterable[Estimate | None], others: Iterable[Estimate | None]) -> bool:
-    """Whether the interval of any figure exceeds the possible range."""
-    return any(
-        value is not None and possible(value, fraction=fraction) != (value.low, value.high)
-        for fraction, values in ((True, fractions), (False, others))
-        for value in values
-    )
-
 
 def _written(figure: float, decimals: int, *, digits: int) -> str:
     """A figure with this number of decimals, or as many as its significant digits need."""
@@ -100,7 +62,7 @@ _DECIMALS_READ = 6
 LADDERS: dict[str, list[tuple[str, float]]] = {
     "fraction": [("%", 0.01)],
     "rounds": [("rounds", 1.0)],
-    "seconds": [("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0)],
+    "seconds": [("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0)],
     "bytes": [("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)],
     "joules": [("J", 1.0), ("kJ", 1e3), ("MJ", 1e6), ("GJ", 1e9)],
     "flops": [("FLOP", 1.0), ("kFLOP", 1e3), ("MFLOP", 1e6), ("GFLOP", 1e9), ("TFLOP", 1e12), ("PFLOP", 1e15)],
@@ -128,7 +90,8 @@ def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
     if dimension == "number":
         return Unit("", 1.0, max(0, min(_DECIMALS_READ, 2 - math.floor(math.log10(largest)))) if largest else 0)
     ladder = LADDERS[dimension]
-    symbol, scale = next((step for step in reversed(ladder) if largest >= FROM.get(*step)), ladder[0])
+    least = ("s", 1.0) if dimension == "seconds" and not largest else ladder[0]
+    symbol, scale = next((step for step in reversed(ladder) if largest >= FROM.get(*step)), least)
     figure = largest / scale
     decimals = 0 if figure == 0 or symbol == "B" else max(0, min(_DECIMALS_READ, 2 - math.floor(math.log10(figure))))
     return Unit(symbol, scale, decimals)
@@ -155,11 +118,11 @@ def limit(value: float, dimension: str) -> str:
 
 
 def estimate(value: Estimate, dimension: str) -> str:
-    """A mean with its interval, in the form of :meth:`Unit.spread`, and its unit.
+    """A mean with half the width of its interval and its unit.
 
     >>> estimate(Estimate(0.952, 0.0034, 3), "fraction"), estimate(Estimate(75.31, None, 1), "seconds")
     ('95.2 ± 0.3 %', '75.3 s')
     """
     unit = unit_for([value.mean], dimension)
-    spread = unit.spread(value).replace("±", "± ")
+    spread = f"± {unit.interval(value.half_width, value.mean)}" if value.half_width else ""
     return " ".join(part for part in (unit.number(value.mean), spread, unit.symbol) if part)

@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 from edgefl.errors import UserError
-from edgefl.record.kinds import Lost
 from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
 from edgefl.report.figures import FIGURES, METRIC, Figure
-from edgefl.report.quantities import CUT_OFF, cut_off, estimate
+from edgefl.report.paired import seconds_to
+from edgefl.report.quantities import LADDERS, limit
 from edgefl.report.run_record import RunRecord
 from edgefl.report.statistics import Estimate, TimeToTarget, mean_or_none, time_to_target
-from edgefl.wording import listed, without_method
-
-_REASONS: dict[Lost, str] = {"late": "were late", "dropped": "dropped out"}
-
-
-class LostUpdates(NamedTuple):
-    """Participations whose update was not aggregated, all seeds together.
-
-    Attributes:
-        updates: their number.
-        participations: the number of all participations.
-        reasons: why, in words.
-    """
-
-    updates: int
-    participations: int
-    reasons: tuple[str, ...]
+from edgefl.wording import grouped, listed, without_method
 
 
 @dataclass(frozen=True)
 class Row:
     """One method of one run over its seeds; ``row["accuracy.final"]`` is a figure of the summary.
+
+    Figures are those of the end of the last round within all budgets, but for those of the whole run.
 
     Attributes:
         run: the scenario's name, or the folder's where two runs share a scenario.
@@ -45,7 +31,9 @@ class Row:
         figures: by path, those of the parts that every seed's summary has; ``None`` if a seed has no value.
         targets: time to each target by its value, in seconds; empty if the run trained nothing.
         metric: the metric of the run's models.
-        lost: how many updates were not aggregated; ``None`` if no client was late or dropped out.
+        traffic: bytes in both directions.
+        smoothed: the metric's moving average if targets refer to it.
+        lost: the updates that were not aggregated because clients were late or dropped out, of how many.
         stops: the number of seeds that ended for each reason, most frequent first.
         messages: for each reason of an early end, the message of the first seed.
     """
@@ -58,7 +46,9 @@ class Row:
     stops: tuple[tuple[str, int], ...]
     messages: dict[str, str]
     metric: Metric
-    lost: LostUpdates | None = None
+    traffic: Estimate | None
+    smoothed: Estimate | None = None
+    lost: tuple[int, int] = (0, 0)
 
     def __getitem__(self, path: str) -> Estimate | None:
         """Return a figure; ``None`` if a seed has no value."""
@@ -68,6 +58,11 @@ class Row:
         """Return the sum of a count over the seeds."""
         found = self[path]
         return round(self.seeds * found.mean) if found else 0
+
+    @property
+    def final(self) -> Estimate | None:
+        """The metric by which methods are compared; ``None`` if a seed has none."""
+        return self.smoothed or self["accuracy.final"] or self["metric.final"]
 
 
 def comparison_rows(*runs: RunRecord) -> list[Row]:
@@ -82,16 +77,83 @@ def comparison_rows(*runs: RunRecord) -> list[Row]:
     return [
         _row(name, label, results, run)
         for name, run in zip(names, runs, strict=True)
-        for label, results in run.results.items()
+        for label, results in run.moments.items()
     ]
 
 
 def run_names(runs: Sequence[RunRecord]) -> list[str]:
-    """A unique name for each run: its scenario's, else its folder's, else its path."""
-    for names in zip(*(run.names for run in runs), strict=True):
-        if len(set(names)) == len(names):
+    """A unique name for each run: its scenario's, the values that differ, the folder's, or the path."""
+    own, *others = zip(*(run.names for run in runs), strict=True)
+    for names in (own, _differing_values(runs), *others):
+        if len(set(names)) == len(runs):
             return list(names)
     return [f"{run.names[-1]} ({number})" for number, run in enumerate(runs, 1)]
+
+
+def _differing_values(runs: Sequence[RunRecord]) -> list[str]:
+    """Each run's values of the paths of the scenario that differ; empty texts if they are many."""
+    paths = differing([run.scenario for run in runs])
+    if not 0 < len(paths) <= MOST_PATHS:
+        return [""] * len(runs)
+    short, flat = short_paths(paths), [flat_values(run.scenario) for run in runs]
+    return [", ".join(f"{short[path]}={option_words(path, each.get(path))}" for path in paths) for each in flat]
+
+
+MOST_PATHS = 3
+"""Runs are named by the values of at most as many paths of their scenarios."""
+
+
+def differing(scenarios: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The paths of the values that differ between scenarios; the name and the seeds do not count."""
+    flat = [flat_values(each) for each in scenarios]
+    paths = dict.fromkeys(path for each in flat for path in each)
+    same = ("name", "seeds")
+    return [p for p in paths if p.split(".")[0] not in same and any(each.get(p) != flat[0].get(p) for each in flat)]
+
+
+def option_words(path: str, value: Any) -> str:
+    """A value of a scenario with its unit, if its name tells one.
+
+    >>> option_words("network.links.5g.down.rate", 2e6), option_words("network.topology.latency", 0.08)
+    ('2 Mbit/s', '80 ms')
+    """
+    name = path.rpartition(".")[2]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if name in ("rate", "down", "up", "low", "high"):
+        return f"{value / 1e9:g} Gbit/s" if value >= 1e9 else f"{value / 1e6:g} Mbit/s"
+    kind = "seconds" if name in ("latency", "deadline") else name
+    return limit(value, kind) if kind in LADDERS else str(value)
+
+
+def flat_values(data: Any, path: str = "") -> dict[str, Any]:
+    """The values of nested mappings and lists by dotted path."""
+    if isinstance(data, Mapping | list) and data:
+        items = data.items() if isinstance(data, Mapping) else enumerate(data)
+        return {
+            inner: value
+            for key, each in items
+            for inner, value in flat_values(each, f"{path}.{key}" if path else str(key)).items()
+        }
+    return {path: data}
+
+
+def short_paths(paths: Sequence[str]) -> dict[str, str]:
+    """The shortest end of each path that is unique and has a meaningful name.
+
+    >>> list(short_paths(["training.local.lr", "data.partition.kind", "methods.1.mu", "methods.2.mu"]).values())
+    ['lr', 'partition.kind', '1.mu', '2.mu']
+    """
+
+    def ends(path: str) -> list[str]:
+        names = path.split(".")
+        least = 2 if names[-1] in ("kind", "name", "method") or names[-1].isdigit() else 1
+        return [".".join(names[-count:]) for count in range(min(least, len(names)), len(names) + 1)]
+
+    def unique(end: str, path: str) -> bool:
+        return not any(f".{other}".endswith(f".{end}") for other in paths if other != path)
+
+    return {path: next((end for end in ends(path) if unique(end, path)), path) for path in paths}
 
 
 def described(runs: Sequence[RunRecord]) -> list[dict[str, object]]:
@@ -102,134 +164,9 @@ def described(runs: Sequence[RunRecord]) -> list[dict[str, object]]:
     ]
 
 
-def by_run(sentences: Mapping[str, Sequence[str]]) -> list[tuple[str, list[str]]]:
-    """Sentences by run; sentences that all runs share are at the end, once.
-
-    >>> by_run({"lr=0.1": ["a wins.", "One seed."], "lr=0.2": ["b wins.", "One seed."]})
-    [('lr=0.1', ['a wins.']), ('lr=0.2', ['b wins.']), ('every run', ['One seed.'])]
-    """
-    first, *others = sentences.values()
-    shared = [line for line in first if others and all(line in lines for lines in others)]
-    own = {run: [line for line in lines if line not in shared] for run, lines in sentences.items()}
-    return [(run, lines) for run, lines in (*own.items(), ("every run", shared)) if lines]
-
-
-def notes(rows: Sequence[Row]) -> list[str]:
-    """Remarks that are needed to read the rows correctly, one sentence each."""
-    lines = []
-    counts = sorted({row.seeds for row in rows})
-    if counts == [1]:
-        lines.append("One seed: figures without an interval.")
-    elif counts:
-        several = " or ".join(str(count) for count in counts)
-        lines.append(f"Mean ± half width of the 95 % interval (Student's t) over {several} seeds.")
-    shown = [figure for figure in FIGURES if figure.dimension != "count" or figure.head]
-    fractions, others = (
-        [row[figure.path] for row in rows for figure in shown if (dimension_of(figure, row) == "fraction") == share]
-        for share in (True, False)
-    )
-    if cut_off(fractions, [*others, *(found.mean for row in rows for found in row.targets.values())]):
-        lines.append(CUT_OFF)
-    if any(target.reached not in (0, target.seeds) for row in rows for target in row.targets.values()):
-        lines.append(
-            "A seed that does not reach a target counts as later than all seeds that reach it. If only some seeds "
-            "reach it, the table shows their number, and the median if more than half reach it, but no mean."
-        )
-    if rows and all(final_of(row) is None for row in rows):
-        lines.append("No trained model was evaluated: time, traffic and energy only.")
-    ends = early_ends(rows)
-    lines += with_run_names(rows, lambda row: [*ends.get((row.run, row.label), ()), *_of(row)])
-    return lines + _compared_with_optimum(rows)
-
-
-def with_run_names(rows: Sequence[Row], sentences: Callable[[Row], list[str]]) -> list[str]:
-    """The sentences about rows, with the run's name in front if there are several runs."""
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        found.setdefault(row.run, []).extend(sentences(row))
-    if len(found) < 2:
-        return [line for each in found.values() for line in each]
-    return [f"{run}: {line}" for run, each in by_run(found) for line in each]
-
-
-def _of(row: Row) -> list[str]:
-    """Remarks about one method of one run."""
-    lines = lost_work(row)
-    actual, uniform, age = (row[f"blocks.{name}"] for name in ("actual", "uniform", "front_age"))
-    if actual is not None and uniform is not None:
-        lines.append(
-            f"{row.label} downloads {estimate(actual, 'bytes')} by the blocks' actual bytes, "
-            f"{estimate(uniform, 'bytes')} if each block counts as 1/M of the model."
-        )
-    if age is not None:
-        lines.append(
-            f"{row.label}: the front blocks that a client keeps were last sent to it "
-            f"{estimate(age, 'rounds')} before it trains them, on average."
-        )
-    return lines
-
-
-def _compared_with_optimum(rows: Sequence[Row]) -> list[str]:
-    """How much longer the rounds are than the shortest possible ones, in one sentence for all methods of a run."""
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        if (ratio := row["ratio_to_optimum"]) is not None:
-            found.setdefault(row.run, []).append(f"{estimate(ratio, 'number')} ({row.label})")
-    name = len({row.run for row in rows}) > 1
-    return [
-        f"{f'{run}: ' if name else ''}Rounds last at most {', '.join(ratios)} times as long as the shortest possible "
-        "ones with as many updates, from any clients (mean over the rounds)."
-        for run, ratios in found.items()
-    ]
-
-
-def lost_work(row: Row) -> list[str]:
-    """Sentences about a method's refused jobs and its rounds without an update, all seeds together."""
-    refused, without, rounds = map(row.total, ("refused", "rounds_without_update", "rounds"))
-    of_all = f" (all {row.seeds} seeds together)" if row.seeds > 1 else ""
-    lines = []
-    if refused:
-        jobs, need = ("job was", "it needs") if refused == 1 else ("jobs were", "they need")
-        lines.append(
-            f"{row.label}: {refused} {jobs} refused{of_all}, because a device has less memory than {need} "
-            "(edgefl plan names the devices)."
-        )
-    if without:
-        lines.append(f"{row.label}: no update was aggregated in {without} of {rounds} rounds{of_all}.")
-    return [*lines, *_not_aggregated(row, of_all), *_broken(row, of_all)]
-
-
-def _broken(row: Row, of_all: str) -> list[str]:
-    """A sentence about attempts to transfer something that broke, and transfers that failed, all seeds together."""
-    breaks, again, failed = (row.total(f"transfers.{name}") for name in ("breaks", "retries", "failed"))
-    if not breaks:
-        return []
-    attempts = "1 attempt" if breaks == 1 else f"{breaks} attempts"
-    followed = "each" if again == breaks else str(again)
-    ends = f", and {failed} {'transfer' if failed == 1 else 'transfers'} failed" if failed else ""
-    return [
-        f"{row.label}: {attempts} to transfer something broke at a time-out{of_all}; {followed} "
-        f"{'was' if again in {breaks, 1} else 'were'} followed by another attempt{ends}."
-    ]
-
-
-def _not_aggregated(row: Row, of_all: str) -> list[str]:
-    """A sentence about the participations whose update was not aggregated, all seeds together."""
-    if row.lost is None or not 0 < row.lost.updates < row.lost.participations:
-        return []
-    lost, participations, reasons = row.lost
-    why = f"because clients {' or '.join(reasons)}"
-    return [f"{row.label}: {lost} of {participations} updates were not aggregated{of_all}, {why}."]
-
-
 def dimension_of(figure: Figure, row: Row) -> str:
     """The dimension in which a figure of a row is shown."""
     return row.metric.dimension if figure.dimension == METRIC else figure.dimension
-
-
-def final_of(row: Row) -> Estimate | None:
-    """The metric of the last model; ``None`` if a seed has none."""
-    return row["accuracy.final"] or row["metric.final"]
 
 
 def _row(name: str, label: str, results: Sequence[SeedResult], run: RunRecord) -> Row:
@@ -243,49 +180,52 @@ def _row(name: str, label: str, results: Sequence[SeedResult], run: RunRecord) -
         figures={
             figure.path: mean_or_none([figure.of(result) for result in results])
             for figure in FIGURES
-            if figure.part != hidden and all(getattr(result, figure.part) is not None for result in results)
+            if (part := figure.path.partition(".")[0]) != hidden
+            and all(getattr(result, part) is not None for result in results)
         },
         targets={value: time_to_target([seconds_to(value, result) for result in results]) for value in values},
         stops=tuple(Counter(result.stop.reason for result in results).most_common()),
         messages={result.stop.reason: result.stop.message for result in reversed(results) if result.stop.message},
         metric=metric,
+        traffic=mean_or_none([float(result.bytes.down + result.bytes.up) for result in results]),
+        smoothed=mean_or_none([result.metric.ema for result in measured]) if run.smoothed else None,
         lost=_lost(label, results, run),
     )
 
 
-def _lost(label: str, results: Sequence[SeedResult], run: RunRecord) -> LostUpdates | None:
+def _lost(label: str, results: Sequence[SeedResult], run: RunRecord) -> tuple[int, int]:
     fates = {fate for each in results for fate, amount in each.bytes.by_fate.items() if amount}
-    if any(each.transfers is not None and each.transfers.failed for each in results):
-        fates.add("dropped")
-    reasons = tuple(words for fate, words in _REASONS.items() if fate in fates)
-    if not reasons:
-        return None
+    failed = any(each.transfers is not None and each.transfers.failed for each in results)
+    if not fates & {"late", "dropped"} and not failed:
+        return 0, 0
     tables = [run.rounds_of(label, each.seed) for each in results]
-    counts = ("participants", "aggregated")
-    began, used = (sum(sum(table.column(name).to_pylist()) for table in tables) for name in counts)
-    return LostUpdates(began - used, began, reasons)
+    began, used = (
+        sum(sum(table.column(name).to_pylist()) for table in tables) for name in ("participants", "aggregated")
+    )
+    return began - used, began
 
 
-def seconds_to(value: float, result: SeedResult) -> float | None:
-    """When a seed reached a target; ``None`` if it did not."""
-    return next((found.seconds for found in result.targets if found.value == value and found.reached), None)
-
-
-ENDS = {
-    "rounds": "at the last round",
-    "target": "at the last target",
-    "stalled": "by a stall",
-    "diverged": "by divergence",
-    "fault": "by a fault",
-    "trained": "at the last trained round",
+LIMITS = {
+    "seconds": "time",
+    "bytes": "traffic",
+    "joules": "energy",
+    "flops": "computing",
+    "client_bytes": "traffic of a client",
 }
-"""How a run ended, in words; budgets are named by their limits."""
+"""Names of the budgets."""
+
+ENDS = {**LIMITS, "rounds": "last round", "target": "last target", "stalled": "stall", "trained": "last trained round"}
+"""What ended a run, in words."""
 
 IN_VAIN = ("stalled", "diverged", "fault")
 """The reasons of an early end that no budget and no target gave."""
 
-_WITH_A_UNIT = ("rmse", "mae")
-"""Metrics of regression, whose targets may have any scale."""
+
+def ended_by(row: Row) -> str:
+    """What ended the method's seeds: ``time``, or ``time 2/3, traffic 1/3``."""
+    if len(row.stops) == 1:
+        return ENDS.get(row.stops[0][0], row.stops[0][0])
+    return ", ".join(f"{ENDS.get(reason, reason)} {count}/{row.seeds}" for reason, count in row.stops)
 
 
 def none_completed_a_round(rows: Sequence[Row]) -> bool:
@@ -294,26 +234,57 @@ def none_completed_a_round(rows: Sequence[Row]) -> bool:
     return ended and not any(row.total("rounds") for row in rows)
 
 
-def early_ends(rows: Sequence[Row]) -> dict[tuple[str, str], list[str]]:
-    """The sentences, by run and label of the first method that each is about."""
-    groups: dict[tuple[str, str, str, str], list[tuple[str, str]]] = {}
-    for row in rows:
-        for reason, count in row.stops:
-            if (message := row.messages.get(reason)) is not None:
-                which = f" ({count} of {row.seeds} seeds)" if row.seeds > 1 else ""
-                message = message.rstrip(".") + _hint(row, reason, message)
-                key = row.run, reason, which, without_method(message, row.label)
-                groups.setdefault(key, []).append((row.label, message))
-    sentences: dict[tuple[str, str], list[str]] = {}
-    for (run, reason, which, shared), found in groups.items():
-        labels = [label for label, _ in found]
-        cause = found[0][1] if len(found) == 1 else shared
-        sentence = f"{listed(labels)} ended {ENDS.get(reason, f'by {reason}')}{which}: {cause}."
-        sentences.setdefault((run, labels[0]), []).append(sentence)
-    return sentences
+def remarks(rows: Sequence[Row]) -> list[str]:
+    """Sentences about early ends, refused jobs and lost updates; with the run's name if there are several runs."""
+    several = len({row.run for row in rows}) > 1
+    found = [
+        (text, f"{row.run}: {row.label}" if several else row.label)
+        for row in rows
+        for text in [*_early_ends(row), *_lost_work(row)]
+    ]
+    return [f"{', '.join(who)}: {text}." for text, who in grouped(found).items()]
 
 
-def _hint(row: Row, reason: str, message: str) -> str:
-    if reason != "diverged" or row.metric.name not in _WITH_A_UNIT or "diverged in round 1:" not in message:
-        return ""
-    return "; scale the targets to a deviation of about 1, or lower training.local.lr"
+def _early_ends(row: Row) -> list[str]:
+    found = []
+    for reason, count in row.stops:
+        if (message := row.messages.get(reason)) is not None:
+            which = f" ({count} of {row.seeds} seeds)" if row.seeds > 1 else ""
+            message = without_method(message.rstrip("."), row.label)
+            hint = ""
+            if reason == "diverged" and row.metric.name in ("rmse", "mae") and "in round 1:" in message:
+                hint = "; scale the targets to a deviation of about 1, or lower training.local.lr"
+            found.append(f"ended by {ENDS.get(reason, reason)}{which}: {message}{hint}")
+    return found
+
+
+_WORK = (
+    ("refused", "refused jobs, for which a device has too little memory (edgefl plan names the devices): {0}"),
+    ("rounds_without_update", "rounds without an update: {0}"),
+    ("transfers.breaks", "attempts to transfer that broke at a time-out: {0}"),
+    ("transfers.retries", "repeated attempts: {0}"),
+    ("transfers.failed", "failed transfers: {0}"),
+)
+
+
+def _lost_work(row: Row) -> list[str]:
+    """A sentence about refused jobs, rounds without an update, broken transfers and lost updates, of all seeds."""
+    found = [words.format(count) for path, words in _WORK if (count := row.total(path))]
+    lost, of = row.lost
+    if 0 < lost < of:
+        found.append(f"updates of late or lost clients: {lost} of {of}")
+    return [f"{listed(found)}{f' (all {row.seeds} seeds)' if row.seeds > 1 else ''}"] if found else []
+
+
+def by_run(sentences: dict[str, list[str]]) -> list[str]:
+    """The sentences of several runs, each with its run's name in front; equal sentences once.
+
+    >>> by_run({"lr=0.1": ["One seed."], "lr=0.2": ["b wins.", "One seed."]})
+    ['lr=0.1, lr=0.2: One seed.', 'lr=0.2: b wins.']
+    """
+    if len(sentences) == 1:
+        return next(iter(sentences.values()))
+    return [
+        f"{', '.join(runs)}: {line}"
+        for line, runs in grouped((line, run) for run, lines in sentences.items() for line in lines).items()
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from edgefl.record.metric import Metric
 from edgefl.record.names import SWEEP
 from edgefl.record.paths import how_to_continue
 from edgefl.record.summary import SeedResult, Summary, read_summary
+from edgefl.report.moment import at_the_moment, images_of, scatter
 from edgefl.wording import escape, listed
 from edgefl.yaml_file import read_yaml
 
@@ -87,6 +89,45 @@ class RunRecord:
     def seeds(self) -> list[int]:
         """Every seed, in order of first appearance."""
         return list(dict.fromkeys(result.seed for results in self.results.values() for result in results))
+
+    @cached_property
+    def moments(self) -> dict[str, tuple[SeedResult, ...]]:
+        """The results at the end of the last round within all budgets, which all tables show."""
+        return {
+            label: tuple(
+                at_the_moment(each, self.rounds_of(label, each.seed), self._end_of_client_bytes(label, each))
+                for each in results
+            )
+            for label, results in self.results.items()
+        }
+
+    def _end_of_client_bytes(self, label: str, result: SeedResult) -> float:
+        """When a budget of bytes of each client was exhausted in a run that continued."""
+        limits = [each.limit for each in result.budgets if each.kind == "client_bytes"]
+        if not limits or result.client_bytes <= limits[0] or result.stop.reason == "client_bytes":
+            return math.inf
+        from edgefl.record.tables import read_events
+
+        found = read_events(self.events_of(label, result.seed), ["budget"])
+        return next((each.time for each in found if each.item == "client_bytes"), math.inf)
+
+    def events_of(self, label: str, seed: int) -> Path:
+        """The event log of one method and seed."""
+        return self.paths.of(label, seed).events
+
+    @cached_property
+    def scatter(self) -> dict[str, float]:
+        """By label the standard deviation of one model's metric that seeds need not show."""
+        found = {
+            label: [
+                [value for value in self.rounds_of(label, each.seed)["metric"].to_pylist() if value is not None]
+                for each in results
+            ]
+            for label, results in self.results.items()
+        }
+        every = [value for seeds in found.values() for values in seeds for value in values]
+        images = images_of(every) if self.metric.is_accuracy else None
+        return {label: max(scatter(values, images) for values in seeds) for label, seeds in found.items()}
 
     @property
     def trained(self) -> bool:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgefl.report.comparison import comparison_grid
+from edgefl.report.glance import glance
 from edgefl.report.html import render
-from edgefl.report.rows import comparison_rows
 from edgefl.report.run_record import RunRecord
-from edgefl.report.verdict import verdicts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,5 +29,4 @@ class RunResult(RunRecord):
         return accuracy_figure(self)
 
     def _repr_html_(self) -> str:
-        compared = comparison_grid(comparison_rows(self))
-        return render("comparison.html.jinja", title=self.name, compared=compared, sentences=verdicts([self])[0][1])
+        return render("comparison.html.jinja", table=glance(self))

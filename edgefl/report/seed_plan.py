@@ -6,102 +6,15 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations, pairwise
-from statistics import median
+from itertools import combinations
 from typing import Any
 
 from edgefl.errors import UserError, nearest, one_line
 from edgefl.record.metric import Metric
-from edgefl.report.contrast import SHOWN
-from edgefl.report.paired import Comparison, Difference, compare_methods, compared, confidence_among, final_metrics
-from edgefl.report.quantities import unit_for
+from edgefl.report.glance import seconds_of_a_seed
+from edgefl.report.paired import compared, confidence_among, final_metrics
 from edgefl.report.run_record import RunRecord
-from edgefl.report.statistics import MOST_SEEDS, POWER, seeds_needed, upper_deviation
-from edgefl.wording import listed
-
-_RIGHT_AWAY = 0.01
-"""Files that are closer together, in seconds, were copied."""
-
-
-def seconds_of_a_seed(run: RunRecord) -> float | None:
-    """The real seconds that all methods of a run take with one more seed; ``None`` if the files do not show it.
-
-    Runs follow one another, seed by seed, and the last file of each is its table of rounds. So the time between two
-    tables is that of a run; the median over the seeds excludes interruptions. The files of a copied directory were
-    written in another order, or all at once.
-    """
-    files = [run.paths.of(label, seed).rounds for seed, label in _in_order(run)]
-    try:
-        written = [file.stat().st_mtime for file in files]
-    except OSError:
-        return None
-    taken: dict[str, list[float]] = {label: [] for label in run.labels}
-    for (earlier, later), (_, label) in zip(pairwise(written), _in_order(run)[1:], strict=True):
-        if later - earlier < _RIGHT_AWAY:
-            return None
-        taken[label].append(later - earlier)
-    return sum(map(median, taken.values())) if all(taken.values()) else None
-
-
-def _in_order(run: RunRecord) -> list[tuple[int, str]]:
-    """Seed and label of each run, in the order of execution."""
-    return [
-        (results[number].seed, label)
-        for number in range(max(map(len, run.results.values())))
-        for label, results in run.results.items()
-        if number < len(results)
-    ]
-
-
-def more_seeds_sentence(run: RunRecord) -> str | None:
-    """How many more seeds would separate the method with the best metric from those tied with it.
-
-    The true differences are taken to be the present means, with the present spread; so the numbers are rough.
-
-    Returns:
-        A sentence; ``None`` if no methods with two common seeds are tied, or the tied ones are equal with every seed.
-    """
-    standing = compare_methods(run)
-    if standing is None:
-        return None
-    unequal = [each for each in standing.tied if len(each.values) > 1 and any(each.values)]
-    more = {each.label: _more(each) for each in unequal}
-    clauses = _clauses(standing, {label: seeds for label, seeds in more.items() if seeds}, seconds_of_a_seed(run))
-    if never := [label for label, seeds in more.items() if seeds is None]:
-        clauses.append(f"more than {MOST_SEEDS} seeds are needed to separate {standing.best} from {listed(never)}")
-    if not clauses:
-        return None
-    condition = "if the true differences are the present means" if len(more) > 1 else "if the present mean is true"
-    text = "; ".join(clauses)
-    return f"{text[:1].upper()}{text[1:]} (t test by seed, power {100 * POWER:.0f} %, {condition})."
-
-
-def _more(each: Difference) -> int | None:
-    mean = math.fsum(each.values) / len(each.values)
-    needed = seeds_needed(mean, each.deviation, confidence=each.confidence)
-    return needed and max(1, needed - len(each.values))
-
-
-def _clauses(standing: Comparison, more: dict[str, int], seconds: float | None) -> list[str]:
-    """The numbers of seeds, the smallest first; at most as many as a sentence has differences."""
-    found: list[str] = []
-    for label, seeds in sorted(more.items(), key=lambda item: item[1])[:SHOWN]:
-        amount = f"{seeds} more {'seed' if seeds == 1 else 'seeds'}" if not found else str(seeds)
-        cost = f" ({about(seeds * seconds)})" if seconds is not None else ""
-        found.append(f"{amount}{cost} {'would separate ' + standing.best + ' ' if not found else ''}from {label}")
-    return [f"about {listed(found)}"] if found else []
-
-
-def about(seconds: float) -> str:
-    """Real seconds with two digits.
-
-    >>> about(178.3), about(11.2), about(0.04)
-    ('3 min', '11 s', '1 s')
-    """
-    least = max(1.0, seconds)
-    unit = unit_for([least], "seconds")
-    return f"{float(f'{least / unit.scale:.2g}'):g} {unit.symbol}"
-
+from edgefl.report.statistics import POWER, seeds_needed, upper_deviation
 
 _POINTS = re.compile(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(pt|pts|points?|%)?\s*")
 

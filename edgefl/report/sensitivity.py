@@ -18,7 +18,7 @@ from edgefl.errors import UserError
 from edgefl.record.metric import Metric
 from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, Retimed, read_retimed
 from edgefl.report.curves import as_good, column, metric_of
-from edgefl.report.paired import compared
+from edgefl.report.paired import FEWEST_SEEDS, compared
 from edgefl.report.quantities import estimate, limit
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, mean_interval
@@ -52,7 +52,8 @@ class Answer(NamedTuple):
     """The winner under one condition.
 
     Attributes:
-        leaders: the best method and those tied with it; empty if no method has a figure.
+        leaders: the best method and those not decided against it, with fewer than three seeds the best mean; empty if
+            no method has a figure.
         best: the figure of the best method: seconds to the target, or the metric within the budget.
         least: whether a method's metric may become better, because its training ended before the budget.
     """
@@ -102,27 +103,6 @@ class Sensitivity:
         drawn = sorted({condition for _, _, condition in self._spent if condition.draw})
         return [OWN, *drawn] if drawn else []
 
-    def check(self) -> None:
-        """Check that every condition has the same rounds, and none beyond the run's.
-
-        Raises:
-            UserError: a condition has other rounds, or is none.
-        """
-        file = str(self.run.paths.sensitivity)
-        if unknown := {condition.devices for _, _, condition in self._spent} - {*DEVICES}:
-            raise UserError(f"cannot be read: unknown devices {min(unknown)!r}", file=file)
-        if OWN not in self.conditions:
-            raise UserError("cannot be read: no rounds under the run's own conditions", file=file)
-        for (label, seed, condition), spent in self._spent.items():
-            results = self.run.results.get(label, ())
-            ran = next((result.rounds for result in results if result.seed == seed), 0)
-            rounds = [int(round) for round in spent["round"]]
-            if rounds != list(range(1, len(rounds) + 1)) or len(rounds) > ran:
-                raise UserError(f"cannot be read: '{label}', seed {seed}, has other rounds than the run", file=file)
-            if len(rounds) != len(self._spent.get((label, seed, OWN), {"round": ()})["round"]):
-                where = _where([condition])
-                raise UserError(f"cannot be read: '{label}', seed {seed}, has other rounds {where}", file=file)
-
     @cached_property
     def labels(self) -> list[str]:
         """The methods that were timed again with all their seeds, in the scenario's order."""
@@ -171,9 +151,14 @@ class Sensitivity:
         if not whole:
             return Answer((), None, least=False)
         highest = question.kind != "target" and self.run.metric.better == "higher"
-        standing = compared(whole, highest=highest)
+        unseen = None if question.kind == "target" else self.run.scatter
+        standing = compared(whole, highest=highest, unseen=unseen)
         least = any(over for label in whole for _, over in found[label].values())
-        return Answer(tuple(standing.leaders), standing.means[standing.best], least)
+        best = standing.means[standing.best]
+        leaders = standing.leaders
+        if standing.seeds < FEWEST_SEEDS:  # nothing is decided, so only the means count
+            leaders = [label for label, each in standing.means.items() if each.mean == best.mean]
+        return Answer(tuple(leaders), best, least)
 
     def _seconds_to(self, label: str, seed: int, goal: float, condition: Condition) -> float | None:
         reached = np.flatnonzero(as_good(self._values(label, seed), goal, self.run.metric))
@@ -203,15 +188,10 @@ def read_sensitivity(run: RunResult) -> Sensitivity | None:
     if not run.paths.sensitivity.is_file():
         return None
     try:
-        found = Sensitivity(run, read_retimed(run.path))
-        found.check()
+        return Sensitivity(run, read_retimed(run.path))
     except UserError as error:
-        raise UserError(f"{error.message}; {_again(run)}", file=error.file, field=error.field) from None
-    return found
-
-
-def _again(run: RunResult) -> str:
-    return f"create it again: edgefl replay {run.path} --sensitivity"
+        again = f"create it again: edgefl replay {run.path} --sensitivity"
+        raise UserError(f"{error.message}; {again}", file=error.file, field=error.field) from None
 
 
 def robustness(found: Sensitivity) -> list[str]:
@@ -231,18 +211,13 @@ def kept_decisions(found: Sensitivity) -> list[str]:
 
 def _sentence(question: Question, found: Sensitivity) -> str:
     answers = {condition: found.answer(question, condition) for condition in found.conditions}
-    own = answers[OWN]
-    start = question.words
-    if not own.leaders:
-        return f"{start}: no method under the run's own conditions."
-    stays = [condition for condition, answer in answers.items() if own.leaders[0] in answer.leaders]
-    tied = f" (tied with {', '.join(own.leaders[1:])})" if len(own.leaders) > 1 else ""
-    if len(stays) == len(answers):
-        return f"{start}: {own.leaders[0]}{tied}. It leads, alone or tied, in all {len(answers)} conditions."
-    return (
-        f"{start}: {own.leaders[0]}{tied}. It leads, alone or tied, in {len(stays)} of {len(answers)} conditions. "
-        f"{_others(answers, own.leaders[0])}"
-    )
+    own = answers[OWN].leaders
+    if not own:
+        return f"{question.words}: no method under the run's own conditions."
+    stays = sum(own[0] in answer.leaders for answer in answers.values())
+    rivals = f" (not decided: {', '.join(own[1:])})" if len(own) > 1 else ""
+    others = "" if stays == len(answers) else f" {_others(answers, own[0])}"
+    return f"{question.words}: {own[0]}{rivals}. It leads in {stays} of {len(answers)} conditions.{others}"
 
 
 def _in_queues(question: Question, found: Sensitivity) -> str:

@@ -11,6 +11,7 @@ from edgefl.errors import UserError
 from edgefl.record.emulation import Emulation
 from edgefl.record.names import SWEEP_TABLE
 from edgefl.record.summary import SeedResult
+from edgefl.report.rows import short_paths
 from edgefl.report.run_result import RunResult
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class SettingResult(RunResult):
     def rounds_of(self, label: str, seed: int) -> pa.Table:
         return self._run_of(label, seed).rounds_of(label, seed)
 
+    def events_of(self, label: str, seed: int) -> Path:
+        return self._run_of(label, seed).events_of(label, seed)
+
     def emulation_of(self, label: str, seed: int) -> Emulation | None:
         return self._run_of(label, seed).emulation_of(label, seed)
 
@@ -64,24 +68,6 @@ class SettingResult(RunResult):
 
 def _seed(result: SeedResult) -> int:
     return result.seed
-
-
-def _short(paths: Sequence[str]) -> dict[str, str]:
-    """The shortest end of each path that is unique and has a meaningful name.
-
-    >>> list(_short(["training.local.lr", "data.partition.kind", "methods.1.mu", "methods.2.mu"]).values())
-    ['lr', 'partition.kind', '1.mu', '2.mu']
-    """
-
-    def ends(path: str) -> list[str]:
-        names = path.split(".")
-        least = 2 if names[-1] in ("kind", "name", "method") or names[-1].isdigit() else 1
-        return [".".join(names[-count:]) for count in range(min(least, len(names)), len(names) + 1)]
-
-    def unique(end: str, path: str) -> bool:
-        return not any(f".{other}".endswith(f".{end}") for other in paths if other != path)
-
-    return {path: next((end for end in ends(path) if unique(end, path)), path) for path in paths}
 
 
 def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
@@ -102,7 +88,7 @@ def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
     settings: dict[str, dict[str, Any]] = {}
     jobs: dict[str, list[str]] = {}
     for job, setting in read_settings(file).items():
-        short = _short(list(setting))
+        short = short_paths(list(setting))
         values = (value if isinstance(value, str) else json.dumps(value, default=str) for value in setting.values())
         name = ", ".join(f"{short[each]}={value}" for each, value in zip(setting, values, strict=True))
         name = name or path.resolve().name

@@ -11,7 +11,7 @@ import pytest
 import edgefl
 import edgefl.rerun.verify
 from edgefl.cli import main
-from edgefl.cli.progress import Lines
+from edgefl.cli.progress import Progress
 from edgefl.yaml_file import dump_yaml
 
 from ..small_runs import SMALL
@@ -94,7 +94,7 @@ def test_a_stopped_run_says_so_first_and_then_how_to_go_on(capsys, monkeypatch, 
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(10)
 
-    monkeypatch.setattr(Lines, "round_ended", stop)
+    monkeypatch.setattr(Progress, "round_ended", stop)
     folder = tmp_path / "run"
     (tmp_path / "small.yaml").write_text(dump_yaml(SMALL))
     assert main(["simulate", str(tmp_path / "small.yaml"), "--no-train", "--out", str(folder)]) == 143

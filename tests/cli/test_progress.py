@@ -1,12 +1,12 @@
-"""The progress display, live and in lines."""
+"""The progress of runs: one line that changes on a terminal, few plain lines otherwise."""
 
 import io
 import math
 from dataclasses import fields
 
-from rich.console import Console
+import pytest
 
-from edgefl.cli.progress import Lines, Live, watching
+from edgefl.cli.progress import Progress, watching
 from edgefl.record.metric import ACCURACY
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import Accuracy, Bytes, Communication, MetricResult, SeedResult, Stop
@@ -22,17 +22,14 @@ class Clock:
         return self.seconds
 
 
-def accuracy():
-    return ACCURACY
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
-def console(terminal):
-    return Console(file=io.StringIO(), force_terminal=terminal, width=200, highlight=False, color_system=None)
-
-
-def row(round, seconds, accuracy):
+def row(round, accuracy):
     others = dict.fromkeys((field.name for field in fields(RoundRow)), 0)
-    return RoundRow(**{**others, "round": round, "seconds": seconds, "accuracy": accuracy, "metric": accuracy})
+    return RoundRow(**{**others, "round": round, "accuracy": accuracy, "metric": accuracy})
 
 
 def result(reason):
@@ -53,57 +50,41 @@ def result(reason):
     )
 
 
-def told(progress, clock=None):
-    """Two runs of four rounds, the second one ended early."""
-    progress.began([("fedavg", 0), ("[b]odd", 1)], 4)
+def told(progress, clock):
+    """Two runs of four rounds, the second one ended early; 6 s a round."""
+    progress.began([("fedavg", 0), ("[b]odd\x1b", 1)], 4)
     progress.run_began("fedavg", 0)
     for round in (1, 2, 3, 4):
-        if clock is not None:
-            clock.seconds += 6
-        progress.round_ended(row(round, round * 30.0, round / 10 if round % 2 else math.nan))
+        clock.seconds += 6
+        progress.round_ended(row(round, round / 10 if round % 2 else math.nan))
     progress.run_ended(result("rounds"))
-    progress.run_began("[b]odd", 1)
-    progress.round_ended(row(1, 7.25, math.nan))
+    progress.run_began("[b]odd\x1b", 1)
+    progress.round_ended(row(1, math.nan))
     progress.run_ended(result("joules"))
 
 
-def test_without_a_terminal_there_are_few_lines_with_all_facts():
-    screen, clock = console(terminal=False), Clock()
-    told(Lines(accuracy, screen, clock), clock)
-    lines = screen.file.getvalue().splitlines()
-    assert lines[0] == "2 runs of at most 4 rounds"
-    # 6 s between rounds, and at most one line every 10 s: after the second and the fourth round.
-    for number, facts in ((1, ("fedavg", "2/4", "60.0 s", "10.0%")), (3, ("4/4", "2.00 min", "30.0%", "1 left")),
-                          (4, ("[b]odd", "1/4", "7.25 s", "–", "joules", "0 left"))):  # fmt: skip
-        assert all(fact in lines[number] for fact in facts), lines[number]
+def test_without_a_terminal_there_are_few_lines_of_one_layout():
+    """At most one line every 10 s about a run: after its second and its fourth round, and at its end."""
+    screen, clock = io.StringIO(), Clock()
+    told(Progress(lambda: ACCURACY, screen, clock), clock)
+    assert screen.getvalue().splitlines() == [
+        "2 runs of at most 4 rounds",
+        "run 1/2  fedavg, seed 0   round 2/4  best accuracy 10.0 %  36 s left",
+        "run 1/2  fedavg, seed 0   round 4/4  best accuracy 30.0 %  24 s left",
+        "run 1/2  fedavg, seed 0   round 4/4  best accuracy 30.0 %  24 s left  ended by rounds",
+        r"run 2/2  [b]odd\x1b, seed 1  round 1/4  best accuracy –  0 s left  ended by joules",
+    ]
 
 
-def test_on_a_terminal_every_finished_run_leaves_a_line():
-    screen = console(terminal=True)
-    live = Live(accuracy, screen)
-    told(live)
-    live.close()
-    output = screen.file.getvalue()
-    assert "fedavg seed 0  4 rounds  2.00 min virtual  accuracy  30.0%" in output
-    assert "[b]odd seed 1  1 rounds" in output
-    assert "ended by joules" in output
-
-
-def test_an_end_without_a_round_is_told_too():
-    for screen in (console(terminal=False), console(terminal=True)):
-        with watching(accuracy, screen) as progress:
-            progress.began([("a", 0)], 3)
-            progress.run_began("a", 0)
-            progress.run_ended(result("stalled"))
-        assert "ended by stalled" in screen.file.getvalue()
-
-
-def test_another_metric_has_its_own_name_and_no_per_cent():
-    for terminal in (False, True):
-        screen = console(terminal=terminal)
-        with watching(lambda: RMSE, screen) as progress:
-            told(progress)
-        output = screen.file.getvalue()
-        assert "RMSE 0.3" in output
-        assert "RMSE –" in output
-        assert "metric" not in output
+@pytest.mark.parametrize("terminal", [False, True])
+def test_another_metric_has_its_own_name_and_no_per_cent(terminal):
+    screen = Terminal() if terminal else io.StringIO()
+    with watching(lambda: RMSE, screen) as progress:
+        told(progress, Clock())
+    output = screen.getvalue()
+    assert "best RMSE 0.1" in output
+    assert "best RMSE –" in output
+    assert output.count("ended by") == 2
+    if terminal:
+        assert output.endswith("\r\x1b[K"), "the line is removed"
+        assert output.count("\n") == 2

@@ -44,7 +44,7 @@ def test_the_machine_gets_the_summary_and_nothing_else_on_standard_output(capsys
         "fedavg": [3, 1],
         "prox": [3, 1],
     }
-    assert "prox seed 1" in output.err
+    assert "prox, seed 1" in output.err
     assert not list((tmp_path / "runs").rglob("*.png"))
 
 
@@ -53,7 +53,7 @@ def test_a_person_gets_a_table_the_verdict_and_the_files(capsys, tmp_path):
     output = capsys.readouterr().out
     assert "fedavg" in output
     assert "prox" in output
-    assert "here: summary.json" in output
+    assert "Details  edgefl report here --details" in output
     assert list((tmp_path / "here").glob("*.png"))
     assert main(["verify", "here"]) == 0
 
@@ -119,7 +119,11 @@ def test_python_takes_the_scenarios_engine_unless_told_another(tmp_path):
 
 def test_a_resumed_run_takes_no_other_option_instead_of_ignoring_it(capsys):
     command = typer.main.get_command(app).commands["simulate"]
-    options = [each for each in command.params if each.name not in ("scenario", "resume", "as_json", "trust", "help")]
+    options = [
+        each
+        for each in command.params
+        if each.name not in ("scenario", "resume", "as_json", "trust", "details", "verbose", "help")
+    ]
     assert len(options) >= 8
     for each in options:
         name = next(word for word in each.opts if word.startswith("--"))

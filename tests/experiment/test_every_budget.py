@@ -7,7 +7,7 @@ import json
 import pytest
 
 from edgefl.experiment import run
-from edgefl.report import RunResult, as_csv, as_html, as_latex, as_markdown, comparison_rows, verdict, write_pictures
+from edgefl.report import RunResult, comparison, verdict, write_pictures
 from edgefl.report.page.write import write_page
 from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
@@ -53,8 +53,8 @@ def test_every_view_of_every_budget_can_be_made(whole, tmp_path, share, stop, ev
         folder = run(chosen, out=tmp_path / "-".join(budgets), train=train, engine="sequential")
         assert verify(folder) == []
         result = RunResult(folder)
-        rows = comparison_rows(result)
-        assert all([verdict(result), *(view(rows) for view in (as_csv, as_html, as_latex, as_markdown))])
+        for table in (comparison(result), comparison(result, detailed=True)):
+            assert all([verdict(result), table.text(80), table.csv(), table.latex(), table.markdown(), table.json()])
         write_page([result], tmp_path / "page.html")
         if not train:
             continue
@@ -72,4 +72,7 @@ def test_every_view_of_every_budget_can_be_made(whole, tmp_path, share, stop, ev
 def test_a_budget_on_a_clients_bytes_below_the_first_round_leaves_nothing_to_compare(tmp_path):
     budgets = {"client_bytes": 1.0}
     folder = run(scenario(budgets=budgets, stop="rounds", methods=["fedavg"]), out=tmp_path / "run")
-    assert verdict(RunResult(folder)).splitlines()[0] == "Within 1 B, no method has an accuracy to compare."
+    assert (
+        verdict(RunResult(folder)).splitlines()[0]
+        == "Best within 1 B a client:  no method has trained a model within these limits"
+    )

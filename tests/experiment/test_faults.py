@@ -279,7 +279,7 @@ def test_a_fault_that_several_methods_share_is_stated_once(small, tmp_path, monk
     assert (shown.out + shown.err).count("no such client") == 1
     assert "Traceback" not in shown.err
     assert "fedavg, seed 0; fedprox, seed 0; fednova, seed 0: round 1, selection: KeyError" in shown.err
-    assert verdict(RunResult(folder)).startswith("No method completed a round, so there is nothing to compare.\n")
+    assert verdict(RunResult(folder)).startswith("No method completed a round: there is nothing to compare.\n")
     assert verify(folder) == []
 
 

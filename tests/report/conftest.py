@@ -62,36 +62,57 @@ def target(accuracy: float, seconds: float | None) -> dict[str, Any]:
     }
 
 
-def rounds_table(seed: int, speed: float, height: float, rounds: int, trained: bool) -> pa.Table:
+def rounds_table(result: Mapping[str, Any], speed: float, trained: bool) -> pa.Table:
+    """Rounds whose sums are the summary's figures, and whose last model has its metric."""
+    rounds = int(result["rounds"])
     numbers = np.arange(1, rounds + 1)
-    random = np.random.default_rng(seed)
-    accuracy = height - 0.8 * np.exp(-numbers / (8 * speed)) + random.normal(0, 0.006, rounds)
-    if not trained:
-        accuracy = np.full(rounds, np.nan)
+    found = result.get("metric", result["accuracy"])
+    of_accuracy = found.get("name", ACCURACY.name) == ACCURACY.name
+    final = found["final"] if found["final"] is not None else 0.9
+    random = np.random.default_rng(result["seed"])
+    values = final - 0.8 * np.exp(-numbers / (8 * speed)) + random.normal(0, 0.006, rounds)
+    if not trained or found["final"] is None:
+        values = np.full(rounds, np.nan)
+    elif rounds:
+        values[-1] = final
+    ema = values.copy()
+    if trained and rounds and found.get("ema") is not None:
+        ema[-1] = found["ema"]
+    metric, smooth = (pa.array(each, pa.float64(), from_pandas=True) for each in (values, ema))
+    nothing, idle = pa.nulls(rounds, pa.float64()), result["rounds_without_update"]
+    down, up = ([result["bytes"][way] // max(1, rounds)] * rounds for way in ("down", "up"))
+    each = {name: result[name] / max(1, rounds) for name in ("seconds", "flops", "joules")}
+    blocks = result.get("blocks") or {}
     return pa.table(
         {
             "round": pa.array(numbers, pa.int64()),
-            "seconds": np.cumsum(random.uniform(1.0, 1.5, rounds)),
-            "accuracy": pa.array(accuracy, from_pandas=True),
-            "accuracy_ema": pa.array(accuracy, from_pandas=True),
-            "metric": pa.array(accuracy, from_pandas=True),
-            "metric_ema": pa.array(accuracy, from_pandas=True),
-            "metric_ensemble": pa.nulls(rounds, pa.float64()),
+            "seconds": each["seconds"] * numbers,
+            "accuracy": metric if of_accuracy else nothing,
+            "accuracy_ema": smooth if of_accuracy else nothing,
+            "metric": metric,
+            "metric_ema": smooth,
             "draw": pa.array([0] * rounds, pa.int32()),
-            "ratio_to_optimum": pa.nulls(rounds, pa.float64()),
-            "loss": 1 - accuracy,
-            "bytes_down": pa.array([5_000_000] * rounds, pa.int64()),
-            "bytes_up": pa.array([int(6_000_000 * speed)] * rounds, pa.int64()),
-            "flops": np.full(rounds, 1e10),
-            "joules": np.full(rounds, 110.0 * speed),
+            "loss": 1 - values,
+            "bytes_down": pa.array(down, pa.int64()),
+            "bytes_up": pa.array(up, pa.int64()),
+            "flops": np.full(rounds, each["flops"]),
+            "joules": np.full(rounds, each["joules"]),
             "participants": pa.array([10] * rounds, pa.int64()),
-            "aggregated": pa.array([10] * rounds, pa.int64()),
-            "accuracy_ensemble": pa.nulls(rounds, pa.float64()),
-            **{name: pa.array([0] * rounds, pa.int64()) for name in ("refused", "blocks_actual", "blocks_uniform")},
+            "aggregated": pa.array([0] * idle + [10] * (rounds - idle), pa.int64()),
+            "accuracy_ensemble": nothing,
+            "metric_ensemble": nothing,
+            "refused": pa.array([result["refused"]] + [0] * (rounds - 1) if rounds else [], pa.int64()),
+            **{
+                f"blocks_{name}": pa.array([blocks.get(name, 0)] + [0] * (rounds - 1) if rounds else [], pa.int64())
+                for name in ("actual", "uniform")
+            },
             "critical_client": pa.array([-1] * rounds, pa.int64()),
             "staleness": np.zeros(rounds),
-            "exposed_seconds": np.full(rounds, 0.3),
-            "hidden_seconds": np.full(rounds, 0.1),
+            **{
+                name: np.full(rounds, result["communication"][name] / max(1, rounds))
+                for name in ("exposed_seconds", "hidden_seconds")
+            },
+            "ratio_to_optimum": pa.array([result.get("ratio_to_optimum")] * rounds, pa.float64()),
         }
     )
 
@@ -111,7 +132,7 @@ MakeRun = Callable[..., RunResult]
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> MakeRun:
-    """Writes a run directory from the seeds' objects, with rounds that fit none of them in particular."""
+    """Writes a run directory from the seeds' objects, with rounds that fit them."""
 
     def make(
         methods: Mapping[str, Sequence[Mapping[str, Any]]],
@@ -131,8 +152,7 @@ def make_run(tmp_path: Path) -> MakeRun:
             for result in results:
                 inner = path / label / f"seed-{result['seed']}"
                 inner.mkdir(parents=True)
-                rounds = int(result["rounds"])
-                table = rounds_table(result["seed"], 1.0 - 0.12 * number, 0.96 - 0.01 * number, rounds, trained)
+                table = rounds_table(result, 1.0 - 0.12 * number, trained)
                 pq.write_table(table, inner / "rounds.parquet")
         return RunResult(path)
 

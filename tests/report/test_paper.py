@@ -13,8 +13,7 @@ import pytest
 from edgefl.cli.entry import main
 from edgefl.errors import UserError
 from edgefl.report import RunResult
-from edgefl.report.grid import latex, markdown, written
-from edgefl.report.paper import paper_grid, paper_rows, paper_table
+from edgefl.report.paper import paper_rows, paper_table
 from edgefl.report.statistics import mean_interval
 
 from .conftest import seed_result, target
@@ -51,8 +50,8 @@ def test_accuracy_at_a_round_and_rounds_to_a_target_are_read_from_the_smoothed_a
     assert slow.at[20] == mean_interval([0.6, 0.4])
     assert quick.to[0.5].mean.mean == 10
     assert (slow.to[0.5].reached, slow.to[0.5].seeds, slow.to[0.5].median) == (1, 2, None)
-    cells = [[cell.line for cell in row] for row in paper_grid([quick, slow]).rows]
-    assert cells[0] == ["quick", "50.0", "100.0", "10", "16"]
+    cells = paper_table([run], at=[10, 20]).lines
+    assert cells[0] == ["quick", "50.0 %", "100.0 %", "10", "16"]
     assert cells[1][0] == "slow"
     assert cells[1][3:] == ["20+ (1/2)", "20+"]
 
@@ -71,8 +70,7 @@ def test_the_smoothing_of_a_real_run_is_the_moving_average_with_nine_tenths(smal
 
 
 def test_where_more_than_half_reach_a_target_the_median_stands_with_their_number(smoothed_run):
-    (row,) = paper_rows([smoothed_run({"one": [0.05, 0.025, 0.01]})], targets=[0.5])
-    assert paper_grid([row]).rows[0][-1].line == "median 20 (2/3)"
+    assert paper_table([smoothed_run({"one": [0.05, 0.025, 0.01]})]).lines[0][-2] == "median 20 (2/3)"
 
 
 def test_a_run_that_ended_before_a_round_has_no_accuracy_there(smoothed_run):
@@ -81,31 +79,28 @@ def test_a_run_that_ended_before_a_round_has_no_accuracy_there(smoothed_run):
     rows = paper_rows([long, short])
     assert list(rows[0].at) == [10, 20]
     assert rows[1].at == {10: None, 20: None}
-    grid = paper_grid(rows)
-    assert [cell.line for cell in grid.rows[1]] == ["short", "one", "–", "–", "8+", "8+"]
+    grid = paper_table([long, short])
+    assert grid.lines[1] == ["short", "one", "–", "–", "8+", "8+"]
     assert any("ended before this round" in note for note in grid.notes)
 
 
-def test_the_best_of_a_column_is_bold_with_what_is_tied(smoothed_run):
-    run = smoothed_run({"a": [0.05, 0.05], "b": [0.04, 0.04], "c_c": [0.05, 0.05]})
-    grid = paper_grid(paper_rows([run], at=[10]))
-    assert [row[1].best for row in grid.rows] == [True, False, True]
-    assert "| a | **50.0** |" in markdown(grid)
-    assert r"c\_c & \textbf{50.0} &" in latex(grid)
+def test_the_best_of_a_column_is_bold_with_what_is_not_decided(smoothed_run):
+    run = smoothed_run({"a": [0.05] * 3, "b": [0.04] * 3, "c_c": [0.05] * 3})
+    table = paper_table([run], at=[10])
+    assert table.columns[1].best == {0, 2}
+    assert "| a | **50.0 %** |" in table.markdown()
+    assert r"c\_c & \textbf{50.0 \%} &" in table.latex()
 
 
 def test_refused_jobs_and_rounds_without_an_update_stand_below_and_in_the_csv(make_run):
     idle = [seed_result(seed, rounds=4, refused=3, rounds_without_update=2) for seed in range(2)]
     busy = [seed_result(seed, rounds=4) for seed in range(2)]
     table = paper_table([make_run({"idle": idle, "busy": busy})])
-    told = [
-        "idle: 6 jobs were refused (all 2 seeds together), because a device has less memory than they need "
-        "(edgefl plan names the devices).",
-        "idle: no update was aggregated in 4 of 8 rounds (all 2 seeds together).",
+    assert [note for note in table.notes if note.startswith(("idle", "busy"))] == [
+        "idle: refused jobs, for which a device has too little memory (edgefl plan names the devices): 6 and "
+        "rounds without an update: 4 (all 2 seeds)."
     ]
-    assert table.grid.notes[-2:] == told
-    assert not [note for note in table.grid.notes if note.startswith("busy")]
-    records = csv.DictReader(io.StringIO(written(table.records)))
+    records = csv.DictReader(io.StringIO(table.csv()))
     assert [(each["refused"], each["rounds_without_update"]) for each in records] == [("3", "2"), ("0", "0")]
 
 

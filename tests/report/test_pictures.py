@@ -11,7 +11,7 @@ import pytest
 
 from edgefl.report import write_pictures
 
-from .conftest import ROUNDS, seed_result
+from .conftest import seed_result
 
 
 def test_the_picture_is_a_png_beside_the_runs_files_and_the_same_each_time(three_methods):
@@ -46,7 +46,7 @@ def test_the_mean_line_passes_through_the_mean_of_the_seeds_and_stays_within_the
 
 def test_bytes_count_both_directions(three_methods):
     line = next(line for line in three_methods.plot().axes[1].get_lines() if line.get_label() == "fedavg")
-    assert line.get_xdata()[-1] == pytest.approx(ROUNDS * 11)  # MB: 5 down and 6 up each round
+    assert line.get_xdata()[-1] == pytest.approx(410)  # MB: 200 down and 210 up
 
 
 @pytest.mark.full
@@ -66,11 +66,11 @@ def test_targets_and_budgets_are_marked(three_methods):
 
 @pytest.mark.full
 def test_a_budget_of_energy_is_a_cross_where_it_ran_out(make_run):
-    budgets = [{"kind": "joules", "limit": 2200.0, "accuracy": 0.9}]  # 110 J a round: spent after 20 rounds
+    budgets = [{"kind": "joules", "limit": 2200.0, "accuracy": 0.9}]  # 100 J a round: spent after 22 rounds of 10.25 MB
     run = make_run({"fedavg": [seed_result(seed, budgets=budgets) for seed in range(3)]})
     axes = run.plot().axes[1]
     (cross,) = [line for line in axes.get_lines() if line.get_marker() == "x" and len(line.get_xdata())]
-    assert cross.get_xdata()[0] == pytest.approx(20 * 11)
+    assert cross.get_xdata()[0] == pytest.approx(22 * 10.25)
     assert "2.2 kJ spent" in axes.get_legend_handles_labels()[1]
 
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from edgefl.cli.app import app
 from edgefl.errors import UserError
 from edgefl.record.metric import ACCURACY, Metric
-from edgefl.report import verdict
-from edgefl.report.seed_plan import read_difference, seconds_of_a_seed, seed_plan
+from edgefl.report.glance import seconds_of_a_seed
+from edgefl.report.seed_plan import read_difference, seed_plan
 from edgefl.report.statistics import seeds_needed
 
 from .conftest import seed_result
@@ -24,13 +24,6 @@ def seeds(accuracies, numbers=None):
         seed_result(seed, accuracy__final=accuracy)
         for seed, accuracy in zip(numbers or range(len(accuracies)), accuracies, strict=True)
     ]
-
-
-def written_at(run, *seconds):
-    """Give the tables of rounds these times, seed by seed."""
-    places = [(label, seed) for seed in run.seeds for label in run.labels]
-    for (label, seed), second in zip(places, seconds, strict=True):
-        os.utime(run.paths.of(label, seed).rounds, (1e9 + second, 1e9 + second))
 
 
 THREE = {"a": [0.90, 0.92, 0.91, 0.93], "b": [0.88, 0.91, 0.92, 0.91], "c": [0.70, 0.75, 0.80, 0.70]}
@@ -109,44 +102,11 @@ def test_points_are_no_difference_of_another_metric():
         read_difference("1pt", Metric("rmse", "lower", share=False))
 
 
-def test_the_time_of_a_seed_is_the_median_time_between_tables_without_interruptions(make_run):
-    run = make_run({"a": seeds([0.9] * 4), "b": seeds([0.8] * 4)})
-    # a: 10 s, then 5000 s with a break, then 12 s; b: 20, 22, 24 and 26 s.
-    written_at(run, 0, 20, 30, 52, 5052, 5076, 5088, 5114)
-    assert seconds_of_a_seed(run) == pytest.approx(12 + 23)
-
-
 def test_files_of_a_copy_do_not_show_a_time(make_run):
     run = make_run({"a": seeds([0.9] * 2), "b": seeds([0.8] * 2)})
-    written_at(run, 0, 0.002, 0.001, 0.003)  # method by method, at once
+    for number, (label, seed) in enumerate((label, seed) for seed in run.seeds for label in run.labels):
+        os.utime(run.paths.of(label, seed).rounds, (1e9 + 0.002 * number,) * 2)
     assert seconds_of_a_seed(run) is None
-
-
-def test_the_verdict_says_what_more_seeds_would_cost(make_run):
-    values = {"a": [0.90, 0.92, 0.94], "b": [0.89, 0.93, 0.90]}
-    run = make_run({label: seeds(each) for label, each in values.items()})
-    differences = [one - other for one, other in zip(values["a"], values["b"], strict=True)]
-    deviation, mean = stats.tstd(differences), sum(differences) / 3
-    count = 3
-    while power_by_hand(mean, deviation, count, 0.95) < 0.8:
-        count += 1
-    written_at(run, 0, 30, 60, 90, 120, 150)
-    assert verdict(run).splitlines()[-1] == (
-        f"About {count - 3} more seeds ({count - 3} min) would separate a from b (t test by seed, power 80 %, "
-        "if the present mean is true)."
-    )
-
-
-@pytest.mark.parametrize(
-    "methods",
-    [
-        {"a": [0.9, 0.92, 0.91], "b": [0.8, 0.82, 0.81]},  # separated
-        {"a": [0.9, 0.8], "b": [0.9, 0.8]},  # equal with every seed
-        {"a": [0.9], "b": [0.8]},  # one seed
-    ],
-)
-def test_nothing_is_said_of_more_seeds_where_they_would_not_decide(make_run, methods):
-    assert "more seed" not in verdict(make_run({label: seeds(values) for label, values in methods.items()}))
 
 
 def call(*arguments):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import io
 import json
 import re
 
@@ -11,7 +10,7 @@ import pytest
 
 from edgefl.cli.entry import main
 from edgefl.report import RunResult, verdict
-from edgefl.report.grid import Cell, Grid, Head, latex
+from edgefl.report.table import Table, words
 
 from .conftest import seed_result
 
@@ -23,27 +22,21 @@ CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 def received(make_run):
     """A run whose every text holds this."""
 
-    def make(text):
+    def make(text, options=()):
         stop = {"reason": "fault", "round": 1, "message": f"m{text}"}
         label = text.replace("\\", "").replace("/", "∕")  # a label names a folder
         methods = {f"a{label}": [seed_result(stop=stop)], f"b{label}": [seed_result(accuracy__final=0.5, stop=stop)]}
-        return make_run(methods, name=f"n{text}").path
+        return make_run(methods, name=f"n{text}", folder=f"run{len(options)}").path
 
     return make
 
 
-def test_the_terminal_gets_the_consoles_own_colours_alone(received, monkeypatch):
-    from edgefl.cli import printing
-
-    terminal = io.StringIO()
-    shown = printing._SafeConsole(file=terminal, force_terminal=True, width=160, highlight=False)
-    monkeypatch.setattr("edgefl.cli.report.standard_output", lambda: shown)
-    assert main(["report", str(received(ESCAPES))]) == 0
-    text = terminal.getvalue()
-    assert "\x1b[2m" in text, "no colours, so the test shows nothing"
-    assert "pwn" in text
-    assert CONTROL.findall(re.sub(r"\x1b\[[0-9;]*m", "", text)) == []
-    assert "\x1b[31m" not in text
+def test_the_terminal_gets_no_control_character(received, capsys):
+    for options in ([], ["--details"]):
+        assert main(["report", str(received(ESCAPES, options)), *options]) == 0
+        text = capsys.readouterr().out
+        assert "pwn" in text
+        assert CONTROL.findall(text) == []
 
 
 def test_errors_hold_no_control_character(received, capfd):
@@ -78,7 +71,7 @@ def test_markdown_is_escaped(received, capsys):
 
 def test_latex_is_escaped():
     text = "a_b&c#1\n\\input{passwd}\rb"
-    written = latex(Grid([Head(text, text=True)], [[Cell(text)]], [text]))
+    written = Table([words(text, [text])], [text]).latex()
     assert r"a\_b\&c\#1" in written
     assert all(line[0] == "%" for line in written.splitlines() if "\\input" in line)
 

@@ -184,7 +184,8 @@ def test_seconds_that_the_scenario_gives_grow_with_slower_devices_and_a_larger_m
 
 
 @pytest.mark.full
-def test_a_model_that_is_too_large_for_a_device_names_it(small, tmp_path, capsys):
+def test_a_model_that_is_too_large_for_a_device_names_it(small, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     memory = {"memory": {"training": "1 MB"}}
     fleet = [{"profile": "raspberry-pi-4", "share": 1, "link": "5g", "overrides": memory}]
     folder = run(small(fleet=fleet), out=tmp_path / "run")
@@ -293,7 +294,8 @@ def test_a_wrong_condition_is_refused_in_one_sentence(text, told):
 
 
 @pytest.mark.full
-def test_the_command_prints_sentences_and_a_table_or_json(finished, capsys):
+def test_the_command_prints_sentences_and_a_table_or_json(finished, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     folder, limit = finished
     asked = ["plan", str(folder), "--for", f"targets.0 within {limit} s"]
     assert main([*asked, "--method", "fedavg"]) == 0

@@ -76,8 +76,7 @@ def test_the_band_of_a_round_is_from_the_lowest_to_the_highest_of_19_draws(predi
     assert all(each["inside"] and each["low"] < each["high"] for each in rounds)
     sentence = next(each["sentences"] for each in found["sentences"] if each["about"] == "one queue for all")
     assert sentence == [
-        "fedavg: 4 of the 4 rounds are in the band from the lowest to the highest of 19 draws of the shares, within "
-        "1 %; 9 of 10 are expected."
+        "fedavg: 4 of 4 rounds are within 1 % of the band of 19 draws of the shares; 9 of 10 are expected."
     ]
 
 
@@ -108,7 +107,7 @@ def test_rounds_of_a_slower_network_are_outside(predicted, tmp_path, capsys):
     found = compared(slow, predicted, capsys)
     assert not any(each["inside"] for each in found["seeds"][0]["by_round"])
     said = next(each["sentences"] for each in found["sentences"] if each["about"] == "one queue for all")[0]
-    assert said.startswith("fedavg: 0 of the 4 rounds are in the band")
+    assert said.startswith("fedavg: 0 of 4 rounds are within 1 % of the band")
     assert "outside: round 1 (" in said
 
 
@@ -124,7 +123,7 @@ def test_the_page_shows_the_range_over_draws(predicted, tmp_path):
     assert "With 19 draws of the shares in queues it leads in 19." in written
     totals = [ends(predicted, draw)[-1] for draw in range(19)]
     table = written[written.index("Uncertainty of the figures") :].partition("</table>")[0]
-    assert f"{min(totals):.3g} s – {max(totals):.3g} s" in table.replace("\u00a0", " ")
+    assert f"{1000 * min(totals):.0f} ms – {1000 * max(totals):.0f} ms" in table.replace("\u00a0", " ")
     fair = run(check(SMALL), out=tmp_path / "fair")
     write_sensitivity(fair)
     assert "by draws of shares" not in page([RunResult(fair)])

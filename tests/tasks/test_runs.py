@@ -16,12 +16,9 @@ from edgefl.cli import main
 from edgefl.data.federated import load_federated
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
-from edgefl.report import RunResult
-from edgefl.report.comparison import comparison, comparison_grid
+from edgefl.report import RunResult, comparison, verdict
 from edgefl.report.page import page
 from edgefl.report.pictures import accuracy_figure
-from edgefl.report.rows import comparison_rows
-from edgefl.report.verdict import verdict
 from edgefl.rerun.inverse import ask
 from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
@@ -101,7 +98,7 @@ def test_a_run_learns_is_verified_and_reported_in_its_metric(finished, kind):
     assert comparison(result).data["rows"][0]["metric"]["final"]["mean"] == pytest.approx(metric["final"])
     sentences = verdict(result)
     best = (min if lower else max)(("fedavg", "scaffold"), key=lambda label: entry_of(folder, label)["metric"]["final"])
-    assert sentences.startswith(f"After 4 rounds, {best} (")
+    assert sentences.startswith(f"Best after 4 rounds:  {best}  ")
     assert f"{word[:1].upper()}{word[1:]}" in page([result])
     assert word in accuracy_figure(result).axes[0].get_ylabel()
 
@@ -130,8 +127,8 @@ def test_clients_have_the_metric_of_their_own_tests(scenario, tmp_path):
     assert rows["accuracy"] == [None] * 10
     result = RunResult(folder)
     assert "RMSE on each client&#39;s own test part" in page([result])
-    heads = comparison_grid(comparison_rows(result)).heads
-    assert [head.detail for head in heads if head.group == "clients"] == ["mean", "worst tenth", "all samples"]
+    (whole, *_) = comparison(result, detailed=True).more
+    assert whole.heads[1:4] == ["mean of clients", "worst tenth of clients", "all clients' samples"]
 
 
 NAMES = {

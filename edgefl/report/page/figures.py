@@ -38,6 +38,7 @@ def page_data(runs: Sequence[RunResult], series: Sequence[Series]) -> dict[str, 
             for kind in AXES
         },
         "held": [budget_data(one, trained=trained) for one in series],
+        "unseen": [one.run.scatter[one.label] if trained else 0.0 for one in series],
         "pareto": {kind: pareto_data(series, kind) for kind in COSTS},
         "traffic": [traffic_data(one) for one in series],
         "phases": [phase_data(one) for one in series],

@@ -84,8 +84,8 @@ def _notes(found: Sensitivity) -> list[str]:
     lines = [
         "Fast devices have every figure of their profiles at the bound with the least seconds and joules, slow devices "
         "at the bound with the most. Bandwidth: of every link, relative to the scenario. Framed: the run's own "
-        "conditions. ≠: the run's winner does not win there. =: tied, because the interval of the "
-        "difference includes zero. Cohorts, models and accuracies are the run's; times, bytes and joules are those of "
+        "conditions. ≠: the run's winner does not win there. =: not decided. "
+        "Cohorts, models and accuracies are the run's; times, bytes and joules are those of "
         "its rounds under each condition."
     ]
     if any(found.answer(question, each).least for question in found.questions() for each in found.conditions):

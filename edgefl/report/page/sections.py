@@ -6,17 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from edgefl.report.comparison import comparison_grid
+from edgefl.report.comparison import details, side_by_side
+from edgefl.report.glance import glance
 from edgefl.report.page.devices import devices_data, fairness_data, fleet_data
 from edgefl.report.page.figures import front_over, stretches
 from edgefl.report.page.robustness import Timed, bands, robustness_data
 from edgefl.report.page.series import COSTS, Series
-from edgefl.report.paired import difference_grid
 from edgefl.report.quantities import quantity
-from edgefl.report.rows import comparison_rows, run_names
+from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.timeline.usage import bottleneck_counts, bottlenecks_of, traffic_of
-from edgefl.report.verdict import verdicts
 
 _WORDS = {"seconds": "time", "bytes": "traffic", "joules": "energy"}
 
@@ -57,13 +56,8 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series], timings: Seque
 
 
 def _outcome(runs: Sequence[RunResult], timings: Sequence[Timed]) -> dict[str, Any]:
-    compared = comparison_grid(comparison_rows(*runs))
-    pairs = [
-        (name, grid)
-        for name, run in zip(run_names(runs), runs, strict=True)
-        if (grid := difference_grid(run)) is not None
-    ]
-    return {"verdicts": verdicts(runs), "compared": compared, "pairs": pairs, "bands": bands(runs, timings)}
+    shown = glance(runs[0]) if len(runs) == 1 else side_by_side(*runs)
+    return {"shown": shown, "every": details(*runs), "bands": bands(runs, timings)}
 
 
 def _front(series: Sequence[Series]) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from edgefl.record.summary import SeedResult
-from edgefl.report.curves import AXES, Curve, curve_of, mean_curve, metric_of, spent_by_round
+from edgefl.report.curves import AXES, Curve, column, curve_of, mean_curve, metric_of, spent_by_round
 from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.timeline.data import Timeline, read_timeline
@@ -65,23 +65,17 @@ def series_of(runs: Sequence[RunResult]) -> list[Series]:
 
 
 def budget_data(series: Series, *, trained: bool) -> list[dict[str, Any]]:
-    """For each seed the amounts spent over time, and the metric, or without training the number of ended rounds."""
+    """For each seed the amounts spent by the end of each round, and the last metric by then; else the round."""
     found = []
     for result in series.results:
-        if trained:
-            spent, value = curve_of(series.run, series.label, result.seed, metric_of(series.run))
-        else:
-            spent = spent_by_round(series.run.rounds_of(series.label, result.seed))
-            value = spent["rounds"]
-        amounts: dict[str, Any] = {kind: plain(spent[kind]) for kind in COSTS}
-        found.append(
-            {
-                "seed": result.seed,
-                **amounts,
-                "value": plain(value),
-                "total": {kind: result.spent(kind) for kind in COSTS},
-            }
-        )
+        table = series.run.rounds_of(series.label, result.seed)
+        spent = spent_by_round(table)
+        values = column(table, metric_of(series.run)) if trained else spent["rounds"]
+        last = np.maximum.accumulate(np.where(np.isfinite(values), np.arange(len(values)), -1))
+        known = last >= 0
+        amounts: dict[str, Any] = {kind: plain(spent[kind][known]) for kind in COSTS}
+        total = {kind: result.spent(kind) for kind in COSTS}
+        found.append({"seed": result.seed, **amounts, "value": plain(values[last[known]]), "total": total})
     return found
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from edgefl.errors import UserError
 from edgefl.record.emulation import Emulation
@@ -20,6 +20,7 @@ from edgefl.report.prediction.bands import Bands, read_bands
 from edgefl.report.prediction.gaps import Gap, Order, Place, order_of
 from edgefl.report.prediction.jobs import PHASES, jobs_of
 from edgefl.report.quantities import limit
+from edgefl.report.rows import differing
 from edgefl.report.run_record import RunRecord
 from edgefl.report.timeline.data import Timeline, read_timeline
 
@@ -268,19 +269,5 @@ def _only_one(measured: RunRecord, predicted: RunRecord, seeds: Mapping[str, Map
 
 
 def _options(measured: RunRecord, predicted: RunRecord) -> Iterator[str]:
-    one, other = _flat(predicted.scenario), _flat(measured.scenario)
-    differing = [path for path in dict.fromkeys([*one, *other]) if one.get(path) != other.get(path)]
-    if differing:
-        yield f"The scenarios differ in {', '.join(differing)}."
-
-
-def _flat(data: Any, path: str = "") -> dict[str, Any]:
-    """The values of nested mappings and lists by dotted path."""
-    if isinstance(data, Mapping | list) and data:
-        items = data.items() if isinstance(data, Mapping) else enumerate(data)
-        return {
-            inner: value
-            for key, each in items
-            for inner, value in _flat(each, f"{path}.{key}" if path else str(key)).items()
-        }
-    return {path: data}
+    if paths := differing([predicted.scenario, measured.scenario]):
+        yield f"The scenarios differ in {', '.join(paths)}."

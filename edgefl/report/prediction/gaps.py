@@ -8,6 +8,8 @@ from itertools import combinations
 from statistics import median
 from typing import NamedTuple
 
+import numpy as np
+
 _ROUNDING = 1e-9
 """Seconds that rounding of long times may cause."""
 
@@ -187,12 +189,6 @@ def kendall(differences: Sequence[tuple[float, float]]) -> float | None:
     >>> kendall([(1.0, 2.0), (3.0, 1.0), (2.0, -1.0)])
     0.333...
     """
-    signs = [(_sign(one), _sign(other)) for one, other in differences]
-    ranked = [sum(sign[place] != 0 for sign in signs) for place in (0, 1)]
-    if not all(ranked):
-        return None
-    return sum(one * other for one, other in signs) / math.sqrt(ranked[0] * ranked[1])
-
-
-def _sign(number: float) -> int:
-    return (number > 0) - (number < 0)
+    signs = np.sign(np.array(differences).reshape(-1, 2))
+    ranked = np.count_nonzero(signs, axis=0)
+    return float(signs.prod(axis=1).sum() / math.sqrt(ranked.prod())) if ranked.all() else None

@@ -1,4 +1,4 @@
-"""A run and its prediction as a table, as sentences, as data for programs, and as a picture."""
+"""A run and its prediction: a line for each method, the figures behind it, data for programs, and a picture."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edgefl.files import writing
 from edgefl.report.command_figures import predicted_figure
 from edgefl.report.figure_file import draw
-from edgefl.report.grid import Cell, Grid, Head, Table
 from edgefl.report.prediction.bands import Bands
 from edgefl.report.prediction.comparing import Against, SeedAgainst
-from edgefl.report.prediction.gaps import Gap, MethodPair, Order, gaps_of, largest, percent
+from edgefl.report.prediction.gaps import Gap, Order, gaps_of, largest, percent
 from edgefl.report.prediction.jobs import PHASES
-from edgefl.report.quantities import limit, quantity
+from edgefl.report.quantities import limit, quantity, unit_for
 from edgefl.report.run_record import measured_sentences
+from edgefl.report.table import MISSING, Column, Table, words
 from edgefl.wording import escape, listed
 
 if TYPE_CHECKING:
@@ -35,10 +35,11 @@ class Row(NamedTuple):
 
     Attributes:
         dimension: ``seconds`` or ``bytes``.
-        predicted, measured, gap, relative: the figure in both runs; of many pairs the medians; ``None``: never reached.
-        within: half of the pairs have a relative gap of at most this size; ``None`` for a single pair.
+        predicted, measured, gap, relative_gap: the figure in both runs; of many pairs the medians; ``None``: never
+            reached.
+        half_within: half of the pairs have a relative gap of at most this size; ``None`` for a single pair.
+        compared: how many pairs there are.
         worst: the pair with the largest gap.
-        number: how many pairs there are.
     """
 
     method: str
@@ -47,26 +48,82 @@ class Row(NamedTuple):
     predicted: float | None
     measured: float | None
     gap: float | None
-    relative: float | None
-    within: float | None = None
+    relative_gap: float | None
+    half_within: float | None = None
+    compared: int = 1
     worst: Gap | None = None
-    number: int = 1
+
+    def record(self) -> dict[str, object]:
+        """The row for programs."""
+        worst = self.worst
+        place = worst.place if worst else None
+        return {
+            **{name: value for name, value in self._asdict().items() if name != "worst"},
+            "worst_gap": worst and worst.seconds,
+            "worst_relative_gap": worst and worst.relative,
+            **{f"worst_{name}": place and getattr(place, name) for name in ("seed", "round", "client")},
+        }
 
 
-def against_table(found: Against) -> Table:
-    """Predicted and measured figures with their gaps; below them decisions, order, causes and the largest gaps."""
-    rows = [row for method in found.seeds for row in _rows(found, method)]
-    several = len({seed for seeds in found.seeds.values() for seed in seeds}) > 1
-    heads = [Head("method", text=True), Head("figure", text=True), Head("predicted"), Head("measured")]
-    heads += [Head("gap"), Head("half within"), Head("worst gap"), Head("where", text=True)]
-    notes = ["Figures of rounds and phases are medians; gap: measured minus predicted, and as a share of predicted."]
+def against_table(found: Against, *, detailed: bool = False) -> Table:
+    """Predicted and measured figures with their gaps: a line for each method, or every figure."""
+    rows = {method: _rows(found, method) for method in found.seeds}
+    every = [row for each in rows.values() for row in each]
+    records, sentences = [row.record() for row in every], _sections(found)
+    notes = ["Gap: measured minus predicted, and as a share of predicted; of rounds and phases, medians."]
     if found.bands.draws:
         notes.append("Predicted seconds of rounds and of targets are the median over the draws of shares in queues.")
-    records = [_record(row) for row in rows]
-    sentences = _sections(found)
     data = _data(found, records, notes, sentences)
-    cells = [[Cell(text) if isinstance(text, str) else text for text in _cells(row, several=several)] for row in rows]
-    return Table(Grid(heads, cells, notes), records, data, sentences)
+    files = [Column("", (), [row[name] for row in records], name) for name in records[0]]  # type: ignore[misc]
+    lines = [
+        f"{heading}: {line}" for heading, each in sentences if detailed or heading != "largest gaps" for line in each
+    ]
+    shown = _details(found, every) if detailed else _glance(rows)
+    return Table(shown, [*(notes if detailed else notes[:1]), *lines], data=data, files=files)
+
+
+def _glance(rows: dict[str, list[Row]]) -> list[Column]:
+    """For each method the round, the last target that it reaches and the bytes down and up, with their gaps."""
+    heads = list(dict.fromkeys(row.figure for each in rows.values() for row in each))
+    wanted = [
+        name for name in heads if name == "round" or (name.startswith(("to ", "first ", "bytes")) and ":" not in name)
+    ]
+    columns = [words("method", list(rows))]
+    for head in wanted:
+        found = [next((row for row in each if row.figure == head), None) for each in rows.values()]
+        figures = [figure for row in found if row for figure in (row.predicted, row.measured) if figure is not None]
+        unit = unit_for(figures, "bytes" if head.startswith("bytes") else "seconds")
+        cells = []
+        for row in found:
+            pair = [MISSING if row is None else "never"] * 2
+            if row is not None:
+                pair = ["never" if each is None else unit.number(each) for each in (row.predicted, row.measured)]
+            share = "" if row is None or row.relative_gap is None else f" ({percent(row.relative_gap)})"
+            cells.append(f"{pair[0]} → {pair[1]} {unit.symbol}{share}")
+        columns.append(Column(head, cells))
+    return columns
+
+
+def _details(found: Against, rows: list[Row]) -> list[Column]:
+    several = len({seed for seeds in found.seeds.values() for seed in seeds}) > 1
+
+    def shown(row: Row, value: float | None) -> str:
+        return "never" if value is None else quantity(value, row.dimension)
+
+    worst = [row.worst if row.compared > 1 else None for row in rows]
+    return [
+        words("method", [row.method for row in rows]),
+        words("figure", [row.figure for row in rows]),
+        Column("predicted", [shown(row, row.predicted) for row in rows]),
+        Column("measured", [shown(row, row.measured) for row in rows]),
+        Column("gap", [MISSING if row.gap is None else _gap(row.gap, row.relative_gap, row.dimension) for row in rows]),
+        Column(
+            "half within",
+            ["" if row.half_within is None or row.compared == 1 else percent(row.half_within)[1:] for row in rows],
+        ),
+        Column("worst gap", ["" if gap is None else _gap(gap.seconds, gap.relative, "seconds") for gap in worst]),
+        words("where", ["" if gap is None else gap.place.words(method=False, seed=several) for gap in worst]),
+    ]
 
 
 def _rows(found: Against, method: str) -> list[Row]:
@@ -78,9 +135,7 @@ def _rows(found: Against, method: str) -> list[Row]:
     for figure, name in kinds:
         if pairs := found.pairs(method, name):
             gaps = gaps_of(pairs)
-            rows.append(
-                Row(method, figure, "seconds", *gaps[:4], within=gaps.within, worst=gaps.worst, number=gaps.number)
-            )
+            rows.append(Row(method, figure, "seconds", *gaps[:4], gaps.within, gaps.number, gaps.worst))
     if rounds:
         what = "first round" if rounds == 1 else f"first {rounds} rounds"
         rows.append(_single(method, what, "seconds", *found.seconds_after(method, rounds)))
@@ -89,9 +144,10 @@ def _rows(found: Against, method: str) -> list[Row]:
         rows.append(_single(method, what, "seconds", pair.predicted, pair.measured))
     seeds = list(found.seeds[method].values())
     for name in ("down", "up"):
-        predicted = fmean(getattr(seed.predicted_bytes, name) for seed in seeds)
-        measured = fmean(getattr(seed.measured_bytes, name) for seed in seeds)
-        rows.append(_single(method, f"bytes {name}", "bytes", predicted, measured))
+        both = (
+            fmean(getattr(getattr(seed, f"{run}_bytes"), name) for seed in seeds) for run in ("predicted", "measured")
+        )
+        rows.append(_single(method, f"bytes {name}", "bytes", *both))
     for name in ("down", "up"):
         wired = [
             (getattr(s.counted, name), getattr(wire, f"more_{name}"), getattr(wire, name))
@@ -112,62 +168,18 @@ def _single(method: str, figure: str, dimension: str, predicted: float, measured
     return Row(method, figure, dimension, one, other, gap, gap / one if gap is not None and one else None)
 
 
-def _cells(row: Row, *, several: bool) -> list[str | Cell]:
-    worst: list[str | Cell] = ["", ""]
-    if row.worst is not None and row.number > 1:
-        worst = [
-            _gap(row.worst.seconds, row.worst.relative, "seconds"),
-            row.worst.place.words(method=False, seed=several),
-        ]
-    figures = [
-        "never" if figure is None else quantity(figure, row.dimension) for figure in (row.predicted, row.measured)
-    ]
-    gap = "–" if row.gap is None else _gap(row.gap, row.relative, row.dimension)
-    within = "" if row.within is None or row.number == 1 else percent(row.within).lstrip("+")
-    return [row.method, row.figure, *figures, gap, within, *worst]
-
-
-def _gap(gap: float, relative: float | None, dimension: str) -> Cell:
+def _gap(gap: float, relative: float | None, dimension: str) -> str:
     sign = "+" if gap > 0 else ""
-    return Cell(f"{sign}{quantity(gap, dimension)}", "" if relative is None else f"({percent(relative)})")
-
-
-def _record(row: Row) -> dict[str, object]:
-    worst = row.worst
-    return {
-        "method": row.method,
-        "figure": row.figure,
-        "dimension": row.dimension,
-        "predicted": row.predicted,
-        "measured": row.measured,
-        "gap": row.gap,
-        "relative_gap": row.relative,
-        "half_within": row.within,
-        "compared": row.number,
-        "worst_gap": None if worst is None else worst.seconds,
-        "worst_relative_gap": None if worst is None else worst.relative,
-        "worst_seed": None if worst is None else worst.place.seed,
-        "worst_round": None if worst is None else worst.place.round,
-        "worst_client": None if worst is None else worst.place.client,
-    }
+    return f"{sign}{quantity(gap, dimension)}" + ("" if relative is None else f" ({percent(relative)})")
 
 
 def _data(
     found: Against, rows: list[dict[str, object]], notes: list[str], sentences: list[tuple[str, list[str]]]
 ) -> dict[str, Any]:
-    """The comparison for JSON, in base units and full precision.
-
-    Args:
-        found: the comparison.
-        rows: the rows of the table.
-        notes: the notes below it.
-        sentences: those of each section.
-    """
+    """The comparison for JSON, in base units and full precision."""
+    runs = {"predicted": found.predicted, "measured": found.measured}
     return {
-        "runs": [
-            {"run": "predicted", "path": str(found.predicted.given)},
-            {"run": "measured", "path": str(found.measured.given)},
-        ],
+        "runs": [{"run": name, "path": str(run.given)} for name, run in runs.items()],
         "rows": rows,
         "seeds": [
             {"method": method, "seed": seed, **_seed(each, found.bands)}
@@ -217,19 +229,16 @@ def _figures(gap: Gap) -> dict[str, object]:
 
 def _band(gap: Gap, bands: Bands) -> dict[str, object]:
     band = bands.of(gap)
-    if band is None:
-        return {}
-    return {"low": band.low, "high": band.high, "inside": band.contains(gap.measured)}
+    return {} if band is None else {"low": band.low, "high": band.high, "inside": band.contains(gap.measured)}
 
 
 def _order_data(order: Order) -> dict[str, object]:
-    pairs = [_pair(pair) for pair in order.pairs]
+    pairs = [
+        {name: _finite(value) if isinstance(value, float) else value for name, value in pair._asdict().items()}
+        | {"clear": pair.clear, "kept": pair.kept}
+        for pair in order.pairs
+    ]
     return {"figure": order.figure, "tau": order.tau, "clear_tau": order.clear_tau, "pairs": pairs}
-
-
-def _pair(pair: MethodPair) -> dict[str, object]:
-    figures = {name: _finite(getattr(pair, name)) for name in ("predicted", "measured", "gap")}
-    return {"first": pair.first, "second": pair.second, **figures, "clear": pair.clear, "kept": pair.kept}
 
 
 def _finite(value: float) -> float | None:
@@ -265,33 +274,25 @@ def _measurement(found: Against) -> Iterator[str]:
     yield from sentences
     known = [each.emulation for seeds in found.seeds.values() for each in seeds.values() if each.emulation is not None]
     loads = [each.load for each in known]
-    used = 100 * max(load.cpu for load in loads)
-    yield (
-        f"The computer used at most {used:.0f} % of its processors; events were late by "
-        f"{quantity(max(load.late_seconds_median for load in loads), 'seconds')} in the median and "
-        f"{quantity(max(load.late_seconds_worst for load in loads), 'seconds')} at worst; the clock was stopped for "
-        f"{quantity(math.fsum(load.paused_seconds for load in loads), 'seconds')} in total, "
-        f"{quantity(math.fsum(load.paused_while_sending for load in loads), 'seconds')} of them during transfers."
-    )
+    seconds = {
+        "events late": max(load.late_seconds_median for load in loads),
+        "at worst": max(load.late_seconds_worst for load in loads),
+        "clock stopped": math.fsum(load.paused_seconds for load in loads),
+        "of them during transfers": math.fsum(load.paused_while_sending for load in loads),
+    }
+    figures = ", ".join(f"{name} {quantity(value, 'seconds')}" for name, value in seconds.items())
+    yield f"Processors used: {100 * max(load.cpu for load in loads):.0f} % at most; {figures}."
 
 
 def _decisions(found: Against) -> Iterator[str]:
     for method, seeds in found.seeds.items():
         for seed, each in seeds.items():
-            decisions = each.decisions
-            if not decisions.differences:
-                continue
-            kinds = [
-                f"{found_in.kind} in {_counted(len(found_in.rounds), 'round')} (the first is {found_in.rounds[0]})"
-                for found_in in decisions.differences
-            ]
-            compared = f"only the {_counted(decisions.same, 'round')} before it are compared"
-            if decisions.same < 2:
-                compared = "only round 1 is compared" if decisions.same else "no round is compared"
-            yield (
-                f"{method}, seed {seed}: the runs decided differently: {listed(kinds)}. From round "
-                f"{decisions.same + 1} on their rounds are not the same, so {compared}."
-            )
+            if each.decisions.differences:
+                kinds = [
+                    f"{one.kind} in {len(one.rounds)} rounds, first {one.rounds[0]}"
+                    for one in each.decisions.differences
+                ]
+                yield f"{method}, seed {seed}: different {'; '.join(kinds)}. Compared rounds: {each.decisions.same}."
 
 
 def _bands(found: Against) -> Iterator[str]:
@@ -308,44 +309,24 @@ def _bands(found: Against) -> Iterator[str]:
         if known:
             where = f"; outside: {listed(outside)}" if outside else ""
             yield (
-                f"{method}: {len(known) - len(outside)} of the {_counted(len(known), 'round')} are in the band from "
-                f"the lowest to the highest of {found.bands.draws} draws of the shares, within 1 %; 9 of 10 are "
-                f"expected{where}."
+                f"{method}: {len(known) - len(outside)} of {len(known)} rounds are within 1 % of the band of "
+                f"{found.bands.draws} draws of the shares; 9 of 10 are expected{where}."
             )
 
 
 def _order(order: Order) -> str:
     if order.tau is None:
-        return f"{order.figure}: the methods are tied in one of the runs."
-    wrong = [pair for pair in order.pairs if pair.predicted > 0 and not pair.kept]
+        return f"{order.figure}: the methods are equal in one of the runs."
+    wrong = [f"{pair.first} before {pair.second}" for pair in order.pairs if pair.predicted > 0 and not pair.kept]
     clear = [pair for pair in order.pairs if pair.clear]
-    number = _counted(len(order.pairs), "pair")
-    if not wrong:
-        return f"{order.figure}: the methods are in the predicted order (Kendall's τ = {order.tau:.2f}, {number})."
-    named = listed([_named(pair) for pair in wrong])
-    kept = sum(pair.kept for pair in clear)
-    trusted = "no pair has a predicted difference larger than its gap"
-    if clear:
-        trusted = (
-            f"of the {_counted(len(clear), 'pair')} with a predicted difference larger than the gap, {kept} are kept"
-        )
-    return f"{order.figure}: Kendall's τ = {order.tau:.2f} ({number}); not {named}; {trusted}."
-
-
-def _named(pair: MethodPair) -> str:
-    return f"{pair.first} before {pair.second}"
+    what = "as predicted" if not wrong else f"not as predicted: {listed(wrong)}"
+    kept = f"{sum(pair.kept for pair in clear)} of {len(clear)} with a predicted difference above the gap are kept"
+    return f"{order.figure}: {what} (Kendall's τ = {order.tau:.2f}, {len(order.pairs)} pairs; {kept})."
 
 
 def _listed(gap: Gap) -> str:
-    sign = "+" if gap.seconds > 0 else ""
-    return (
-        f"{sign}{quantity(gap.seconds, 'seconds')}: {gap.place.words()}, {gap.what}: "
-        f"{quantity(gap.predicted, 'seconds')} predicted, {quantity(gap.measured, 'seconds')} measured."
-    )
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
+    predicted, measured = (quantity(each, "seconds") for each in (gap.predicted, gap.measured))
+    return f"{_gap(gap.seconds, None, 'seconds')}: {gap.place.words()}, {gap.what}: {predicted} → {measured}."
 
 
 def against_figure(found: Against) -> Figure | None:

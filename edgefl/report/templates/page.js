@@ -216,40 +216,26 @@
       const against = other.values.find(([own]) => own === seed)[1];
       return close(value, against) ? 0 : better * (value - against);
     });
-    if (values.length < 2 && (values.length === 0 || best.values.length > 1 || other.values.length > 1)) return { mean: 0, half: Infinity };
-    const found = interval(values, comparisons);
-    return found.half < 1e-6 * Math.abs(found.mean) ? { mean: found.mean, half: 0 } : found;
+    if (values.length < 2 && (values.length === 0 || best.values.length > 1 || other.values.length > 1)) return { mean: 0, half: Infinity, seeds: 0 };
+    const { mean, half } = interval(values, comparisons);
+    const least = values.length > 1 ? 1.96 * Math.hypot(data.unseen[best.index], data.unseen[other.index]) / Math.sqrt(values.length) : 0;
+    return { mean, half: Math.max(half < 1e-6 * Math.abs(mean) ? 0 : half, least), seeds: values.length };
   };
   const standing = (ranked) => {
     const [best, ...others] = ranked;
     let left = others;
+    const open = ({ behind }) => behind.seeds < 3 || Math.abs(behind.mean) <= behind.half;
     for (let before = Infinity; left.length && left.length < before;) {
       before = left.length;
       others.filter((each) => left.includes(each)).forEach((each) => { each.behind = difference(best, each, before); });
-      left = left.filter(({ behind }) => Math.abs(behind.mean) <= behind.half);
+      left = left.filter(open);
     }
-    return { tied: [best, ...left], separated: others.filter((each) => !left.includes(each)) };
-  };
-  const apart = (each) => {
-    const { mean, half } = each.behind;
-    const name = data.names[each.index];
-    if (!Number.isFinite(half)) return `not comparable with ${name} (fewer than two seeds in common)`;
-    if (mean === 0 && half === 0) return `equal to ${name} with every seed`;
-    // Two significant digits of the mean and one of the half width, at least one decimal, as in the verdict.
-    const places = (value, digits) => (value ? digits - 1 - Math.floor(Math.log10(Math.abs(100 * value))) : 0);
-    const decimals = Math.min(6, Math.max(1, places(mean, 2)));
-    const number = (value, digits) => (measure === "fraction" ? (100 * value).toFixed(Math.max(decimals, places(value, digits))) : quantity(value, measure));
-    const unit = { fraction: " points", rounds: " rounds" }[measure] || "";
-    return `${number(mean, 2)}${half ? ` ± ${number(half, 1)}` : ""}${unit} ${better > 0 ? "above" : "below"} ${name}`;
+    return { open: left };
   };
   const written = ({ mean, half }) => {
     if (!half) return quantity(mean, measure);
     const number = (value) => (measure === "fraction" ? (100 * value).toFixed(1) : quantity(value, measure));
-    const unit = measure === "fraction" ? " %" : "";
-    const low = Math.max(0, mean - half);
-    const high = measure === "fraction" ? Math.min(1, mean + half) : mean + half;
-    if (low > mean - half || high < mean + half) return `${number(mean)} [${number(low)}, ${number(high)}]${unit}`;
-    return `${number(mean)} ± ${number(half)}${unit}`;
+    return `${number(mean)} ± ${number(half)}${measure === "fraction" ? " %" : ""}`;
   };
   const lastWithin = (seed, limits) => {
     let last = -1;
@@ -277,22 +263,21 @@
     const early = ended.length && ended.length < ranked.length ? ` ${listed(ended)} ended before this limit and ${ended.length > 1 ? "count with their" : "counts with its"} last ${last}.` : "";
     const note = `${none}${early}`;
     if (ranked.length === 1) return `${start} ${figure(ranked[0])} is the only method with ${data.trained ? "an evaluated model" : "a finished round"}.${note}`;
-    const { tied, separated } = standing(ranked);
-    const shown = (list) => listed(list.slice(0, 4).map(apart)) + (list.length > 4 ? `, and ${tied.includes(list[4]) ? "close to" : better > 0 ? "above" : "below"} ${listed(list.slice(4).map((each) => data.names[each.index]))}` : "");
-    if (ranked.every((each) => each.values.length === 1)) {
-      const behind = separated.length ? `ahead of ${listed(separated.map((each) => data.names[each.index]))}` : "";
-      return tied.length === 1 ? `${start} ${figure(tied[0])} is ${behind}, with one seed.${note}` : `${start} ${listed(tied.map(figure))} are equal${behind && `, ${behind}`}, with one seed.${note}`;
-    }
-    const distance = separated.length ? `it is ${shown(separated)}` : "";
-    if (tied.length === 1) return `${start} ${figure(tied[0])} wins: ${distance}.${note}`;
-    return `${start} ${listed(tied.map(figure))} are tied: ${data.names[tied[0].index]} is ${shown(tied.slice(1))}${distance && `; ${distance}`}.${note}`;
+    const { open } = standing(ranked);
+    const best = ranked[0];
+    const names = (list) => listed(list.map((each) => data.names[each.index]));
+    if (!open.length) return `${start} ${figure(best)} is best (95 % sure, ahead of ${ranked.length > 2 ? "all others" : names(ranked.slice(1))}).${note}`;
+    if (ranked.every((each) => each === best || each.behind.mean === 0)) return `${start} all methods are equal, ${written(best)}.${note}`;
+    if (best.values.length < 3) return `${start} ${figure(best)} is ahead, not decided: at least 3 seeds are needed.${note}`;
+    return `${start} no clear winner: ${figure(best)} is ahead; not decided: ${names(open)}.${note}`;
   };
+  const starts = {}; // the sliders' places that stand for the scenario's own budgets, exactly
   const updateStandings = () => {
     const limits = {};
     COSTS.forEach((kind) => {
       const slider = byId(`budget-${kind}`);
       const free = Number(slider.value) > 200;
-      limits[kind] = free ? Infinity : (Number(slider.value) / 200) * most[kind];
+      limits[kind] = free ? Infinity : slider.value === starts[kind] ? Math.min(...data.budgets[kind]) : (Number(slider.value) / 200) * most[kind];
       const words = free ? "no limit" : quantity(limits[kind], kind);
       byId(`budget-${kind}-value`).textContent = words;
       slider.setAttribute("aria-valuetext", words);
@@ -315,7 +300,10 @@
   // Start at the scenario's budgets if they are below the largest amounts spent.
   COSTS.forEach((kind) => {
     const limit = Math.min(...data.budgets[kind], Infinity);
-    if (limit < most[kind]) byId(`budget-${kind}`).value = Math.max(1, Math.round((200 * limit) / most[kind]));
+    if (limit < most[kind]) {
+      byId(`budget-${kind}`).value = Math.max(1, Math.round((200 * limit) / most[kind]));
+      starts[kind] = byId(`budget-${kind}`).value;
+    }
     byId(`budget-${kind}`).addEventListener("input", updateStandings);
   });
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edgefl.report.figure_file import new_figure, write_figure
+from edgefl.report.figure_file import new_figure
 from edgefl.report.timeline.data import Timeline
 from edgefl.report.timeline.trace import Window, window_of
 
@@ -121,12 +120,3 @@ def _explain(figure: Figure, bars: Sequence[_Bar]) -> None:
     if not all(bar.whole for bar in bars):
         handles.append(Patch(label="pale: aborted", facecolor="0.8", edgecolor="white"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
-
-
-def write_gantt(timeline: Timeline, number: int, title: str, path: Path) -> None:
-    """Draw :func:`gantt_figure` into a file; the file extension sets the format.
-
-    Raises:
-        UserError: there is no such round, or the file cannot be written.
-    """
-    write_figure(gantt_figure(timeline, number, title), path)

@@ -1,0 +1,284 @@
+"""The end of a run at a glance: the answer, a row for each method, who is first to each target, and what to do next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from edgefl.report.paired import FEWEST_SEEDS, BySeed, Comparison, compare_metric, compare_target, compared
+from edgefl.report.quantities import limit, quantity, unit_for
+from edgefl.report.rows import Row, comparison_rows, ended_by, none_completed_a_round, remarks
+from edgefl.report.run_record import RunRecord, measured_sentences
+from edgefl.report.statistics import Estimate, TimeToTarget
+from edgefl.report.table import MISSING, Column, Table, figures, words
+from edgefl.wording import escape
+
+COSTS = (("time", "seconds"), ("traffic", "bytes"), ("energy", "joules"))
+
+
+def glance(run: RunRecord) -> Table:
+    """The end of a run."""
+    rows = ranked(run)
+    if none_completed_a_round(rows):
+        return Table(
+            [], remarks(rows), [headline(run), "", "No method completed a round: there is nothing to compare."]
+        )
+    lines = answers(run)
+    table = Table([words("method", [row.label for row in rows]), *columns(run, rows)])
+    notes = [*lines[1:], meaning(run), *remarks(rows), *doubts(run)]
+    return Table(table.columns, [line for line in notes if line], [headline(run), "", lines[0]])
+
+
+def verdict(run: RunRecord) -> str:
+    """The answers of a run, one sentence a line."""
+    rows = comparison_rows(run)
+    if none_completed_a_round(rows):
+        return "\n".join(map(escape, ["No method completed a round: there is nothing to compare.", *remarks(rows)]))
+    return "\n".join(map(escape, answers(run)))
+
+
+def ranked(run: RunRecord) -> list[Row]:
+    """The rows of a run, best method first; those without a figure are last."""
+    rows = {row.label: row for row in comparison_rows(run)}
+    standing = compare_metric(run) if run.trained else _per_round(run)["seconds"]
+    order = list(standing.means) if standing else []
+    return [rows[label] for label in [*order, *(label for label in rows if label not in order)]]
+
+
+def columns(run: RunRecord, rows: Sequence[Row]) -> list[Column]:
+    """What a run's rows show next to the methods' names."""
+    ends = words("ended by", [ended_by(row) for row in rows], "stop")
+    costs = [
+        figures("time", [row["seconds"] for row in rows], "seconds", "seconds"),
+        figures("traffic", [row.traffic for row in rows], "bytes", "bytes"),
+        figures("energy", [row["joules"] for row in rows], "joules", "joules"),
+        ends,
+    ]
+    rounds = figures("rounds", [row["rounds"] for row in rows], "count", "rounds")
+    if not run.trained:
+        per_round = _per_round(run)
+        each = [
+            figures(f"{name} a round", [standing.means.get(row.label) if standing else None for row in rows], kind)
+            for (name, kind), standing in zip(COSTS, per_round.values(), strict=True)
+        ]
+        return [*each, rounds, *costs]
+    standing = compare_metric(run)
+    metric = figures(run.metric.word, [row.final for row in rows], run.metric.dimension, "metric")
+    behind = [] if standing is None or len(standing.means) < 2 else [behind_best(run, standing, rows)]
+    return [metric, *behind, *targets(rows), *costs]
+
+
+def behind_best(run: RunRecord, standing: Comparison, rows: Sequence[Row]) -> Column:
+    """How far each method is behind the best one, in points or in the metric's unit, with the interval that decides."""
+    found = {each.label: each.interval for each in standing.differences}
+    unit = unit_for([each.mean for each in found.values()], run.metric.dimension)
+    cells = []
+    for row in rows:
+        each = found.get(row.label)
+        if each is None:
+            cells.append("")
+        elif each.half_width is None:
+            cells.append(unit.number(abs(each.mean)))
+        elif math.isfinite(each.half_width):
+            mean = abs(each.mean)
+            cells.append(f"{unit.number(mean)} ± {unit.interval(each.half_width, mean)}")
+        else:
+            cells.append(MISSING)
+    return Column("behind", cells)
+
+
+def targets(rows: Sequence[Row], *, spread: bool = False) -> list[Column]:
+    """The mean seconds to each target; ``1/3``: one of three seeds reaches it."""
+    found = []
+    for goal in sorted({goal for row in rows for goal in row.targets}, reverse=rows[0].metric.better == "lower"):
+        each = [row.targets.get(goal) for row in rows]
+        shown = [seconds_at(target) for target in each]
+        column = figures(f"{_goal(goal, rows[0])} at", shown, "seconds", spread=spread)
+        found.append(column._replace(values=each, key=f"seconds_to_{goal:g}"))
+    return found
+
+
+def seconds_at(target: TimeToTarget | None) -> Estimate | str | None:
+    """The mean seconds to a target, or how many seeds reach it."""
+    if target is None or target.mean is not None:
+        return target and target.mean
+    return f"{target.reached}/{target.seeds}" if target.reached else "never"
+
+
+def _goal(value: float, row: Row) -> str:
+    text = limit(value, row.metric.dimension)
+    return text if row.metric.share else f"{row.metric.word} {text}"
+
+
+def headline(run: RunRecord) -> str:
+    """The scenario in one line: its name, data, clients, links and seeds, and where its seconds come from."""
+    scenario: Mapping[str, Any] = run.scenario
+    data, training = scenario.get("data") or {}, scenario.get("training") or {}
+    links = (scenario.get("network") or {}).get("links") or {}
+    clients = f"{data['clients']} clients" if data.get("clients") else ""
+    cohort = f", {training['cohort']} a round" if clients and training.get("cohort") else ""
+    count = len(run.seeds)
+    where = "measured time" if measured_sentences(run) else "virtual time"
+    parts = [run.name, str(data.get("name") or ""), clients + cohort, ", ".join(map(str, links))]
+    parts += [f"{count} seed{'s' * (count != 1)}", where if run.trained else f"{where}, nothing trained"]
+    return " · ".join(filter(None, parts))
+
+
+def limits_of(run: RunRecord) -> list[str]:
+    """The budgets, in the scenario's order."""
+    found = dict.fromkeys(
+        (each.kind, each.limit) for results in run.results.values() for result in results for each in result.budgets
+    )
+    return [limit(amount, kind) + " a client" * (kind == "client_bytes") for kind, amount in found]
+
+
+def meaning(run: RunRecord) -> str:
+    """What the rows show."""
+    moment = "end of the last round within all limits" if limits_of(run) else "end of the last round"
+    count = len(run.seeds)
+    text = f"Rows: {moment}{f', mean of {count} seeds' if count > 1 else ''}"
+    if run.trained and len(run.labels) > 1:
+        text += f"; behind: {'points' if run.metric.share else run.metric.word}{', ± 95 % interval' * (count > 1)}"
+    return f"{text}."
+
+
+def doubts(run: RunRecord) -> list[str]:
+    """Why the seconds of an emulation are doubtful."""
+    return measured_sentences(run)[1:]
+
+
+def answers(run: RunRecord) -> list[str]:
+    """The best method, and the first method at each target; without training the cheapest method of a round."""
+    if not run.trained:
+        return [
+            f"Least {name} a round:  {_standing(standing, kind)}"
+            for (name, kind), standing in zip(COSTS, _per_round(run).values(), strict=True)
+            if standing is not None
+        ] or ["No method completed a round with every seed: there is nothing to compare."]
+    limits, rounds = limits_of(run), sorted({each.rounds for found in run.moments.values() for each in found})
+    start = f"Best within {', '.join(limits)}:" if limits else f"Best after {'–'.join(map(str, _ends(rounds)))} rounds:"
+    standing = compare_metric(run)
+    if standing is None:
+        return [f"{start}  no method has trained a model within these limits"]
+    rows = comparison_rows(run)
+    goals = sorted({goal for row in rows for goal in row.targets}, reverse=run.metric.better == "lower")
+    return [f"{start}  {_standing(standing, run.metric.dimension)}", *(_first(run, rows, goal) for goal in goals)]
+
+
+def _ends(rounds: Sequence[int]) -> list[int]:
+    return [rounds[0], rounds[-1]] if rounds[0] != rounds[-1] else [rounds[0]]
+
+
+def _standing(standing: Comparison, dimension: str) -> str:
+    """The best method with its figure, and what is certain about it."""
+    best, others = standing.best, [each.label for each in standing.differences]
+    figure = quantity(standing.means[best].mean, dimension)
+    if not others:
+        return f"{best}  {figure}"
+    if not standing.undecided:
+        return f"{best}  {figure}  (95 % sure, ahead of {others[0] if len(others) == 1 else 'all others'})"
+    open_ones = [each.label for each in standing.undecided]
+    if all(not any(each.values) and each.values for each in standing.differences):
+        return f"all methods are equal, {figure}"
+    if standing.seeds < FEWEST_SEEDS:
+        seeds = "one seed" if standing.seeds == 1 else f"{standing.seeds} seeds"
+        return f"{best}  {figure} is ahead  (not decided: {seeds}, at least {FEWEST_SEEDS} are needed)"
+    return f"no clear winner: {best}  {figure} is ahead  (not decided: {_few(open_ones)})"
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 5 else f"{', '.join(names[:5])} and {len(names) - 5} others"
+
+
+def _first(run: RunRecord, rows: Sequence[Row], goal: float) -> str:
+    """Who is first to a target."""
+    start = f"First to {_goal(goal, rows[0])}:"
+    open_ones = undecided_at(run, rows, goal)
+    standing = compare_target(run, goal)
+    if standing is None:
+        some = [row.label for row in rows if goal in row.targets and row.targets[goal].reached]
+        return f"{start} no method with every seed ({', '.join(some)} with some)." if some else f"{start} no method."
+    if len(rows) == 1:
+        return f"{start} {standing.best}, after {quantity(standing.means[standing.best].mean, 'seconds')}."
+    if not open_ones:
+        return f"{start} {standing.best}{', the only one' if len(standing.means) == 1 else ''}."
+    if standing.seeds < FEWEST_SEEDS:
+        return f"{start} {standing.best} is ahead, not decided."
+    return f"{start} no clear winner ({_few([standing.best, *open_ones])})."
+
+
+def undecided_at(run: RunRecord, rows: Sequence[Row], goal: float) -> list[str]:
+    """The methods that may be first to a target as well; also those that only some seeds reach it with, but early."""
+    standing = compare_target(run, goal)
+    if standing is None:
+        return []
+    best = standing.means[standing.best].mean
+    partly = {row.label: row.targets[goal].median for row in rows if goal in row.targets}
+    early = [label for label, middle in partly.items() if label not in standing.means and middle and middle <= best]
+    return [*(each.label for each in standing.undecided), *early]
+
+
+def _per_round(run: RunRecord) -> dict[str, Comparison | None]:
+    """The methods compared by their costs of a round; those with a seed without a round are left out."""
+    whole = {label: found for label, found in run.moments.items() if all(each.rounds for each in found)}
+
+    def costs(kind: Any) -> dict[str, BySeed]:
+        return {label: {each.seed: each.spent(kind) / each.rounds for each in found} for label, found in whole.items()}
+
+    return {kind: compared(costs(kind), highest=False) if whole else None for _, kind in COSTS}
+
+
+def decide(run: RunRecord) -> tuple[int, str] | None:
+    """The seeds to add so that the first open question has a clear winner, and the question.
+
+    The differences and their spread are assumed to stay as they are; ``None``: nothing is open, or no number of seeds
+    that is reasonable decides it.
+    """
+    if not run.trained:
+        return None
+    rows = comparison_rows(run)
+    goals = sorted({goal for row in rows for goal in row.targets}, reverse=run.metric.better == "lower")
+    questions = [
+        ("the best", compare_metric(run)),
+        *((_goal(goal, rows[0]), compare_target(run, goal)) for goal in goals),
+    ]
+    for name, standing in questions:
+        open_ones = [each.more_seeds for each in standing.undecided] if standing else []
+        if open_ones and None not in open_ones:
+            return max(each for each in open_ones if each is not None), name
+    return None
+
+
+def seconds_of_a_seed(run: RunRecord) -> float | None:
+    """Real seconds of one more seed of all methods: the median time between the files of two runs, for each method."""
+    try:
+        written = sorted(
+            run.paths.of(label, each.seed).rounds.stat().st_mtime
+            for label, results in run.results.items()
+            for each in results
+        )
+    except OSError:
+        return None
+    gaps = [later - earlier for earlier, later in pairwise(written)]
+    return len(run.labels) * median(gaps) if gaps and min(gaps) > 0.01 else None
+
+
+def next_steps(run: RunRecord, path: Path, pictures: Sequence[Path] = ()) -> list[str]:
+    """The commands that show more, and the one that decides an open question."""
+    lines = [f"Page     edgefl report {path} --html page.html", f"Details  edgefl report {path} --details"]
+    if (found := decide(run)) is not None:
+        seeds, question = found
+        lines.append(f"Decide   edgefl simulate {path} --add-seeds {seeds}   ({question}{about(run, seeds)})")
+    return lines + [f"Picture  {picture}" for picture in pictures]
+
+
+def about(run: RunRecord, seeds: int) -> str:
+    """The real time of more seeds: ``, about 4.3 min``; empty if it is unknown."""
+    if (each := seconds_of_a_seed(run)) is None:
+        return ""
+    unit = unit_for([seeds * each], "seconds")
+    return f", about {float(f'{seeds * each / unit.scale:.2g}'):g} {unit.symbol}"

@@ -1,0 +1,277 @@
+"""A table made of columns, as text for a terminal, Markdown, LaTeX, HTML, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from edgefl.report.quantities import unit_for
+from edgefl.report.statistics import Estimate, TimeToTarget
+from edgefl.wording import escape
+
+MISSING = "–"
+_GAP = "  "
+_NARROW = 20
+"""Columns of words are not narrower than this."""
+
+Value = Estimate | TimeToTarget | float | str | bool | None
+
+
+class Column(NamedTuple):
+    """A column.
+
+    Attributes:
+        head: its heading.
+        cells: what people read, one for each row.
+        values: what programs read, in base units.
+        key: its name in CSV; empty if it is not written there.
+        text: whether it contains words, aligned to the left.
+        best: the rows whose figure is the best one, or not decided against it.
+    """
+
+    head: str
+    cells: Sequence[str]
+    values: Sequence[Value] = ()
+    key: str = ""
+    text: bool = False
+    best: frozenset[int] = frozenset()
+
+
+def words(head: str, cells: Sequence[str], key: str = "") -> Column:
+    """A column of words."""
+    return Column(head, cells, cells, key, text=True)
+
+
+def figures(head: str, values: Sequence[Value], dimension: str, key: str = "", *, spread: bool = False) -> Column:
+    """A column of figures with one unit; ``spread``: each mean with half the width of its interval.
+
+    >>> figures("time", [0.5, Estimate(12.0, 1.0, 3), None], "seconds", spread=True).cells
+    ['0.5 s', '12.0 ± 1.0 s', '–']
+    """
+    numbers = [value.mean if isinstance(value, Estimate) else value for value in values]
+    unit = unit_for([number for number in numbers if isinstance(number, int | float)], dimension)
+    cells = []
+    for value, number in zip(values, numbers, strict=True):
+        if not isinstance(number, int | float):
+            cells.append(number if isinstance(number, str) else MISSING)
+            continue
+        half = value.half_width if spread and isinstance(value, Estimate) else None
+        parts = [unit.number(number), f"± {unit.interval(half, number)}" if half else "", unit.symbol]
+        cells.append(" ".join(filter(None, parts)))
+    return Column(head, cells, values, key)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table for people and for programs.
+
+    Attributes:
+        columns: its columns; the first ones, which contain words, name the rows.
+        notes: sentences below it.
+        title: lines above it.
+        data: its content as JSON; the records of CSV if not given.
+        more: further tables below it.
+        files: the columns of CSV, where they have other rows than ``columns``.
+    """
+
+    columns: Sequence[Column]
+    notes: Sequence[str] = ()
+    title: Sequence[str] = ()
+    data: Mapping[str, Any] | None = None
+    more: Sequence[Table] = ()
+    files: Sequence[Column] | None = None
+
+    @property
+    def shown(self) -> list[Column]:
+        return list(self.columns)
+
+    @property
+    def names(self) -> int:
+        """How many of the first columns name the rows."""
+        found = self.shown
+        return next((number for number, column in enumerate(found) if not column.text), 1)
+
+    @property
+    def heads(self) -> list[str]:
+        return [column.head for column in self.shown]
+
+    @property
+    def lines(self) -> list[list[str]]:
+        """The rows."""
+        return [list(row) for row in zip(*(column.cells for column in self.shown), strict=True)]
+
+    @property
+    def records(self) -> list[dict[str, object]]:
+        """The rows of CSV: base units and full precision, ``None`` where there is no figure."""
+        written = [column for column in self.files or self.columns if column.key]
+        rows = zip(*(column.values for column in written), strict=True)
+        return [
+            {
+                name: each
+                for column, value in zip(written, row, strict=True)
+                for name, each in _fields(column.key, value)
+            }
+            for row in rows
+        ]
+
+    def text(self, width: int) -> str:
+        """The table for a terminal; no figure is wider than ``width``, and no row has several lines of figures.
+
+        The last one or two columns that do not fit are lines below the table; more are further blocks of the table.
+        """
+        parts = ["\n".join(_filled(escape(line), width) for line in self.title)]
+        if self.shown and self.shown[0].cells:
+            parts.append(self._blocks(width))
+        parts.append("\n".join(_filled(escape(line), width) for line in self.notes))
+        return "\n\n".join([part for part in parts if part] + [table.text(width) for table in self.more])
+
+    def _blocks(self, width: int) -> str:
+        columns, names = self.shown, self.names
+        widths = [max(len(escape(text)) for text in (column.head, *column.cells)) for column in columns]
+        wrapped = [place for place, column in enumerate(columns) if column.text and place >= names]
+        while sum(widths) + len(_GAP) * (len(widths) - 1) > width:
+            wide = [place for place in wrapped if widths[place] > _NARROW]
+            if not wide:
+                break
+            widths[max(wide, key=widths.__getitem__)] -= 1
+        blocks: list[list[int]] = [list(range(names))]
+        for place in range(names, len(columns)):
+            if len(blocks[-1]) > names and sum(widths[each] + len(_GAP) for each in [*blocks[-1], place]) - 2 > width:
+                blocks.append(list(range(names)))
+            blocks[-1].append(place)
+        below: list[int] = blocks.pop()[names:] if len(blocks) == 2 and len(blocks[1]) - names <= 2 else []
+        texts = [_block([columns[place] for place in block], [widths[place] for place in block]) for block in blocks]
+        labels = [", ".join(row) for row in zip(*(column.cells for column in columns[:names]), strict=True)]
+        lines = [
+            f"{columns[place].head}: "
+            + ", ".join(f"{label} {cell}" for label, cell in zip(labels, columns[place].cells, strict=True))
+            for place in below
+        ]
+        return "\n\n".join(texts) + "".join("\n" + _filled(escape(line), width) for line in lines)
+
+    def markdown(self) -> str:
+        """GitHub's Markdown, best figures bold, with the title above and the notes below."""
+        columns = self.shown
+        rows = [
+            [
+                f"**{_markdown(cell)}**" if row in column.best else _markdown(cell)
+                for column, cell in zip(columns, cells, strict=True)
+            ]
+            for row, cells in enumerate(self.lines)
+        ]
+        marks = ["---" if column.text else "---:" for column in columns]
+        lines = ["| " + " | ".join(row) + " |" for row in ([_markdown(head) for head in self.heads], marks, *rows)]
+        parts = [_paragraph(self.title), "\n".join(lines) + "\n" if rows else "", _paragraph(self.notes)]
+        return "\n".join([part for part in parts if part] + [table.markdown() for table in self.more])
+
+    def latex(self) -> str:
+        """A ``tabular`` for the booktabs package, best figures bold, with the notes as comments above it."""
+        columns = self.shown
+        rows = [
+            [
+                rf"\textbf{{{_latex(cell)}}}" if row in column.best else _latex(cell)
+                for column, cell in zip(columns, cells, strict=True)
+            ]
+            for row, cells in enumerate(self.lines)
+        ]
+        shape = "".join("l" if column.text else "r" for column in columns)
+        lines = [" & ".join(row) + r" \\" for row in ([_latex(head) for head in self.heads], *rows)]
+        text = [*(f"% {escape(line)}" for line in [*self.title, *self.notes] if line), rf"\begin{{tabular}}{{{shape}}}"]
+        text += [r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}", ""]
+        return "\n".join([*text, *(table.latex() for table in self.more)])
+
+    def csv(self) -> str:
+        """Comma-separated values, with one column for each name that occurs."""
+        records = self.records
+        names = list(dict.fromkeys(name for record in records for name in record))
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows([_field(record.get(name)) for name in names] for record in records)
+        return text.getvalue()
+
+    def json(self) -> str:
+        data = {"rows": self.records} if self.data is None else self.data
+        return json.dumps({"schema": JSON_SCHEMA, **data}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+JSON_SCHEMA = 2
+"""Increased when a key is renamed or changes its meaning; new keys do not increase it."""
+
+
+def _fields(key: str, value: Value) -> list[tuple[str, object]]:
+    """A value with its names in CSV."""
+    match value:
+        case Estimate():
+            return [(key, value.mean), (f"{key}_half_width", value.half_width)]
+        case TimeToTarget():
+            mean = value.mean or Estimate(None, None, 0)  # type: ignore[arg-type]
+            return [*_fields(key, mean), (f"{key}_reached", value.reached), (f"{key}_median", value.median)]
+    return [(key, value)]
+
+
+def estimate_data(value: Estimate | None) -> dict[str, object] | None:
+    """A mean with its interval, for JSON."""
+    return value and {"mean": value.mean, "half_width": value.half_width}
+
+
+def target_data(found: TimeToTarget, unit: str) -> dict[str, object]:
+    """When a target was reached, for JSON."""
+    return {"reached": found.reached, unit: estimate_data(found.mean), "median": found.median}
+
+
+def _block(columns: Sequence[Column], widths: Sequence[int]) -> str:
+    """The rows of some columns; words that are wider than their column have several lines."""
+    lines = []
+    for cells in zip(*((column.head, *column.cells) for column in columns), strict=True):
+        parts = [
+            textwrap.wrap(escape(cell), width) or [""] if column.text and len(cell) > width else [escape(cell)]
+            for column, cell, width in zip(columns, cells, widths, strict=True)
+        ]
+        for number in range(max(map(len, parts))):
+            texts = [part[number] if number < len(part) else "" for part in parts]
+            fitted = [
+                text.ljust(width) if column.text else text.rjust(width)
+                for column, text, width in zip(columns, texts, widths, strict=True)
+            ]
+            lines.append(_GAP.join(fitted).rstrip())
+    return "\n".join(lines)
+
+
+def _filled(line: str, width: int) -> str:
+    return textwrap.fill(line, width, subsequent_indent="  ") if len(line) > width else line
+
+
+def _paragraph(lines: Sequence[str]) -> str:
+    """Sentences in Markdown, each on its own line."""
+    shown = [re.sub(r"^(\d+(?=[.)])|(?=[#+=-]))", r"\1\\", _markdown(line)) for line in lines if line]
+    return "".join(f"{line}  \n" for line in shown)
+
+
+def _markdown(text: str) -> str:
+    """Plain text: every character that could start HTML, an entity, a link, emphasis or a cell is escaped."""
+    return re.sub(r"[\\`*\[\]<>|&~]|\b_|_\b", r"\\\g<0>", escape(text))
+
+
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--",
+}  # fmt: skip
+
+
+def _latex(text: str) -> str:
+    return re.sub(r"[&%$#_{}\\~^±–]", lambda sign: _LATEX[sign[0]], escape(text))
+
+
+def _field(value: object) -> object:
+    """A field; a text is on one line, and spreadsheets do not read it as a formula."""
+    if not isinstance(value, str):
+        return value
+    text = escape(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text

@@ -1,0 +1,250 @@
+"""The end of a run: one moment in every row, a winner only where it is certain, and what would decide."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pyarrow.parquet as pq
+import pytest
+
+from edgefl.report import RunResult, comparison, comparison_rows, glance, verdict
+from edgefl.report.glance import decide, next_steps, seconds_of_a_seed
+from edgefl.report.moment import at_the_moment
+
+from .conftest import seed_result, target
+
+
+def seeds(accuracies, times=None, wanted=0.9, **changes):
+    return [
+        seed_result(seed, accuracy__final=accuracy, targets=[target(wanted, times[seed])] if times else [], **changes)
+        for seed, accuracy in enumerate(accuracies)
+    ]
+
+
+FAR = {"a": seeds([0.86, 0.90, 0.94]), "b": seeds([0.91, 0.96, 0.98])}
+"""Differences 5, 6 and 4 points: 5 ± t(0.975; 2)/√3 = 5 ± 2.48, although the intervals of both means overlap."""
+
+
+def answer(run):
+    return verdict(run).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("methods", "expected"),
+    [
+        (FAR, "Best after 40 rounds:  b  95.0 %  (95 % sure, ahead of a)"),
+        ({**FAR, "c": seeds([0.1] * 3)}, "Best after 40 rounds:  b  95.0 %  (95 % sure, ahead of all others)"),
+        (
+            {"a": seeds([0.94, 0.95, 0.96]), "b": seeds([0.95, 0.951, 0.952]), "c": seeds([0.5] * 3)},
+            "Best after 40 rounds:  no clear winner: b  95.1 % is ahead  (not decided: a)",
+        ),
+        (
+            {"a": seeds([0.9, 0.91]), "b": seeds([0.88, 0.89])},
+            "Best after 40 rounds:  a  90.5 % is ahead  (not decided: 2 seeds, at least 3 are needed)",
+        ),
+        (
+            {"a": seeds([0.9]), "b": seeds([0.95])},
+            "Best after 40 rounds:  b  95.0 % is ahead  (not decided: one seed, at least 3 are needed)",
+        ),
+        ({"a": seeds([0.9] * 3), "b": seeds([0.9] * 3)}, "Best after 40 rounds:  all methods are equal, 90.0 %"),
+        ({"a": seeds([0.9] * 3)}, "Best after 40 rounds:  a  90.0 %"),
+    ],
+)
+def test_a_winner_is_named_only_if_it_is_certain(make_run, methods, expected):
+    assert answer(make_run(methods)) == expected
+
+
+def test_a_lower_error_is_better(make_run):
+    measured = {"name": "rmse", "better": "lower", "share": False, "title": "RMSE", "ema": None}
+    nothing = {"final": None, "best": None, "ema": None}
+
+    def with_errors(errors):
+        return [
+            seed_result(seed, accuracy=nothing, metric={**measured, "final": each, "best": each})
+            for seed, each in enumerate(errors)
+        ]
+
+    run = make_run({"a": with_errors([2.0, 2.1, 2.2]), "b": with_errors([0.2, 0.3, 0.41])})
+    assert answer(run) == "Best after 40 rounds:  b  0.303  (95 % sure, ahead of a)"
+    assert glance(run).heads[1:3] == ["RMSE", "behind"]
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ({"a": [9.0, 10.0, 11.0], "b": [13.0, 14.0, 15.0]}, "First to 90 %: a."),
+        ({"a": [9.0, 10.0, 11.0], "b": [9.1, 10.1, 11.1]}, "First to 90 %: no clear winner (a, b)."),
+        ({"a": [9.0, 10.0], "b": [13.0, 14.0]}, "First to 90 %: a is ahead, not decided."),
+        ({"a": [9.0, 10.0, 11.0], "b": [None] * 3}, "First to 90 %: a, the only one."),
+        ({"a": [9.0, 10.0, 11.0], "b": [5.0, 6.0, None]}, "First to 90 %: no clear winner (a, b)."),
+        ({"a": [9.0, 10.0, 11.0], "b": [25.0, None, None]}, "First to 90 %: a, the only one."),
+        ({"a": [None] * 3, "b": [None] * 3}, "First to 90 %: no method."),
+        ({"a": [7.0, None, None], "b": [None] * 3}, "First to 90 %: no method with every seed (a with some)."),
+        ({"a": [9.0, 10.0, 11.0]}, "First to 90 %: a, after 10.0 s."),
+    ],
+)
+def test_the_first_to_a_target(make_run, times, expected):
+    """A round lasts 50 s / 40: equal differences of 0.1 s are less than it, and decide nothing."""
+    run = make_run({label: seeds([0.9] * len(found), found) for label, found in times.items()})
+    assert verdict(run).splitlines()[1] == expected
+
+
+def test_every_row_shows_the_end_of_the_last_round_within_all_budgets(make_run):
+    """Rounds of 5 s, 10 MB and 100 J: the bytes allow 7 of 10 rounds, and the target is reached after them."""
+    budgets = [{"kind": kind, "limit": limit, "accuracy": None} for kind, limit in (("seconds", 45.0), ("bytes", 75e6))]
+    result = seed_result(
+        rounds=10,
+        seconds=50.0,
+        joules=1000.0,
+        bytes__down=40_000_000,
+        bytes__up=60_000_000,
+        budgets=budgets,
+        targets=[target(0.8, 30.0), target(0.9, 40.0)],
+    )
+    run = make_run({"a": [result]}, stop="rounds")
+    (row,) = comparison_rows(run)
+    assert (row["seconds"].mean, row["rounds"].mean, row["joules"].mean, row.traffic.mean) == (35.0, 7, 700, 70e6)
+    assert row.final.mean == run.rounds_of("a", 0)["accuracy"].to_pylist()[6]
+    assert [row.targets[goal].reached for goal in (0.8, 0.9)] == [1, 0]
+    table = glance(run)
+    assert table.title[-1].startswith("Best within 45 s, 75 MB:  a  ")
+    assert table.heads == ["method", "accuracy", "80 % at", "90 % at", "time", "traffic", "energy", "ended by"]
+    assert table.lines == [["a", table.lines[0][1], "30.0 s", "never", "35.0 s", "70.0 MB", "700 J", "last round"]]
+    assert run.summary["methods"]["a"][0]["seconds"] == 50.0
+
+
+def test_without_a_whole_round_nothing_is_shown_as_reached(make_run):
+    first = {"kind": "seconds", "limit": 0.5, "accuracy": None}
+    result = make_run({"a": [seed_result(budgets=[first], targets=[target(0.9, 40.0)])]}).moments["a"][0]
+    assert (result.rounds, result.seconds, result.metric.final, result.targets[0].reached) == (0, 0.0, None, False)
+
+
+def test_five_methods_fit_24_lines_of_100_columns_and_every_number_of_an_answer_is_in_the_table(make_run):
+    methods = {
+        f"method{number}": seeds([0.98 - 0.02 * number - each for each in (0, 0.003, 0.005)], [9.0 + number] * 3, 0.8)
+        for number in range(5)
+    }
+    for results in methods.values():
+        for result in results:
+            result["stop"]["reason"] = "joules"
+    run = make_run(methods, data={"name": "digits"})
+    for width in (80, 100, 160):
+        text = f"{glance(run).text(width)}\n\n" + "\n".join(next_steps(run, run.path.relative_to(run.path.parent)))
+        lines = text.splitlines()
+        assert len(lines) <= 24, text
+        assert max(map(len, lines)) <= max(width, 80), text
+        rows = [line for line in lines if re.match(r"method\d ", line)]
+        assert [line.split()[0] for line in rows] == sorted(methods), "best first, no row wraps"
+    table = "\n".join(" ".join(row) for row in glance(run).lines)
+    shown = [number for line in verdict(run).splitlines() for number in re.findall(r"\d+\.\d", line)]
+    assert shown
+    assert all(number in table for number in shown)
+
+
+def test_what_would_decide_is_named_with_its_command_and_its_time(make_run):
+    run = make_run({"a": seeds([0.90, 0.92, 0.94]), "b": seeds([0.89, 0.93, 0.90])})
+    places = [(label, seed) for seed in range(3) for label in "ab"]
+    for number, (label, seed) in enumerate(places):
+        file = run.paths.of(label, seed).rounds
+        os.utime(file, (1e9 + 30 * number, 1e9 + 30 * number))
+    assert seconds_of_a_seed(run) == 60
+    more, question = decide(run)
+    assert question == "the best"
+    wanted = f"Decide   edgefl simulate {run.path} --add-seeds {more}   (the best, about {more:.2g} min)"
+    assert next_steps(run, run.path)[-1] == wanted
+    assert decide(make_run(FAR, folder="far")) is None
+    assert decide(make_run({"a": seeds([0.9, 0.8]), "b": seeds([0.9, 0.8])}, folder="equal")) is None
+    ahead, _ = decide(make_run({"a": seeds([0.9, 0.91]), "b": seeds([0.8, 0.81])}, folder="two"))
+    assert ahead >= 1
+
+
+def test_the_smoothed_accuracy_decides_where_the_scenario_says_so(make_run):
+    high, low = seeds([0.9] * 3, accuracy__ema=0.7), seeds([0.8] * 3, accuracy__ema=0.75)
+    run = make_run({"a": high, "b": low}, target_metric="accuracy_ema")
+    assert answer(run) == "Best after 40 rounds:  b  75.0 %  (95 % sure, ahead of a)"
+
+
+NOTHING = {"accuracy__final": None, "accuracy__best": None, "accuracy__ema": None}
+
+
+def test_without_training_the_costs_of_a_round_are_compared(make_run):
+    cheap, dear = ([seed_result(seed, joules=joules, **NOTHING) for seed in range(3)] for joules in (400.0, 4000.0))
+    run = make_run({"a": dear, "b": cheap}, trained=False)
+    lines = verdict(run).splitlines()
+    assert lines[0] == "Least time a round:  all methods are equal, 1.25 s"
+    assert lines[2] == "Least energy a round:  b  10.0 J  (95 % sure, ahead of a)"
+    assert glance(run).heads[:5] == ["method", "time a round", "traffic a round", "energy a round", "rounds"]
+
+
+def ended_at_once(label, reason, message):
+    stop = {"reason": reason, "round": 0, "message": f"method '{label}'{message}"}
+    return [seed_result(seed, rounds=0, stop=stop, accuracy__final=0.1) for seed in (0, 1)]
+
+
+def test_methods_that_all_ended_before_their_first_round_share_one_cause(make_run):
+    fault = ", round 1, measuring a local step: KeyError: 3"
+    run = make_run({label: ended_at_once(label, "fault", fault) for label in ("a", "b", "c")})
+    assert verdict(run).splitlines() == [
+        "No method completed a round: there is nothing to compare.",
+        "a, b, c: ended by fault (2 of 2 seeds): round 1, measuring a local step: KeyError: 3.",
+    ]
+    assert "KeyError" in glance(run).text(100)
+
+
+@pytest.mark.parametrize(("metric", "hint"), [("rmse", True), ("mae", True), ("perplexity", False)])
+def test_a_regression_that_diverges_at_once_says_what_to_try(make_run, metric, hint):
+    measured = {"name": metric, "better": "lower", "share": False, "title": metric, "final": 1e30}
+    nothing = {"final": None, "best": None, "ema": None}
+    message = " diverged in round 1: the loss of client 3 is not finite"
+    results = {
+        "a": [{**each, "metric": measured, "accuracy": nothing} for each in ended_at_once("a", "diverged", message)]
+    }
+    assert ("training.local.lr" in verdict(make_run(results))) is hint
+
+
+def test_two_runs_show_what_changed(make_run):
+    slow = make_run({"a": seeds([0.9] * 3, [30.0] * 3)}, folder="lte", network={"latency": 0.08})
+    fast = make_run({"a": seeds([0.9] * 3, [15.0] * 3), "b": seeds([0.8] * 3)}, folder="5g", network={"latency": 0.02})
+    table = comparison(slow, fast)
+    assert table.title == ["latency=80 ms → latency=20 ms", "Changed: latency 80 ms → 20 ms"]
+    cells = dict(zip(table.heads, table.lines[0], strict=True))
+    assert cells["90 % at"] == "30.0 → 15.0 s (−50 %)"
+    assert cells["accuracy"] == "90.0 → 90.0 % (+0.0)"
+    assert "latency=20 ms alone: b." in table.notes
+
+
+def test_details_have_every_figure_the_differences_and_the_rules(three_methods):
+    table = comparison(three_methods, detailed=True)
+    text = table.text(100)
+    for word in ("best accuracy", "exposed transfers", "wasted", "sign flips", "Holm", "test set", "whole run"):
+        assert word in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert text.count("4.41") == 1
+
+
+def test_notebooks_show_the_same_table(three_methods):
+    shown = three_methods._repr_html_()
+    assert all(f"<td>{cell}</td>" in shown for row in glance(three_methods).lines for cell in row if cell)
+
+
+def test_the_moment_of_a_real_run_agrees_with_its_summary(small_run):
+    for label, results in small_run.results.items():
+        for result in results:
+            table = pq.read_table(small_run.paths.of(label, result.seed).rounds)
+            moment = at_the_moment(result, table)
+            assert moment.metric == result.metric
+            assert moment.seconds == pytest.approx(result.seconds)
+            assert moment.joules == pytest.approx(result.joules)
+
+
+def test_a_sweeps_runs_are_named_by_the_values_that_differ(make_run):
+    runs = [
+        make_run({"a": seeds([0.9])}, folder=str(number), training={"local": {"lr": rate}})
+        for number, rate in enumerate((0.1, 0.2, 0.3))
+    ]
+    assert [row.run for row in comparison_rows(*map(RunResult, (run.path for run in runs)))] == [
+        "lr=0.1",
+        "lr=0.2",
+        "lr=0.3",
+    ]
