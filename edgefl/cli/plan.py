@@ -128,14 +128,12 @@ def _columns(made: Plan) -> list[Column]:
 
     rows = [(method, device) for method in made.methods for device in method.devices]
     devices = [device for _, device in rows]
-    memory = figures("memory", [each.peak_memory_bytes for each in devices], "bytes").cells
-    room = figures("", [each.training_memory_bytes.nominal for each in devices], "bytes").cells
     closes = [f"{100 * each.closes:.0f} %" for each in devices]
     return [
         words("method", [method.label for method, _ in rows]),
         words("device", [each.device for each in devices]),
         Column("clients", [f"{each.clients - each.refused}/{each.clients}" for each in devices]),
-        Column("memory", [f"{needs} of {has}" for needs, has in zip(memory, room, strict=True)]),
+        figures("memory", [each.peak_memory_bytes for each in devices], "bytes"),
         figures("computing", [each.compute_seconds.nominal for each in devices], "seconds"),
         figures("download", [each.download_seconds for each in devices], "seconds"),
         figures("upload", [each.upload_seconds for each in devices], "seconds"),
@@ -163,10 +161,13 @@ def _rounds(each: MethodPlan) -> Iterator[str]:
 
     time = "–" if math.isnan(each.seconds) else quantity(each.seconds, "seconds")
     costs = [time, quantity(each.bytes_down + each.bytes_up, "bytes"), quantity(each.joules.nominal, "joules")]
-    parts = [f"a round takes {', '.join(costs)}, with {each.aggregated:.3g} of {each.participants:.3g} updates"]
+    parts = [f"a round takes {', '.join(costs)}"]
+    if each.aggregated != each.participants:
+        parts.append(f"{each.aggregated:.3g} of {each.participants:.3g} updates are aggregated")
     parts += [f"limited by {each.holds_back}"] if each.holds_back is not None else []
-    if reach := [_reach(budget) for budget in each.budgets]:
-        parts.append(f"enough: {', '.join(reach)}")
+    parts += [_reach(budget) for budget in each.budgets if not budget.lasts]
+    if each.budgets and all(budget.lasts for budget in each.budgets):
+        parts.append(f"all budgets last for {each.budgets[0].rounds} rounds")
     if each.breaks:
         wait = quantity(each.wait_seconds, "seconds")
         parts.append(f"{each.breaks:.3g} broken attempts to transfer a round, each with a wait of {wait}")
@@ -180,9 +181,8 @@ def _rounds(each: MethodPlan) -> Iterator[str]:
 
 
 def _reach(budget: BudgetPlan) -> str:
-    """How many rounds a budget allows: ``21 s for about 68 rounds``."""
+    """How many rounds a budget allows: ``21 s last for about 54 rounds``."""
     from edgefl.report.quantities import limit
 
     named = limit(budget.limit, budget.kind) + " a client" * (budget.kind == "client_bytes")
-    which = "all " if budget.lasts else "about " if budget.foreseen else ""
-    return f"{named} for {which}{budget.rounds} rounds"
+    return f"{named} last for {'about ' if budget.foreseen else ''}{budget.rounds} rounds"

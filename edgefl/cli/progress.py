@@ -83,7 +83,10 @@ class Progress(Listener):
 
     def run_ended(self, result: SeedResult) -> None:
         self._last = self._clock()
-        self._print(f"{self._line(ended=True)}  ended by {result.stop.reason}")
+        from edgefl.report.rows import ENDS
+
+        reason = result.stop.reason
+        self._print(f"{self._line(ended=True)}  ended by {ENDS.get(reason, reason)}")
 
     def clear(self) -> None:
         """Remove the line."""

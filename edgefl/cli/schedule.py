@@ -86,7 +86,7 @@ def _print(made: SchedulerComparison) -> None:
         figures("evenness", [each.jain for each in found], "number"),
         figures("clients", [each.clients_seen for each in found], "fraction"),
         figures("samples", [each.samples_seen for each in found], "fraction"),
-        figures("all after", [each.rounds_to_cover for each in found], "rounds"),
+        figures("rounds to all", [each.rounds_to_cover for each in found], "count"),
     ]
     title = [sentence] if (sentence := made.sentence()) else []
     left_out = [f"{name} is left out: {why}" for name, why in made.left_out.items()]

@@ -193,7 +193,9 @@ def _changed(before: Sequence[Estimate | str | None], after: Sequence[Estimate |
         if isinstance(one, Estimate) and isinstance(other, Estimate) and one.mean:
             gap = 100 * (other.mean - one.mean) / (1 if kind == "fraction" else one.mean)
             change = f" ({gap:+.1f})" if kind == "fraction" else f" ({gap:+.0f} %)"
-        cells.append(f"{first} → {second} {unit.symbol}{change}".replace("-", "−"))
+        symbol = unit.symbol if isinstance(one, Estimate) or isinstance(other, Estimate) else ""
+        pair = first if first == second else f"{first} → {second}"
+        cells.append(f"{pair} {symbol}{change if first != second else ''}".strip().replace("-", "−"))
     return cells
 
 

@@ -186,7 +186,7 @@ def _standing(standing: Comparison, dimension: str) -> str:
         return f"all methods are equal, {figure}"
     if standing.seeds < FEWEST_SEEDS:
         seeds = "one seed" if standing.seeds == 1 else f"{standing.seeds} seeds"
-        return f"{best}  {figure} is ahead  (not decided: {seeds}, at least {FEWEST_SEEDS} are needed)"
+        return f"{best}  {figure} is ahead  (not decided: {seeds}, at least {FEWEST_SEEDS} needed)"
     return f"no clear winner: {best}  {figure} is ahead  (not decided: {_few(open_ones)})"
 
 
@@ -204,10 +204,10 @@ def _first(run: RunRecord, rows: Sequence[Row], goal: float) -> str:
         return f"{start} no method with every seed ({', '.join(some)} with some)." if some else f"{start} no method."
     if len(rows) == 1:
         return f"{start} {standing.best}, after {quantity(standing.means[standing.best].mean, 'seconds')}."
-    if not open_ones:
-        return f"{start} {standing.best}{', the only one' if len(standing.means) == 1 else ''}."
     if standing.seeds < FEWEST_SEEDS:
         return f"{start} {standing.best} is ahead, not decided."
+    if not open_ones:
+        return f"{start} {standing.best}{', the only one' if len(standing.means) == 1 else ''}."
     return f"{start} no clear winner ({_few([standing.best, *open_ones])})."
 
 

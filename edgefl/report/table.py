@@ -17,6 +17,8 @@ from edgefl.wording import escape
 
 MISSING = "–"
 _GAP = "  "
+_FEW = 8
+"""Of tables with at most as many rows, the last columns can be lines below."""
 _NARROW = 20
 """Columns of words are not narrower than this."""
 
@@ -123,7 +125,7 @@ class Table:
     def text(self, width: int) -> str:
         """The table for a terminal; no figure is wider than ``width``, and no row has several lines of figures.
 
-        The last one or two columns that do not fit are lines below the table; more are further blocks of the table.
+        The last one or two columns that do not fit are lines below a short table, else further blocks of the table.
         """
         parts = ["\n".join(_filled(escape(line), width) for line in self.title)]
         if self.shown and self.shown[0].cells:
@@ -145,7 +147,8 @@ class Table:
             if len(blocks[-1]) > names and sum(widths[each] + len(_GAP) for each in [*blocks[-1], place]) - 2 > width:
                 blocks.append(list(range(names)))
             blocks[-1].append(place)
-        below: list[int] = blocks.pop()[names:] if len(blocks) == 2 and len(blocks[1]) - names <= 2 else []
+        few = len(blocks) == 2 and len(blocks[1]) - names <= 2 and len(columns[0].cells) <= _FEW
+        below: list[int] = blocks.pop()[names:] if few else []
         texts = [_block([columns[place] for place in block], [widths[place] for place in block]) for block in blocks]
         labels = [", ".join(row) for row in zip(*(column.cells for column in columns[:names]), strict=True)]
         lines = [

@@ -71,8 +71,8 @@ def test_without_a_terminal_there_are_few_lines_of_one_layout():
         "2 runs of at most 4 rounds",
         "run 1/2  fedavg, seed 0   round 2/4  best accuracy 10.0 %  36 s left",
         "run 1/2  fedavg, seed 0   round 4/4  best accuracy 30.0 %  24 s left",
-        "run 1/2  fedavg, seed 0   round 4/4  best accuracy 30.0 %  24 s left  ended by rounds",
-        r"run 2/2  [b]odd\x1b, seed 1  round 1/4  best accuracy –  0 s left  ended by joules",
+        "run 1/2  fedavg, seed 0   round 4/4  best accuracy 30.0 %  24 s left  ended by last round",
+        r"run 2/2  [b]odd\x1b, seed 1  round 1/4  best accuracy –  0 s left  ended by energy",
     ]
 
 
