@@ -20,7 +20,7 @@ from typing import Any
 import typer
 
 from edgefl.cli.app import app
-from edgefl.cli.printing import Stopped, say
+from edgefl.cli.printing import Stopped, flush, say
 from edgefl.errors import Note, UserError
 
 DONE, FAULT, WRONG_INPUT = 0, 1, 2
@@ -33,7 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``edgefl`` with these arguments (the process's own if not given) and return the exit code."""
     alone = arguments is None
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    with _standard_streams(), _stopping_politely(to_the_end=alone) as received:
+    for stream in (sys.stdout, sys.stderr):  # characters that their encoding lacks are written as escapes
+        with suppress(AttributeError, ValueError):  # not a text stream of Python's
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    with _stopping_politely(to_the_end=alone) as received:
         advice = None
         try:
             code = _invoke(arguments)
@@ -54,14 +57,10 @@ def _invoke(arguments: list[str]) -> int:
     try:
         with _notes_in_a_line():
             result = app(args=arguments, prog_name="edgefl", standalone_mode=False)
-        sys.stdout.flush()
+        flush()
     except UserError as error:
         _say(f"error: {error}")
         return WRONG_INPUT
-    except _ReaderGoneError:
-        with suppress(OSError, ValueError):  # the interpreter would report the error again at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
     except (KeyboardInterrupt, typer.Abort, typer.Exit, Stopped):
         raise
     except BaseException as error:  # noqa: BLE001  (the last resort of a program; a plug-in may call sys.exit)
@@ -70,47 +69,6 @@ def _invoke(arguments: list[str]) -> int:
         return _fault(error, arguments)
     # The return value of a command is ignored; a typer.Exit arrives here as its exit code.
     return result if isinstance(result, int) else DONE
-
-
-class _ReaderGoneError(Exception):
-    """The reader of standard output (``| head``) has closed the pipe; for click, an ``OSError`` would be a fault."""
-
-
-class _Output:
-    """Standard output."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        try:
-            return int(self._stream.write(text))
-        except BrokenPipeError:
-            raise _ReaderGoneError from None
-
-    def flush(self) -> None:
-        try:
-            self._stream.flush()
-        except BrokenPipeError:
-            raise _ReaderGoneError from None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-@contextmanager
-def _standard_streams() -> Iterator[None]:
-    """Prepare the standard streams for a command: characters that their encoding lacks are written as escapes."""
-    before: Any = sys.stdout
-    for stream in (sys.stdout, sys.stderr):
-        if getattr(stream, "errors", None) in {"strict", "surrogateescape"}:  # the latter in the locale C
-            with suppress(AttributeError, ValueError):  # not a text stream of Python's
-                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    sys.stdout = _Output(before)
-    try:
-        yield
-    finally:
-        sys.stdout = before
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from edgefl.cli.printing import print_table, quiet, say, say_json
+from edgefl.cli.printing import print_table, quiet, say, say_json, show
 from edgefl.errors import UserError, one_line
 from edgefl.files import user_path
 from edgefl.record import RunPaths
@@ -20,25 +20,12 @@ if TYPE_CHECKING:
     from edgefl.rerun.inverse import Answer, Answers, MethodAnswer
     from edgefl.rerun.questions import Name
 
-_ASKED: dict[Name, tuple[str, str, str, str]] = {
-    "bandwidth": ("least bandwidth", "with at least {} times the bandwidth", "with any bandwidth", "more bandwidth"),
-    "devices": ("slowest devices", "on devices up to {} times as slow", "on any devices", "faster devices"),
-    "battery": (
-        "smallest batteries",
-        "with batteries of at least {}",
-        "with batteries of any size",
-        "larger batteries",
-    ),
-    "model": ("largest model", "with a model up to {} times as large", "with any size of the model", "a smaller model"),
+_ASKED: dict[Name, str] = {
+    "bandwidth": "least bandwidth",
+    "devices": "slowest devices",
+    "battery": "smallest batteries",
+    "model": "largest model",
 }
-"""Of each question: its name, its answer, and the answers if all factors meet the condition, or none."""
-
-_ONLY: dict[Name, str] = {
-    "bandwidth": "with no less bandwidth",
-    "devices": "on devices that are no slower",
-    "model": "with a model that is no larger",
-}
-"""The answers if the boundary is at the run itself."""
 
 _SMALLER_IS_HARDER = ("bandwidth", "battery")
 
@@ -85,63 +72,34 @@ def _progress(label: str, left: int) -> None:
 
 
 def _print(found: Answers) -> None:
-    for method in found.methods:
-        for sentence in _sentences(method, found.condition, several=len(found.seeds) > 1):
-            say(sentence)
-    rows = [row for method in found.methods for row in _rows(method, found.condition)]
-    several = len(found.seeds) > 1
-    notes = [
-        f"Found by bisection: each of the {len(found.seeds)} seeds meets the condition at the first factor of an "
-        "interval, and one does not at the second."
-        if several
-        else "Found by bisection: the run meets the condition at the first factor of an interval, not at the second.",
-        "Nothing was trained: models and their metric are those of the run. A larger model is assumed to reach the "
-        "same metric.",
-    ]
-    if rows:
-        heads = ["method", "question", "factor", "interval", "that is", "beyond it"]
-        print_table(heads, rows, notes=notes, words=(0, 1, 4, 5))
-
-
-def _sentences(method: MethodAnswer, condition: Condition, *, several: bool) -> Iterator[str]:
     from edgefl.report.quantities import limit, quantity
 
-    value = limit(condition.value, condition.metric.dimension)
-    within = " and ".join(limit(amount, kind) for kind, amount in condition.limits.items())
-    goal = f"{'a moving average of ' if condition.smoothed else ''}{value} {condition.metric.word} within {within}"
-    met = [in_words(name, each) for name, each in method.answers.items() if each.met is not None]
-    if met:
-        yield f"{method.label} reaches {goal} {', or '.join(met)}."
-    never = [_ASKED[name][3] for name, each in method.answers.items() if each.met is None]
-    if never:
-        yield f"{method.label} does not reach {goal} by {' or '.join(never)} alone."
-    if method.why_not:
-        missing = [_ASKED[name][0] for name in _ASKED if name not in method.answers]
-        which = "" if len(missing) == len(_ASKED) else f" for the {listed(missing)}"
-        yield f"{method.label} needs training{which}: {method.why_not}."
-    if method.spent is not None:
-        own = [quantity(method.spent[kind], kind) for kind in method.spent]
-        yield f"{method.label} itself takes {listed(own)} for it{', the most of any seed' if several else ''}."
-
-
-def in_words(name: Name, found: Answer) -> str:
-    """The answer to a question, as the end of a sentence."""
-    _, some, every, _ = _ASKED[name]
-    if found.missed is None or found.met is None:
-        return every
-    if name == "battery":
-        return some.format(_joules(found.figures["joules"]))
-    factor = _factor(name, found.met)
-    if factor == "1":
-        return _ONLY[name]
-    if name == "devices" and found.met < 1:
-        return f"only on devices at least {_factor('bandwidth', 1 / found.met)} times as fast"
-    return some.format(factor)
+    condition, seeds = found.condition, len(found.seeds)
+    goal = limit(condition.value, condition.metric.dimension)
+    within = ", ".join(limit(amount, kind) for kind, amount in condition.limits.items())
+    smoothed = "smoothed " if condition.smoothed else ""
+    notes = []
+    for method in found.methods:
+        if method.spent is not None:
+            own = ", ".join(quantity(amount, kind) for kind, amount in method.spent.items())
+            notes.append(f"{method.label} itself needs {own}{', the most of any seed' if seeds > 1 else ''}.")
+        if method.why_not:
+            missing = [name for name in _ASKED if name not in method.answers]
+            which = "" if len(missing) == len(_ASKED) else f" for the {listed([_ASKED[name] for name in missing])}"
+            notes.append(f"{method.label} needs training{which}: {method.why_not}.")
+    notes.append(
+        f"Found by bisection: {'every seed' if seeds > 1 else 'the run'} meets the condition at the first factor of an "
+        "interval, not at the second. Nothing was trained; a larger model is assumed to reach the same metric."
+    )
+    rows = [row for method in found.methods for row in _rows(method, condition)]
+    heads = ["method", "question", "factor", "interval", "that is", "beyond it"]
+    title = f"{smoothed}{condition.metric.word} {goal} within {within}"
+    print_table(heads if rows else [], rows, title=title, notes=notes, words=(0, 1, 4, 5))
 
 
 def _rows(method: MethodAnswer, condition: Condition) -> Iterator[list[str]]:
     for name, found in method.answers.items():
-        question = _ASKED[name][0]
+        question = _ASKED[name]
         if found.met is None:
             yield [method.label, question, "none", _end(found.missed), "–", _beyond(name, found, condition)]
         elif found.missed is None:
@@ -229,53 +187,29 @@ def print_seeds(run: str, difference: str, power: float | None, methods: list[st
 
 
 def _print_seeds(run: RunRecord, plan: SeedPlan) -> None:
-
-    several = len({name for pair in plan.pairs for name in (pair.method, pair.other)}) > 2
-    unit = "points" if run.metric.share else run.metric.word
-    scale = 100.0 if run.metric.share else 1.0
-    wanted = f"{scale * plan.difference:.3g}"
-    size = f"{wanted} {'point' if wanted == '1' else 'points'}" if run.metric.share else f"{wanted} ({unit})"
-    rows = [
-        [
-            f"{pair.method} – {pair.other}",
-            str(pair.seeds),
-            f"{scale * pair.mean:.3g}",
-            f"{scale * pair.deviation:.3g}",
-            _count(pair.needed),
-            _count(pair.cautious),
-            *([_count(pair.among_all)] if several else []),
-        ]
-        for pair in plan.pairs
-    ]
-    heads = ["difference of", "seeds", f"mean, {unit}", f"deviation, {unit}", "seeds needed", "cautious"]
-    notes = [
-        f"Seeds needed: with them, Student's t test by seed decides a true difference of {size} "
-        f"at 95 % with a probability (power) of {100 * plan.power:.3g} %, if the deviation is the true one.",
-        "Cautious: with the upper 80 % confidence bound of the deviation, which few seeds do not show well.",
-    ]
-    if several:
-        heads.append("among all")
-        notes.append("Among all: if a method is compared with all others, and the comparisons share the level of 5 %.")
-    if rows:
-        print_table(heads, rows, notes=notes)
-    for sentence in _seed_sentences(run, plan):
-        say(sentence)
-
-
-def _seed_sentences(run: RunRecord, plan: SeedPlan) -> Iterator[str]:
     from edgefl.report.glance import about
+    from edgefl.report.table import Column, Table, words
 
-    for one, other in plan.unknown:
-        yield f"{one} and {other} have fewer than two seeds in common, so the spread of their differences is unknown."
-    if not plan.pairs:
-        return
-    if plan.more is None:
-        yield "Not all pairs can be decided with a reasonable number of seeds."
-    elif plan.more == 0:
-        yield f"All pairs have as many seeds as they need; there are {plan.seeds}."
-    else:
-        command = f"edgefl simulate {run.path} --add-seeds {plan.more}"
-        yield f"To add the seeds that all pairs need{about(run, plan.more)}: {command}"
+    share, pairs = run.metric.share, plan.pairs
+    unit, scale = ("points", 100.0) if share else (run.metric.word, 1.0)
+    columns = [
+        words("difference of", [f"{pair.method} – {pair.other}" for pair in pairs]),
+        Column("seeds", [str(pair.seeds) for pair in pairs]),
+        Column(f"mean, {unit}", [f"{scale * pair.mean:.3g}" for pair in pairs]),
+        Column(f"deviation, {unit}", [f"{scale * pair.deviation:.3g}" for pair in pairs]),
+        Column("seeds needed", [_count(pair.needed) for pair in pairs]),
+        Column("cautious", [_count(pair.cautious) for pair in pairs]),
+        Column("among all", [_count(pair.among_all) for pair in pairs]),
+    ]
+    notes = [
+        f"Seeds needed: Student's t test decides a true difference of {scale * plan.difference:.3g} {unit} at 95 % "
+        f"with a probability (power) of {100 * plan.power:.3g} %. Cautious: with the upper 80 % bound of the "
+        "deviation, which few seeds do not show well. Among all: if a method is compared with all others (Holm).",
+        *(f"{one} and {other} have fewer than two seeds in common." for one, other in plan.unknown),
+    ]
+    show(Table(columns, notes))
+    if plan.more:
+        say(f"To add them{about(run, plan.more)}: edgefl simulate {run.path} --add-seeds {plan.more}")
 
 
 def _count(seeds: int | None) -> str:

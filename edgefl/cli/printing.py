@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -38,7 +38,24 @@ def say(text: object, *, err: bool = False, nl: bool = True) -> None:
         err: print it to standard error.
         nl: end the line.
     """
-    typer.echo(escape(str(text), keep="\n\t"), err=err, nl=nl)
+    try:
+        typer.echo(escape(str(text), keep="\n\t"), err=err, nl=nl)
+    except BrokenPipeError:
+        _reader_gone()
+
+
+def flush() -> None:
+    """Write what standard output still holds."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _reader_gone()
+
+
+def _reader_gone() -> None:
+    """Write to nothing: the reader of standard output (``| head``) has closed the pipe."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say_json(data: Any) -> None:

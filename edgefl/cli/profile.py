@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from edgefl.cli.arguments import new_folder
-from edgefl.cli.printing import say
+from edgefl.cli.printing import print_table, say
 from edgefl.cli.profile_listing import app, print_errors, profile_yaml, say_left_out, tidy
 from edgefl.errors import UserError
 from edgefl.files import user_path, writing_output
@@ -387,8 +387,7 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
         raise UserError(error.message, field=error.field, file=str(log)) from None
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror or error}", file=str(output)) from None
-    for sentence in _sentences(found, training, base.name, measured.rounds):
-        say(sentence)
+    _print_calibration(found, training, base.name, measured.rounds)
     say(f"Written: {', '.join(str(output / name) for name in files)}")
 
 
@@ -414,36 +413,21 @@ def _files(
     }
 
 
-def _sentences(found: Calibration, training: Predicted, base: str, rounds: int) -> Iterator[str]:
-    pace, varying = found.compute.mean / training.seconds, _varying(found.compute.sigma)
-    yield (
-        f"{rounds} rounds of {training.label} with {training.samples} samples, {training.steps} steps each: "
-        f"{_digits(found.compute.mean)} s of training{varying}, {_digits(pace)} times the seconds of {base}."
-    )
-    for direction, way in (("down", found.down), ("up", found.up)):
-        yield f"{direction}: {_digits(way.bits_per_second / 1e6)} Mbit/s{_varying(way.sigma)}."
+def _print_calibration(found: Calibration, training: Predicted, base: str, rounds: int) -> None:
+    parts = {
+        "training": (f"{found.compute.mean:.3g} s", found.compute),
+        "down": (f"{found.down.bits_per_second / 1e6:.3g} Mbit/s", found.down),
+        "up": (f"{found.up.bits_per_second / 1e6:.3g} Mbit/s", found.up),
+    }
+    notes = [
+        f"{rounds} rounds of {training.label}: {training.samples} samples, {training.steps} steps each, "
+        f"{found.compute.mean / training.seconds:.3g} times the seconds of {base}."
+    ]
     if found.delay_error is not None:
-        yield f"Delay before the first byte: {found.delay * 1e3:.3g} ± {found.delay_error * 1e3:.2g} ms, as fitted."
-    elif not found.delay:
-        yield (
-            "Delay before the first byte: assumed 0, because it can be fitted only if the sizes of transfers differ; "
-            "--latency gives it."
+        notes.append(
+            f"Delay before the first byte: {found.delay * 1e3:.3g} ± {found.delay_error * 1e3:.2g} ms, fitted."
         )
-    parts = (("computations", found.compute), ("downloads", found.down), ("uploads", found.up))
-    outliers = [f"{each.outliers} of {rounds} {name}" for name, each in parts if each.outliers]
-    if outliers:
-        yield f"Left out because they are far from the others: {', '.join(outliers)}."
-
-
-def _varying(sigma: float) -> str:
-    """How much a figure varies from round to round, in words."""
-    return f", varying by {_digits(100 * sigma, 2)} % from round to round" if sigma else ""
-
-
-def _digits(number: float, digits: int = 3) -> str:
-    """A number with some digits, without an exponent below a million.
-
-    >>> _digits(0.3972), _digits(2371.4), _digits(184.0, 2)
-    ('0.397', '2370', '180')
-    """
-    return f"{float(f'{number:.{digits}g}'):g}"
+    elif not found.delay:
+        notes.append("Delay before the first byte: assumed 0, as transfers have one size; --latency gives it.")
+    cells = [[name, text, f"{100 * each.sigma:.2g} %", str(each.outliers)] for name, (text, each) in parts.items()]
+    print_table(["", "mean", "varies by", "outliers left out"], cells, notes=notes)

@@ -248,7 +248,9 @@ def _block(columns: Sequence[Column], widths: Sequence[int]) -> str:
 
 
 def _filled(line: str, width: int) -> str:
-    return textwrap.fill(line, width, subsequent_indent="  ") if len(line) > width else line
+    if len(line) <= width:
+        return line
+    return textwrap.fill(line, width, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
 
 
 def _paragraph(lines: Sequence[str]) -> str:

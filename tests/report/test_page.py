@@ -13,12 +13,9 @@ from hypothesis import strategies as st
 
 from edgefl.report.html import _environment
 from edgefl.report.page import page
-from edgefl.report.page.devices import fleet_data
 from edgefl.report.page.figures import Point, front
 from edgefl.report.rows import comparison_rows
 from edgefl.wording import escape
-
-from .conftest import seed_result
 
 
 @pytest.fixture(scope="module")
@@ -66,20 +63,6 @@ def test_the_fleet_names_what_confirms_the_seconds_of_each_device(written):
     assert confirmed["raspberry-pi-4"] == "fitted, ±10 %"
     assert confirmed["raspberry-pi-5"] == "derived, ±12 %"
     assert confirmed["jetson-nano"] == "estimated"
-
-
-def test_a_transport_and_a_protocol_that_are_not_the_usual_ones_have_a_line(make_run):
-    network = {"links": {"5g": {"down": 1e6}}, "transport": {"kind": "fluid", "queue": "fair", "timeouts": None}}
-    usual = make_run({"a": [seed_result()]}, folder="usual", network=network, protocol={"kind": "synchronous"})
-    assert [name for name, _ in fleet_data([usual])[0]["links"]] == ["5g"]
-    transport = {"kind": "tcp", "loss": 0.02, "queue": "fifo", "timeouts": {"transfer": 3.0, "resume": "ranges"}}
-    protocol = {"kind": "synchronous", "deadline": {"kind": "adaptive", "first": 60.0}}
-    special = make_run(
-        {"a": [seed_result()]}, folder="special", network={**network, "transport": transport}, protocol=protocol
-    )
-    lines = dict(fleet_data([special])[0]["links"])
-    assert lines["transport"] == "tcp loss 0.02, queue fifo, timeouts resume ranges, transfer 3.00 s"
-    assert lines["protocol"] == "synchronous deadline adaptive first 60.0 s"
 
 
 def test_the_sliders_count_with_what_was_spent_and_found(written, small_run):

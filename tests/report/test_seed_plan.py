@@ -118,7 +118,7 @@ def test_the_command_prints_pairs_and_the_command_that_adds_the_seeds(three):
     assert found.exit_code == 0
     more = seed_plan(three, 0.01).more
     assert f"edgefl simulate {three.path} --add-seeds {more}" in found.output
-    assert "a true difference of 1 point at 95 % with a probability (power) of 80 %" in " ".join(found.output.split())
+    assert "a true difference of 1 points at 95 % with a probability (power) of 80 %" in " ".join(found.output.split())
     assert "a – b" in found.output
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from edgefl.report.page.series import Series
 from edgefl.report.quantities import estimate, limit, quantity
-from edgefl.report.rows import run_names
+from edgefl.report.rows import flat_values, option_words, run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import mean_or_none
 from edgefl.report.timeline.usage import ClientUse, by_device, use_of_clients
@@ -95,7 +95,7 @@ def fairness_data(series: Sequence[Series]) -> list[list[str]]:
 
 
 def fleet_data(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
-    """The devices of each group of each run's fleet, its links, and its transport and protocol if they are unusual.
+    """The devices of each group of each run's fleet, and its links; the scenario is below on the page.
 
     Runs without devices and links are left out.
     """
@@ -104,22 +104,10 @@ def fleet_data(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
         network = _mapping(run.scenario.get("network"))
         topology = _mapping(network.get("topology"))
         links = [*([("topology", topology)] if topology else []), *_mapping(network.get("links")).items()]
-        transport, protocol = _mapping(network.get("transport")), _mapping(run.scenario.get("protocol"))
-        links += [("transport", transport)] * _is_special(transport, _SPECIAL_TRANSPORT)
-        links += [("protocol", protocol)] * _is_special(protocol, _SPECIAL_PROTOCOL)
         groups = [_group(group) for group in _groups(run)]
         if groups or links:
             found.append({"name": name, "groups": groups, "links": [(link, _words(spec)) for link, spec in links]})
     return found
-
-
-_SPECIAL_TRANSPORT = {"kind": "fluid", "connection_limit": None, "multicast": False, "queue": "fair", "timeouts": None}
-_SPECIAL_PROTOCOL = {"kind": "synchronous", "deadline": None, "over_select": 1, "retries": 0}
-"""Options whose usual values need no line on the page."""
-
-
-def _is_special(options: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
-    return any(options.get(name, value) != value for name, value in usual.items())
 
 
 def _groups(run: RunResult) -> list[dict[str, Any]]:
@@ -172,23 +160,7 @@ def _mapping(value: Any) -> dict[Any, Any]:
     return value if isinstance(value, dict) else {}
 
 
-_SECONDS = {"connection", "transfer", "first_wait", "longest_wait", "keep_alive", "queue_period", "deadline", "first"}
-"""Options of the transport and the protocol that are seconds."""
-
-
-def _words(spec: Any, key: str = "") -> str:
-    """The options of a link, the topology, the transport or the protocol on one line, with units."""
-    if isinstance(spec, dict):
-        parts = [
-            f"{name} {_words(value, name)}"
-            for name, value in spec.items()
-            if value is not None and value is not False and name != "kind"
-        ]
-        return " ".join(part for part in (str(spec.get("kind") or ""), ", ".join(parts)) if part)
-    if isinstance(spec, float) and spec >= 1e5:
-        return f"{spec / 1e9:g} Gbit/s" if spec >= 1e9 else f"{spec / 1e6:g} Mbit/s"
-    if key in _SECONDS and isinstance(spec, int | float) and spec:
-        return quantity(spec, "seconds")
-    if key == "latency" and isinstance(spec, int | float):
-        return f"{1000 * spec:g} ms"
-    return str(spec)
+def _words(spec: Any) -> str:
+    """The options of a link or of the topology on one line, with units."""
+    options = {path: value for path, value in flat_values(spec).items() if value not in (None, False)}
+    return ", ".join(f"{path.replace('.', ' ')} {option_words(path, value)}" for path, value in options.items())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from edgefl.report.timeline.data import Timeline, Transfer
+from edgefl.report.timeline.usage import covered
 
 Phase = Literal["download", "hidden download", "compute", "upload", "between phases", "wait", "relay"]
 
@@ -77,7 +78,7 @@ def jobs_of(timeline: Timeline, *, common_rounds: bool) -> dict[Key, Job]:
             hidden = [(start, min(end, began)) for start, end in spans if start < began]
             _add(job, "hidden download", fetched, hidden, timeline)
         if computing[client, dispatch] and (client, dispatch) not in aborted:
-            job.seconds["compute"] = _covered(computing[client, dispatch])
+            job.seconds["compute"] = covered(computing[client, dispatch])
         sent = [each for each in transfers if each.up]
         if sent:
             _add(job, "upload", sent, [_span(each, timeline) for each in sent], timeline)
@@ -96,19 +97,10 @@ def _add(
 ) -> None:
     """Add a phase of transfers, unless one of them was aborted."""
     if all(each.whole or each.flow in timeline.broken for each in transfers):
-        job.seconds[phase] = job.seconds.get(phase, 0.0) + _covered(spans)
+        job.seconds[phase] = job.seconds.get(phase, 0.0) + covered(spans)
 
 
 def _span(transfer: Transfer, timeline: Timeline) -> tuple[float, float]:
     """The start and the end of a transfer; the wait for the next attempt is a part of it."""
     broken = timeline.broken.get(transfer.flow)
     return transfer.started, transfer.ended + (0.0 if broken is None else broken.wait)
-
-
-def _covered(spans: Iterable[tuple[float, float]]) -> float:
-    """The seconds that lie in at least one span."""
-    seconds, until = 0.0, float("-inf")
-    for start, end in sorted(spans):
-        seconds += max(0.0, end - max(start, until))
-        until = max(until, end)
-    return seconds

@@ -178,13 +178,11 @@ def timeline_of(events: Iterable[Event]) -> Timeline:
     timeline = Timeline()
     reader = _Reader(timeline)
     for event in events:
-        handle = getattr(reader, f"on_{event.kind}", None)
-        if handle is not None:
-            try:
-                handle(event)
-            except (ValueError, TypeError, AttributeError, OverflowError):
-                message = f"expected the facts of {with_article(event.kind)} in round {event.round}, found others"
-                raise UserError(message, field="detail") from None
+        try:
+            reader.read(event)
+        except (ValueError, TypeError, AttributeError, OverflowError):
+            message = f"expected the facts of {with_article(event.kind)} in round {event.round}, found others"
+            raise UserError(message, field="detail") from None
         if event.joules and event.client >= 0:
             drawn = timeline.joules.setdefault(event.client, defaultdict(float))
             drawn[event.kind.split("_", 1)[0]] += event.joules
@@ -193,7 +191,7 @@ def timeline_of(events: Iterable[Event]) -> Timeline:
 
 
 class _Reader:
-    """Has one method for each kind of row that a timeline is made from."""
+    """Adds the rows of a log to a timeline."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
@@ -201,14 +199,49 @@ class _Reader:
         self._moved: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         self._aggregated: tuple[int, ...] = ()
 
-    def on_transfer_start(self, event: Event) -> None:
-        self._flows[event.flow] = event
-
-    def on_transfer_end(self, event: Event) -> None:
-        self._transfer(event, whole=True)
-
-    def on_transfer_drop(self, event: Event) -> None:
-        self._transfer(event, whole=False)
+    def read(self, event: Event) -> None:  # noqa: PLR0912  (a branch for each kind of row)
+        """Add one row."""
+        timeline = self.timeline
+        match event.kind:
+            case "transfer_start":
+                self._flows[event.flow] = event
+            case "transfer_end" | "transfer_drop":
+                self._transfer(event, whole=event.kind == "transfer_end")
+            case "transfer_break":
+                timeline.broken[event.flow] = Broken(int(event.bytes), event.seconds)
+            case "compute_start" | "refused":
+                timeline.groups.setdefault(event.client, (event.group, event.item))
+            case "compute_end" | "compute_partial" | "compute_drop":
+                self._computation(event, whole=event.kind == "compute_end")
+            case "dispatch":
+                timeline.sent_off[event.job] = event.time
+            case "lost":
+                moved = self._moved.pop(event.job, [])
+                if event.item in CONTINUED:
+                    timeline.own_fates.update(dict.fromkeys(moved, event.item))
+                else:
+                    timeline.fates[event.job] = event.item
+            case "aggregation":
+                self._aggregated = tuple(event.facts.get("clients", ()))
+                for job in zip(self._aggregated, event.facts.get("dispatches", ()), strict=False):
+                    timeline.fates[job] = "useful"
+            case "round_end":
+                self._round(event)
+            case "decision" if event.item == "blocks":
+                chosen = {int(client): int(alpha) for client, alpha in event.facts.get("alphas", {}).items()}
+                timeline.alphas.setdefault(event.round, {}).update(chosen)
+            case "decision" if event.item == "selection":
+                timeline.cohorts.setdefault(event.round, []).extend(event.facts.get("clients", ()))
+            case "failure":
+                what = f"{event.source} → {event.target}" if event.client < 0 else f"client {event.client}"
+                spans = timeline.failures.setdefault(what, [])
+                if event.item in ("crash", "outage"):
+                    spans.append((event.time, math.inf))
+                elif spans:
+                    spans[-1] = (spans[-1][0], event.time)
+            case "capacity":
+                link = timeline.capacities.setdefault((event.source, event.target), [])
+                link.append((event.time, event.value))
 
     def _transfer(self, event: Event, *, whole: bool) -> None:
         start = self._flows.pop(event.flow, event)
@@ -233,21 +266,6 @@ class _Reader:
             )
         )
 
-    def on_transfer_break(self, event: Event) -> None:
-        self.timeline.broken[event.flow] = Broken(int(event.bytes), event.seconds)
-
-    def on_compute_start(self, event: Event) -> None:
-        self.timeline.groups.setdefault(event.client, (event.group, event.item))
-
-    def on_compute_end(self, event: Event) -> None:
-        self._computation(event, whole=True)
-
-    def on_compute_partial(self, event: Event) -> None:
-        self._computation(event, whole=False)
-
-    def on_compute_drop(self, event: Event) -> None:
-        self._computation(event, whole=False)
-
     def _computation(self, event: Event, *, whole: bool) -> None:
         started = event.time - event.seconds
         self.timeline.computations.append(
@@ -264,26 +282,7 @@ class _Reader:
             )
         )
 
-    def on_refused(self, event: Event) -> None:
-        self.timeline.groups.setdefault(event.client, (event.group, event.item))
-
-    def on_dispatch(self, event: Event) -> None:
-        self.timeline.sent_off[event.job] = event.time
-
-    def on_lost(self, event: Event) -> None:
-        moved = self._moved.pop(event.job, [])
-        if event.item in CONTINUED:
-            self.timeline.own_fates.update(dict.fromkeys(moved, event.item))
-        else:
-            self.timeline.fates[event.job] = event.item
-
-    def on_aggregation(self, event: Event) -> None:
-        facts = event.facts
-        self._aggregated = tuple(facts.get("clients", ()))
-        for job in zip(self._aggregated, facts.get("dispatches", ()), strict=False):
-            self.timeline.fates[job] = "useful"
-
-    def on_round_end(self, event: Event) -> None:
+    def _round(self, event: Event) -> None:
         facts = event.facts
         self.timeline.rounds.append(
             Round(
@@ -297,22 +296,3 @@ class _Reader:
                 aggregated=self._aggregated,
             )
         )
-
-    def on_decision(self, event: Event) -> None:
-        if event.item == "blocks":
-            chosen = {int(client): int(alpha) for client, alpha in event.facts.get("alphas", {}).items()}
-            self.timeline.alphas.setdefault(event.round, {}).update(chosen)
-        elif event.item == "selection":
-            self.timeline.cohorts.setdefault(event.round, []).extend(event.facts.get("clients", ()))
-
-    def on_failure(self, event: Event) -> None:
-        what = f"{event.source} → {event.target}" if event.client < 0 else f"client {event.client}"
-        spans = self.timeline.failures.setdefault(what, [])
-        if event.item in ("crash", "outage"):
-            spans.append((event.time, math.inf))
-        elif spans:
-            spans[-1] = (spans[-1][0], event.time)
-
-    def on_capacity(self, event: Event) -> None:
-        link = self.timeline.capacities.setdefault((event.source, event.target), [])
-        link.append((event.time, event.value))

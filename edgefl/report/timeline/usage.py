@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -95,21 +96,20 @@ def breakdown_of(timeline: Timeline) -> list[Breakdown]:
 
 
 def _breakdown(path: _Path, round: Round) -> Breakdown:
-    download = _covered(path.down, round)
-    compute = _covered(path.compute, round)
-    upload = _covered(path.up, round)
+    download, compute, upload = (
+        covered((max(each.started, round.began), min(each.ended, round.ended)) for each in phases) for phases in path
+    )
     waiting = max(0.0, round.ended - round.began - download - compute - upload)
     return Breakdown(download, compute, upload, waiting, round.hidden)
 
 
-def _covered(phases: Iterable[Transfer | Computation], round: Round) -> float:
-    """Seconds of the round during which at least one of the phases was active."""
-    spans = sorted((max(each.started, round.began), min(each.ended, round.ended)) for each in phases)
-    covered, until = 0.0, round.began
-    for start, end in spans:
-        covered += max(0.0, end - max(start, until))
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """The seconds that lie in at least one span."""
+    seconds, until = 0.0, -math.inf
+    for start, end in sorted(spans):
+        seconds += max(0.0, end - max(start, until))
         until = max(until, end)
-    return covered
+    return seconds
 
 
 def bottlenecks_of(timeline: Timeline) -> list[Bottleneck]:
