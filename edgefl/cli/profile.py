@@ -414,11 +414,12 @@ def _files(
 
 
 def _print_calibration(found: Calibration, training: Predicted, base: str, rounds: int) -> None:
-    parts = {
-        "training": (f"{found.compute.mean:.3g} s", found.compute),
-        "down": (f"{found.down.bits_per_second / 1e6:.3g} Mbit/s", found.down),
-        "up": (f"{found.up.bits_per_second / 1e6:.3g} Mbit/s", found.up),
-    }
+    training_time, down, up = found.compute, found.down, found.up
+    rows = [
+        ("training", f"{training_time.mean:.3g} s", training_time.sigma, training_time.outliers),
+        ("down", f"{down.bits_per_second / 1e6:.3g} Mbit/s", down.sigma, down.outliers),
+        ("up", f"{up.bits_per_second / 1e6:.3g} Mbit/s", up.sigma, up.outliers),
+    ]
     notes = [
         f"{rounds} rounds of {training.label}: {training.samples} samples, {training.steps} steps each, "
         f"{found.compute.mean / training.seconds:.3g} times the seconds of {base}."
@@ -429,5 +430,5 @@ def _print_calibration(found: Calibration, training: Predicted, base: str, round
         )
     elif not found.delay:
         notes.append("Delay before the first byte: assumed 0, as transfers have one size; --latency gives it.")
-    cells = [[name, text, f"{100 * each.sigma:.2g} %", str(each.outliers)] for name, (text, each) in parts.items()]
+    cells = [[name, text, f"{100 * sigma:.2g} %", str(outliers)] for name, text, sigma, outliers in rows]
     print_table(["", "mean", "varies by", "outliers left out"], cells, notes=notes)

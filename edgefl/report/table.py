@@ -147,7 +147,7 @@ class Table:
             if len(blocks[-1]) > names and sum(widths[each] + len(_GAP) for each in [*blocks[-1], place]) - 2 > width:
                 blocks.append(list(range(names)))
             blocks[-1].append(place)
-        few = len(blocks) == 2 and len(blocks[1]) - names <= 2 and len(columns[0].cells) <= _FEW
+        few = len(blocks) == 2 and len(blocks[1]) - names <= 2 and names == 1 and len(columns[0].cells) <= _FEW
         below: list[int] = blocks.pop()[names:] if few else []
         texts = [_block([columns[place] for place in block], [widths[place] for place in block]) for block in blocks]
         labels = [", ".join(row) for row in zip(*(column.cells for column in columns[:names]), strict=True)]
