@@ -14,7 +14,8 @@ from edgefl.methods.codecs.memory import codec_state
 from edgefl.methods.fits import check, parts_of, taken_by
 from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.client_state import ClientState, StatesTogether
-from edgefl.methods.parts.local_options import CommonFinish, LocalOptions
+from edgefl.methods.parts.common_finish import CommonFinish
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.objective import CLIENT_FACTS
 from edgefl.methods.parts.payload import ModelSizes
 from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting

@@ -57,9 +57,7 @@ class FedAdcRule(LocalRule):
     beta_l: float = Field(default=0.8, ge=0, lt=1, description="share β_l of the server's momentum in the local steps")
     phi: float = Field(default=0.9, ge=0, lt=1, description="local momentum φ of the variant double")
 
-    def begin(
-        self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
-    ) -> dict[str, Tensor]:
+    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
         memory = {"pull": vectors["momentum"] * (self.beta_l / max(1, steps))}
         if self.variant == "double":
             memory["velocity"] = torch.zeros_like(received)
@@ -110,7 +108,7 @@ class FedAdcServer(ServerUpdate):
     def carried_by(self) -> Mapping[str, str | None]:
         return {"momentum": "mean delta"}
 
-    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+    def begin(self, parameters: Tensor) -> State:
         return {"momentum": torch.zeros_like(parameters)}
 
     def received(self, now: ServerSide, before: ServerSide | None, lr: float, arriving: Arriving) -> ServerSide:

@@ -23,7 +23,7 @@ class FedAvgM(ServerUpdate):
     beta: float = Field(default=0.4, ge=0, lt=1, description="server momentum β")
     server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_s")
 
-    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+    def begin(self, parameters: Tensor) -> State:
         return {"momentum": torch.zeros_like(parameters)}
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:

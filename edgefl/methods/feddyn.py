@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -58,12 +57,10 @@ class Drift(ClientState):
 
     vectors: ClassVar[tuple[str, ...]] = ("drift",)
 
-    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+    def first(self, received: Tensor, parameter_count: int) -> State:
         return {"drift": received.new_zeros(parameter_count)}
 
-    def after(
-        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
-    ) -> dict[str, Tensor]:
+    def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
         return {"drift": vectors["drift"] + (final - received)[..., : vectors["drift"].shape[-1]]}
 
 
@@ -90,7 +87,7 @@ class FedDynServer(ServerUpdate):
     def client_state(self) -> ClientState:
         return Drift()
 
-    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+    def begin(self, parameters: Tensor) -> State:
         return {"shift": torch.zeros_like(parameters)}
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:

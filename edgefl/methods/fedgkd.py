@@ -67,7 +67,7 @@ class FedGkdServer(ServerUpdate):
         """The mean of one model is that model; ``teaching`` follows from the round number."""
         return {"teacher": "teacher" if self.buffer > 1 else "model", "teaching": None}
 
-    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+    def begin(self, parameters: Tensor) -> State:
         return {"teacher": parameters, "teaching": torch.zeros_like(parameters[:1])}
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:

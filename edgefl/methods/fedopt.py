@@ -35,7 +35,7 @@ class AdaptiveServer(ServerUpdate):
     def second_moment(self, moment: Tensor, squared: Tensor) -> Tensor:
         """The next v, given v and Δ²."""
 
-    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+    def begin(self, parameters: Tensor) -> State:
         return {"first": torch.zeros_like(parameters), "second": torch.full_like(parameters, self.tau**2)}
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
@@ -75,37 +75,14 @@ class FedAdagrad(AdaptiveServer):
         return moment + squared
 
 
-METHODS.register("fedadam")(
-    Recipe(
-        summary="FedAvg with Adam on the server",
-        paper="Reddi et al. 2021, Alg. 2",
-        objective=CrossEntropy,
-        rule=Sgd,
-        server=FedAdam(),
-        weighting="uniform",
+for _name, _server in (("Adam", FedAdam), ("Yogi", FedYogi), ("Adagrad", FedAdagrad)):
+    METHODS.register(f"fed{_name.lower()}")(
+        Recipe(
+            summary=f"FedAvg with {_name} on the server",
+            paper="Reddi et al. 2021, Alg. 2",
+            objective=CrossEntropy,
+            rule=Sgd,
+            server=_server(),
+            weighting="uniform",
+        )
     )
-)
-
-
-METHODS.register("fedyogi")(
-    Recipe(
-        summary="FedAvg with Yogi on the server",
-        paper="Reddi et al. 2021, Alg. 2",
-        objective=CrossEntropy,
-        rule=Sgd,
-        server=FedYogi(),
-        weighting="uniform",
-    )
-)
-
-
-METHODS.register("fedadagrad")(
-    Recipe(
-        summary="FedAvg with Adagrad on the server",
-        paper="Reddi et al. 2021, Alg. 2",
-        objective=CrossEntropy,
-        rule=Sgd,
-        server=FedAdagrad(),
-        weighting="uniform",
-    )
-)

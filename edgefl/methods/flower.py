@@ -103,7 +103,7 @@ class FlowerStrategy(ServerUpdate):
     def needs(self) -> frozenset[Need]:  # type: ignore[override]
         return frozenset(() if self.flower in _OF_THE_MEAN else {"each update", "whole model"})
 
-    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+    def begin(self, parameters: Tensor) -> State:
         return {name: torch.zeros_like(parameters) for name in KEPT[self.flower]}
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:

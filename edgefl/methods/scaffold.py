@@ -33,9 +33,7 @@ class ScaffoldRule(LocalRule):
     # The control variate is the mean gradient only for plain steps.
     needs: ClassVar[frozenset[Need]] = frozenset({"no momentum", "sgd", "round's rate"})
 
-    def begin(
-        self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
-    ) -> dict[str, Tensor]:
+    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
         return {"correction": vectors["control"] - vectors["client_control"]}
 
     def update(
@@ -50,12 +48,10 @@ class ControlVariate(ClientState):
     vectors: ClassVar[tuple[str, ...]] = ("client_control",)
     uploads: ClassVar[Mapping[str, str]] = MappingProxyType({"control": "client_control"})
 
-    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+    def first(self, received: Tensor, parameter_count: int) -> State:
         return {"client_control": received.new_zeros(parameter_count)}
 
-    def after(
-        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
-    ) -> dict[str, Tensor]:
+    def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
         own = vectors["client_control"]
         travelled = (received - final)[..., : own.shape[-1]]
         return {"client_control": own - vectors["control"] + travelled / (max(1, steps) * lr)}
@@ -79,7 +75,7 @@ class Scaffold(ServerUpdate):
     def client_state(self) -> ClientState:
         return ControlVariate()
 
-    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+    def begin(self, parameters: Tensor) -> State:
         return {"control": torch.zeros_like(parameters)}
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:

@@ -32,7 +32,7 @@ class SlowMo(ServerUpdate):
     beta: float = Field(default=0.8, ge=0, lt=1, description="slow momentum β")
     alpha: float = Field(default=1.0, gt=0, description="slow learning rate α")
 
-    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+    def begin(self, parameters: Tensor) -> State:
         return {"momentum": torch.zeros_like(parameters)}
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:

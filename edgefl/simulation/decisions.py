@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from edgefl.errors import WrongAnswer
 from edgefl.fleet import compute_joules
-from edgefl.methods.parts.local_options import CommonFinish
+from edgefl.methods.parts.common_finish import CommonFinish
 from edgefl.record.events import detail
 from edgefl.scheduling.blocks.base import BlockForecast, checked_alphas, least_makespan
 from edgefl.scheduling.selection.base import Charge, Foreseen, checked_cohort

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.fleet import Bound, DeviceProfile, FleetAssignment, InputPipeline, Pace, fits, step_seconds, training_watts
-from edgefl.methods.parts.local_options import LocalOptions, Predicted
+from edgefl.methods.parts.common_finish import Predicted
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.submodels import SubModels
 
 if TYPE_CHECKING:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from torch import Tensor
 
 from edgefl.methods.codecs.choice import Codecs
-from edgefl.methods.parts.client_state import ClientState
+from edgefl.methods.parts.client_state import ClientState, State
 
 
 class Unsent(ClientState):
@@ -16,12 +15,10 @@ class Unsent(ClientState):
 
     vectors: ClassVar[tuple[str, ...]] = ("unsent",)
 
-    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+    def first(self, received: Tensor, parameter_count: int) -> State:
         return {"unsent": received.new_zeros(parameter_count)}
 
-    def after(
-        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
-    ) -> dict[str, Tensor]:
+    def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
         return {"unsent": vectors["unsent"]}
 
 
@@ -30,13 +27,11 @@ class LastReceived(ClientState):
 
     vectors: ClassVar[tuple[str, ...]] = ("reference",)
 
-    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+    def first(self, received: Tensor, parameter_count: int) -> State:
         """Blocks that were not received are those of the initial model."""
         return {"reference": received}
 
-    def after(
-        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
-    ) -> dict[str, Tensor]:
+    def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
         return {"reference": vectors["reference"]}
 
 

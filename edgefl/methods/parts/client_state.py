@@ -23,13 +23,11 @@ class ClientState(Component):
     uploads: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Parts of an uplink that carry a vector's change, and the vector's name (SCAFFOLD's ``control``)."""
 
-    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+    def first(self, received: Tensor, parameter_count: int) -> State:
         """The state of a client before its first participation, given the received model ``[size]``."""
         return {"previous": received}
 
-    def after(
-        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
-    ) -> dict[str, Tensor]:
+    def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
         """The state after local training, as new tensors, because a checkpoint may still read the old ones.
 
         ``vectors`` are the client's previous state and the server's broadcasts, by name; ``received`` ``[size]`` is the
@@ -47,14 +45,12 @@ class StatesTogether(ClientState):
     def vectors(self) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(dict.fromkeys(name for state in self.states for name in state.vectors))
 
-    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+    def first(self, received: Tensor, parameter_count: int) -> State:
         return {
             name: vector for state in self.states for name, vector in state.first(received, parameter_count).items()
         }
 
-    def after(
-        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
-    ) -> dict[str, Tensor]:
+    def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
         return {
             name: vector
             for state in self.states

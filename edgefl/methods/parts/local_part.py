@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from edgefl.methods.fits import check, parts_of, taken_by_layout
-from edgefl.methods.parts.client_state import ClientState, StatesTogether
+from edgefl.methods.parts.client_state import ClientState, State, StatesTogether
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 
@@ -24,12 +23,10 @@ class LocalPart(ClientState):
     places: tuple[tuple[int, int], ...]
     """First and last + 1 number of each of its tensors in the model ``[size]``."""
 
-    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+    def first(self, received: Tensor, parameter_count: int) -> State:
         return {OWN: self._of(received)}
 
-    def after(
-        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
-    ) -> dict[str, Tensor]:
+    def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
         return {OWN: self._of(final)}
 
     def _of(self, model: Tensor) -> Tensor:

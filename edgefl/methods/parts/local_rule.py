@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.client_state import ClientState
+from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.options import Component
 
@@ -62,9 +61,7 @@ class LocalRule(Component):
         """
 
     @abstractmethod
-    def begin(
-        self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
-    ) -> dict[str, Tensor]:
+    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
         """The ``memory`` before the first step of a job of ``steps`` local steps."""
 
     def point(self, parameters: Tensor, memory: dict[str, Tensor], lr: float) -> Tensor:
@@ -112,12 +109,10 @@ class Velocity(ClientState):
 
     vectors: ClassVar[tuple[str, ...]] = ("velocity",)
 
-    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+    def first(self, received: Tensor, parameter_count: int) -> State:
         return {"velocity": received.new_zeros(parameter_count)}
 
-    def after(
-        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
-    ) -> dict[str, Tensor]:
+    def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
         return {"velocity": vectors["velocity"]}
 
 
@@ -152,9 +147,7 @@ class Sgd(LocalRule):
         if self.persist_momentum and not options.momentum:
             raise UserError("there is no momentum to keep; set local.momentum as well", field="persist_momentum")
 
-    def begin(
-        self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
-    ) -> dict[str, Tensor]:
+    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
         if self.persist_momentum:
             return {"velocity": vectors["velocity"].clone()}
         return {"velocity": torch.zeros_like(received)} if options.momentum else {}

@@ -130,13 +130,13 @@ class AddedTerm(Objective):
 
     base: SerializeAsAny[Objective]
 
-    frozen = property(lambda self: self.base.frozen)  # type: ignore[assignment]
-    vectors = property(lambda self: self.base.vectors)  # type: ignore[assignment]
-    client = property(lambda self: self.base.client)  # type: ignore[assignment]
-    needs = property(lambda self: self.base.needs)  # type: ignore[assignment]
-    trains_last = property(lambda self: self.base.trains_last)  # type: ignore[assignment]
-    side_by_side = property(lambda self: self.base.side_by_side)  # type: ignore[assignment]
-    blocks_end_in_time = property(lambda self: self.base.blocks_end_in_time)  # type: ignore[assignment]
+    frozen = property(lambda self: self.base.frozen)
+    vectors = property(lambda self: self.base.vectors)
+    client = property(lambda self: self.base.client)
+    needs = property(lambda self: self.base.needs)
+    trains_last = property(lambda self: self.base.trains_last)
+    side_by_side = property(lambda self: self.base.side_by_side)
+    blocks_end_in_time = property(lambda self: self.base.blocks_end_in_time)  # type: ignore[pydantic-field]
 
     def adapt(self, model: BlockModel) -> BlockModel:
         return self.base.adapt(model)

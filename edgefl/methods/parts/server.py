@@ -217,7 +217,7 @@ class ServerUpdate(Component):
             UserError: an option does not fit; the message states the reason.
         """
 
-    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+    def begin(self, parameters: Tensor) -> State:
         """The server state before the first round, vectors ``[parameter_count]`` by name."""
         return {}
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from edgefl.data.federated import FederatedData
 from edgefl.methods.fedadc_plus import SelfConfidence
 from edgefl.methods.fedavg import CrossEntropy
+from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_rule import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
@@ -88,9 +89,7 @@ class MaskedSgd(Sgd):
 
     vectors: ClassVar[frozenset[str]] = frozenset({"trained"})
 
-    def begin(
-        self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
-    ) -> dict[str, Tensor]:
+    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
         return {**super().begin(received, vectors, options, steps), "trained": vectors["trained"]}
 
     def update(
