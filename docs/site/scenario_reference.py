@@ -154,15 +154,19 @@ class _Reference:
     def choices(self, choices: list[Schema], path: str) -> Iterator[str]:
         """Each kind of value that a field may have; all mappings that a tag chooses are one kind."""
         mappings = [each for each in choices if each.get("properties")]
-        tag = _tag(mappings)
-        names = {str(each["properties"][tag]["const"]) for each in mappings} if tag else {"?"}
+        tagged = [each for each in mappings if _tag([each])]
+        tag = _tag(tagged)
+        names = {str(each["properties"][tag]["const"]) for each in tagged} if tag else {"?"}
         for each in choices:
             if set(each.get("enum", [])) == names:
                 yield "a name alone"
             elif each not in mappings:
                 yield from self.kinds(each, path)
-        for members in [mappings] if tag else [[each] for each in mappings]:
-            yield self.link(members, path)
+        if tagged:
+            yield self.link(tagged, path)
+        for each in mappings:
+            if each not in tagged:
+                yield self.link([each], f"{path}.{each['required'][0]}" if tagged else path)
 
     def resolved(self, field: Schema) -> Schema:
         while "$ref" in field:

@@ -25,8 +25,8 @@ class InputPipeline(Options):
 
         >>> from edgefl.fleet import load_profile
         >>> board, pipeline = load_profile("raspberry-pi-4"), InputPipeline(seconds=1e-3, workers=2)
-        >>> pipeline.waiting(board, 0.05, 32), round(pipeline.waiting(board, 0.01, 32), 6)
-        (0.008, 0.008)
+        >>> [round(pipeline.waiting(board, step, 32), 6) for step in (0.05, 0.01)]
+        [0.008, 0.008]
         """
         reading = batch * self.seconds * self.core / profile.core_speed
         if not self.workers:

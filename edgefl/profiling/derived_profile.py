@@ -131,5 +131,7 @@ def fitted_ratios(
         predicted = np.log([step_seconds(device, operators) for operators, _ in times])
         return np.concatenate([(predicted - measured) / NOISE, (x - AWAY) / spreads])
 
-    found = least_squares(misses, np.full(len(spreads), AWAY), diff_step=1e-3, x_scale=spreads, max_nfev=30)
+    found = least_squares(
+        misses, np.full(len(spreads), AWAY), diff_step=[1e-3] * len(spreads), x_scale=spreads, max_nfev=30
+    )
     return base, Ratios(*np.exp(found.x - AWAY).tolist())

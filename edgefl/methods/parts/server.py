@@ -26,7 +26,8 @@ class Arrival:
     """One update that reached the server, except its vector.
 
     Attributes:
-        client, version: who trained it, and the model version v_k that it was sent.
+        client: the client that trained it.
+        version: v_k, the model version that the client was sent.
         rate: η of its own round, with which all its steps were made.
         steps: H_k, its local steps.
         weight: w_k, its share in the mean; the shares sum to 1.
