@@ -176,5 +176,5 @@ def test_overlap_between_cells_is_replayed_on_other_links_and_deadlines_are_not(
     assert [row["accuracy"] for row in one] == [row["accuracy"] for row in two]
     assert one[-1]["seconds"] < two[-1]["seconds"]
     closed = run(scenario(protocol__deadline="20 s", training__rounds=2), out=tmp_path / "bound")
-    with pytest.raises(UserError, match="deadline: the aggregated updates depend on arrival times"):
+    with pytest.raises(UserError, match="deadline the aggregated updates depend on arrival times"):
         replay(closed, {"network.topology.backhaul.down": "1 Mbit/s"}, tmp_path / "never")

@@ -74,7 +74,7 @@ def test_page_timeline_and_report_show_the_broken_attempts(scenario, small, tmp_
     capsys.readouterr()
     for each, shown in ((whole, False), (folder, True)):
         assert main(["report", str(each)]) == 0
-        assert ("retries" in capsys.readouterr().out) == shown
+        assert ("repeated attempts" in capsys.readouterr().out) == shown
 
 
 def test_a_plan_counts_the_seconds_of_outages(scenario):
