@@ -183,8 +183,7 @@ class Unreadable(Passed):
 def test_an_evaluation_that_fails_is_told_in_one_line_as_the_fault_of_its_run(
     cluster, tiny, data, monkeypatch, deadly, told
 ):
-    for module in ("ray.cluster", "engines.ray"):
-        monkeypatch.setattr(f"edgefl.training.{module}.RETRIES", 0)
+    monkeypatch.setattr("edgefl.training.engines.ray.RETRIES", 0)
     with (
         pytest.raises(PartFault, match=rf"^method 'mine', round 4, evaluation: {told}$"),
         blaming("mine", 3, "evaluation"),
