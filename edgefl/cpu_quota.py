@@ -38,9 +38,6 @@ class CpuQuota:
     """A control group whose processes may use a part of one processor; a context manager.
 
     Its name contains this process's id, so that :func:`remove_leftovers` finds the groups of killed processes.
-
-    Raises:
-        UserError: control groups cannot be made here; the message says why.
     """
 
     def __init__(self) -> None:

@@ -18,9 +18,6 @@ def read_capacities(
 
     The file is JSON: a list, or a mapping from devices, of ``{computation: 27.0, communication: 5648.1}``. For several
     families of models, computation is a mapping, of which ``family`` is read.
-
-    Raises:
-        UserError: the file cannot be read or is not of this form; the message contains the device.
     """
     try:
         data = read_json(file)

@@ -19,11 +19,7 @@ from edgefl.errors import UserError, one_line
 
 
 def user_path(name: str | PathLike[str], *, argument: str | None = None) -> Path:
-    """A path as a user gives it, with ``~`` expanded; ``argument`` is the argument that gave it, for messages.
-
-    Raises:
-        UserError: it is not a path, or there is no such home folder.
-    """
+    """A path as a user gives it, with ``~`` expanded; ``argument`` is the argument that gave it, for messages."""
     if not isinstance(name, str | PathLike):
         raise UserError(f"expected a path, found {one_line(name)}", field=argument)
     try:
@@ -33,11 +29,7 @@ def user_path(name: str | PathLike[str], *, argument: str | None = None) -> Path
 
 
 def read_bytes(path: str | Path, *, what: str = "a file") -> bytes:
-    """The contents of a file; ``what`` is expected, for messages ("a YAML file").
-
-    Raises:
-        UserError: there is no such file, or it cannot be read.
-    """
+    """The contents of a file; ``what`` is expected, for messages ("a YAML file")."""
     try:
         return Path(path).read_bytes()
     except FileNotFoundError:
@@ -49,11 +41,7 @@ def read_bytes(path: str | Path, *, what: str = "a file") -> bytes:
 
 
 def read_text(path: str | Path, *, what: str = "a file") -> str:
-    """The same as text; a byte-order mark is removed.
-
-    Raises:
-        UserError: as for :func:`read_bytes`, or it is not UTF-8.
-    """
+    """The same as text; a byte-order mark is removed."""
     raw = read_bytes(path, what=what)
     try:
         return raw.decode("utf-8-sig")
@@ -69,11 +57,7 @@ def read_json(path: str | Path) -> Any:
 
 
 def parse_json(text: str | bytes, *, file: str | None = None) -> Any:
-    """The data in a JSON text; ``file`` is its source, for messages.
-
-    Raises:
-        UserError: it is not JSON.
-    """
+    """The data in a JSON text; ``file`` is its source, for messages."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -119,9 +103,6 @@ def writing_output(path: Path) -> Iterator[BinaryIO]:
     """A binary file for writing that the user named (``--output``); see :func:`writing`.
 
     A symbolic link is followed. What is not a plain file (``/dev/stdout``) is written directly.
-
-    Raises:
-        UserError: it cannot be written.
     """
     path = Path(os.path.realpath(path))
     try:

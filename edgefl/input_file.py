@@ -67,9 +67,6 @@ def find_input(file: str, folder: Path | None = None, *, what: Literal["file", "
     """The path of a file or folder that a scenario names: as given, or in ``folder``, or in the folder EDGEFL_DATA.
 
     Shipped traces come first: write ``./NAME`` for your own.
-
-    Raises:
-        UserError: it is in none of these places, or something else is there.
     """
     if what == "traces" and file in (known := shipped.files("traces")):
         return known[file]
@@ -96,11 +93,7 @@ def plain_files(folder: Path) -> list[Path]:
 
 
 def digest_of_file(path: Path) -> str:
-    """The SHA-256 of a file's contents, in hexadecimal digits; of a folder's files, of their names and contents.
-
-    Raises:
-        UserError: it cannot be read.
-    """
+    """The SHA-256 of a file's contents, in hexadecimal digits; of a folder's files, of their names and contents."""
     if path.is_dir():
         files = {each.name: digest_of_file(each) for each in plain_files(path)}
         return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()

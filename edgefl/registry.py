@@ -74,11 +74,7 @@ class PlugIns:
         return any(getattr(module, point.attr, None) is part for point, module in modules)
 
     def load(self, name: str) -> Any:
-        """The part called ``name``; output of its module goes to standard error.
-
-        Raises:
-            UserError: several packages register the name, importing it raised an error, or it is not such a part.
-        """
+        """The part called ``name``; output of its module goes to standard error."""
         if name in self._loaded:
             return self._loaded[name]
         point, *others = self._points[name]
@@ -156,12 +152,7 @@ class Registry(Generic[Part]):
         return sorted({*self._parts, *self.plug_ins.names()})
 
     def __getitem__(self, name: str) -> Part:
-        """The part called ``name``.
-
-        Raises:
-            UserError: no part has this name (the message suggests the nearest one), two parts have it, or it comes from
-                a broken plug-in.
-        """
+        """The part called ``name``."""
         self._load()
         if name in self.plug_ins:
             if name in self._parts and not self.plug_ins.is_own(name, self._parts[name]):
@@ -193,12 +184,7 @@ class Registry(Generic[Part]):
 
     @contextmanager
     def blaming(self, part: Part) -> Iterator[None]:
-        """Errors in the block are those of ``part``, which the message names, with the package of a plug-in.
-
-        Raises:
-            UserError: the block raised a :class:`~edgefl.errors.WrongAnswer`, or the part is a plug-in's and raised
-                anything else. A :class:`UserError` is passed on unchanged.
-        """
+        """Errors in the block are those of ``part``, which the message names, with the package of a plug-in."""
         try:
             yield
         except (KeyboardInterrupt, UserError):
@@ -249,9 +235,6 @@ def part_of(parts: Registry[type[Model]], options: Mapping[str, Any], tag: str) 
 
     If this key is missing, and exactly one key is the name of a part that has a field of the same name, that part is
     meant: ``{python: data.py:load}`` is ``{name: python, python: data.py:load}``.
-
-    Raises:
-        UserError: unknown name, or the name is missing.
     """
     try:
         name = _name_in(parts, options, tag)
@@ -292,11 +275,7 @@ def tagged(schema: Mapping[str, Any], tag: str, name: str, part: type[BaseModel]
 
 
 def chosen_part(parts: Registry[type[Model]], entry: Any) -> Model:
-    """The part that an entry names: a name, or a mapping with ``kind`` and options (:func:`part_of`).
-
-    Raises:
-        UserError: unknown name or option; the message contains the key.
-    """
+    """The part that an entry names: a name, or a mapping with ``kind`` and options (:func:`part_of`)."""
     if not isinstance(entry, str | Mapping):
         raise UserError(
             f"expected the name of {with_article(parts.noun)} or a mapping with the key kind, found {shown(entry)}"

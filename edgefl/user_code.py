@@ -65,12 +65,7 @@ class UserCode(NamedTuple):
         return self.file.absolute() in _allowed
 
     def load(self, digest: str | None = None, kind: type | None = None) -> Any:
-        """The object; the file is imported at the first call, and its output goes to standard error.
-
-        Raises:
-            UserError: the file may not be executed, is missing or has not the required digest, is not Python, raised an
-                error when it was imported, or has no object of this name and ``kind`` (by default: a callable).
-        """
+        """The object; the file is imported at the first call, and its output goes to standard error."""
         if not self.allowed():
             raise UserError("this Python file of a run directory's scenario is not executed", file=str(self.file))
         found = self.digest()

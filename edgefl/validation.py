@@ -26,9 +26,6 @@ Model = TypeVar("Model", bound=BaseModel)
 def validated(model: type[Model], data: Any, *, file: str | None = None, field: str | None = None) -> Model:
     """``data`` as an instance of ``model``; ``file`` and ``field`` (a dotted path) are its place, for messages.
 
-    Raises:
-        UserError: the data is not a valid ``model``.
-
     >>> class Point(BaseModel, extra="forbid"):
     ...     north: float
     >>> validated(Point, {"nord": 1}, file="a.yaml")

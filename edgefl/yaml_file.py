@@ -25,11 +25,7 @@ from edgefl.files import read_text
 
 
 def read_yaml(path: str | Path) -> Any:
-    """The contents of a YAML file as plain Python data.
-
-    Raises:
-        UserError: the file does not exist, is a folder, not UTF-8, not YAML (with the line), or empty.
-    """
+    """The contents of a YAML file as plain Python data."""
     text = read_text(path, what="a YAML file")
     if not text.strip():
         raise UserError("expected YAML, found nothing: the file is empty", file=str(path))
@@ -38,9 +34,6 @@ def read_yaml(path: str | Path) -> Any:
 
 def parse_yaml(text: str, *, file: str | None = None) -> Any:
     """The data in a YAML 1.2 text; ``file`` is its source, for messages.
-
-    Raises:
-        UserError: the text is empty, is not YAML, or contains more than one document.
 
     >>> parse_yaml("{lr: 1e-3, mode: off, rate: 40 Mbit/s}")
     {'lr': 0.001, 'mode': 'off', 'rate': '40 Mbit/s'}

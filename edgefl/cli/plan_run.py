@@ -31,11 +31,7 @@ _SMALLER_IS_HARDER = ("bandwidth", "battery")
 
 
 def refuse_run(scenario: str) -> None:
-    """Refuse a run directory in place of a scenario.
-
-    Raises:
-        UserError: it is one.
-    """
+    """Refuse a run directory in place of a scenario."""
     path = user_path(scenario)
     if RunPaths(path).summary.is_file():
         raise UserError(
@@ -46,11 +42,7 @@ def refuse_run(scenario: str) -> None:
 
 
 def print_answers(run: str, condition: str, methods: list[str] | None, *, trust: bool, as_json: bool) -> None:
-    """Print the answers for a finished run.
-
-    Raises:
-        UserError: it is no finished run, or the condition is invalid.
-    """
+    """Print the answers for a finished run."""
     path = user_path(run)
     if not path.is_dir():
         raise UserError(f"--for needs the folder of a finished run, from edgefl simulate {run} --out RUN", file=run)
@@ -166,11 +158,7 @@ def _beyond(name: Name, found: Answer, condition: Condition) -> str:
 
 
 def print_seeds(run: str, difference: str, power: float | None, methods: list[str] | None, *, as_json: bool) -> None:
-    """Print the seeds that each pair of methods needs.
-
-    Raises:
-        UserError: it is no finished run with two methods to compare, or the difference or the power is invalid.
-    """
+    """Print the seeds that each pair of methods needs."""
     from edgefl.report.run_record import RunRecord
     from edgefl.report.seed_plan import read_difference, seed_plan
     from edgefl.report.statistics import POWER

@@ -192,7 +192,6 @@ def measure(
 
     Raises:
         DataDependentError: the operators of the method's objective or rule depend on numbers in tensors.
-        UserError: the model's batch norm needs a larger batch.
     """
     found = trace(model, method, alpha, batch, drawn)
     return step_cost(batch, found.executed, found.numbers, found.brought_bytes)
@@ -281,7 +280,6 @@ def without_data(label: str = "") -> Iterator[None]:
 
     Raises:
         DataDependentError: the block reads numbers in tensors; the error names the part whose code does.
-        UserError: batch norm got one number per channel.
     """
     try:
         yield
@@ -347,11 +345,7 @@ class BlockFigures(NamedTuple):
 
 
 def block_figures(model: BlockModel) -> list[BlockFigures]:
-    """The figures of each block, counted on tensors without data.
-
-    Raises:
-        UserError: what the model executes depends on the numbers in tensors.
-    """
+    """The figures of each block, counted on tensors without data."""
     try:
         with without_data():
             return _figures(model)

@@ -75,9 +75,6 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
     """The cost of ``method`` for a client that receives the last ``alpha`` blocks, by default all.
 
     ``level`` is the client's capacity level, if the method has levels.
-
-    Raises:
-        UserError: the method cannot train this model, or always sends the whole model although ``alpha`` requests less.
     """
     model = method.objective.adapt(costs.model)
     method = keeping_local(method, model.layout)

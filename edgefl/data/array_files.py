@@ -25,11 +25,7 @@ class ArrayFile(NamedTuple):
     open: Callable[[str], NDArray[Any] | Pictures]
 
     def read(self, name: str) -> NDArray[Any] | Pictures:
-        """An array.
-
-        Raises:
-            UserError: there is none of this name, its values are no numbers or texts, or the file is damaged.
-        """
+        """An array."""
         if name not in self.names:
             hint = nearest(name, self.names) if self.names else "it has none"
             raise UserError(f"no {self.word} '{name}' in this file; {hint}", file=str(self.path))
@@ -37,11 +33,7 @@ class ArrayFile(NamedTuple):
             return self.open(name)
 
     def read_columns(self, names: Sequence[str]) -> NDArray[Any]:
-        """Several arrays of numbers ``[samples]`` side by side, ``[samples, names]``.
-
-        Raises:
-            UserError: one is missing, or has another shape.
-        """
+        """Several arrays of numbers ``[samples]`` side by side, ``[samples, names]``."""
         columns = [self.read(name) for name in names]
         for name, column in zip(names, columns, strict=True):
             if len(column.shape) != 1 or column.dtype.kind not in "fiub" or column.shape != columns[0].shape:
@@ -54,11 +46,7 @@ class ArrayFile(NamedTuple):
 
 
 def open_arrays(path: Path) -> ArrayFile:
-    """The file of arrays at ``path``.
-
-    Raises:
-        UserError: its name has another ending, or it is not a readable file of that format.
-    """
+    """The file of arrays at ``path``."""
     formats = {".npz": _npz, ".safetensors": _safetensors, ".parquet": _parquet}
     if path.suffix not in formats:
         raise UserError(f"expected a file of the format {', '.join(formats)}, found '{path.name}'", file=str(path))
@@ -136,9 +124,6 @@ def of_column(
     """A column of Arrow as an array ``[rows, …]``: numbers, texts, lists (of lists) of numbers, or encoded images.
 
     Encoded images are bytes, or in the form of the Hugging Face hub, ``struct<bytes, path>``.
-
-    Raises:
-        UserError: it has empty cells, lists that differ in length, or other values.
     """
     import pyarrow
     import pyarrow.compute

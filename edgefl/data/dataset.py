@@ -104,10 +104,6 @@ def load(spec: DataSpec) -> tuple[Dataset, Dataset]:
     """The training and the test samples of ``spec``, in main memory.
 
     The last set is cached, so that the seeds and methods of a run read it once; do not modify its tensors.
-
-    Raises:
-        UserError: files are missing or unreadable, those of the partition too, or ``normalise`` or ``augment`` does not
-            fit the inputs.
     """
     train, test, mean, std = _read(_bare(spec), data_root(spec.root), _stamps(spec))
     known = spec.known() or described(train, test, spec.task)
@@ -129,11 +125,7 @@ def load(spec: DataSpec) -> tuple[Dataset, Dataset]:
 
 
 def check_tokens(spec: DataSpec, tokens: int) -> None:
-    """Check that all inputs are tokens that a model has, from 0 to ``tokens`` - 1; reads the data set.
-
-    Raises:
-        UserError: as :func:`load`, or an input is another number.
-    """
+    """Check that all inputs are tokens that a model has, from 0 to ``tokens`` - 1; reads the data set."""
     for part in load(spec):
         expected = f"expected integers from 0 to {tokens - 1}, the tokens of the model"
         if part.inputs.is_floating_point():
@@ -144,11 +136,7 @@ def check_tokens(spec: DataSpec, tokens: int) -> None:
 
 
 def content_of_set(spec: DataSpec) -> str:
-    """A digest of the whole set, even if a run uses only a part; read once, as for :func:`load`.
-
-    Raises:
-        UserError: files are missing or unreadable.
-    """
+    """A digest of the whole set, even if a run uses only a part; read once, as for :func:`load`."""
     return _content(_bare(spec), data_root(spec.root), _stamps(spec))
 
 

@@ -87,9 +87,6 @@ def load_federated(
 
     With ``split="validation"``, the held-out samples are removed from training. If the inputs have more bytes than
     ``room``, they stay in main memory, and each batch is copied to the device.
-
-    Raises:
-        UserError: data files are missing, or the samples cannot be partitioned as requested.
     """
     train, test = load(spec)
     validation = None
@@ -153,9 +150,6 @@ def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
 
     It reads no file if the data set declares its number of images per class, so a run without training needs no files.
     Only the validation split (to find the held-out images) and partitions by owner (to find the owners) read the set.
-
-    Raises:
-        UserError: data files are missing, or the images cannot be partitioned as requested.
 
     >>> from edgefl.data.sets.digits import Digits
     >>> shard_sizes(Digits(clients=5), seed=0).tolist()

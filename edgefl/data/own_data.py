@@ -79,19 +79,10 @@ class OwnData(DataSpec):
 
     @abstractmethod
     def raw(self) -> tuple[Raw, Raw | None]:
-        """The training arrays, and the test arrays if there are any.
-
-        Raises:
-            UserError: they are missing or cannot be read.
-        """
+        """The training arrays, and the test arrays if there are any."""
 
     def checked(self) -> tuple[Samples, Samples]:
-        """The samples of :meth:`read`.
-
-        Raises:
-            UserError: the arrays are not of a possible type or shape, differ in length, contain values that are not
-                possible, or do not fit each other.
-        """
+        """The samples of :meth:`read`."""
         train, test = self.raw()
         try:
             return checked_samples(self._samples(train, test), None, self.task)

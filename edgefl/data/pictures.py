@@ -63,11 +63,7 @@ class Pictures:
 
     @cached_property
     def shape(self) -> tuple[int, int, int, int]:
-        """Images, channels, height and width, from the headers of all images.
-
-        Raises:
-            UserError: a header cannot be read, or images differ in size.
-        """
+        """Images, channels, height and width, from the headers of all images."""
         for index, sides in self._each(self._sides):
             self._check(index, sides)
         return len(self.numbers), *self._first

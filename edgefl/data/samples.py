@@ -84,11 +84,7 @@ def strata(labels: NDArray[Any], task: Task) -> Integers:
 
 
 def in_terms_of(task: Task, known: Description) -> Description:
-    """The description of labelled data for a task, if it was given for classification.
-
-    Raises:
-        UserError: the task needs other labels than the numbers of classes.
-    """
+    """The description of labelled data for a task, if it was given for classification."""
     if task.classes:
         return known
     outputs = task.outputs_for_classes(known.classes)
@@ -113,11 +109,7 @@ def described(train: Samples, test: Samples, task: Task | None = None) -> Descri
 
 
 def checked_description(answer: object, task: Task | None = None) -> Description:
-    """The answer of :meth:`DataSpec.declared <edgefl.data.spec.DataSpec.declared>`, with its kind of inputs.
-
-    Raises:
-        WrongAnswer: it is no possible description.
-    """
+    """The answer of :meth:`DataSpec.declared <edgefl.data.spec.DataSpec.declared>`, with its kind of inputs."""
     if not isinstance(answer, Description):
         raise WrongAnswer(f"declared returned {one_line(answer)}; expected a Description or None")
     classes, shape = answer.classes, tuple(answer.shape)
@@ -154,9 +146,6 @@ def checked_samples(
     """The training and the test samples that :meth:`DataSpec.read <edgefl.data.spec.DataSpec.read>` returned.
 
     Labels are those of the task; inputs are unchanged. The description ``declared`` is in terms of the task, too.
-
-    Raises:
-        WrongAnswer: they are not such arrays, do not fit each other, or differ from what is declared.
     """
     if not isinstance(answer, tuple) or [type(each) for each in answer] != [Samples, Samples]:
         raise WrongAnswer(f"read returned {one_line(answer)}; expected the training and the test data as Samples")

@@ -85,9 +85,6 @@ def cut_like_training(
     ``training_counts`` is ``[clients, classes]``. Every count is within one image of the exact share, with a random
     rounding offset for each class. Images of a class that no client trains on are not used.
 
-    Raises:
-        UserError: there are more clients than images.
-
     >>> labels = np.repeat([0, 1], 10)
     >>> shards = cut_like_training(labels, np.array([[90, 10], [10, 90]]), np.random.default_rng(0))
     >>> shards.label_counts(labels, 2).tolist()

@@ -86,9 +86,6 @@ def diagnose(
         device: ``auto``, ``cpu`` or ``cuda``.
         plane: also compute the landscape.
         trust: execute the scenario's Python files even if they are not those that the run began with.
-
-    Raises:
-        UserError: the run kept no models, or the method or seed is unknown.
     """
     read = read_run_summary(run)
     summary = read.methods

@@ -64,11 +64,7 @@ class Dilation(NamedTuple):
 
 
 def choose_dilation(wiring: Wiring, settings: LinkSettings, carried: PacketRates) -> Dilation:
-    """The least of 1, 2, 5, 10, 20, 50, … at which the links need at most half of what this machine carries.
-
-    Raises:
-        UserError: a route without a link of finite capacity.
-    """
+    """The least of 1, 2, 5, 10, 20, 50, … at which the links need at most half of what this machine carries."""
     for factor in _factors():
         needed = packet_rates(wiring, replace(settings, dilation=factor))
         if all(need <= USED_PART * rate for need, rate in zip(needed, carried, strict=True)):
@@ -80,9 +76,6 @@ def packet_rates(wiring: Wiring, settings: LinkSettings) -> PacketRates:
     """The most packets a real second that cross the links at their peak capacities, with acknowledgements.
 
     The most over all ways to share the links: a linear program over the rates of all senders and receivers.
-
-    Raises:
-        UserError: a route without a link of finite capacity.
     """
     from scipy.optimize import linprog
 

@@ -76,7 +76,6 @@ def emulate(
         listeners: follow all runs, the simulated ones first.
 
     Raises:
-        UserError: the scenario cannot be emulated, or this machine cannot do it.
         EmulationFailed: a process, a link or a transfer failed.
     """
     predicted = _predicted(out)

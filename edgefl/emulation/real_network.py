@@ -63,9 +63,6 @@ class RealNetwork:
         """Send ``bytes`` over the least-latency path; the flow triggers when they have arrived.
 
         Weight, payload and outlook have no effect: links are shared as by TCP, and each receiver gets its own bytes.
-
-        Raises:
-            UserError: an unknown node, or no path between the nodes.
         """
         route = self.route(source, target)
         flow = Flow(

@@ -143,11 +143,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def quotas_of(fleet: FleetAssignment, dilation: float) -> list[float]:
-    """The part of one processor for each client; a slower clock divides it.
-
-    Raises:
-        UserError: a profile has no quota, or one that cannot be set.
-    """
+    """The part of one processor for each client; a slower clock divides it."""
     for profile in fleet.profiles:
         quota = profile.compute.cpu_quota
         if quota is None:
@@ -173,12 +169,7 @@ def at_a_time(scenario: Scenario) -> int:
 
 
 def check_real_training(scenario: Scenario, dilation: float) -> None:
-    """Refuse a scenario whose clients cannot train in real time here.
-
-    Raises:
-        UserError: the cost is not that of the executed steps, a device has no quota, the processors are too few, or
-            this system cannot set quotas.
-    """
+    """Refuse a scenario whose clients cannot train in real time here."""
     if not isinstance(scenario.cost, MeasuredCost):
         raise UserError("expected kind: measured with --compute real: training takes its own time", field="cost")
     processors = os.cpu_count() or 1

@@ -161,9 +161,6 @@ def plan_wiring(topology: Topology, talks: Iterable[Pair], *, peaks: Mapping[Pai
         talks: pairs of nodes between which connections are made; the order of a pair has no meaning.
         peaks: the highest bit/s that a link will have, by its ends, where it is not its capacity at the start.
 
-    Raises:
-        UserError: no path, more than 128 nodes, or one with the name of a process of the emulation.
-
     >>> from edgefl.network.tree import TreeLinks
     >>> star = TreeLinks(server=(1e9, 1e9), down=[8e6, 4e6], up=[1e6, 1e6], latency=0.02)
     >>> wiring = plan_wiring(star, [("server", "client/0"), ("server", "client/1")])

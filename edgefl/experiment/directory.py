@@ -98,10 +98,6 @@ class RunDirectory:
         software: versions of the packages on which results depend, by name.
         seeds: all seeds, while seeds are added to a finished run; else ``None``.
         opened: True if the scenario is written, so that the run can be resumed.
-
-    Raises:
-        UserError: on entry: another process uses the directory, it is not empty, it cannot be written, or there is no
-            interrupted run to resume.
     """
 
     choices: Choices
@@ -164,11 +160,7 @@ class RunDirectory:
                 folder.rmdir()
 
     def open(self, scenario: Options) -> None:
-        """Write the resolved scenario and copies of its Python files, unless they were written before.
-
-        Raises:
-            UserError: the directory cannot be written.
-        """
+        """Write the resolved scenario and copies of its Python files, unless they were written before."""
         if self.opened:
             return
         try:
@@ -192,21 +184,13 @@ class RunDirectory:
             write_file(self.paths.scenario, dump_yaml(resolve(scenario)))
 
     def read_inputs(self, found: Mapping[str, Input]) -> None:
-        """Record the inputs of a new run; later, before each run, check that they are still the same.
-
-        Raises:
-            UserError: the run began with different contents.
-        """
+        """Record the inputs of a new run; later, before each run, check that they are still the same."""
         if self._asked is None or self.inputs:
             check_inputs(self.inputs, found)
         self.inputs |= digests(found)
 
     def use_software(self, found: Mapping[str, str]) -> None:
-        """Record the packages of a new run; check that a resumed run has those with which it began.
-
-        Raises:
-            UserError: the run began with others.
-        """
+        """Record the packages of a new run; check that a resumed run has those with which it began."""
         if self._asked is None and self.software != found:
             raise UserError(
                 f"the run began with {in_words(self.software)}, found {in_words(found)}; results may differ, so "
@@ -344,11 +328,7 @@ def _runs(summary: Summary) -> list[tuple[str, SeedResult]]:
 
 
 def look_free(path: Path, *, hint: str = "choose another folder") -> None:
-    """The part of :func:`check_free` that needs no lock; it writes nothing.
-
-    Raises:
-        UserError: no run can begin there.
-    """
+    """The part of :func:`check_free` that needs no lock; it writes nothing."""
     if not RunPaths(path).lock.exists():
         check_free(path, hint=hint)
 
@@ -357,9 +337,6 @@ def check_free(path: Path, *, begun: bool = False, hint: str = "choose another f
     """Check that a run can begin in a folder: it does not exist, or it is empty.
 
     ``begun`` allows files of a process that was killed before its first run began. ``hint`` is what to do otherwise.
-
-    Raises:
-        UserError: it is not empty, or cannot be created. Existing files are never overwritten.
     """
     # The nearest existing parent shows whether the folder can be created.
     present = next((each for each in (path, *path.absolute().parents) if each.exists()), None)
@@ -385,11 +362,7 @@ def check_free(path: Path, *, begun: bool = False, hint: str = "choose another f
 
 
 def read_run_summary(run: Path) -> Summary:
-    """The summary of a finished run.
-
-    Raises:
-        UserError: the folder has none, or it is damaged or of another schema.
-    """
+    """The summary of a finished run."""
     path = RunPaths(run).summary
     if not path.is_file():
         hint = f"; it is unfinished: {how_to_continue(run)}" if is_interrupted(run) else ""

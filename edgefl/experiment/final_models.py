@@ -143,20 +143,12 @@ def named(vector: Tensor, layout: Layout) -> dict[str, Tensor]:
 
 
 def read_model(path: Path, layout: Layout) -> Tensor:
-    """Read a model ``[size]`` that :func:`write_model` wrote.
-
-    Raises:
-        UserError: the file does not exist, or contains no model of this layout.
-    """
+    """Read a model ``[size]`` that :func:`write_model` wrote."""
     return _vector(_tensors(path), layout, path)
 
 
 def read_client_models(path: Path, layout: Layout) -> dict[int, Tensor]:
-    """Read the local models that :func:`write_client_models` wrote, by client.
-
-    Raises:
-        UserError: the file does not exist, or contains no models of this layout.
-    """
+    """Read the local models that :func:`write_client_models` wrote, by client."""
     models: dict[int, dict[str, Tensor]] = {}
     for key, tensor in _tensors(path).items():
         client, _, name = key.partition(".")

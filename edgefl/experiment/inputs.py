@@ -56,9 +56,6 @@ class Inputs:
 
         With ``trains`` images are read, even if their counts do not require it. ``copies`` of the Python files, by
         field, are read in their place, and no data that a Python file returns.
-
-        Raises:
-            UserError: a file is missing or unreadable.
         """
         found = {SCENARIO: self._scenario}
         for field, file in self.files.items():
@@ -75,11 +72,7 @@ class Inputs:
 
 
 def keep_code(scenario: Options, known: Mapping[str, str], folder: Path) -> None:
-    """Write copies of the scenario's Python files into a run directory.
-
-    Raises:
-        UserError: a file is missing, or has other contents than when its digest in ``known`` was computed.
-    """
+    """Write copies of the scenario's Python files into a run directory."""
     paths = RunPaths(folder)
     contents = {field: (file, read_code(file)) for field, file in code_files(scenario).items()}
     check_inputs(known, {field: Input(str(file), sha256(code).hexdigest()) for field, (file, code) in contents.items()})
@@ -93,9 +86,6 @@ def allow_code(scenario: Scenario, known: Mapping[str, str], folder: Path, *, tr
     """Let the Python files of a run directory's scenario be executed.
 
     A file of the same contents outside the directory is this machine's own; any other may be somebody else's.
-
-    Raises:
-        UserError: a file is in the directory, missing, or has other contents than ``known``, without ``trust``.
     """
     for field, file in code_files(scenario).items():
         if not file.exists():
@@ -122,11 +112,7 @@ def digests(inputs: Mapping[str, Input]) -> dict[str, str]:
 
 
 def check_inputs(known: Mapping[str, str], found: Mapping[str, Input]) -> None:
-    """Check that the present inputs have the digests that were known when the run began.
-
-    Raises:
-        UserError: one differs; the error contains its file and field.
-    """
+    """Check that the present inputs have the digests that were known when the run began."""
     for field, each in found.items():
         if known.get(field) != each.digest:
             raise UserError(

@@ -75,11 +75,7 @@ class Recording:
 
 
 def read_recording(path: Path) -> Recording:
-    """The training recorded in an ``events.parquet``.
-
-    Raises:
-        UserError: the file cannot be read.
-    """
+    """The training recorded in an ``events.parquet``."""
     return recording_of(read_events(path, _WANTED))
 
 

@@ -65,11 +65,7 @@ class Journal(Listener):
         return len(self._ends) - 1
 
     def rows(self) -> Iterator[Event]:
-        """The rows in it, in order.
-
-        Raises:
-            UserError: the file is damaged.
-        """
+        """The rows in it, in order."""
         for begin, end in zip(self._ends[:-1], self._ends[1:], strict=True):
             content = os.pread(self._file.fileno(), end - begin - _HEAD, begin + _HEAD)
             try:

@@ -112,8 +112,6 @@ def add_seeds(
     should be that of the present runs; ``trust`` is as for :func:`resume`.
 
     Raises:
-        UserError: the folder has no finished run to which seeds can be added, another process uses it, or its inputs
-            have changed; nothing is written.
         RunsFailed, NotWritten, Paused: as for :func:`run`.
     """
     if not 1 <= count <= MOST_NEW_SEEDS:

@@ -173,9 +173,6 @@ def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None 
 
     Relative paths of profile files start at ``folder``; ``field`` is the group's dotted path in the scenario
     (``fleet.0``), for messages.
-
-    Raises:
-        UserError: unknown profile, or an override that does not fit.
     """
     where = f"{field}." if field else ""
     profile = group.profile
@@ -262,9 +259,6 @@ def assign(groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Pat
 
     Counts are exact (largest remainder, earlier groups first among equals). Clients that no group names are shuffled by
     a generator that depends only on the seed, so that every method has the same fleet.
-
-    Raises:
-        UserError: shares do not sum to 1, counts do not sum to ``clients``, or groups use both.
     """
     counts = group_counts(groups, clients)
     resolved = [resolve(group, folder=folder, field=f"fleet.{index}") for index, group in enumerate(groups)]

@@ -21,9 +21,6 @@ class Attendance:
 
     Results are cached until they change: a query for the fleet costs one comparison per client, and more only for
     clients whose state has changed. Queries must be in ascending order of time. The draws are keyed by seed and group.
-
-    Raises:
-        UserError: a trace cannot be read.
     """
 
     def __init__(self, fleet: FleetAssignment, seed: int) -> None:

@@ -138,9 +138,6 @@ class Trace(Options):
         """The windows, each client's row in them, and the seconds by which its clock is ahead of the run's clock.
 
         Rows are assigned without repetition as long as there are enough.
-
-        Raises:
-            UserError: the file cannot be read or is not such a trace.
         """
         windows = read_trace(self.file)
         count = len(windows.periods)
@@ -192,9 +189,6 @@ def read_trace(file: str) -> Windows:
     repeats; ``duration`` is the total available time. The first window may lack its beginning, or the last its end.
     Windows may overlap, and those without length are none. A file that is not found is searched in the folder
     EDGEFL_DATA.
-
-    Raises:
-        UserError: the file cannot be read or is not such a trace; the message contains file and device.
     """
     path = find_input(file)
     return _read(str(path), digest_of_file(path))

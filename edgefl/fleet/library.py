@@ -65,11 +65,7 @@ def load_profile(name_or_path: str | PathLike[str], *, folder: Path | None = Non
 
 
 def read_profile(path: Path) -> DeviceProfile:
-    """The profile in a YAML file.
-
-    Raises:
-        UserError: the file cannot be read or is not a valid profile; the message contains file and field.
-    """
+    """The profile in a YAML file."""
     return validated(DeviceProfile, read_yaml(path), file=str(path))
 
 

@@ -43,11 +43,7 @@ def require_flwr() -> None:
 
 
 def read_app(spec: AppSpec) -> tuple[dict[str, str], dict[str, Any]]:
-    """The references of an app's components, and its run configuration; no code of the app is executed.
-
-    Raises:
-        UserError: the folder has no valid ``pyproject.toml``, or ``run_config`` has a key that the app does not have.
-    """
+    """The references of an app's components, and its run configuration; no code of the app is executed."""
     require_flwr()
     from flwr.common.config import flatten_dict, get_project_config
 
@@ -96,11 +92,7 @@ def digest_of_app(folder: str) -> str:
 
 @contextmanager
 def loaded(spec: AppSpec) -> Iterator[App]:
-    """The app, freshly imported; its modules are forgotten at the end, so every run starts with new globals.
-
-    Raises:
-        UserError: it cannot be imported, or a component is not of its type.
-    """
+    """The app, freshly imported; its modules are forgotten at the end, so every run starts with new globals."""
     from flwr.clientapp import ClientApp
     from flwr.serverapp import ServerApp
 

@@ -69,11 +69,7 @@ def run_app(
     replies: Replies,
     listeners: Sequence[Listener],
 ) -> Outcome:
-    """Import an app and run it once in a simulated world.
-
-    Raises:
-        UserError: the app cannot be imported, or uses something that is not supported.
-    """
+    """Import an app and run it once in a simulated world."""
     from flwr.supercore.run import Run
 
     spec, metrics, clock = scenario.app_of(method), Metrics(scenario.flower.metric), AppTime()

@@ -70,7 +70,6 @@ class AppTime:
 
         Raises:
             ValueError: a thread of the app sleeps for seconds that are negative or not finite.
-            UserError: the app does nothing else.
         """
         in_client = self._in_client == threading.get_ident()
         if not in_client and not self._is_servers_turn():

@@ -43,9 +43,6 @@ def _defaults(recipe: Recipe) -> dict[str, Any]:
 def server_update(value: Any) -> ServerUpdate:
     """A server update from its name, or from a mapping with ``kind`` and options.
 
-    Raises:
-        UserError: unknown name or option.
-
     >>> server_update({"kind": "fedavgm", "beta": 0.6})
     FedAvgM(beta=0.6, server_lr=1.0)
     """
@@ -92,11 +89,7 @@ def _read_server(value: Any) -> ServerUpdate:
 
 
 def recipe_in(entry: Mapping[str, Any]) -> Recipe:
-    """The recipe of an entry: ``method`` is the name of one, ``python`` an object in a Python file.
-
-    Raises:
-        UserError: there is no such recipe, or the file may not be executed.
-    """
+    """The recipe of an entry: ``method`` is the name of one, ``python`` an object in a Python file."""
     if "python" not in entry:
         return METHODS[str(entry["method"])]
     recipe: Recipe = UserCode.of(entry["python"]).load(kind=Recipe)
@@ -141,9 +134,6 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
             option is passed to every part that has it (FedADC's β_l is an option of rule, server and payload).
         local: the scenario's ``training.local``.
         codecs: the scenario's ``training.codec``; by default no encoding.
-
-    Raises:
-        UserError: an unknown name or option, or parts that do not fit together.
 
     >>> build_method({"method": "fedprox", "mu": 0.1, "as": "prox"}, LocalOptions()).objective
     FedProx(mu=0.1)

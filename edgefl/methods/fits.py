@@ -75,9 +75,6 @@ def missing(part: Part, takes: Takes) -> Need | None:
 def check(parts: Iterable[Part], *taking: Takes) -> None:
     """Check that all parts fit.
 
-    Raises:
-        UserError: something takes what a part needs.
-
     >>> check([Part("FedBR", frozenset({"blocks"}))], {"blocks": "this model is one block"})
     Traceback (most recent call last):
     edgefl.errors.UserError: FedBR needs a model of several blocks, and this model is one block

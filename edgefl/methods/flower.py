@@ -107,11 +107,7 @@ class FlowerStrategy(ServerUpdate):
         return {name: torch.zeros_like(parameters) for name in KEPT[self.flower]}
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
-        """The strategy's next parameters and arrays.
-
-        Raises:
-            WrongAnswer: the strategy returned something else than the next parameters, or keeps more than is saved.
-        """
+        """The strategy's next parameters and arrays."""
         import flwr.app as flwr
 
         def record(vector: Tensor) -> Any:

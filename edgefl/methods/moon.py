@@ -54,9 +54,6 @@ class Moon(Objective):
         The layers before it in the last block, and the head, become the second-last block; the classifier reads the
         projection. d is the number of input features of the model's own last layer. With ``reads: maps`` the blocks
         after the last feature maps are removed, and d is the maps' number of channels (FedADC, for its plain CNN).
-
-        Raises:
-            UserError: the model's last layer is not linear, or no block returns feature maps.
         """
         super().adapt(model)
         *names, last = model.blocks

@@ -157,9 +157,6 @@ def traced_axes(model: BlockModel) -> list[Axes]:
     """The dimensions of each tensor of a model's layout, in its order, in groups of channels.
 
     The inputs of the first layers and the outputs of the model are always whole.
-
-    Raises:
-        UserError: a layer mixes channels in a way that a narrower network cannot.
     """
     weights, tracing = model.zero_weights(), Tracing()
     for block in weights:

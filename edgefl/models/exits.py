@@ -92,9 +92,6 @@ def with_exits(model: BlockModel, grid: int = 1) -> BlockModel:
     """The model with an internal classifier after each block but the last two, whose classifier is the last block.
 
     An internal classifier reads the means of at most ``grid`` cells of the maps along each dimension.
-
-    Raises:
-        UserError: the output of a block is neither a vector nor maps of channels.
     """
     blocks: dict[str, nn.Module] = {}
     names = list(model.blocks)

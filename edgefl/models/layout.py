@@ -271,9 +271,6 @@ def content_of(tensor: Tensor) -> str:
 def matching(names: Iterable[str], patterns: Iterable[str], *, field: str, what: str = "parameters") -> set[str]:
     """The names of tensors that patterns mean: their own or that of a module that contains them; ``*`` is any text.
 
-    Raises:
-        UserError: a pattern means no name.
-
     >>> sorted(matching(["head.weight", "head.bias", "stem.weight"], ["head"], field="trainable"))
     ['head.bias', 'head.weight']
     """

@@ -31,11 +31,7 @@ class Lora(Component):
 
 
 def add_adapters(module: nn.Module, lora: Lora) -> None:
-    """Add adapters to a module, in place, and freeze everything else.
-
-    Raises:
-        UserError: peft is not installed, or a name is none of a layer that can be adapted.
-    """
+    """Add adapters to a module, in place, and freeze everything else."""
     peft = optional("peft", "peft", field="lora")
     targets = _targets(module, lora.targets)
     options = {"r": lora.rank, "lora_alpha": lora.alpha, "lora_dropout": lora.dropout}

@@ -32,9 +32,6 @@ def settle(module: nn.Module, twin: nn.Module, inputs: Tensor, *, reshapes: bool
 
     ``twin`` is an equal module, which is called with ``inputs``. Floating-point buffers of the state dict are a part of
     a client's job, so they may change.
-
-    Raises:
-        UserError: it changes an attribute, or has one that cannot be copied.
     """
     before, prints = dict(_attributes(twin)), list[dict[Place, bytes]]()
     state = {name: tensor.clone() for name, tensor in twin.state_dict().items()}
@@ -95,11 +92,7 @@ def _call(module: nn.Module, inputs: Tensor, reshapes: bool) -> None:
 
 @torch.no_grad()
 def check_tensors(twin: nn.Module, inputs: Tensor, *, reshapes: bool) -> None:
-    """Call a module with large weights, which a limit of their norm would change, and compare its tensors.
-
-    Raises:
-        UserError: it changes a parameter, or a buffer that is no part of a client's job.
-    """
+    """Call a module with large weights, which a limit of their norm would change, and compare its tensors."""
     own = {name: tensor.clone() for name, tensor in twin.state_dict(keep_vars=True).items()}
     for parameter in twin.parameters():
         parameter.normal_(std=3.0, generator=torch.Generator().manual_seed(0))

@@ -40,9 +40,6 @@ class Cut:
 
     Attributes:
         model: the narrower skeleton; its tensors have the names and the order of the whole model's.
-
-    Raises:
-        UserError: the model cannot be cut; the message names the layer.
     """
 
     def __init__(self, whole: BlockModel, share: float, rounding: Rounding = "up") -> None:

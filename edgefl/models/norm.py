@@ -24,9 +24,6 @@ def norm_of(kind: NormKind, groups: int, *, least: int) -> Norm:
     """The normalisation selected by a model's options; only group norm uses ``groups``.
 
     The numbers of the model's channels are multiples of ``least``.
-
-    Raises:
-        UserError: ``groups`` does not divide the channels.
     """
     if kind == "batch":
         return BatchNorm

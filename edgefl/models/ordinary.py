@@ -65,11 +65,7 @@ class OrdinaryModel(ModelSpec):
 
     @abstractmethod
     def module(self, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
-        """The module, with values drawn from PyTorch's global generator.
-
-        Raises:
-            UserError: there is no such module, or it does not take these inputs.
-        """
+        """The module, with values drawn from PyTorch's global generator."""
 
     def split(self, module: nn.Module, input_type: torch.dtype, sample_shape: tuple[int, ...]) -> Split:
         return split(module, self.blocks)

@@ -45,9 +45,6 @@ def load(weights: Weights | str, blocks: Mapping[str, nn.Module], state: Mapping
 
     The file has either the names of a run's ``final.safetensors``, ``block.name``, or those of ``state``, the state
     dict of the ordinary module that the blocks are parts of.
-
-    Raises:
-        UserError: the file is missing or no file of tensors, or its tensors are not the model's.
     """
     try:
         return _loaded(weights, blocks, state)

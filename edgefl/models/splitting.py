@@ -36,9 +36,6 @@ def split(module: nn.Module, names: Sequence[str] | None = None) -> Split:
         names: the submodules at whose first call a block begins, in order, such as ``["conv1", "layer1.0", "fc"]``;
             what is called before the first one belongs to its block. One name: the module is one block.
 
-    Raises:
-        UserError: a name is none of a submodule that is called once in this order, or more than one value reaches it.
-
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 10))
     >>> list(split(net).blocks)
     ['0', '3']

@@ -28,9 +28,6 @@ def build_topology(
 
     In a star and in cells the clients' own capacities are still 0 here, for
     :class:`~edgefl.network.client_links.ClientLinks` to set. In a file, a client's link may replace those of the file.
-
-    Raises:
-        UserError: an unknown link; a missing file, or one that is not such a graph.
     """
     for name in dict.fromkeys(link_of_client):
         if name not in links:

@@ -40,9 +40,6 @@ class ClientLinks:
 
     Trace files that are not found as they are named are searched in ``folder``.
 
-    Raises:
-        UserError: an unknown link, or a trace that cannot be read.
-
     >>> spec = LinkSpec.model_validate(
     ...     {"down": {"kind": "uniform", "low": 40e6, "high": 280e6}, "up": "9 Mbit/s", "redraw": "10 rounds"}
     ... )

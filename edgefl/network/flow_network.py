@@ -109,7 +109,6 @@ class FlowNetwork:
         allocator may know about the round of the flow's client; ``tag`` can be any object.
 
         Raises:
-            UserError: an unknown node, or no path between the nodes.
             ValueError: a size below 0, infinite or NaN, or a weight that is not positive and finite.
         """
         route = self.route(source, target)
@@ -165,11 +164,7 @@ class FlowNetwork:
         self._agenda.settle_now()
 
     def set_capacity(self, source: Node, target: Node, bits_per_second: float) -> None:
-        """Change a link's capacity from now on and detach its process; 0 is an outage.
-
-        Raises:
-            UserError: no such link, or a capacity below 0 or NaN.
-        """
+        """Change a link's capacity from now on and detach its process; 0 is an outage."""
         link = self.topology.link(source, target)
         self._processes.pop(link, None)
         self._set(link, checked_capacity(bits_per_second, f"link {source!r} -> {target!r}"))
@@ -210,11 +205,7 @@ class FlowNetwork:
         """No effect on flows."""
 
     def set_process(self, source: Node, target: Node, process: CapacityProcess) -> None:
-        """Let a link's capacity follow a process, which is evaluated only while the link carries flows.
-
-        Raises:
-            UserError: no such link.
-        """
+        """Let a link's capacity follow a process, which is evaluated only while the link carries flows."""
         self.follow(self.topology.link(source, target), process)
 
     def follow(self, link: int, process: CapacityProcess) -> None:

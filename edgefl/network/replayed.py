@@ -25,12 +25,7 @@ _WAY = re.compile(r"(.+)[._-](down|up)(?:link)?(?:\.\w+)?", re.IGNORECASE)
 
 
 class ReplayedLink:
-    """The traces of a link for a fleet, in the directions that follow some.
-
-    Raises:
-        UserError: a file that is missing or no trace, a file without its partner, or a name that nothing has. Its
-            field starts at the link.
-    """
+    """The traces of a link for a fleet, in the directions that follow some."""
 
     def __init__(self, name: str, link: LinkSpec, clients: int, seed: int, *, folder: Path | None = None) -> None:
         self._name, self._clients, self._seed = name, clients, seed
@@ -97,9 +92,6 @@ def traces_of(spec: TraceCapacity, direction: Direction, folder: Path | None = N
 
     Of a folder with pairs of files, those for the direction are read. A file that is not found as it is named is
     searched in ``folder``.
-
-    Raises:
-        UserError: a file that is missing or no trace, a file without its partner, or a name that nothing has.
     """
     path = find_input(spec.file, folder, what="traces")
     files = _files(path, direction) if path.is_dir() else {"": path}

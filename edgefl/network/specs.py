@@ -140,9 +140,6 @@ _REDRAW = re.compile(r"\s*(\d+)\s*rounds?\s*")
 def redraw_rule(text: str) -> tuple[Literal["rounds", "seconds"], float]:
     """``10 rounds`` or ``30 s`` as a rule.
 
-    Raises:
-        UserError: neither a positive whole number of rounds nor a time of at least 1 ms.
-
     >>> redraw_rule("10 rounds"), redraw_rule("2 min")
     (('rounds', 10.0), ('seconds', 120.0))
     """

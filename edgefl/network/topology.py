@@ -94,10 +94,6 @@ class GraphLinks:
             weight C/(1 Mbit/s) on every link that it crosses. If it uses several channels, the one in which its bits
             take longest counts; a flow that uses none keeps its weight.
 
-    Raises:
-        UserError: an undirected graph, an edge without a capacity, a negative capacity or latency, or sharing of air
-            where no edge has ``air``.
-
     >>> graph = nx.DiGraph()
     >>> graph.add_edge("server", "client/0", capacity=8e6, latency=0.02)
     >>> links = GraphLinks(graph)

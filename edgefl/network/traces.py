@@ -109,10 +109,6 @@ def read_table(table: CsvTable, columns: TraceColumns) -> dict[str, StepTrace]:
     Returns:
         The traces by the texts of their group's columns, joined by ``/``; without a group, one named ''.
 
-    Raises:
-        UserError: a missing column or value, text that is not a number or a time, a negative rate, times that fall, or
-            a trace of fewer than two times.
-
     >>> table = "run,t,mbps" + chr(10) + chr(10).join(["a,0,1", "a,1,-", "a,2,3", "b,7,4", "b,7,2", "b,8,6"])
     >>> columns = TraceColumns(time="t", rate="mbps", unit="Mbit/s", group="run", missing=["-"])
     >>> a, b = read_table(csv_table(table), columns).values()
@@ -244,10 +240,6 @@ def read_traces(
     """The traces in a file, with every rate multiplied by ``scale``, by the name of their group ('' for only one).
 
     ``form`` is the name of the file's format, or its columns; ``every`` is that of :func:`read_mahimahi`.
-
-    Raises:
-        UserError: a missing file, one that does not have the format, intervals below 1 ms in the mean, or a scaled
-            rate that is neither 0 nor between 1 bit/s and 10^15 bit/s.
     """
     try:
         if form == "mahimahi":

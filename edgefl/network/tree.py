@@ -36,9 +36,6 @@ class TreeLinks:
             INFOCOM 2003). ``airtime_fair``: equal shares of the time, so rates in proportion to capacity
             (proportionally fair cells).
 
-    Raises:
-        UserError: different lengths, an unknown cell, or a negative capacity or latency.
-
     >>> star = TreeLinks(server=(1e9, 1e9), down=[8e6, 4e6], up=[1e6, 1e6], latency=0.02)
     >>> star.path("server", "client/1"), star.path("client/1", "server")
     ((0, 4), (5, 1))

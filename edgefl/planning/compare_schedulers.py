@@ -127,9 +127,6 @@ def compare_schedulers(
         method: the label of the method whose work and bytes the rounds have; the first if not given.
         selections: what is compared, each as in ``training.selection``; if not given, every selector, and every
             bandwidth allocation under the scenario's selector.
-
-    Raises:
-        UserError: the protocol has no rounds, or the number of rounds, a selection or the method is invalid.
     """
     if isinstance(scenario.protocol, AsynchronousSpec):
         raise UserError("expected a protocol with rounds, found asynchronous", field="protocol.kind")

@@ -63,9 +63,6 @@ def plan(
         methods: labels; all of them if not given.
         rounds: the number of rounds to simulate; :func:`planned_rounds` if not given.
         seed: the seed of fleet, cohorts and draws; the scenario's first if not given.
-
-    Raises:
-        UserError: the scenario cannot be planned, or a method is unknown.
     """
     chosen = [scenario.method(label) for label in methods] if methods else list(scenario.methods)
     amount = planned_rounds(scenario, len(chosen)) if rounds is None else min(rounds, scenario.training.rounds)

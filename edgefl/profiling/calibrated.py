@@ -38,11 +38,7 @@ class Predicted:
 
 
 def predicted(scenario: Scenario, label: str, profile: DeviceProfile, samples: int | None = None) -> Predicted:
-    """The local training of a client with so many samples (the median of the scenario's clients if not given).
-
-    Raises:
-        UserError: an unknown method, no samples, or a scenario that gives the seconds itself.
-    """
+    """The local training of a client with so many samples (the median of the scenario's clients if not given)."""
     if isinstance(scenario.cost, SecondsCost):
         raise UserError("expected kind: measured or paper, because 'seconds' needs no device", field="cost.kind")
     costs = step_costs(scenario, [scenario.method(label).label])[label]

@@ -64,10 +64,6 @@ def read_client_log(file: Path) -> ClientLog:
     """Read a CSV file with a header and the columns in :data:`COLUMNS`; other columns are ignored.
 
     One column ``bytes`` replaces ``bytes_down`` and ``bytes_up`` if as much was sent as received.
-
-    Raises:
-        UserError: the file cannot be read, a column is missing, a value is not a possible number, or there are fewer
-            than three rounds; the message gives the line.
     """
     table = read_csv(file).of_equal_rows(file)
     both = "bytes" in table.header and "bytes_down" not in table.header and "bytes_up" not in table.header
@@ -129,9 +125,6 @@ def calibrate(log: ClientLog, *, delay: float | None = None, transport: Transpor
     ``delay`` are the seconds before the first byte of a transfer; fitted if not given and the sizes of the transfers
     differ, else 0. With TCP connections it is the one-way latency and must be given. The transport is a pure fluid by
     default.
-
-    Raises:
-        UserError: the delay is not shorter than the transfers, or TCP is slower than they were.
 
     >>> ones = np.ones(4)
     >>> log = ClientLog(2.1 * ones, 3 * ones, 4.1 * ones, 1e6 * ones, 1e6 * ones)

@@ -43,9 +43,6 @@ def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, 
     Dense kinds of operators scale with ``ratios.dense`` and memory with ``ratios.bandwidth``. Where the base
     is far slower than in general (depthwise convolutions), neither its vector units nor its memory are the limit, and
     the figure scales with ``ratios.scalar``. Overheads do too, and keep the width of their bounds.
-
-    Raises:
-        UserError: the figures do not form a valid profile.
     """
     compute, factor = base.compute, 1 + error
     rate, bandwidth = value(compute.fp32_achievable), value(compute.memory_bandwidth)

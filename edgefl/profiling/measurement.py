@@ -119,11 +119,7 @@ def read_measurement(file: Path) -> Measurement:
 
 
 def measurement_of(data: Any, *, file: str | None = None) -> Measurement:
-    """A measurement from plain data.
-
-    Raises:
-        UserError: it is not from this version of the measuring script, or contains too few cases.
-    """
+    """A measurement from plain data."""
     if not isinstance(data, dict) or data.get("format") != main.FORMAT:
         message = "expected a file of the measuring script; `edgefl profile script` gives the script"
         raise UserError(message, file=file, field="format")
@@ -154,9 +150,6 @@ def measurement_under_quota(
     the clock says little. Its time on the processor is exact; it is multiplied by the real seconds of the whole
     measurement for one second on the processor. Runs are timed in groups that last several periods: after each wait the
     caches are cold, which a single short run may not meet.
-
-    Raises:
-        UserError: a quota cannot be set here, or this system cannot measure time on the processor.
     """
     if clock_for(1) is not time.process_time:
         raise UserError("a measurement under a quota needs an exact clock of the processor's time", field="--cpu-quota")

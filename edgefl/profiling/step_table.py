@@ -91,10 +91,6 @@ def read_step_table(file: Path) -> StepTable:
     (``PATH=VALUE`` as for ``--set``, separated by semicolons) and ``family`` (by default from the model's title).
     Other columns are ignored, unless their name is similar to one of these. Columns may be separated by semicolons or
     tabs; numbers may then have a decimal comma.
-
-    Raises:
-        UserError: the file cannot be read, a column is missing or misspelt, a row contains no valid step or time
-            (the message gives the line), or no step can be counted.
     """
     rows, columns, ignored = _rows(file)
     steps = _Steps(file)

@@ -139,11 +139,7 @@ SEPARATE = 0.1
 
 
 def fitted_rates(times: Sequence[StepTime], like: DeviceProfile) -> Rates:
-    """The rates that predict these times best; their overheads are near those of the profile ``like``.
-
-    Raises:
-        UserError: there are too few times.
-    """
+    """The rates that predict these times best; their overheads are near those of the profile ``like``."""
     if len(times) < LEAST_STEPS:
         raise UserError(
             f"expected at least {LEAST_STEPS} measured times for a fit, found {len(times)}; --steps adds single times "

@@ -41,11 +41,7 @@ class _Costs(RootModel[dict[str, tuple[StepRow, ...]]]):
 
 
 def read_costs(path: Path) -> dict[str, tuple[StepRow, ...]]:
-    """Return the steps of each method by label.
-
-    Raises:
-        UserError: the file cannot be read, or holds figures that a step cannot have.
-    """
+    """Return the steps of each method by label."""
     return validated(_Costs, read_json(path), file=str(path)).root
 
 

@@ -65,11 +65,7 @@ class Emulation(Options):
 
 
 def read_emulation(path: Path) -> Emulation | None:
-    """Return the content of the file; ``None`` if it does not exist, so the run was simulated.
-
-    Raises:
-        UserError: the file cannot be read, or holds figures that a run cannot have.
-    """
+    """Return the content of the file; ``None`` if it does not exist, so the run was simulated."""
     return validated(Emulation, read_json(path), file=str(path)) if path.exists() else None
 
 

@@ -22,11 +22,7 @@ _IN_A_RUN = frozenset((*names.OWN, *names.SEED_FILES, *names.SEED_FOLDERS))
 
 
 def output_path(name: str | PathLike[str]) -> Path:
-    """Return the path of an output after checking it.
-
-    Raises:
-        UserError: an output cannot be written there; see the module.
-    """
+    """Return the path of an output after checking it."""
     path = user_path(name)
     if path.is_dir():
         raise UserError("expected a new or a plain file for the output, found a folder", file=str(path))
@@ -44,11 +40,7 @@ def output_path(name: str | PathLike[str]) -> Path:
 
 
 def new_output_path(name: str | PathLike[str]) -> Path:
-    """Return the path of a file that a command creates and later commands read, such as a device profile.
-
-    Raises:
-        UserError: the path exists, or its folder does not.
-    """
+    """Return the path of a file that a command creates and later commands read, such as a device profile."""
     path = user_path(name)
     if path.exists():
         raise UserError("the file exists already; choose another name", file=str(path))
@@ -59,21 +51,13 @@ def new_output_path(name: str | PathLike[str]) -> Path:
 
 @contextmanager
 def output_file(path: Path) -> Iterator[BinaryIO]:
-    """A binary file for an output; it replaces ``path`` when the block ends.
-
-    Raises:
-        UserError: an output cannot be written there; ``path`` is unchanged.
-    """
+    """A binary file for an output; it replaces ``path`` when the block ends."""
     with writing_output(output_path(path)) as file:
         yield file
 
 
 def write_output(path: Path, content: str | bytes) -> None:
-    """Write an output as a whole. See :func:`output_file`.
-
-    Raises:
-        UserError: an output cannot be written there; ``path`` is unchanged.
-    """
+    """Write an output as a whole. See :func:`output_file`."""
     with output_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 

@@ -55,11 +55,7 @@ class Retimed(NamedTuple):
 
 
 def write_retimed(run: Path, found: Retimed) -> Path:
-    """Write the file into the directory of a run, and return its path.
-
-    Raises:
-        UserError: the file cannot be written; an earlier one is unchanged.
-    """
+    """Write the file into the directory of a run, and return its path."""
     from edgefl.record.tables import AS_WRITTEN, write_parquet
 
     file = RunPaths(run).sensitivity
@@ -72,11 +68,7 @@ def write_retimed(run: Path, found: Retimed) -> Path:
 
 
 def read_retimed(run: Path) -> Retimed:
-    """Read the file in the directory of a run.
-
-    Raises:
-        UserError: the file cannot be read, or belongs to another run.
-    """
+    """Read the file in the directory of a run."""
     from edgefl.record.tables import SENSITIVITY, read_parquet
 
     file = RunPaths(run).sensitivity

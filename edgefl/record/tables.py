@@ -121,11 +121,7 @@ def write_parquet(table: pa.Table, path: Path, **options: Any) -> None:
 
 
 def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
-    """Return a table of a run directory, with its metadata.
-
-    Raises:
-        UserError: the file cannot be read, or lacks a column.
-    """
+    """Return a table of a run directory, with its metadata."""
     try:
         table = pq.read_table(file, page_checksum_verification=True)
     except FileNotFoundError:
@@ -143,11 +139,7 @@ def _first_line(error: Exception) -> str:
 
 
 def read_events(file: Path, kinds: Collection[EventKind] | None = None) -> Iterator[Event]:
-    """Yield the rows of one run's log, in order; only those of these kinds if any are given.
-
-    Raises:
-        UserError: the file cannot be read, or lacks a column.
-    """
+    """Yield the rows of one run's log, in order; only those of these kinds if any are given."""
     table = read_parquet(file, EVENTS).select(EVENTS.names)
     if kinds is not None:
         table = table.filter(pc.is_in(table["kind"].cast(pa.string()), value_set=pa.array(kinds)))
@@ -170,11 +162,7 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def read_settings(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the setting of each job of a ``sweep.parquet``, the values by path, in the order of the table.
-
-    Raises:
-        UserError: the file cannot be read, or is not the table of a sweep.
-    """
+    """Return the setting of each job of a ``sweep.parquet``, the values by path, in the order of the table."""
     try:
         table = pq.read_table(file)
         varied = table.column_names[1 : table.column_names.index(_METHOD)]

@@ -35,11 +35,7 @@ def draw(figure: Figure, file: BinaryIO, form: str) -> None:
 
 
 def figure_path(name: str | PathLike[str]) -> Path:
-    """Return the path of a figure after checking it, so that a command need not compute what it cannot draw.
-
-    Raises:
-        UserError: an output cannot be written there, or there is no such format.
-    """
+    """Return the path of a figure after checking it, so that a command need not compute what it cannot draw."""
     path = output_path(name)
     from matplotlib.backend_bases import FigureCanvasBase
 
@@ -52,11 +48,7 @@ def figure_path(name: str | PathLike[str]) -> Path:
 
 
 def write_figure(figure: Figure, path: Path) -> None:
-    """Draw a figure into a file that the user named; the file extension sets the format, PNG without one.
-
-    Raises:
-        UserError: there is no such format, or the file cannot be written.
-    """
+    """Draw a figure into a file that the user named; the file extension sets the format, PNG without one."""
     with output_file(figure_path(path)) as file:
         draw(figure, file, _form(path))
 

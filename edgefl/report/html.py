@@ -22,9 +22,6 @@ def render(template: str, **data: Any) -> str:
     Args:
         template: its name, such as ``page.html.jinja``.
         data: the template's variables; a missing one is an error.
-
-    Raises:
-        UserError: data for a script contains a number that is not finite.
     """
     return _environment().get_template(template).render(data)
 

@@ -91,9 +91,6 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Seque
         runs: finished runs.
         at: rounds at which the accuracy is shown; by default half and all of the longest run's rounds.
         targets: accuracies in (0, 1]; those of the runs' scenarios if not given.
-
-    Raises:
-        UserError: nothing was trained, a round is beyond the planned rounds of all runs, or a run cannot be read.
     """
     if not any(run.trained for run in runs):
         raise UserError("nothing was trained, so there is no accuracy to show; remove --layout paper")

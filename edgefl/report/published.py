@@ -54,11 +54,7 @@ class Published:
 
 
 def comparisons(run: RunResult) -> list[Published]:
-    """Every published number of the run's scenario whose methods are in the run.
-
-    Raises:
-        UserError: the scenario has no published numbers.
-    """
+    """Every published number of the run's scenario whose methods are in the run."""
     entries = run.scenario.get("published") or []
     if not entries:
         raise UserError("its scenario has no published numbers; scenarios papers/… have them", file=str(run.path))
@@ -219,11 +215,7 @@ def _kept(better: Published, worse: Published) -> bool:
 
 
 def published_table(runs: Sequence[RunResult]) -> Table:
-    """Published numbers, ours and the gaps; below them whether the paper's order holds.
-
-    Raises:
-        UserError: a run's scenario has no published numbers.
-    """
+    """Published numbers, ours and the gaps; below them whether the paper's order holds."""
     several, names = len(runs) > 1, run_names(runs)
     rows = [(name, each) for name, run in zip(names, runs, strict=True) for each in comparisons(run)]
     all_found = [each for _, each in rows]

@@ -66,11 +66,7 @@ class Row:
 
 
 def comparison_rows(*runs: RunRecord) -> list[Row]:
-    """One row a method, runs in the order given and methods in their scenario's order.
-
-    Raises:
-        UserError: the runs have different metrics.
-    """
+    """One row a method, runs in the order given and methods in their scenario's order."""
     names, metrics = run_names(runs), sorted({run.metric.name for run in runs})
     if len(metrics) > 1:
         raise UserError(f"expected runs with the same metric, found {' and '.join(metrics)}")

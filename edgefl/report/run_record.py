@@ -30,9 +30,6 @@ class RunRecord:
     Args:
         path: a run directory that ``edgefl simulate`` has finished.
 
-    Raises:
-        UserError: the folder is not a finished run, or its summary has a schema that this version does not support.
-
     Attributes:
         path: the run directory.
         given: the folder given by the user; for a sweep's setting, the sweep's folder.
@@ -145,11 +142,7 @@ class RunRecord:
         return str(self.scenario.get("target_metric")).endswith("_ema")
 
     def rounds_of(self, label: str, seed: int) -> pa.Table:
-        """The rounds of one method and seed, as in its ``rounds.parquet``.
-
-        Raises:
-            UserError: the run has no such method or seed, or its file cannot be read.
-        """
+        """The rounds of one method and seed, as in its ``rounds.parquet``."""
         from edgefl.record.rounds import ROUNDS
         from edgefl.record.tables import read_parquet
 
@@ -161,11 +154,7 @@ class RunRecord:
         return read_parquet(self.paths.of(label, seed).rounds, ROUNDS)
 
     def emulation_of(self, label: str, seed: int) -> Emulation | None:
-        """How one method and seed was measured; ``None`` if it was simulated.
-
-        Raises:
-            UserError: its file cannot be read.
-        """
+        """How one method and seed was measured; ``None`` if it was simulated."""
         return read_emulation(self.paths.of(label, seed).emulation)
 
     @cached_property
@@ -187,11 +176,7 @@ class RunRecord:
 
 
 def measured_sentences(run: RunRecord) -> list[str]:
-    """How the seconds of a run were measured, and what makes them doubtful; nothing if all of them are computed.
-
-    Raises:
-        UserError: an ``emulation.json`` cannot be read.
-    """
+    """How the seconds of a run were measured, and what makes them doubtful; nothing if all of them are computed."""
     found = [run.emulation_of(label, each.seed) for label, results in run.results.items() for each in results]
     known = [each for each in found if each is not None]
     ways = Counter(each.words for each in known)

@@ -79,9 +79,6 @@ class SeedPlan:
 def read_difference(text: str, metric: Metric) -> float:
     """A difference of a metric from a text: points for shares such as the accuracy, else a number.
 
-    Raises:
-        UserError: the text is not a positive difference of this metric.
-
     >>> from edgefl.record.metric import ACCURACY
     >>> read_difference("1pt", ACCURACY), read_difference("0.5 %", ACCURACY)
     (0.01, 0.005)
@@ -106,9 +103,6 @@ def seed_plan(
         difference: the size of the difference to decide, in the metric's unit.
         power: the probability to decide it.
         methods: labels of the methods to compare; all if not given.
-
-    Raises:
-        UserError: the run has no such method, or fewer than two have a metric.
     """
     for label in methods or ():
         if label not in run.results:

@@ -180,11 +180,7 @@ class Sensitivity:
 
 
 def read_sensitivity(run: RunResult) -> Sensitivity | None:
-    """Read the file in a run's directory; ``None`` if there is none.
-
-    Raises:
-        UserError: the file is damaged, or belongs to another run.
-    """
+    """Read the file in a run's directory; ``None`` if there is none."""
     if not run.paths.sensitivity.is_file():
         return None
     try:

@@ -26,9 +26,6 @@ class SettingResult(RunResult):
         setting: the value of each path that the sweep varied.
         runs: the runs of its jobs, one or more seeds each.
         folder: the sweep's folder.
-
-    Raises:
-        UserError: two jobs have a run of one method with one seed.
     """
 
     def __init__(self, name: str, setting: Mapping[str, Any], runs: Sequence[RunResult], folder: Path) -> None:
@@ -76,9 +73,6 @@ def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
     Args:
         path: a folder that ``edgefl simulate`` or ``edgefl sweep`` wrote.
         together: whether the seeds of a setting are combined into one result; else each job's run is one.
-
-    Raises:
-        UserError: the folder is neither, or not finished.
     """
     file = path / SWEEP_TABLE
     if not file.is_file():

@@ -60,9 +60,6 @@ def parse_condition(text: str, scenario: Scenario) -> Condition:
         text: ``METRIC=VALUE within QUANTITY [and within QUANTITY…]``, or ``targets.N within …``.
         scenario: has the metric and the targets.
 
-    Raises:
-        UserError: the text is not a condition, or names another metric, an impossible value or an unknown target.
-
     >>> from edgefl.scenario import load_scenario
     >>> condition = parse_condition("accuracy=0.9 within 1 min and within 2 GB", load_scenario("5g_100clients"))
     >>> condition.value, condition.limits

@@ -49,10 +49,6 @@ class FinishedRun:
         entries: their entries of the summary, one for each seed, by label.
         costs: their step costs, by label.
         software: versions of the packages on which their training depended, by name.
-
-    Raises:
-        UserError: no finished run, a run of a Flower app, a damaged file, or a protocol under which the order of
-            arrivals decides what is aggregated.
     """
 
     def __init__(self, path: Path, methods: Sequence[str] | None = None, *, trust: bool = False) -> None:
@@ -87,11 +83,7 @@ class FinishedRun:
         self.costs = step_costs(self.scenario, self.labels, steps)
 
     def inputs(self, scenario: Scenario) -> dict[str, str]:
-        """The digests of a replay's inputs under this scenario, and of the run's training inputs.
-
-        Raises:
-            UserError: a file that the scenario shares with the run's own has changed since the run.
-        """
+        """The digests of a replay's inputs under this scenario, and of the run's training inputs."""
         inputs = Inputs(scenario, self.path)
         found = inputs.now(trains=any(reads_labels(scenario, seed) for seed in self.seeds))
         shared = {field for field in found if inputs.files.get(field) == self._files.get(field)} - {SCENARIO}
@@ -106,9 +98,6 @@ class FinishedRun:
             label: the method.
             seed: the seed.
             untrained: accept a run after ``--no-train``, whose log has decisions only.
-
-        Raises:
-            UserError: the log cannot be read, a fault ended the run, or nothing was trained in it.
         """
         recording = read_recording(self.paths.of(label, seed).events)
         if recording.reason == "fault" or not (recording.evaluations or untrained):

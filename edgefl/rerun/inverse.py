@@ -141,10 +141,6 @@ def ask(
         methods: labels; all of the run's if not given.
         trust: execute the scenario's Python files even if they are not those that the run began with.
         answered: is called after each method with its label and the number of methods that are left.
-
-    Raises:
-        UserError: the run is not finished, nothing was trained in it, its protocol lets arrival times decide what is
-            aggregated, or the condition is invalid.
     """
     run = FinishedRun(path, methods, trust=trust)
     if all(entry.metric.final is None for label in run.labels for entry in run.entries[label]):

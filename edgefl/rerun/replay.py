@@ -162,11 +162,7 @@ def not_replayable(run: Path) -> dict[str, str]:
 
 
 def _check_changeable(changes: Overrides) -> None:
-    """Check that changes do not affect training.
-
-    Raises:
-        UserError: one does.
-    """
+    """Check that changes do not affect training."""
     for change in parse_overrides(changes):
         if change.path[0] not in CHANGEABLE and tuple(change.path[:2]) != ("training", "bandwidth"):
             raise UserError(

@@ -58,9 +58,6 @@ def write_sensitivity(
 
     Returns:
         The file.
-
-    Raises:
-        UserError: the run is not finished, nothing was trained, or arrival times decided what was aggregated.
     """
     run = FinishedRun(path, trust=trust)
     run.inputs(run.scenario)
@@ -114,11 +111,7 @@ def _retimed(
     links: ClientLinks,
     condition: Condition,
 ) -> list[RoundRow]:
-    """The rounds of a method with one seed under a condition.
-
-    Raises:
-        UserError: something else would have been trained.
-    """
+    """The rounds of a method with one seed under a condition."""
     if not rounds:
         return []
     setup = run.setup(label, recording, world=world, links=links, bandwidth=condition.bandwidth, draw=condition.draw)

@@ -45,9 +45,6 @@ class Section(Generic[Part]):
 
         The name may be left out where another key means it; see :func:`~edgefl.registry.part_of`. ``field`` is the
         section's dotted path, for messages.
-
-        Raises:
-            UserError: unknown name or option; the message suggests the nearest one.
         """
         if isinstance(value, Named):
             return value
@@ -99,7 +96,6 @@ def built_at(field: str) -> Iterator[None]:
     """Errors raised in the block, where a part is built, are reported for this field.
 
     Raises:
-        UserError: the part does not fit.
         BuildFault: it raised an error.
     """
     try:

@@ -52,11 +52,7 @@ def load_scenario(path_or_name: str | PathLike[str], overrides: Overrides = (), 
 
 
 def read_scenario(path_or_name: str | PathLike[str]) -> tuple[str, Path, Any]:
-    """The name of a scenario file in messages, its folder, and its unchecked contents.
-
-    Raises:
-        UserError: no such scenario, or it is not YAML.
-    """
+    """The name of a scenario file in messages, its folder, and its unchecked contents."""
     if not isinstance(path_or_name, str | PathLike):
         raise UserError(f"expected a path or a name, found {one_line(path_or_name)}", field="scenario")
     path = _located(path_or_name)
@@ -97,9 +93,6 @@ def check(
 
     ``changes`` are made first. ``folder`` is that for relative paths in ``data``; the working directory if not given.
     ``file`` is the file's name in messages, ``run_code`` that of :func:`load_scenario`.
-
-    Raises:
-        UserError: something in it is wrong.
     """
     if not isinstance(data, Mapping):
         raise UserError(f"expected a mapping with the keys of a scenario, found {shown(data)}", file=file)
@@ -117,11 +110,7 @@ def check(
 
 
 def changed_data(data: Mapping[str, Any], changes: Sequence[Override], folder: Path | None) -> dict[str, Any]:
-    """The contents of a scenario file with changes and with absolute paths.
-
-    Raises:
-        UserError: a change does not fit, or a number is not finite.
-    """
+    """The contents of a scenario file with changes and with absolute paths."""
     changed = anchored(overridden(anchored(data, folder or Path.cwd()), changes), Path.cwd())
     changed = found_below(changed, _data_folder(changed))
     _refuse_not_finite(changed)
@@ -135,11 +124,7 @@ def _data_folder(data: Mapping[str, Any]) -> Path:
 
 
 def with_overrides(scenario: Scenario, overrides: Overrides, *, run_code: bool = True) -> Scenario:
-    """The same scenario with changes made to its resolved form.
-
-    Raises:
-        UserError: a change does not fit.
-    """
+    """The same scenario with changes made to its resolved form."""
     return check(resolve(scenario), parse_overrides(overrides), file=scenario.name, run_code=run_code)
 
 

@@ -56,11 +56,7 @@ class ScenarioMethod:
 
 
 def read_methods(value: Any) -> tuple[ScenarioMethod, ...]:
-    """The methods of a list of names and mappings.
-
-    Raises:
-        UserError: an unknown method, option or scheduler, or a label that is not a valid folder name or occurs twice.
-    """
+    """The methods of a list of names and mappings."""
     if not isinstance(value, list | tuple):
         raise UserError(f"expected a list of methods, found {shown(value)}", field="methods")
     if not value:

@@ -45,9 +45,6 @@ def read_step(model: str, method: str | None, changes: list[str]) -> tuple[Any, 
     """The model's options and the methods (all if none is given), from a scenario of nothing else.
 
     ``changes`` are texts ``PATH=VALUE``, as for ``--set``, for what a step's cost depends on.
-
-    Raises:
-        UserError: something of it is unknown or does not concern a step.
     """
     scenario = {
         "model": read_model(model),

@@ -62,9 +62,6 @@ def blamed(error: UserError, changes: Sequence[Override], file: str | None) -> U
 def parse_overrides(overrides: Overrides, option: str = "--set") -> list[Override]:
     """The changes in the order given; ``option`` is that of a text on the command line, for messages.
 
-    Raises:
-        UserError: it is no mapping or list of changes, a text is not ``PATH=VALUE``, or its value is not YAML.
-
     >>> [(change.path, change.value) for change in parse_overrides(["training.local.lr=1e-2", "budgets=null"])]
     [(('training', 'local', 'lr'), 0.01), (('budgets',), None)]
     """
@@ -115,10 +112,6 @@ def _path(path: str, origin: str) -> tuple[str, ...]:
 
 def overridden(data: Mapping[str, Any], changes: Sequence[Override]) -> dict[str, Any]:
     """A copy of ``data`` with the changes made, in order.
-
-    Raises:
-        UserError: a path leads through a value that is neither a mapping nor a list, or to a list item that does not
-            exist.
 
     >>> overridden({"methods": ["fedprox"]}, parse_overrides(["methods.0.mu=0.1"]))
     {'methods': [{'method': 'fedprox', 'mu': 0.1}]}

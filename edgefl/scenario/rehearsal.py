@@ -35,7 +35,6 @@ def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Override
     ``file`` is the scenario's name in messages, which also name the one of ``overrides`` that causes the error.
 
     Raises:
-        UserError: files are missing or damaged, or parts do not fit together; the message contains the field.
         BuildFault: a part raised another error.
     """
     try:
@@ -102,11 +101,7 @@ def _rehearse_network(scenario: Scenario) -> None:
 
 
 def check_last_batches(model: BlockModel, options: Iterable[LocalOptions], samples: Integers) -> None:
-    """Check, from ``samples [clients]``, that no client has a batch of one if the model cannot be trained with it.
-
-    Raises:
-        UserError: a client has; the message has its number, its samples and the remedy.
-    """
+    """Check, from ``samples [clients]``, that no client has a batch of one if the model cannot be trained with it."""
     if not has_library_norms(model):
         return
     for local in options:

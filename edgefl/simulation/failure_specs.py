@@ -58,11 +58,7 @@ Failure = Annotated[Crash | Outage, Field(discriminator="kind")]
 
 
 def check_outages(failures: Sequence[Crash | Outage], topology: Topology) -> None:
-    """Check that the network has every link that fails.
-
-    Raises:
-        UserError: it lacks one; the message gives the failure and what is expected.
-    """
+    """Check that the network has every link that fails."""
     for index, each in enumerate(failures):
         for source, target in each.directions if isinstance(each, Outage) else ():
             try:

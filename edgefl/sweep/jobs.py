@@ -45,9 +45,6 @@ Search = Generator[list["Job"], list[dict[str, list[dict[str, Any]]]], None]
 def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
     """Parse a grid from texts of the form ``PATH=V1,V2``; the values are the items of a YAML list.
 
-    Raises:
-        UserError: a text has another form, or a path is given twice.
-
     >>> parse_grid(["training.local.lr=0.01,1e-1", "data.partition={kind: iid},{kind: shards, s: 2}"])
     {'training.local.lr': [0.01, 0.1], 'data.partition': [{'kind': 'iid'}, {'kind': 'shards', 's': 2}]}
     """
@@ -70,9 +67,6 @@ def settings_of(grid: Mapping[str, Sequence[Any]], random: int | None = None) ->
     Args:
         grid: values by path.
         random: how many combinations to draw, always the same ones, in the grid's order; all if not given.
-
-    Raises:
-        UserError: a path is the name, the seeds or the sweep, a value is given twice, or there are too many settings.
 
     >>> settings_of({"a": [1, 2], "b": [3]})
     [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
@@ -132,9 +126,6 @@ def jobs_of(
 
     Jobs run in parallel, so a job whose scenario has the engine ``auto`` or ``ray`` trains sequentially unless
     ``engine`` is given. ``option`` is where the settings' values were given, for messages.
-
-    Raises:
-        UserError: a setting does not fit the scenario.
     """
     jobs = []
     for setting in settings:
@@ -161,11 +152,7 @@ def scenario_of(job: Job) -> Scenario:
 
 
 def check_folder(job: Job, folder: Path) -> None:
-    """Check that a folder is empty or contains the run of this job, finished or not.
-
-    Raises:
-        UserError: it contains the run of another scenario.
-    """
+    """Check that a folder is empty or contains the run of this job, finished or not."""
     file = RunPaths(folder).scenario
     if file.exists():
         found = read_yaml(file)

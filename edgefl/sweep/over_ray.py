@@ -35,9 +35,6 @@ def run_all_on_ray(jobs: Sequence[Job], folder: Path, at_once: int | None, done:
         folder: contains a run directory for each job, named by its id.
         at_once: how many run at the same time; by default as many as the cluster has processors.
         done: called with each finished job, and why it failed or ``None``.
-
-    Raises:
-        UserError: Ray is not installed, or its cluster cannot be used.
     """
     if not jobs:
         return

@@ -73,11 +73,7 @@ def merit(figure: str, found: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def check_split(jobs: Sequence[Job], asked: str = "--choose") -> None:
-    """Check that settings are not chosen on the images that the final comparison uses.
-
-    Raises:
-        UserError: a job evaluates the test split.
-    """
+    """Check that settings are not chosen on the images that the final comparison uses."""
     if any(job.scenario["evaluation"]["split"] != "validation" for job in jobs):
         raise UserError(
             "settings are chosen on held-out training images, but the scenario evaluates the test images; "
@@ -90,9 +86,6 @@ def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
     """Return the setting with the best mean over the seeds for each method; the first if several are equal.
 
     Only settings whose jobs finished for every seed count, not those that successive halving dropped.
-
-    Raises:
-        UserError: a job evaluates the test split, or nothing was trained.
     """
     check_split(jobs)
     measured = metric_of(jobs[0])
@@ -175,9 +168,6 @@ def proposals(spec: SweepSpec, options: OptunaSpec, methods: Sequence[str], make
         options: the number of settings, the sampler's options and the metric.
         methods: labels; each is tuned separately.
         make: returns the jobs of a setting with one method.
-
-    Raises:
-        UserError: optuna is not installed.
     """
     optuna = optional("optuna", "optuna", field="sweep.optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -56,9 +56,6 @@ def sweep(
         processes: how many jobs run at the same time; by default as many as there are processors.
         cluster: run them on a Ray cluster; the table is the same as with local processes.
         done: called with each finished job, why it failed or ``None``, and how many jobs remain.
-
-    Raises:
-        UserError: the folder contains something else, another process uses it, or no cluster can be used.
     """
     with _taken(out, list(dict.fromkeys(job.id for job in jobs))):
         return _Sweep(out, processes, done, cluster=cluster).all_at_once(jobs)
@@ -85,9 +82,6 @@ def search(
         processes: as for :func:`sweep`.
         cluster: as for :func:`sweep`.
         done: the same; a job may also have paused, and the remaining ones are those of the step.
-
-    Raises:
-        UserError: as for :func:`sweep`.
     """
     with _taken(out, list(identity)):
         return _Sweep(out, processes, done, cluster=cluster).step_by_step(steps)
@@ -185,11 +179,7 @@ def _run(jobs: dict[int, Job], folder: Path, processes: int, finished: Callable[
 
 @contextmanager
 def _taken(out: Path, ids: list[str]) -> Iterator[None]:
-    """Lock the folder of a sweep for this process.
-
-    Raises:
-        UserError: it contains something other than this sweep, another process uses it, or it cannot be used.
-    """
+    """Lock the folder of a sweep for this process."""
     lock = FileLock(out / SWEEP_LOCK)
     try:
         _holds_sweep(out, ids)  # write nothing into a folder with other contents; checked again under the lock
@@ -212,11 +202,7 @@ def _taken(out: Path, ids: list[str]) -> Iterator[None]:
 
 
 def _holds_sweep(out: Path, ids: list[str]) -> bool:
-    """Whether the folder contains this sweep; if not, it is empty or does not exist.
-
-    Raises:
-        UserError: it contains something else.
-    """
+    """Whether the folder contains this sweep; if not, it is empty or does not exist."""
     state = out / SWEEP
     if state.exists():
         if read_json(state) != {"jobs": ids}:

@@ -35,18 +35,10 @@ class Task(Component):
 
     @abstractmethod
     def labels(self, found: NDArray[Any]) -> NDArray[Any]:
-        """The labels ``[samples, …]`` of an array that a data set gives.
-
-        Raises:
-            WrongAnswer: it is no array of such labels; the message contains what was expected and found.
-        """
+        """The labels ``[samples, …]`` of an array that a data set gives."""
 
     def completed(self, inputs: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
-        """The labels of samples whose inputs are known; by default unchanged.
-
-        Raises:
-            WrongAnswer: these inputs cannot have such labels.
-        """
+        """The labels of samples whose inputs are known; by default unchanged."""
         return labels
 
     def counted(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
@@ -58,11 +50,7 @@ class Task(Component):
         """The number of outputs for these training labels, and the classes that the data set states, if it does."""
 
     def outputs_for_classes(self, classes: int) -> int:
-        """The number of outputs for labels that are the numbers of ``classes`` classes.
-
-        Raises:
-            UserError: such labels are none of this task.
-        """
+        """The number of outputs for labels that are the numbers of ``classes`` classes."""
         try:
             number = self.labels(np.zeros(1, dtype=np.int64))
         except WrongAnswer:
@@ -107,11 +95,7 @@ MOST_CLASSES = 100_000
 
 
 def whole_numbers(found: NDArray[Any], what: str) -> NDArray[np.int64]:
-    """The numbers of classes or tokens (``what``) as int64.
-
-    Raises:
-        WrongAnswer: one is no whole number, or is negative or too large.
-    """
+    """The numbers of classes or tokens (``what``) as int64."""
     if found.dtype.kind not in "fiub":
         raise WrongAnswer(f"expected whole numbers from 0, the {what}, found {_type_of(found)}")
     if not found.size:
@@ -129,11 +113,7 @@ def whole_numbers(found: NDArray[Any], what: str) -> NDArray[np.int64]:
 
 
 def finite_numbers(found: NDArray[Any]) -> NDArray[np.float32]:
-    """Numbers as float32.
-
-    Raises:
-        WrongAnswer: one is no finite number of float32.
-    """
+    """Numbers as float32."""
     if found.dtype.kind not in "fiub":
         raise WrongAnswer(f"expected numbers, found {_type_of(found)}")
     if not found.size:

@@ -51,9 +51,6 @@ class TrainingCore:
             result.
         results: a folder in which results are kept, so that no job is trained twice; not for the batched engine, whose
             bits depend on the jobs that are trained side by side.
-
-    Raises:
-        UserError: the engine or the precision does not exist, or not on that device.
     """
 
     def __init__(
@@ -108,7 +105,6 @@ class TrainingCore:
         """A new learner for ``method``, at model version 0; ``kept_models`` selects additional values to keep.
 
         Raises:
-            UserError: the method's objective cannot train the scenario's model.
             ValueError: the method's parts do not fit together.
         """
         adapted = self._adapted_to(method.objective)

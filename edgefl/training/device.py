@@ -14,11 +14,7 @@ from edgefl.training import accelerator
 
 
 def choose_device(name: str) -> torch.device:
-    """The training device called ``name``; ``auto`` is a CUDA device if there is one.
-
-    Raises:
-        UserError: the name is unknown, or the device is not available.
-    """
+    """The training device called ``name``; ``auto`` is a CUDA device if there is one."""
     if name == "auto":
         name = "cuda" if accelerator.available() else "cpu"
     kind = name.partition(":")[0]

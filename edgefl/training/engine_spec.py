@@ -53,11 +53,7 @@ class EngineSpec(Component):
 
     @classmethod
     def of(cls, value: EngineSpec | str) -> Self:
-        """A specification unchanged, or the default specification of a named engine.
-
-        Raises:
-            UserError: there is no such engine.
-        """
+        """A specification unchanged, or the default specification of a named engine."""
         return validated(cls, _mapping(value))
 
 
@@ -84,9 +80,6 @@ def choose_engine(name: str, device: torch.device, workers: int | None = None) -
 
     >>> choose_engine("auto", torch.device("cpu"), workers=2), choose_engine("auto", torch.device("cpu"), workers=1)
     ('parallel', 'sequential')
-
-    Raises:
-        UserError: there is no such engine, or it does not run on the device.
     """
     if name == "auto":
         if device.type == "cuda":
@@ -110,11 +103,7 @@ def engines_on(device: torch.device) -> tuple[str, ...]:
 
 
 def check_precision(precision: Precision, device: torch.device) -> None:
-    """Check that the device supports the precision.
-
-    Raises:
-        UserError: it is ``tf32`` and the device is not a CUDA device.
-    """
+    """Check that the device supports the precision."""
     if precision == "tf32" and device.type != "cuda":
         raise UserError(
             f"tf32 is a precision of CUDA devices and training runs on {device.type}; expected float32 or bfloat16",

@@ -25,11 +25,7 @@ class PartsOfModel:
         self._parts: dict[int, SubModel] = {}
 
     def of(self, level: int) -> SubModel:
-        """The part of a level.
-
-        Raises:
-            UserError: the model has no such part.
-        """
+        """The part of a level."""
         if level not in self._parts:
             self._parts[level] = self._submodels.part(self._whole, level)
         return self._parts[level]

@@ -21,11 +21,7 @@ class Partition(Component):
 
     @property
     def by_class(self) -> bool:
-        """True if it needs the class of each sample.
-
-        Raises:
-            UserError: as :meth:`check`, if an option is wrong.
-        """
+        """True if it needs the class of each sample."""
         return False
 
     @property
@@ -35,29 +31,17 @@ class Partition(Component):
 
     @abstractmethod
     def check(self, class_sizes: Integers, clients: int) -> None:
-        """Check that these samples can be divided among that many clients.
-
-        Raises:
-            UserError: they cannot; the message states what was found and what was expected.
-        """
+        """Check that these samples can be divided among that many clients."""
 
     @abstractmethod
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """Images of each client, ``[clients]``: the sizes of the shards from :meth:`split` with an equal ``rng``.
-
-        Raises:
-            UserError: as :meth:`check`, or no draw satisfied the rule's conditions.
-        """
+        """Images of each client, ``[clients]``: the sizes of the shards from :meth:`split` with an equal ``rng``."""
 
     @abstractmethod
     def split(
         self, labels: Integers, classes: int, clients: int, rng: np.random.Generator, owner: Integers | None = None
     ) -> Shards:
-        """The shards of samples with these labels and owners (``None``: the data have no owners).
-
-        Raises:
-            UserError: as :meth:`sizes`.
-        """
+        """The shards of samples with these labels and owners (``None``: the data have no owners)."""
 
 
 class ClasswisePartition(Partition):
@@ -69,11 +53,7 @@ class ClasswisePartition(Partition):
 
     @abstractmethod
     def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """Images of each class for each client, ``[clients, classes]``.
-
-        Raises:
-            UserError: as :meth:`Partition.sizes`.
-        """
+        """Images of each class for each client, ``[clients, classes]``."""
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
         totals: Integers = self.counts(class_sizes, clients, rng).sum(axis=1)
@@ -87,11 +67,7 @@ class ClasswisePartition(Partition):
 
 
 def require_a_sample_for_each(class_sizes: Integers, clients: int) -> int:
-    """The largest equal number of samples per client.
-
-    Raises:
-        UserError: there are more clients than samples.
-    """
+    """The largest equal number of samples per client."""
     samples = int(class_sizes.sum())
     if clients > samples:
         raise UserError(f"expected at most {samples} clients, one for each training sample, found {clients}")
@@ -99,11 +75,7 @@ def require_a_sample_for_each(class_sizes: Integers, clients: int) -> int:
 
 
 def require_samples_of_each_class(class_sizes: Integers, kind: str) -> None:
-    """Check that no class is empty, for partitions that give clients equal numbers of a class.
-
-    Raises:
-        UserError: a class is; the message has its number.
-    """
+    """Check that no class is empty, for partitions that give clients equal numbers of a class."""
     if not class_sizes.all():
         raise UserError(
             f"partition {kind} needs training samples of each class, and class {class_sizes.argmin()} of 0 to "

@@ -48,9 +48,6 @@ def split_by_owner(owner: Integers | None, clients: int, kind: str = "natural", 
 
     With ``every``, there must be as many owners as clients; else clients without an owner have no samples.
 
-    Raises:
-        UserError: the data have no owners, or fewer than there are clients.
-
     >>> split_by_owner(np.array([1, 0, 2, 1]), clients=2).shard(1).tolist()
     [0, 3]
     """
@@ -101,11 +98,7 @@ class ByFile(Partition):
         return split_by_owner(self.owners(len(labels)) if owner is None else owner, clients, self.kind)
 
     def owners(self, samples: int) -> Integers:
-        """The client of each of the training samples, from 0; -1 for samples that the file does not list.
-
-        Raises:
-            UserError: the file is missing or not of this form, or an index is not a sample's or occurs twice.
-        """
+        """The client of each of the training samples, from 0; -1 for samples that the file does not list."""
         path = find_input(self.file)
         readers = {".csv": _csv_rows, ".json": _json_rows}
         if path.suffix not in readers:

@@ -134,11 +134,7 @@ class Emnist(TorchvisionSet):
 
 
 def downloaded(place: Path, folder: str, download: Callable[[], Result]) -> Result:
-    """The result of ``download``, which fetches a data set into ``folder`` of the data root ``place``.
-
-    Raises:
-        UserError: it fails; the message says what to do.
-    """
+    """The result of ``download``, which fetches a data set into ``folder`` of the data root ``place``."""
     try:
         return download()
     except _FAILURES as error:

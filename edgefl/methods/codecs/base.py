@@ -47,11 +47,7 @@ class Codec(Component):
 
 
 def sent_bytes(codec: Codec, shape: torch.Size) -> int:
-    """Bytes of a tensor of that shape under a codec.
-
-    Raises:
-        WrongAnswer: the codec does not return a number of bytes.
-    """
+    """Bytes of a tensor of that shape under a codec."""
     size = codec.bytes(shape)
     if not isinstance(size, int) or size < 0:
         raise WrongAnswer(f"bytes returned {one_line(size)}; expected a whole number, 0 or more")
@@ -59,12 +55,7 @@ def sent_bytes(codec: Codec, shape: torch.Size) -> int:
 
 
 def carried(codec: Codec, tensor: Tensor, numbers: np.random.Generator) -> Tensor:
-    """A tensor as received: encoded and decoded.
-
-    Raises:
-        WrongAnswer: the encoded form has another size than the codec states, or the decoded tensor another shape or
-            type.
-    """
+    """A tensor as received: encoded and decoded."""
     shape, kind = tensor.shape, (tensor.dtype, tensor.shape, tensor.device)
     encoded = codec.encode(tensor, numbers)
     if not isinstance(encoded, Mapping) or not all(isinstance(each, Tensor) for each in encoded.values()):

@@ -16,9 +16,6 @@ from edgefl.registry import chosen_part
 def codec(value: Any) -> Codec:
     """A codec from its name, or from a mapping with ``kind`` and options.
 
-    Raises:
-        UserError: unknown name or option.
-
     >>> codec({"kind": "quantise", "bits": 4})
     Quantise(bits=4, scale='tensor', rounding='nearest')
     """

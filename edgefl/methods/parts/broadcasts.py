@@ -37,9 +37,6 @@ class Broadcasts:
 
         In round 0, clients may know a vector without receiving it (a momentum of zero); a client that holds a model may
         have received the vector with it.
-
-        Raises:
-            WrongAnswer: a vector is not sent, or with too few bytes.
         """
         sent: Counter[str] = Counter()
         for part in downlink.parts:

@@ -12,11 +12,7 @@ from edgefl.methods.parts.payload import Downlink, Part
 
 
 def checked_loss(answer: object) -> Loss:
-    """Check what :meth:`Objective.loss` returned.
-
-    Raises:
-        WrongAnswer: it is not a :class:`Loss` of two tensors with one number each.
-    """
+    """Check what :meth:`Objective.loss` returned."""
     if not isinstance(answer, Loss):
         raise WrongAnswer(f"its loss returned {one_line(answer)}; expected Loss(total, cross_entropy)")
     for name, value in zip(Loss._fields, answer, strict=True):
@@ -37,9 +33,6 @@ def checked_update(
 
     The next parameters must have the shape, type and device of the previous ones. ``broadcasts`` names the state's
     vectors that clients receive.
-
-    Raises:
-        WrongAnswer: it is not a pair of such a tensor and tensors by name.
     """
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise WrongAnswer(f"update returned {one_line(answer)}; expected the next parameters and the server state")
@@ -48,11 +41,7 @@ def checked_update(
 
 
 def checked_state(answer: object, broadcasts: Iterable[str]) -> dict[str, Tensor]:
-    """Check the server state that a server update returned.
-
-    Raises:
-        WrongAnswer: it is not tensors by name, or lacks a vector that clients receive.
-    """
+    """Check the server state that a server update returned."""
     tensors = isinstance(answer, Mapping) and all(isinstance(value, Tensor) for value in answer.values())
     if not isinstance(answer, Mapping) or not tensors:
         raise WrongAnswer(f"it returned as the server state {one_line(answer)}; expected tensors by name")
@@ -71,11 +60,7 @@ def _check_like(found: object, wanted: Tensor, what: str) -> None:
 
 
 def checked_downlink(answer: object, blocks: int) -> Downlink:
-    """Check the return value of :meth:`Payload.downlink` for a model of so many blocks.
-
-    Raises:
-        WrongAnswer: it is not a downlink, or a part is invalid.
-    """
+    """Check the return value of :meth:`Payload.downlink` for a model of so many blocks."""
     if not isinstance(answer, Downlink):
         raise WrongAnswer(f"downlink returned {one_line(answer)}; expected a Downlink")
     if not isinstance(answer.alpha, int) or not 1 <= answer.alpha <= blocks:
@@ -85,11 +70,7 @@ def checked_downlink(answer: object, blocks: int) -> Downlink:
 
 
 def checked_parts(answer: object) -> tuple[Part, ...]:
-    """Check the parts of a downlink or of the return value of :meth:`Payload.uplink`.
-
-    Raises:
-        WrongAnswer: they are not parts, or a size is invalid.
-    """
+    """Check the parts of a downlink or of the return value of :meth:`Payload.uplink`."""
     if not isinstance(answer, tuple) or not all(isinstance(part, Part) for part in answer):
         raise WrongAnswer(f"it sends {one_line(answer)}; expected a tuple of parts")
     for part in answer:

@@ -34,11 +34,7 @@ class LocalPart(ClientState):
 
 
 def keeping_local(method: Method, layout: Layout) -> Method:
-    """The method with clients that keep the local part of a model with this layout, if it has one.
-
-    Raises:
-        UserError: the method needs what clients keep for themselves.
-    """
+    """The method with clients that keep the local part of a model with this layout, if it has one."""
     check(parts_of(method), taken_by_layout(layout))
     if not layout.local:
         return method

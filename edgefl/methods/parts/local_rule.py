@@ -54,11 +54,7 @@ class LocalRule(Component):
         return {}
 
     def accept(self, options: LocalOptions) -> None:
-        """Check the local options; by default, all fit this rule.
-
-        Raises:
-            UserError: an option does not fit; the message states the reason.
-        """
+        """Check the local options; by default, all fit this rule."""
 
     @abstractmethod
     def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:

@@ -102,9 +102,6 @@ class Objective(Component):
         """The model that this loss trains, by default the scenario's; MOON adds a projection head.
 
         It is called once, before the initial weights are drawn.
-
-        Raises:
-            UserError: the loss cannot train this model; the message states the reason.
         """
         check([Part(type(self).__name__, self.needs)], taken_by_model(model))
         return model

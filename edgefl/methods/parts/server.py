@@ -212,11 +212,7 @@ class ServerUpdate(Component):
         return None
 
     def accept(self, options: LocalOptions) -> None:
-        """Check the local options; by default, all fit this server update.
-
-        Raises:
-            UserError: an option does not fit; the message states the reason.
-        """
+        """Check the local options; by default, all fit this server update."""
 
     def begin(self, parameters: Tensor) -> State:
         """The server state before the first round, vectors ``[parameter_count]`` by name."""

@@ -68,11 +68,7 @@ class SubModels(Component):
 
     @abstractmethod
     def part(self, whole: BlockModel, level: int) -> SubModel:
-        """The part of a model that clients of a level train; ``level`` is an index in ``levels``.
-
-        Raises:
-            UserError: the model has no such part; the message states the reason.
-        """
+        """The part of a model that clients of a level train; ``level`` is an index in ``levels``."""
 
 
 def identity(size: int) -> Tensor:

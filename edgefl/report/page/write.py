@@ -17,11 +17,7 @@ from edgefl.report.run_result import RunResult
 
 
 def page(runs: Sequence[RunResult]) -> str:
-    """The page as text, about five megabytes, of which nearly all is plotly's script.
-
-    Raises:
-        UserError: a file of a run cannot be read; only ``sensitivity.parquet`` may be damaged.
-    """
+    """The page as text, about five megabytes, of which nearly all is plotly's script."""
     return _page(runs, [timed(run) for run in runs])
 
 
@@ -47,9 +43,6 @@ def write_page(runs: Sequence[RunResult], path: Path) -> list[str]:
 
     Returns:
         The errors of damaged files that the page omits.
-
-    Raises:
-        UserError: a run cannot be read, or the file cannot be written.
     """
     timings = [timed(run) for run in runs]
     write_output(path, _page(runs, timings))

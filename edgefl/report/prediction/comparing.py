@@ -162,11 +162,7 @@ class Against:
 
 
 def compare_runs(measured: RunRecord, predicted: RunRecord) -> Against:
-    """Compare a run with its prediction.
-
-    Raises:
-        UserError: the runs are of different scenarios, have no method and seed in common, or a log cannot be read.
-    """
+    """Compare a run with its prediction."""
     if measured.name != predicted.name:
         raise UserError(
             f"expected a run of the scenario '{measured.name}', found one of '{predicted.name}'",

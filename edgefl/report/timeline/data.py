@@ -156,9 +156,6 @@ def read_timeline(folder: Path) -> Timeline:
 
     Args:
         folder: the folder that contains its ``events.parquet``.
-
-    Raises:
-        UserError: the log cannot be read, or the facts of a row are not those of its kind.
     """
     from edgefl.record.tables import read_events  # imports pyarrow
 
@@ -170,11 +167,7 @@ def read_timeline(folder: Path) -> Timeline:
 
 
 def timeline_of(events: Iterable[Event]) -> Timeline:
-    """The timeline of these rows of an event log.
-
-    Raises:
-        UserError: the facts of a row are not those of its kind.
-    """
+    """The timeline of these rows of an event log."""
     timeline = Timeline()
     reader = _Reader(timeline)
     for event in events:

@@ -40,9 +40,6 @@ def gantt_figure(timeline: Timeline, number: int, title: str) -> Figure:
 
     Rows are ordered by the time at which their clients ended; clients that only receive a prefetch for the next round
     are last. Of each kind, at most sixty rows are drawn: of a large cohort, the sixty that ended last.
-
-    Raises:
-        UserError: there is no such round.
     """
     window = window_of(timeline, (number, number))
     round = next(each for each in timeline.rounds if each.number == number)

@@ -65,11 +65,7 @@ _SERVER = Track(ROUNDS, (0, 0), "rounds")
 
 
 def window_of(timeline: Timeline, rounds: tuple[int, int] | None) -> Window:
-    """The time of rounds ``first`` to ``last``; the whole run for ``None``.
-
-    Raises:
-        UserError: there are no such rounds.
-    """
+    """The time of rounds ``first`` to ``last``; the whole run for ``None``."""
     if rounds is None:
         return Window(0.0, timeline.ended)
     known = {round.number: round for round in timeline.rounds}
@@ -87,9 +83,6 @@ def trace_of(timeline: Timeline, name: str, rounds: tuple[int, int] | None = Non
         timeline: the timeline of the method and seed.
         name: the name of the run in the trace.
         rounds: first and last round; ``None`` for all.
-
-    Raises:
-        UserError: there are no such rounds.
     """
     window = window_of(timeline, rounds)
     transfers = [each for each in timeline.transfers if window.holds(each.started, each.ended)]
@@ -116,11 +109,7 @@ def trace_of(timeline: Timeline, name: str, rounds: tuple[int, int] | None = Non
 
 
 def write_trace(trace: dict[str, Any], path: Path) -> None:
-    """Write a trace to a file.
-
-    Raises:
-        UserError: it cannot be written.
-    """
+    """Write a trace to a file."""
     write_output(path, json.dumps(trace, separators=(",", ":"), allow_nan=False))
 
 

@@ -38,9 +38,6 @@ def connected() -> ModuleType:
 
     Tasks whose results are no longer needed run to their end, or end with this process. They are not cancelled: if a
     task ends at the moment of its cancellation, an internal check of Ray (2.60) fails and aborts the calling process.
-
-    Raises:
-        UserError: Ray is not installed, or the cluster cannot be reached.
     """
     ray = optional("ray", "ray", file="--engine ray")
     if ray.is_initialized():
@@ -72,11 +69,7 @@ def connected() -> ModuleType:
 
 
 def needs(ray: ModuleType, device: torch.device) -> dict[str, object]:
-    """The resources that a task requests: one CPU, or one GPU if it computes on GPUs.
-
-    Raises:
-        UserError: the cluster has no such resource.
-    """
+    """The resources that a task requests: one CPU, or one GPU if it computes on GPUs."""
     kind, asked = ("CPU", "num_cpus") if device.type == "cpu" else ("GPU", "num_gpus")
     if not ray.cluster_resources().get(kind):
         raise UserError(f"the Ray cluster has no {kind} for training on {device.type}", file="--engine ray")
@@ -166,9 +159,6 @@ class RayEngine:
     running jobs are not cancelled, see :func:`~edgefl.training.engines.ray.connected`.
 
     ``device`` is the kind of the cluster's processors to use, and the device of the results.
-
-    Raises:
-        UserError: Ray is not installed, or its cluster cannot be reached or has no such processor.
     """
 
     def __init__(
