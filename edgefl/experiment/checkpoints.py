@@ -55,7 +55,7 @@ class Checkpoints:
         self._stored: dict[int, _Stored] = {}
 
     def newest(self) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
-        """The rounds that had ended at the newest checkpoint, its tensors, and the other facts; ``None`` without one."""
+        """The rounds that had ended at the newest checkpoint, its tensors and other facts; ``None`` without one."""
         manifest = max(self._folder.glob("round-*.json"), default=None)
         if manifest is None:
             return None

@@ -186,7 +186,7 @@ def flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def load_any_scenario(path_or_name: str | PathLike[str], overrides: Overrides = ()) -> Scenario | AppScenario:
-    """The scenario in a file, of edgefl's own methods or of a Flower app; the file is read once, so it may be a pipe."""
+    """The scenario in a file, of own methods or of a Flower app; the file is read once, so it may be a pipe."""
     name, folder, data = read_scenario(path_or_name)
     changes = parse_overrides(overrides)
     if not isinstance(data, Mapping) or not (FLOWER in data or any(each.path[0] == FLOWER for each in changes)):
