@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
-from edgefl.errors import UserError, one_line
+from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.files import user_path
 from edgefl.flower.app import require_flwr
@@ -52,7 +52,6 @@ def simulate(
         edgefl.experiment.NotWritten: a file cannot be written, for example because the disk is full.
     """
     folder = user_path(out, argument="out")
-    _check_choices(methods, device, engine, train, listeners)
     if not isinstance(scenario, Scenario):
         found = load_any_scenario(scenario, overrides)
         if isinstance(found, AppScenario):
@@ -77,24 +76,3 @@ def simulate(
         listeners=listeners,
     )
     return RunResult(finished)
-
-
-def _check_choices(methods: object, device: object, engine: object, train: object, listeners: object) -> None:
-    """Check the arguments that no other part checks with the argument's name."""
-    labels = methods if isinstance(methods, Sequence) and not isinstance(methods, str) else [None]
-    devices, engines = get_args(DeviceName), get_args(EngineKind)
-    checks = (
-        ("methods", methods, methods is None or all(isinstance(each, str) for each in labels), "a list of labels"),
-        ("device", device, device in devices, f"one of {', '.join(devices)}"),
-        ("engine", engine, engine is None or engine in engines, f"None or one of {', '.join(engines)}"),
-        ("train", train, isinstance(train, bool), "True or False"),
-        (
-            "listeners",
-            listeners,
-            isinstance(listeners, Sequence) and all(isinstance(each, Listener) for each in listeners),
-            "a list of edgefl.Listener",
-        ),
-    )
-    for name, value, right, expected in checks:
-        if not right:
-            raise UserError(f"expected {expected}, found {one_line(value)}", field=name)

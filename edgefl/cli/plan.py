@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -79,28 +77,15 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     if condition is not None:
         if changes or rounds is not None or seed is not None:
             raise UserError("cannot be combined with --set, --rounds or --seed", file="--for")
-        with _garbage_collection_off():
-            print_answers(scenario, condition, method, trust=trust, as_json=as_json)
+        print_answers(scenario, condition, method, trust=trust, as_json=as_json)
         return
     refuse_run(scenario)
-    with _garbage_collection_off(), quiet(as_json):
+    with quiet(as_json):
         made = _made(scenario, changes or (), method, rounds, seed)
     if as_json:
         say_json(made.as_dict())
     else:
         _print(made)
-
-
-@contextmanager
-def _garbage_collection_off() -> Iterator[None]:
-    """Switch off garbage collection: its passes through all objects of torch take a tenth of a plan's time."""
-    working = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if working:
-            gc.enable()
 
 
 def _made(

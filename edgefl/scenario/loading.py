@@ -11,7 +11,7 @@ from typing import Any
 from edgefl import shipped
 from edgefl.data.location import data_root
 from edgefl.data.spec import data_sets_schema
-from edgefl.errors import UserError, nearest, one_line
+from edgefl.errors import UserError, nearest
 from edgefl.files import user_path
 from edgefl.input_file import code_files
 from edgefl.options import Options
@@ -53,8 +53,6 @@ def load_scenario(path_or_name: str | PathLike[str], overrides: Overrides = (), 
 
 def read_scenario(path_or_name: str | PathLike[str]) -> tuple[str, Path, Any]:
     """The name of a scenario file in messages, its folder, and its unchecked contents."""
-    if not isinstance(path_or_name, str | PathLike):
-        raise UserError(f"expected a path or a name, found {one_line(path_or_name)}", field="scenario")
     path = _located(path_or_name)
     name = str(path_or_name)
     try:

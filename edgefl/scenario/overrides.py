@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgefl.errors import UserError, one_line
+from edgefl.errors import UserError
 from edgefl.validation import shown
 from edgefl.yaml_file import parse_yaml
 
@@ -65,27 +65,11 @@ def parse_overrides(overrides: Overrides, option: str = "--set") -> list[Overrid
     >>> [(change.path, change.value) for change in parse_overrides(["training.local.lr=1e-2", "budgets=null"])]
     [(('training', 'local', 'lr'), 0.01), (('budgets',), None)]
     """
-    _check_types(overrides)
     if isinstance(overrides, str):  # a text is also a sequence of texts
         overrides = [overrides]
     if isinstance(overrides, Mapping):
         return [Override(_path(path, path), copy.deepcopy(value), "overrides") for path, value in overrides.items()]
     return [each if isinstance(each, Override) else _parsed(each, option) for each in overrides]
-
-
-def _check_types(overrides: object) -> None:
-    items: Sequence[object]
-    kinds: tuple[type, ...]
-    if isinstance(overrides, Mapping):
-        items, expected, kinds = list(overrides), "paths as texts", (str,)
-    elif isinstance(overrides, Sequence) and not isinstance(overrides, bytes):
-        items, expected, kinds = overrides, "texts of the form PATH=VALUE", (str, Override)
-    else:
-        message = "expected a mapping from paths to values, or a list of texts of the form PATH=VALUE"
-        raise UserError(f"{message}, found {one_line(overrides)}", field="overrides")
-    for item in items:
-        if not isinstance(item, kinds):
-            raise UserError(f"expected {expected}, found {one_line(item)}", field="overrides")
 
 
 def of_engine(kind: str) -> list[Override]:

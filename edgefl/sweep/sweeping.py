@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from filelock import FileLock, Timeout
@@ -25,13 +26,7 @@ from edgefl.training.parallel.worker_pool import PoolBroken, WorkerPool
 
 @dataclass(frozen=True)
 class SweepResult:
-    """The result of a sweep.
-
-    Attributes:
-        path: its folder.
-        table: the content of ``sweep.parquet``.
-        failures: why jobs failed, by job id.
-    """
+    """The folder of a sweep, the content of its ``sweep.parquet``, and why jobs failed, by their ids."""
 
     path: Path
     table: pa.Table
@@ -46,19 +41,13 @@ def sweep(
     cluster: bool = False,
     done: Callable[[Job, str | None, int], None] | None = None,
 ) -> SweepResult:
-    """Run all jobs that are not finished, and write the table.
+    """Run all jobs that are not finished, and write the table: a search of one step, identified by its jobs."""
+    identity = list(dict.fromkeys(job.id for job in jobs))
+    return search(_one_step(jobs), identity, out, processes=processes, cluster=cluster, done=done)
 
-    Jobs that finished earlier are included; an interrupted job is resumed.
 
-    Args:
-        jobs: see :func:`~edgefl.sweep.jobs.jobs_of`.
-        out: the sweep's folder; new, empty, or that of the same sweep.
-        processes: how many jobs run at the same time; by default as many as there are processors.
-        cluster: run them on a Ray cluster; the table is the same as with local processes.
-        done: called with each finished job, why it failed or ``None``, and how many jobs remain.
-    """
-    with _taken(out, list(dict.fromkeys(job.id for job in jobs))):
-        return _Sweep(out, processes, done, cluster=cluster).all_at_once(jobs)
+def _one_step(jobs: Sequence[Job]) -> Search:
+    yield list(jobs)
 
 
 def search(
@@ -72,83 +61,55 @@ def search(
 ) -> SweepResult:
     """Run the jobs that a search yields, step by step, and write the table of all jobs.
 
-    A search uses only results on disk, so after an interruption it yields the same jobs again, and jobs that already
-    finished or paused are not run again.
+    A search uses only results on disk, so after an interruption it yields the same jobs again. Jobs that finished or
+    paused earlier are not run again; an interrupted one is resumed.
 
     Args:
         steps: yields jobs, and receives the figures of each.
         identity: texts that identify this search.
-        out: the search's folder; new, empty, or that of the same search.
-        processes: as for :func:`sweep`.
-        cluster: as for :func:`sweep`.
-        done: the same; a job may also have paused, and the remaining ones are those of the step.
+        out: its folder; new, empty, or that of the same search.
+        processes: how many jobs run at the same time; by default as many as there are processors.
+        cluster: run them on a Ray cluster; the table is the same as with local processes.
+        done: called with each finished or paused job, why it failed or ``None``, and how many of the step remain.
     """
-    with _taken(out, list(identity)):
-        return _Sweep(out, processes, done, cluster=cluster).step_by_step(steps)
+    folder = out / "jobs"
+    failures: dict[str, str] = {}
+    asked: dict[tuple[str, str], Job] = {}
 
-
-class _Sweep:
-    """Jobs in one folder."""
-
-    def __init__(
-        self, out: Path, processes: int | None, done: Callable[[Job, str | None, int], None] | None, *, cluster: bool
-    ) -> None:
-        self._out = out
-        self._folder = out / "jobs"
-        self._processes = processes
-        self._cluster = cluster
-        self._done = done
-        self._failures: dict[str, str] = {}
-
-    def all_at_once(self, jobs: Sequence[Job]) -> SweepResult:
-        self._run(jobs)
-        return self._result(jobs)
-
-    def step_by_step(self, steps: Search) -> SweepResult:
-        asked: dict[str, Job] = {}
-        try:
-            jobs = next(steps)
-            while True:
-                self._run(jobs)
-                asked |= {job.id: replace(job, pause=None) for job in jobs}
-                jobs = steps.send([figures_by_method(job, self._folder / job.id) for job in jobs])
-        except StopIteration:
-            return self._result(list(asked.values()))
-
-    def _run(self, jobs: Sequence[Job]) -> None:
+    def run(jobs: Sequence[Job]) -> list[dict[str, list[dict[str, Any]]]]:
         unique = {job.id: job for job in jobs}
         for id, job in unique.items():
-            check_folder(job, self._folder / id)
-        left = {id: job for id, job in unique.items() if not is_done(job, self._folder / id)}
+            check_folder(job, folder / id)
+        left = {id: job for id, job in unique.items() if not is_done(job, folder / id)}
 
         def one_done(job: Job, failure: str | None) -> None:
             left.pop(job.id)
             if failure is not None:
-                self._failures[job.id] = failure
-            if self._done is not None:
-                self._done(job, failure, len(left))
+                failures[job.id] = failure
+            if done is not None:
+                done(job, failure, len(left))
 
-        if self._cluster:
-            run_all_on_ray(list(left.values()), self._folder, self._processes, one_done)
+        if cluster:
+            run_all_on_ray(list(left.values()), folder, processes, one_done)
         else:
-            run_all(list(left.values()), self._folder, self._processes or cores(), one_done)
+            run_all(list(left.values()), folder, processes or cores(), one_done)
+        asked.update({(job.id, repr(job.setting)): replace(job, pause=None) for job in jobs})
+        return [figures_by_method(job, folder / job.id) for job in jobs]
 
-    def _result(self, jobs: Sequence[Job]) -> SweepResult:
-        table = sweep_table(jobs, self._folder)
-        write_parquet(table, self._out / SWEEP_TABLE)
-        return SweepResult(self._out, table, self._failures)
+    with _taken(out, list(identity)):
+        with suppress(StopIteration):
+            jobs = next(steps)
+            while True:
+                jobs = steps.send(run(jobs))
+        table = sweep_table(list(asked.values()), folder)
+        write_parquet(table, out / SWEEP_TABLE)
+    return SweepResult(out, table, failures)
 
 
 def run_all(jobs: Sequence[Job], folder: Path, processes: int, done: Done) -> None:
     """Run the jobs in worker processes with one thread each; if a process dies, only its job fails.
 
-    One job per processor does not slow down the others then.
-
-    Args:
-        jobs: the jobs to run.
-        folder: contains a run directory for each job, named by its id.
-        processes: how many run at the same time.
-        done: called with each finished job.
+    One job per processor does not slow down the others then. ``folder`` has their run directories, by job id.
     """
     left = dict(enumerate(jobs))
 
