@@ -138,7 +138,7 @@ def _notes(made: Plan) -> list[str]:
     notes.append(f"Seconds of a step: {'; '.join(f'{device} {text}' for device, text in evidence.items())}.")
     if made.queue_spread is not None:
         notes.append(f"Links are shared unequally, as drawn by seed {made.seed} (spread {made.queue_spread:g}).")
-    return notes
+    return notes + ([f"When this machine trains: {made.advice}."] if made.advice is not None else [])
 
 
 def _rounds(each: MethodPlan) -> Iterator[str]:

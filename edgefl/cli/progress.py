@@ -64,6 +64,9 @@ class Progress(Listener):
         if not self._live:
             self._print(f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} of at most {rounds} rounds")
 
+    def advised(self, advice: str) -> None:
+        self._print(advice)
+
     def run_began(self, label: str, seed: int) -> None:
         self._run += 1
         self._name, self._round, self._best = f"{label}, seed {seed}", 0, math.nan

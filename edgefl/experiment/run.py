@@ -172,6 +172,14 @@ class _ScenarioRuns(Runs):
             for key in known.costs:
                 self._costs[label].step(*key)
 
+    def prepare(self, runs: int) -> None:
+        if self._choices.train and runs:
+            from edgefl.experiment.precision_advice import precision_advice
+
+            if (advice := precision_advice(self._chosen, self._choices.device)) is not None:
+                for listener in self.listeners:
+                    listener.advised(advice)
+
     def run_seed(self, seed: int, labels: Sequence[str]) -> None:
         self._check_inputs()
         data = self._load(seed) if self._choices.train or reads_labels(self._chosen, seed) else None

@@ -76,6 +76,9 @@ class Runs(Listener):
     def round_ended(self, row: RoundRow) -> None:
         self._rounds_ended += 1
 
+    def prepare(self, runs: int) -> None:
+        """So many runs follow."""
+
     @abstractmethod
     def run_seed(self, seed: int, labels: Sequence[str]) -> None:
         """Run these methods with one seed; each within :meth:`one`."""
@@ -125,6 +128,7 @@ class Runs(Listener):
         left = [run for run in runs if run not in directory.finished]
         for listener in self.listeners:
             listener.began(left, self._rounds)
+        self.prepare(len(left))
         for seed in self._seeds:
             if chosen := [label for label in labels if (label, seed) in left]:
                 self.run_seed(seed, chosen)

@@ -137,6 +137,7 @@ class Plan:
         rounds: the number of rounds simulated for each method.
         methods: one for each method.
         queue_spread: the standard deviation of the logarithm of a transfer's share, where shares are drawn.
+        advice: whether bfloat16 would pay when this machine trains the scenario, in words.
     """
 
     scenario: str
@@ -144,6 +145,7 @@ class Plan:
     rounds: int
     methods: tuple[MethodPlan, ...]
     queue_spread: float | None = None
+    advice: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; a range is a mapping of its bounds, and unknown figures are ``None``."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+from edgefl.experiment.precision_advice import precision_advice
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import EarlyEnd
 from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs, world_of
@@ -72,7 +73,7 @@ def plan(
     plans = [_method_plan(scenario, method, world, costs[method.label], amount) for method in chosen]
     transport = scenario.network.transport
     spread = transport.queue_spread if transport.queue == "fifo" else None
-    return Plan(scenario.name, seed, amount, tuple(plans), spread)
+    return Plan(scenario.name, seed, amount, tuple(plans), spread, precision_advice(scenario, "auto"))
 
 
 def _method_plan(

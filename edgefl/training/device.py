@@ -42,6 +42,11 @@ def exact_arithmetic(device: torch.device, *, tf32: bool = False) -> Iterator[No
             yield
 
 
+def has_bfloat16_matrix_units() -> bool:
+    """True if this processor multiplies bfloat16 matrices in units of their own (AMX), and PyTorch uses them."""
+    return bool(torch.cpu._is_amx_tile_supported()) and multiplies_bfloat16()
+
+
 def multiplies_bfloat16() -> bool:
     """True if PyTorch has kernels for products in bfloat16 on this processor, not only its slow reference ones.
 
