@@ -13,13 +13,10 @@ from edgefl.files import read_text
 
 
 class CsvTable(NamedTuple):
-    """A table of texts.
+    """A table of texts: its rows that are not empty, with their line numbers.
 
-    Attributes:
-        header: the names of the columns; ``1``, ``2``, … in a table whose first line has only numbers.
-        named: the table has a header.
-        rows: the line number of each row that is not empty, and its cells.
-        decimal_comma: numbers may have one, because no comma separates the columns.
+    The ``header`` is ``1``, ``2``, … in a table that is not ``named``: whose first line has only numbers. A number may
+    have a ``decimal_comma`` if no comma separates the columns.
     """
 
     header: tuple[str, ...]

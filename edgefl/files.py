@@ -75,11 +75,7 @@ def aside(path: Path) -> Path:
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """A binary file for writing; it replaces ``path`` when the block ends, and is removed if the block fails.
-
-    Raises:
-        OSError: it cannot be written; ``path`` is unchanged.
-    """
+    """A binary file for writing; it replaces ``path`` when the block ends, and is removed if the block fails."""
     unfinished = aside(path)
     try:
         with unfinished.open("wb") as file:
@@ -114,13 +110,7 @@ def writing_output(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def writing_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder; it is renamed to ``path`` when the block ends, and removed if the block fails.
-
-    ``path`` must not exist; missing parent folders are made.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """A temporary folder; it is renamed to ``path``, a new one, when the block ends, or removed if the block fails."""
     unfinished = aside(path)
     shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed process
     unfinished.mkdir(parents=True)

@@ -110,15 +110,9 @@ def _package(point: EntryPoint) -> str:
 class Registry(Generic[Part]):
     """The parts of one family by name.
 
-    Built-in parts are imported together; a plug-in's part is imported when it is requested by its name.
-
-    Args:
-        noun: the word for one part (``"method"``), for messages.
-        package: the package whose modules register the built-in parts when imported.
-        group: the entry-point group of the plug-ins' parts; each entry point loads the part itself. Empty: plug-ins
-            cannot add parts.
-        check: raises an error for a plug-in's object that is not such a part; see :func:`class_of` and
-            :func:`object_of`.
+    Built-in parts are registered when the modules of ``package`` are imported, all together; a plug-in's part is
+    imported when it is requested by its name in an entry-point ``group`` (empty: plug-ins cannot add parts). ``noun``
+    is the word for one part in messages; ``check`` refuses an object that is not such a part.
     """
 
     def __init__(self, noun: str, *, package: str, group: str = "", check: Check = lambda _: None) -> None:

@@ -86,10 +86,9 @@ def _flattened(error: ValidationError) -> Iterator[ErrorDetails]:
 class _Problem:
     """One validation error.
 
-    Attributes:
-        steps: its location: keys and indices of the file (True), and labels of union members (False).
-        keys: the valid keys next to the last one, if known.
-        alternatives: the errors of all members of a union, if none of them fits better than the others.
+    ``steps`` are its location: keys and indices of the file (True), and labels of union members (False); ``keys`` the
+    valid ones next to the last. ``alternatives`` are the errors of all members of a union, if none fits better than the
+    others.
     """
 
     steps: tuple[tuple[bool, int | str], ...]

@@ -31,13 +31,7 @@ class Stopped(EdgeflError):  # noqa: N818  (nothing went wrong)
 
 
 def say(text: object, *, err: bool = False, nl: bool = True) -> None:
-    r"""Print text, with control characters shown as escapes (``\x1b``).
-
-    Args:
-        text: what to print; names and messages in it may come from received files.
-        err: print it to standard error.
-        nl: end the line.
-    """
+    """Print text, which may come from received files, with control characters shown as escapes."""
     try:
         typer.echo(escape(str(text), keep="\n\t"), err=err, nl=nl)
     except BrokenPipeError:
@@ -89,15 +83,7 @@ def print_table(
     notes: Sequence[str] = (),
     words: Sequence[int] = (0,),
 ) -> None:
-    """Print a table on standard output.
-
-    Args:
-        heads: a heading for each column.
-        rows: the cells.
-        title: a line above the table.
-        notes: sentences below it.
-        words: the columns that contain words and are aligned to the left.
-    """
+    """Print a table with a title above and notes below; columns of ``words`` are aligned to the left."""
     from edgefl.report.table import Column, Table
 
     cells = [list(row) for row in rows]

@@ -257,12 +257,7 @@ def _write(
 ) -> None:
     """Write the profile that fits a measurement, and print how good it is.
 
-    Args:
-        measurement: the timings to fit.
-        rest: what they do not contain.
-        output: the file.
-        checked: timed steps that check the fit; ``None`` if none was planned.
-        cpu_quota: the part of one processor under which it was measured; ``None`` without a quota.
+    ``checked`` are timed steps that check the fit, ``None`` if none was planned.
     """
     from edgefl.profiling.measured_profile import fit_of, profile_data, warning
 

@@ -201,12 +201,7 @@ def profile_yaml(data: Mapping[str, Any]) -> str:
 
 
 def with_units(part: BaseModel, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The data of a profile, or of a part of it, with each quantity as text with its unit.
-
-    Args:
-        part: the profile or part.
-        data: the same as plain data.
-    """
+    """The plain data of a profile, or of a part of it, with each quantity as text with its unit."""
     from edgefl.units import dimension_of
 
     fields = type(part).model_fields

@@ -28,9 +28,7 @@ QUIET_SECONDS = 10.0
 def watching(metric: Callable[[], Metric], stream: TextIO | None = None) -> Iterator[Listener]:
     """A listener that shows the progress of runs; its line is removed at the end.
 
-    Args:
-        metric: returns the metric of the runs; called when they begin.
-        stream: where to print; standard error if not given.
+    ``metric`` returns the metric of the runs, and is called when they begin.
     """
     shown = Progress(metric, sys.stderr if stream is None else stream)
     try:
@@ -40,13 +38,7 @@ def watching(metric: Callable[[], Metric], stream: TextIO | None = None) -> Iter
 
 
 class Progress(Listener):
-    """``run 3/15  fedadc, seed 2  round 25/60  best accuracy 95.7 %  4 min left``.
-
-    Args:
-        metric: returns the metric of the runs; called when they begin.
-        stream: where to print.
-        clock: returns the seconds of the wall clock.
-    """
+    """``run 3/15 fedadc, seed 2 round 25/60 best accuracy 95.7 % 4 min left``; ``clock`` returns wall-clock seconds."""
 
     def __init__(
         self, metric: Callable[[], Metric], stream: TextIO, clock: Callable[[], float] = time.perf_counter

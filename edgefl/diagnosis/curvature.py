@@ -42,11 +42,8 @@ class Diagonal(NamedTuple):
 class Curvature:
     """The Hessian of the mean cross-entropy with respect to a model's parameters, never formed as a matrix.
 
-    Attributes:
-        model: the skeleton.
-        vector: parameters and buffers ``[size]``; results have the same floating-point type.
-        batches: the batches of the mean loss; batches of equal size have equal weight.
-        mode: the differences from a plain evaluation.
+    ``vector`` has parameters and buffers ``[size]``; results have its type. Batches of equal size have equal weight;
+    ``mode`` are the differences from a plain evaluation.
     """
 
     model: BlockModel
@@ -75,11 +72,7 @@ class Curvature:
         return total / len(self.batches)
 
     def top_eigenvalue(self, seed: int = 0) -> float:
-        """The eigenvalue of largest magnitude, by power iteration (Mendieta et al. 2022, Table 1).
-
-        Args:
-            seed: determines the start of the iteration.
-        """
+        """The eigenvalue of largest magnitude, by power iteration (Mendieta et al. 2022, Table 1)."""
         direction = self._draw(generator(seed, "power iteration").standard_normal(len(self.parameters)))
         direction /= direction.norm()
         last = None
@@ -156,12 +149,9 @@ class Curvature:
 
 @dataclass(frozen=True, eq=False)
 class Landscape:
-    """The loss at θ + x v_1 + y v_2, with unit eigenvectors v_1 and v_2.
+    """The loss at θ + x v_1 + y v_2, with unit eigenvectors v_1 and v_2 of ``eigenvalues``.
 
-    Attributes:
-        steps: the values of x, which are those of y ``[n]``.
-        losses: ``[n, n]``; row i has y = ``steps[i]``, column j has x = ``steps[j]``.
-        eigenvalues: the eigenvalues of v_1 and v_2.
+    ``steps`` are the values of x and of y ``[n]``; row i of ``losses [n, n]`` has y = ``steps[i]``.
     """
 
     steps: Grid
@@ -170,14 +160,7 @@ class Landscape:
 
 
 def landscape(curvature: Curvature, *, radius: float = 1.0, points: int = 21, seed: int = 0) -> Landscape:
-    """The loss around a model.
-
-    Args:
-        curvature: the model and its batches.
-        radius: extent of the plane from the model, in the norm of parameters.
-        points: values along each side; odd, so that the model itself is one of them.
-        seed: determines the start of the search for eigenvectors.
-    """
+    """The loss on a square around a model, to ``radius`` in the norm of parameters, with ``points`` (odd) a side."""
     values, plane = curvature.top_plane(seed)
     steps = np.linspace(-radius, radius, points)
     centre = curvature.parameters

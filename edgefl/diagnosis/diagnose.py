@@ -73,19 +73,10 @@ def diagnose(
     plane: bool = False,
     trust: bool = False,
 ) -> Iterator[Diagnosis]:
-    """Diagnose the models of a finished run, one method and seed after another.
+    """Diagnose the models of a finished run, one method and seed after another; ``plane`` adds the landscape.
 
     The loss is cross-entropy on ``batches`` batches of 64 images of all clients' training data, augmented as in
     training, with the model in evaluation mode.
-
-    Args:
-        run: a run directory.
-        methods: labels; all if not given.
-        seeds: all if not given.
-        batches: the number of batches.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        plane: also compute the landscape.
-        trust: execute the scenario's Python files even if they are not those that the run began with.
     """
     read = read_run_summary(run)
     summary = read.methods

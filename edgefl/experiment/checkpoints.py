@@ -74,11 +74,8 @@ class Checkpoints:
         """Start to write the state after ``round`` rounds; first wait until the previous checkpoint is complete.
 
         The name of a tensor is two words and perhaps more, separated by ``/``, of which the first two name a client's
-        state. Tensors must not change any more. ``facts`` is the other state, as JSON data.
-
-        Raises:
-            OSError: the previous checkpoint could not be written.
-            RuntimeError: a part of the method changed one of its tensors in place in the meantime.
+        state. ``facts`` is the other state, as JSON data. Tensors must not change any more: if a part of the method
+        does, the next call raises RuntimeError.
         """
         self.finish()
         stored: dict[int, _Stored] = {}

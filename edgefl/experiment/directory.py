@@ -87,17 +87,10 @@ class RunDirectory:
     Use it as a context manager: it first locks the folder, creating it if it is missing, and then checks its contents.
     If the run does not begin, everything that this process created is removed again.
 
-    Args:
-        choices: the command's choices; ``None`` reads them from an interrupted run, or from a finished one in which
-            runs ended by a fault: these runs are tried again.
-        new_seeds: seeds to add to a finished run, in place of ``choices``. Until all of them are done, the scenario and
-            the summary stay those of the finished run.
-
-    Attributes:
-        inputs: digests of what the runs read, by field of the scenario.
-        software: versions of the packages on which results depend, by name.
-        seeds: all seeds, while seeds are added to a finished run; else ``None``.
-        opened: True if the scenario is written, so that the run can be resumed.
+    Without ``choices`` they are read from an interrupted run, or from a finished one in which runs ended by a fault:
+    these runs are tried again. With ``new_seeds``, scenario and summary stay those of the finished run until all are
+    done. ``inputs`` are digests of what the runs read, by field of the scenario; ``opened``: the scenario is written,
+    so that the run can be resumed.
     """
 
     choices: Choices

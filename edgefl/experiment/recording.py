@@ -26,14 +26,10 @@ _WANTED: tuple[EventKind, ...] = (
 
 
 class TrainedJob(NamedTuple):
-    """A job that a client began to train.
+    """A job that a client began to train in a round (from 0); ``steps`` are ``None`` if it was aborted.
 
-    Attributes:
-        round: from 0.
-        steps: local steps; None if it was aborted.
-        previous: the client's last completed job before this one, whose client state it continued if the method has
-            one.
-        front: the model version that its client was broadcast since then, if it continued from it.
+    ``previous`` is the client's last completed job before this one, whose client state it continued if the method has
+    one, and ``front`` the model version that its client was broadcast since then, if it continued from it.
     """
 
     round: int
@@ -48,15 +44,11 @@ class TrainedJob(NamedTuple):
 class Recording:
     """The training of one run; jobs are (client, dispatch), rounds count from 0, model versions are rounds done.
 
-    Attributes:
-        aggregated: for each round, the jobs in the next model.
-        diverged: the round in which a number was not finite, and the message.
-        evaluations, digests: by model version; empty without training.
-        reason, untrained: why the run ended, and of a replay that had no further training, why that was not enough.
-        timed: decisions that depended on time, as (round, name, inputs).
-        local_losses: by model version and client, the losses that clients were asked for.
-        alphas: for each round with a choice of a block scheduler, each client's number of blocks.
-        levels: the capacity level of each kind of work, where it is not 0.
+    ``aggregated`` has the jobs in the next model by round; ``diverged`` the round in which a number was not finite, and
+    the message. ``evaluations`` and ``digests`` are empty without training. ``untrained`` says why a replay that had no
+    further training ended. ``timed`` are decisions that depended on time, as (round, name, inputs); ``local_losses``
+    those that clients were asked for, by model version and client; ``alphas`` the choices of a block scheduler;
+    ``levels`` the capacity level of each kind of work, where it is not 0.
     """
 
     jobs: dict[tuple[int, int], TrainedJob] = field(default_factory=dict)

@@ -74,11 +74,7 @@ class Journal(Listener):
                 raise UserError(f"journal damaged ({error}); the run cannot be resumed", file=str(self._path)) from None
 
     def events(self, rows: list[Event]) -> None:
-        """Add the next rows; those that an earlier process also wrote are compared with its rows.
-
-        Raises:
-            LogDiffers: a row differs from the written one.
-        """
+        """Add the next rows; LogDiffers if one that an earlier process also wrote differs from its row."""
         for number, event in enumerate(rows):
             then = self._ahead
             if then is None:
@@ -92,11 +88,7 @@ class Journal(Listener):
             self._ahead = next(self._known, None)
 
     def commit(self) -> None:
-        """Write the rows of the round that has ended; nothing if an earlier process wrote them.
-
-        Raises:
-            OSError: they cannot be written.
-        """
+        """Write the rows of the round that has ended; nothing if an earlier process wrote them."""
         if not self._rows:
             return
         content = packed(self._rows)
@@ -136,16 +128,11 @@ CHECKPOINT_EVERY = 10
 class ResumedLearner(Listener):
     """A :class:`~edgefl.training.job.Learner` that trains with another one and writes checkpoints.
 
-    A resumed run first repeats recorded rounds: up to the newest checkpoint, answers come from the rows of the journal
-    and nothing is trained. Then the checkpoint's tensors are loaded and training continues. It commits the journal
-    after every round, so the journal comes before it in the list of listeners. As a context manager it completes its
-    last checkpoint; a paused run gets one of its last round, so that nothing is trained again.
-
-    Args:
-        last: the last round, which needs no checkpoint; ``None`` if something is trained after it.
-
-    Attributes:
-        until: the round of the newest checkpoint; 0 if there is none.
+    A resumed run first repeats recorded rounds: up to the newest checkpoint, of round ``until``, answers come from the
+    rows of the journal and nothing is trained. Then the checkpoint's tensors are loaded and training continues. It
+    commits the journal after every round, so the journal comes before it in the list of listeners. As a context manager
+    it completes its last checkpoint; a paused run gets one of its last round, so that nothing is trained again. The
+    ``last`` round needs no checkpoint; ``None`` if something is trained after it.
     """
 
     def __init__(

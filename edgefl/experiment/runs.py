@@ -49,9 +49,7 @@ MakeTestbed = Callable[[Setup, SeedPaths], AbstractContextManager[Testbed]]
 class Runs(Listener):
     """Executes the runs of a directory that have not finished, one after another; a subclass says how.
 
-    Attributes:
-        fault: the error of a part of a method that ended one of its runs.
-        listeners: follow all runs, after what writes them.
+    ``listeners`` follow all runs, after what writes them; ``fault`` is the error of a part that ended one of its runs.
     """
 
     resumable = True
@@ -97,12 +95,7 @@ class Runs(Listener):
             listener.run_ended(entry)
 
     def execute(self) -> Path:
-        """Execute what is left, and write the summary.
-
-        Raises:
-            RunsFailed: a part of a method raised an error; the directory is complete.
-            NotWritten: files could not be written.
-        """
+        """Execute what is left, and write the summary; see :func:`edgefl.experiment.run` for its errors."""
         directory = self.directory
         try:
             self._execute()

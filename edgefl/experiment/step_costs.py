@@ -37,10 +37,8 @@ def row_of(alpha: int, batch: int, cost: StepCost, level: int = 0) -> StepRow:
 class StepCosts:
     """The step costs of one method: measures each cost on first use, and records which were used.
 
-    Args:
-        cost: the scenario's cost section; :class:`PaperCost` counts steps by FedBR's Eq. 3, FedAvg's step times a
-            factor for hybrid paths.
-        known: the method's steps in a ``costs.json``, which are not measured again.
+    With :class:`PaperCost` steps are counted by FedBR's Eq. 3, FedAvg's step times a factor for hybrid paths. Steps in
+    ``known``, of a ``costs.json``, are not measured again.
     """
 
     def __init__(self, model: CostModel, method: Method, cost: CostSpec, known: Iterable[StepRow] = ()) -> None:

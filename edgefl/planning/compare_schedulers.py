@@ -33,22 +33,14 @@ LOSSES = frozenset({"loss", "local_losses"})
 
 @dataclass(frozen=True)
 class SchedulerFigures:
-    """What one scheduler's rounds cost, and whom they reached.
+    """What one scheduler's rounds cost, and whom they reached; ``None``: there is no such figure.
 
-    Attributes:
-        rounds: rounds that ended.
-        makespan: mean seconds of a round, with what precedes it, such as asking clients for losses.
-        joules: mean joules of a round.
-        aggregated: mean number of updates of a round.
-        jain: Jain's index of the clients' numbers of aggregated updates, 1 if all took part equally often.
-        clients_seen: part of the clients of which an update was aggregated at least once.
-        samples_seen: part of the training samples that these clients have.
-        rounds_to_cover: the round after which every client had taken part; None if that did not happen.
-        ratio_to_optimum: mean over the rounds of their seconds, from the selection on, relative to a certified lower
-            bound on those of any cohort with as many updates; None if there is no bound.
-        no_bound: why there is none.
-        reads_losses: whether the scheduler reads losses, which are all equal without training.
-        ended: why the rounds ended early; None if they did not.
+    ``makespan`` (with what precedes a round, such as asking for losses), ``joules`` and ``aggregated`` are means over
+    rounds; ``jain`` is the index of the clients' numbers of aggregated updates. ``clients_seen`` and ``samples_seen``
+    are shares, of clients of which an update was aggregated and of the samples that they have; ``rounds_to_cover`` is
+    the round after which all clients had taken part. ``ratio_to_optimum`` compares a round's seconds with a certified
+    lower bound on those of any cohort with as many updates, and ``no_bound`` says why there is none. Without training,
+    all losses that a scheduler reads are equal.
     """
 
     rounds: int
@@ -67,16 +59,7 @@ class SchedulerFigures:
 
 @dataclass(frozen=True)
 class SchedulerComparison:
-    """The comparison of schedulers.
-
-    Attributes:
-        scenario: its name.
-        method: the label of the method whose work and bytes the rounds have.
-        seed: of fleet, links and draws.
-        rounds: simulated rounds of each scheduler.
-        schedulers: the figures by scheduler.
-        left_out: why other schedulers cannot be compared, by scheduler.
-    """
+    """The figures of schedulers, with the work and bytes of a ``method``, and why others are ``left_out``."""
 
     scenario: str
     method: str
@@ -120,13 +103,8 @@ def compare_schedulers(
     Fleet, links, slowdowns and availability are those of the scenario, drawn by the same keys for all schedulers. What
     depends on time, such as availability, may differ between schedulers, because their rounds have different lengths.
 
-    Args:
-        scenario: the world.
-        rounds: of each scheduler.
-        seed: the seed of fleet, links and draws; the scenario's first if not given.
-        method: the label of the method whose work and bytes the rounds have; the first if not given.
-        selections: what is compared, each as in ``training.selection``; if not given, every selector, and every
-            bandwidth allocation under the scenario's selector.
+    ``selections`` are compared, each as in ``training.selection``; if not given, every selector, and every bandwidth
+    allocation under the scenario's selector. ``seed`` and ``method`` are the scenario's first if not given.
     """
     if isinstance(scenario.protocol, AsynchronousSpec):
         raise UserError("expected a protocol with rounds, found asynchronous", field="protocol.kind")
@@ -233,11 +211,7 @@ class _Comparison:
 
 
 class _Updates(Listener):
-    """Keeps of each round (from 0) the clients whose updates were aggregated.
-
-    Attributes:
-        aggregated: the clients.
-    """
+    """Keeps of each round (from 0) the clients whose updates were aggregated."""
 
     def __init__(self) -> None:
         self.aggregated: list[list[int]] = []

@@ -28,16 +28,7 @@ def device_plans(
     blocks: int,
     rows: Sequence[RoundRow],
 ) -> tuple[DevicePlan, ...]:
-    """One plan for each group of the scenario's fleet, in its order.
-
-    Args:
-        scenario: the scenario with the fleet.
-        world: the device and shard of each client.
-        costs: the step costs of the method.
-        seen: what the simulated rounds showed.
-        blocks: the number of blocks of the model, M.
-        rows: the rounds that count.
-    """
+    """One plan for each group of the scenario's fleet, in its order, of ``rows`` with the whole model of ``blocks``."""
     devices = [group.sample.devices if group.sample is not None else 1 for group in scenario.fleet]
     entry = np.repeat(np.arange(len(devices)), devices)[world.fleet.group]  # of each client
     return tuple(

@@ -35,20 +35,10 @@ class Range(NamedTuple):
 class DevicePlan:
     """The plan of one group of the fleet for one method; seconds, bytes and joules are means over its participations.
 
-    Attributes:
-        device, link: the group's profile and link.
-        evidence: what confirms the profile's seconds of a step, such as ``fitted, ±10 %``.
-        clients: the number in the group; ``refused``: how many of them have too little memory for the job.
-        why: why those cannot participate.
-        peak_memory_bytes: of the job if the client receives the whole model; ``training_memory_bytes``: the memory
-            available for it, of the smallest device if the group's devices differ.
-        participations: how often its clients participated in the planned rounds; if they never did, the fields below
-            are computed for the whole model, and seconds and joules of transfers are unknown.
-        compute_seconds, joules: for one participation, at the bounds of the profile's figures.
-        download_seconds, upload_seconds: for one participation, while the other clients transfer as well.
-        bytes_down, bytes_up: for one participation.
-        closes: share of the rounds that one of its clients closed.
-        lost: share of its participations whose updates were lost, by fate.
+    If its clients never participated in the planned rounds, these are computed for the whole model, and those of
+    transfers are unknown. ``refused`` clients have too little memory for the job (``why``); ``training_memory_bytes``
+    is what the group's smallest device has for it. ``closes`` is the share of the rounds that one of its clients
+    closed, ``lost`` the shares of its participations whose updates were lost, by fate.
     """
 
     device: str
@@ -72,13 +62,9 @@ class DevicePlan:
 
 @dataclass(frozen=True)
 class BudgetPlan:
-    """How far one budget reaches if it is the only one of the run.
+    """How far one budget reaches if it is the only one of the run: to the end of ``rounds``, at most the scenario's.
 
-    Attributes:
-        kind, limit: the budget.
-        rounds: rounds that it allows, at most the scenario's; ``seconds``: virtual time at the end of the last one.
-        lasts: whether it is not exhausted before the scenario's last round.
-        foreseen: whether the figures are extrapolated from the means of the planned rounds.
+    ``lasts``: it is not exhausted before the scenario's last round; ``foreseen``: extrapolated from the planned rounds.
     """
 
     kind: BudgetKind
@@ -91,22 +77,11 @@ class BudgetPlan:
 
 @dataclass(frozen=True)
 class MethodPlan:
-    """What one method costs per round: means over the planned rounds, up to the end of the run.
+    """What one method costs per round, summed over clients: means over the planned rounds, up to the end of the run.
 
-    Attributes:
-        label: the method's label.
-        rounds: the number of rounds that the means are over.
-        seconds, bytes_down, bytes_up, flops: per round, summed over its clients; NaN seconds if no round ends.
-        joules: per round, at the bounds of the profiles' figures.
-        participants, aggregated: clients per round that participated, and whose updates were aggregated.
-        breaks: attempts to transfer something that break per round.
-        wait_seconds: the mean wait after such a break; 0 without one.
-        holds_back: what limits the rounds, in words; ``None`` if no update arrives.
-        in_vain: why no update arrives, or why the run stalls early, in words.
-        critical: shares of the closing client's time: ``download``, ``compute``, ``upload``, and ``shared``, the
-            share of its transfer time caused by other clients' transfers (``None`` for a topology from a file).
-        budgets: how far each budget reaches.
-        devices: one for each group of the fleet.
+    ``breaks`` are broken attempts to transfer something, each with a wait of ``wait_seconds``; ``holds_back`` is what
+    limits the rounds, and ``in_vain`` why no update arrives or the run stalls early. ``critical`` has shares of the
+    closing client's time; ``shared`` is ``None`` for a topology from a file.
     """
 
     label: str
@@ -131,13 +106,8 @@ class MethodPlan:
 class Plan:
     """A scenario's plan.
 
-    Attributes:
-        scenario: its name.
-        seed: the seed of the fleet, the cohorts and the link draws.
-        rounds: the number of rounds simulated for each method.
-        methods: one for each method.
-        queue_spread: the standard deviation of the logarithm of a transfer's share, where shares are drawn.
-        advice: whether bfloat16 would pay when this machine trains the scenario, in words.
+    ``rounds`` were simulated for each method; ``queue_spread`` is the standard deviation of the logarithm of a
+    transfer's share, where shares are drawn; ``advice`` says whether bfloat16 would pay when this machine trains.
     """
 
     scenario: str

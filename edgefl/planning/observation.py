@@ -47,12 +47,9 @@ class Spent:
 class Observation(Listener):
     """Collects what each client spent in each round.
 
-    Args:
-        fleet: the device of each client.
-        costs: the step costs of the method.
-        given_seconds: whether the scenario gives the training time, so the profile's bounds do not affect it.
-        alone: returns the seconds of a transfer, given the row of its start and its bytes, if no other client
-            transferred; NaN if unknown.
+    With ``given_seconds`` the scenario gives the training time, so the profile's bounds do not affect it. ``alone``
+    returns the seconds of a transfer, given the row of its start and its bytes, if no other client transferred; NaN if
+    unknown.
     """
 
     def __init__(

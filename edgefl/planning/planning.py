@@ -54,15 +54,9 @@ def plan(
 ) -> Plan:
     """Estimate what the scenario's methods cost, without training.
 
-    Some rounds are simulated exactly as in a run with the same seed, but with placeholder numbers in place of training.
-    So the means per round equal those of that run, contention included, as long as no decision reads training results
-    (losses, FedBR's bandit).
-
-    Args:
-        scenario: the scenario to plan.
-        methods: labels; all of them if not given.
-        rounds: the number of rounds to simulate; :func:`planned_rounds` if not given.
-        seed: the seed of fleet, cohorts and draws; the scenario's first if not given.
+    Some rounds (:func:`planned_rounds`) are simulated exactly as in a run with the same seed, but with placeholder
+    numbers in place of training. So the means per round equal those of that run, contention included, as long as no
+    decision reads training results (losses, FedBR's bandit). The seed is the scenario's first if not given.
     """
     chosen = [scenario.method(label) for label in methods] if methods else list(scenario.methods)
     amount = planned_rounds(scenario, len(chosen)) if rounds is None else min(rounds, scenario.training.rounds)

@@ -30,14 +30,7 @@ _SMOOTHED = "_ema"
 
 @dataclass(frozen=True)
 class Condition:
-    """A value of the metric, to be reached within limits.
-
-    Attributes:
-        metric: the metric.
-        value: the value to reach.
-        smoothed: whether the metric's moving average has to reach it.
-        limits: the limit of each limited kind, in base units.
-    """
+    """A value of the metric, or of its moving average, to be reached within limits in base units."""
 
     metric: Metric
     value: float
@@ -54,11 +47,7 @@ class Condition:
 
 
 def parse_condition(text: str, scenario: Scenario) -> Condition:
-    """Read a condition on runs of a scenario.
-
-    Args:
-        text: ``METRIC=VALUE within QUANTITY [and within QUANTITY…]``, or ``targets.N within …``.
-        scenario: has the metric and the targets.
+    """Read ``METRIC=VALUE within QUANTITY [and within QUANTITY…]``, or ``targets.N within …``.
 
     >>> from edgefl.scenario import load_scenario
     >>> condition = parse_condition("accuracy=0.9 within 1 min and within 2 GB", load_scenario("5g_100clients"))

@@ -34,21 +34,10 @@ from edgefl.yaml_file import read_yaml
 
 
 class FinishedRun:
-    """The scenario, the training and the step costs of a run directory.
+    """The scenario, the training and the step costs of a run directory, for some of its methods or all.
 
-    Args:
-        path: the run directory.
-        methods: labels; all of the run's if not given.
-
-    Attributes:
-        path: the run directory.
-        paths: its files.
-        scenario: its resolved scenario.
-        labels: the methods, in the scenario's order.
-        seeds: their seeds.
-        entries: their entries of the summary, one for each seed, by label.
-        costs: their step costs, by label.
-        software: versions of the packages on which their training depended, by name.
+    ``entries`` are those of the summary, one for each seed, by label; ``software`` the packages on which the training
+    depended.
     """
 
     def __init__(self, path: Path, methods: Sequence[str] | None = None, *, trust: bool = False) -> None:
@@ -92,13 +81,7 @@ class FinishedRun:
         return digests(found) | trained_on
 
     def recording(self, label: str, seed: int, *, untrained: bool = False) -> Recording:
-        """The recorded training of one method with one seed.
-
-        Args:
-            label: the method.
-            seed: the seed.
-            untrained: accept a run after ``--no-train``, whose log has decisions only.
-        """
+        """The recorded training of one method with one seed; ``untrained`` accepts a run after ``--no-train``."""
         recording = read_recording(self.paths.of(label, seed).events)
         if recording.reason == "fault" or not (recording.evaluations or untrained):
             what = "a fault ended it" if recording.reason == "fault" else "it has no training"
@@ -124,14 +107,9 @@ class FinishedRun:
     ) -> Setup:
         """What simulates one method with one seed again; no budget ends it, and it writes nothing.
 
-        Args:
-            label: the method.
-            recording: its recorded training; without any, placeholders stand for its numbers.
-            world: the run's fleet and shards, with changes that do not affect training.
-            links: the run's capacities of the clients' links.
-            listeners: follow the run.
-            bandwidth: factor on the capacity of every link.
-            draw: which draw of the shares in queues; 0 is the run's own.
+        ``world`` and ``links`` are the run's, with changes that do not affect training. ``bandwidth`` is a factor on
+        the capacity of every link, ``draw`` that of the shares in queues; 0 is the run's own. Without recorded
+        training, placeholders stand for its numbers.
         """
         setup = setup_of(
             self.scenario,

@@ -51,17 +51,11 @@ Why = Kind | Literal["memory", "training", ""]
 class Answer:
     """The answer to one question for one method.
 
-    Attributes:
-        met: the factor closest to the boundary with which every seed meets the condition; ``None`` if some seed does
-            not even meet it at the easiest factor.
-        missed: the factor closest to the boundary with which a seed does not meet it; ``None`` if all meet it even at
-            the hardest factor.
-        why: what fails at ``missed``: the exceeded limit; ``memory`` if devices have too little; ``training`` if
-            something else would be trained; or empty.
-        different: the devices with too little memory, or what would be trained differently; or empty.
-        device: the slowest device of the fleet, for the question about devices.
-        figures: absolute values at ``met``: ``down`` and ``up``, the median client's bit/s; ``step_seconds`` on the
-            slowest device; ``joules`` of the smallest battery; ``bytes`` and ``flops``, of the model and of one step.
+    ``met`` and ``missed`` are the factors closest to the boundary with which every seed meets the condition, and with
+    which one does not; ``None`` if there is none in the range that is searched. ``why`` and ``different`` say what
+    fails at ``missed``. ``figures`` are absolute values at ``met``: ``down`` and ``up``, the median client's bit/s;
+    ``step_seconds`` on the slowest ``device``; ``joules`` of the smallest battery; ``bytes`` and ``flops`` of the model
+    and of one step.
     """
 
     met: float | None
@@ -79,14 +73,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class MethodAnswer:
-    """The answers for one method.
+    """The answers for one method by question; ``why_not`` says why others are missing.
 
-    Attributes:
-        label: the method's label.
-        spent: what the run itself spent until the value was reached, the most of any seed; ``None`` if a seed did not
-            reach it, or if it cannot be replayed.
-        answers: by question; those that are missing need training.
-        why_not: why answers are missing, in words; empty if none is.
+    ``spent`` is what the run itself spent until the value was reached, the most of any seed; ``None`` if a seed did not
+    reach it, or if it cannot be replayed.
     """
 
     label: str
@@ -135,12 +125,7 @@ def ask(
 ) -> Answers:
     """Search, for each method of a finished run, the worst conditions under which it still meets a condition.
 
-    Args:
-        path: the run directory.
-        condition: as :func:`parse_condition` reads it.
-        methods: labels; all of the run's if not given.
-        trust: execute the scenario's Python files even if they are not those that the run began with.
-        answered: is called after each method with its label and the number of methods that are left.
+    ``answered`` is called after each method with its label and the number of methods that are left.
     """
     run = FinishedRun(path, methods, trust=trust)
     if all(entry.metric.final is None for label in run.labels for entry in run.entries[label]):
@@ -298,12 +283,7 @@ def _answer(
 
 
 class Interval(NamedTuple):
-    """The two sides of a boundary.
-
-    Attributes:
-        met: the factor closest to the boundary that meets the condition; ``None`` if not even the easiest one does.
-        missed: the factor closest to the boundary that does not.
-    """
+    """The two sides of a boundary; ``met`` is ``None`` if not even the easiest factor meets the condition."""
 
     met: float | None
     missed: float
@@ -312,11 +292,7 @@ class Interval(NamedTuple):
 def boundary(meets: Callable[[float], bool], *, easiest: float, missed: float, precision: float = 0.01) -> Interval:
     """Search the boundary between the factors that meet a condition and those that do not, by bisection in logarithms.
 
-    Args:
-        meets: whether the condition is met at a factor; expected to change once between the two ends.
-        easiest: the end of the range at which it is most likely met.
-        missed: the other end, at which it is not met.
-        precision: the ratio of the two factors of the result is at most 1 + precision.
+    It is met at ``easiest`` if anywhere, and not at ``missed``; the two factors of the result differ by ``precision``.
 
     >>> interval = boundary(lambda factor: factor >= 0.3, easiest=1000, missed=0.001)
     >>> 0.297 < interval.missed < 0.3 <= interval.met < 0.303

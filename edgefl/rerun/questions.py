@@ -23,12 +23,9 @@ BATTERY_JOULES = 3600.0
 
 @dataclass(frozen=True)
 class Question:
-    """What is scaled by a factor.
+    """A part of the world that is scaled by a factor; the answer is searched between ``easiest`` and ``hardest``.
 
-    Attributes:
-        name: of what is scaled.
-        easiest, hardest: the factors between which the answer is searched.
-        retimes: whether another factor gives other times, so that decisions that read a time could change.
+    ``retimes``: another factor gives other times, so that decisions that read a time could change.
     """
 
     name: Name
@@ -77,14 +74,9 @@ def with_larger_model(
 ) -> Setup:
     """Multiply the model's bytes, and each step's FLOPs and bytes of memory, by a factor.
 
-    The number of operators stays the same, and so do their overheads.
-
-    Args:
-        setup: the run's own setup.
-        factor: the factor.
-        steps: the steps of the run by (alpha, batch size, level). If a device has a measured time of one of them, the
-            time grows by the factor.
-        cost: the cost of any step, also of one that the run did not execute.
+    The number of operators stays the same, and so do their overheads. If a device has a measured time of one of the
+    run's ``steps``, the time grows by the factor. ``cost`` is that of any step, also of one that the run did not
+    execute.
     """
     grown = {key: larger_step(step, factor) for key, step in steps.items()}
     renamed = {step_signature(step.operators): step_signature(grown[key].operators) for key, step in steps.items()}

@@ -38,17 +38,10 @@ _DECISIONS: tuple[EventKind, ...] = ("decision",)
 
 
 class Replay:
-    """A finished run, ready to be replayed on other networks.
+    """A finished run, or some of its methods, ready to be replayed on other networks.
 
-    Args:
-        run: its directory.
-        methods: labels; all of the run's if not given.
-
-    Attributes:
-        refused: the methods that are not replayed, with the reason, such as a decision that read a time.
-
-    Raises:
-        UserError: the run is not finished, a file is damaged, or no method can be replayed.
+    ``refused`` are the methods that cannot be, with the reason, such as a decision that read a time; UserError if none
+    can.
     """
 
     @neutral_torch()
@@ -74,14 +67,9 @@ class Replay:
 
     @neutral_torch()
     def on(self, changes: Overrides, out: Path) -> Path:
-        """Replay the run with changes to its scenario, and write a run directory like that of a full run.
+        """Replay the run with changes inside :data:`CHANGEABLE`, and write a run directory like that of a full run.
 
-        Args:
-            changes: values by path, inside one of :data:`CHANGEABLE`.
-            out: the run directory; must not exist.
-
-        Raises:
-            UserError: a change is invalid or affects training. Nothing is written.
+        ``out`` must not exist; UserError if a change is invalid or affects training, and then nothing is written.
         """
         _check_changeable(changes)
         scenario = with_overrides(self._run.scenario, changes, run_code=False)

@@ -10,10 +10,7 @@ from edgefl.training.job import JobId, Mixing, TrainingJob
 class ReplayedLearner(RecordedLearner):
     """Answers from a recording; raises :class:`NotTrained` if something else would be trained, or more.
 
-    Args:
-        recording: the finished run's training.
-        method: the method's label.
-        stateful: whether its clients keep a state, so that a job depends on the client's jobs before it.
+    If clients are ``stateful``, a job depends on the client's jobs before it.
     """
 
     def __init__(self, recording: Recording, method: str, *, stateful: bool) -> None:

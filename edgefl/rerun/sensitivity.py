@@ -47,17 +47,10 @@ OTHER_DRAWS = [OWN._replace(draw=draw) for draw in range(1, DRAWS)]
 def write_sensitivity(
     path: Path, conditions: Sequence[Condition] | None = None, *, trust: bool = False, untrained: bool = False
 ) -> Path:
-    """Re-time a finished run under each of the conditions, and write ``sensitivity.parquet`` into its directory.
+    """Re-time a finished run, and write ``sensitivity.parquet`` into its directory; returns the file.
 
-    Args:
-        path: the run directory.
-        conditions: the conditions; if not given, those of :data:`CONDITIONS`, and with ``queue: fifo`` also other draws
-            of the shares.
-        trust: execute the scenario's Python files even if they are not those that the run began with.
-        untrained: accept a run after ``--no-train``.
-
-    Returns:
-        The file.
+    The conditions are those of :data:`CONDITIONS`, and with ``queue: fifo`` also other draws of the shares.
+    ``untrained`` accepts a run after ``--no-train``.
     """
     run = FinishedRun(path, trust=trust)
     run.inputs(run.scenario)

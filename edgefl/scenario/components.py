@@ -93,11 +93,7 @@ class BuildFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
 
 @contextmanager
 def built_at(field: str) -> Iterator[None]:
-    """Errors raised in the block, where a part is built, are reported for this field.
-
-    Raises:
-        BuildFault: it raised an error.
-    """
+    """Errors raised in the block, where a part is built, are reported for this field, others as :class:`BuildFault`."""
     try:
         yield
     except UserError as error:

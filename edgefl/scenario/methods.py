@@ -23,13 +23,9 @@ from edgefl.validation import shown, validated
 
 @dataclass(frozen=True)
 class ScenarioMethod:
-    """One method of a scenario.
+    """One method of a scenario: its unique label (``as``), and its entry for :func:`edgefl.methods.build.build_method`.
 
-    Attributes:
-        label: its unique name in the scenario (``as``), and the name of its folder in a run directory.
-        entry: for :func:`edgefl.methods.build.build_method`: the method's name, label and all options.
-        scheduling: chooses how many blocks each client receives, for methods with a partial downlink.
-        python: the object in a Python file that is the method, ``FILE.py:NAME``; ``None`` for a method by name.
+    ``scheduling`` is for methods with a partial downlink; ``python`` for one in a file, ``FILE.py:NAME``.
     """
 
     label: str

@@ -31,11 +31,8 @@ from edgefl.torch_settings import neutral_torch
 def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Overrides = ()) -> None:
     """Build all parts of a run once, so that errors are found before anything is written.
 
-    No image is read if the data set defines its shape, and the partition and the model do not depend on more.
-    ``file`` is the scenario's name in messages, which also name the one of ``overrides`` that causes the error.
-
-    Raises:
-        BuildFault: a part raised another error.
+    No image is read if the data set defines its shape, and the partition and the model do not depend on more. ``file``
+    is the scenario's name in messages, which also name the one of ``overrides`` that causes the error.
     """
     try:
         _rehearse_learning(scenario)

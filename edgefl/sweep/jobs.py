@@ -64,9 +64,7 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
 def settings_of(grid: Mapping[str, Sequence[Any]], random: int | None = None) -> list[dict[str, Any]]:
     """Return every combination of the grid's values; the last path's value changes fastest.
 
-    Args:
-        grid: values by path.
-        random: how many combinations to draw, always the same ones, in the grid's order; all if not given.
+    ``random`` is the number of combinations to draw, always the same ones, in the grid's order.
 
     >>> settings_of({"a": [1, 2], "b": [3]})
     [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
@@ -88,16 +86,9 @@ def settings_of(grid: Mapping[str, Sequence[Any]], random: int | None = None) ->
 
 @dataclass(frozen=True)
 class Job:
-    """One setting with one seed.
+    """One setting with one seed, its whole scenario as plain data, and the labels to run.
 
-    Attributes:
-        id: twelve hexadecimal digits, a hash of everything that it depends on; equal jobs share an id and run once.
-        setting: the values that it changes in the scenario.
-        seed: its seed.
-        scenario: the whole scenario as plain data.
-        methods: labels to run.
-        device, train: as for :func:`edgefl.experiment.run`.
-        pause: when to pause it; not part of the id.
+    Its ``id`` is a hash of everything that it depends on but ``pause``: equal jobs share an id and run once.
     """
 
     id: str
@@ -164,14 +155,9 @@ def check_folder(job: Job, folder: Path) -> None:
 
 
 def run_job(job: Job, folder: Path) -> str | None:
-    """Run or resume a job, unless it is finished.
+    """Run or resume a job in its run directory, unless it is finished; returns why it failed, or ``None``.
 
-    Args:
-        job: the job.
-        folder: its run directory.
-
-    Returns:
-        Why it failed, or ``None``. The run directory is complete even if one method failed.
+    The run directory is complete even if one method failed.
     """
     try:
         if is_interrupted(folder):

@@ -28,13 +28,8 @@ def run_all_on_ray(jobs: Sequence[Job], folder: Path, at_once: int | None, done:
 
     If a worker has access to ``folder`` (on the same machine or a shared disk), it writes there, and an interrupted job
     continues from its last checkpoint. Otherwise run directories are copied to the worker and back, and the job of a
-    lost worker starts again from the last copy returned.
-
-    Args:
-        jobs: the jobs to run.
-        folder: contains a run directory for each job, named by its id.
-        at_once: how many run at the same time; by default as many as the cluster has processors.
-        done: called with each finished job, and why it failed or ``None``.
+    lost worker starts again from the last copy returned. ``at_once`` jobs run at the same time, by default as many as
+    the cluster has processors.
     """
     if not jobs:
         return

@@ -28,14 +28,10 @@ FIGURES = {"accuracy": "final", "best": "best", "ema": "ema"}
 
 @dataclass(frozen=True)
 class Chosen:
-    """One method's best setting.
+    """One method's best setting, with the mean of the metric over the seeds.
 
-    Attributes:
-        method: its label.
-        setting: values by path.
-        value: the mean of the metric over the seeds; ``seeds``: the number of seeds.
-        metric: the metric of its models.
-        edge: paths whose chosen number is the smallest or the largest of those tried: a better one may lie outside.
+    ``edge`` has the paths whose chosen number is the smallest or the largest of those tried: a better one may lie
+    outside.
     """
 
     method: str
@@ -59,12 +55,7 @@ def column_of(figure: str, metric: Metric) -> str:
 def merit(figure: str, found: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]], metric: Metric) -> float:
     """Return the mean of a figure over the jobs of one setting and method, so that the highest is the best.
 
-    It is minus infinity if a job has none.
-
-    Args:
-        figure: a key of :data:`FIGURES`.
-        found: the figures of each job, by its only method.
-        metric: the metric of their models.
+    ``found`` are the figures of each job, by its only method; minus infinity if a job has none.
     """
     values = [rows[0][column_of(figure, metric)] for figures in found for rows in figures.values()]
     if len(values) != len(found) or None in values:
@@ -124,11 +115,8 @@ def halving(candidates: Sequence[Sequence[Job]], spec: HalvingSpec) -> Search:
     """Yield the jobs of successive halving, rung by rung; the settings of each method compete separately.
 
     A setting that is kept continues from the checkpoint of its paused run and is not trained from the start again. A
-    run that ended before a rung counts with its final figures. Of equal settings the first is kept.
-
-    Args:
-        candidates: for each method and setting, the jobs of all seeds; each job has one method.
-        spec: how long each rung trains, and how many settings are kept.
+    run that ended before a rung counts with its final figures. Of equal settings the first is kept. ``candidates`` are,
+    for each method and setting, the jobs of all seeds; each job has one method.
     """
     racing = [list(jobs) for jobs in candidates]
     rung = 0
@@ -161,13 +149,8 @@ def proposals(spec: SweepSpec, options: OptunaSpec, methods: Sequence[str], make
 
     Source: Bergstra et al., Algorithms for Hyper-Parameter Optimization, 2011, in optuna's ``TPESampler``. The batch
     size is fixed, and results are passed to optuna in the order of the proposals, so the same search proposes the same
-    settings with any number of processors, and after an interruption.
-
-    Args:
-        spec: the search space: ``grid`` and ``ranges``.
-        options: the number of settings, the sampler's options and the metric.
-        methods: labels; each is tuned separately.
-        make: returns the jobs of a setting with one method.
+    settings with any number of processors, and after an interruption. ``make`` returns the jobs of a setting with one
+    method; each is tuned separately.
     """
     optuna = optional("optuna", "optuna", field="sweep.optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -18,12 +18,7 @@ from edgefl.sweep.jobs import Job
 
 
 def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
-    """Return the table of all finished or paused jobs, in the order of settings, methods and seeds.
-
-    Args:
-        jobs: the jobs of the sweep.
-        folder: contains their run directories.
-    """
+    """Return the table of all finished or paused jobs in a folder, in the order of settings, methods and seeds."""
     paths = list(dict.fromkeys(path for job in jobs for path in job.setting))
     columns = {path: _column([job.setting.get(path) for job in jobs]) for path in paths}
     rows = []
