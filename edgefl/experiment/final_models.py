@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
@@ -16,6 +17,7 @@ from edgefl.errors import UserError
 from edgefl.files import write_file
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
+from edgefl.models.pretrained import names_in, recorded_names
 from edgefl.record import SeedPaths
 from edgefl.record.events import Listener
 from edgefl.record.rounds import ClientRow
@@ -61,7 +63,8 @@ class FinalModels(Listener):
         final = self.learner.model(rounds)
         model = self.method.objective.adapt(self.core.model)
         if self.scenario.keep_models != "none":
-            write_model(final, model.layout, self.paths.final_model)
+            own = self.core.model.layout, self.scenario.model.spec.tensor_name
+            write_model(final, model.layout, self.paths.final_model, file_names(model.layout, *own))
         if self.scenario.keep_models == "clients":
             write_client_models(self.kept_models.local, model.layout, self.paths.client_models)
         self._test_on_clients(final, rounds)
@@ -117,9 +120,31 @@ def _figures(metric: ClientMetric) -> dict[str, float]:
     return {"mean": metric.mean, "cumulative": metric.cumulative, "worst_tenth": metric.worst_tenth}
 
 
-def write_model(vector: Tensor, layout: Layout, path: Path) -> None:
-    """Write a model ``[size]`` as tensors named ``block.tensor``."""
-    write_file(path, save(named(vector, layout), {"format": "pt"}))
+def file_names(layout: Layout, own: Layout, tensor_name: Callable[[str, str], str]) -> dict[str, str]:
+    """The name of each ``block.tensor`` in the file of a model: what the state dict of the scenario's own module has.
+
+    ``layout`` is that of the model that a method trains, ``own`` that of the scenario's, whose tensors ``tensor_name``
+    names; what the method added keeps its ``block.tensor``.
+    """
+    names = {key: tensor_name(block, name) for key, (block, name, _) in own.names.items()}
+    return {name: names.get(name, name) for name in layout.names}
+
+
+def write_model(vector: Tensor, layout: Layout, path: Path, names: Mapping[str, str] | None = None) -> None:
+    """Write a model ``[size]`` as tensors named ``block.tensor``, or as ``names`` says, so that its own class loads it.
+
+    The metadata of the file has the ``block.tensor`` of each name that is another one.
+    """
+    names = names or {}
+    tensors = {names.get(name, name): tensor for name, tensor in named(vector, layout).items()}
+    content = save(tensors, {"format": "pt", **recorded_names(names)})
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    header["__metadata__"] = dict(
+        sorted(header["__metadata__"].items())
+    )  # else random
+    ordered = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode().ljust(length)
+    write_file(path, content[:8] + ordered + content[8 + length :])
 
 
 def write_client_models(models: Mapping[int, Tensor], layout: Layout, path: Path) -> None:
@@ -158,14 +183,14 @@ def read_client_models(path: Path, layout: Layout) -> dict[int, Tensor]:
 
 def _tensors(path: Path) -> dict[str, Tensor]:
     try:
-        return dict(load_file(path))
+        names = names_in(path)
+        return {names.get(name, name): tensor for name, tensor in load_file(path).items()}
     except (OSError, SafetensorError) as error:
         raise UserError(f"the models cannot be read: {error}", file=str(path)) from None
 
 
 def _vector(tensors: Mapping[str, Tensor], layout: Layout, path: Path) -> Tensor:
-    expected = {f"{layout.block_names[each.block]}.{each.name}": each.shape for each in layout.entries}
-    expected |= {f"{layout.block_names[block]}.{name}": first.shape for block, name, first in layout.shared}
+    expected = {key: shape for key, (_, _, shape) in layout.names.items()}
     found = {name: tensor.shape for name, tensor in tensors.items()}
     if found != expected:
         name = min(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))

@@ -155,6 +155,15 @@ class Layout:
         return [*self.parameters, *self.buffers]
 
     @property
+    def names(self) -> dict[str, tuple[str, str, torch.Size]]:
+        """Block, name and shape of each ``block.tensor``; a shared tensor has several."""
+        places = [(each.block, each.name, each) for each in self.entries] + self.shared
+        return {
+            f"{self.block_names[block]}.{name}": (self.block_names[block], name, entry.shape)
+            for block, name, entry in places
+        }
+
+    @property
     def size(self) -> int:
         return self.parameter_count + self.buffer_count
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import pickle
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ from edgefl.wording import with_article
 FORMATS = (".safetensors", ".pt", ".pth")
 """Endings of the names of files: safetensors, or a state dict that ``torch.save`` wrote."""
 
+_NAMES = "edgefl.names"
 _DAMAGED = (ValueError, EOFError, KeyError, IndexError, TypeError, AttributeError, RuntimeError, OSError)
 
 
@@ -43,8 +45,8 @@ First = dict[str, dict[str, Tensor]]
 def load(weights: Weights | str, blocks: Mapping[str, nn.Module], state: Mapping[str, Tensor] | None = None) -> First:
     """Read first values from a file, and copy those of frozen parameters and constants into the blocks.
 
-    The file has either the names of a run's ``final.safetensors``, ``block.name``, or those of ``state``, the state
-    dict of the ordinary module that the blocks are parts of.
+    The file has either the names of a run's ``final.safetensors`` or those of ``state``, the state dict of the ordinary
+    module that the blocks are parts of.
     """
     try:
         return _loaded(weights, blocks, state)
@@ -63,10 +65,12 @@ def _loaded(weights: Weights | str, blocks: Mapping[str, nn.Module], state: Mapp
 
 def _read(file: str, skip: Sequence[str], blocks: Mapping[str, nn.Module], state: Mapping[str, Tensor] | None) -> First:
     recorded = {f"{block}.{name}": each for block, module in blocks.items() for name, each, _ in variables(module)}
-    schemes = [recorded] if state is None else [state, recorded]
     path = find_input(file)
     found = _tensors(path)
-    expected = max(schemes, key=lambda names: len(names.keys() & found.keys()))
+    names = {block_tensor: name for name, block_tensor in names_in(path).items()}
+    recorded = {names.get(name, name): each for name, each in recorded.items()}
+    schemes = [recorded] if state is None else [state, recorded]
+    expected = max(schemes, key=lambda names: (len(names.keys() & found.keys()), -len(names)))
     skipped = matching(dict.fromkeys([*expected, *found]), skip, field="weights.skip", what="tensors")
     try:
         _check_names({name: each for name, each in expected.items() if name not in skipped}, found.keys() - skipped)
@@ -84,6 +88,22 @@ def _read(file: str, skip: Sequence[str], blocks: Mapping[str, nn.Module], state
         block: {name: read[id(each)] for name, each, _ in variables(module) if id(each) in read}
         for block, module in blocks.items()
     }
+
+
+def recorded_names(names: Mapping[str, str]) -> dict[str, str]:
+    """The metadata of a model's file that gives back the ``block.tensor`` of its names, from that of each."""
+    other = {name: block_tensor for block_tensor, name in names.items() if name != block_tensor}
+    return {_NAMES: json.dumps(other)} if other else {}
+
+
+def names_in(path: Path) -> dict[str, str]:
+    """The ``block.tensor`` of each name in a model's file that is another one."""
+    from safetensors import safe_open
+
+    if path.suffix != ".safetensors":
+        return {}
+    with safe_open(path, "pt") as file:
+        return json.loads((file.metadata() or {}).get(_NAMES, "{}"))
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:

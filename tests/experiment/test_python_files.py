@@ -7,13 +7,20 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from edgefl import user_code
 from edgefl.cli.entry import main
+from edgefl.data.federated import load_federated
 from edgefl.errors import UserError
 from edgefl.experiment import run
+from edgefl.experiment.final_models import read_model
+from edgefl.experiment.wiring import skeleton
+from edgefl.models.registry import initial_vector
 from edgefl.record.events import Listener
 from edgefl.scenario import load_scenario
 from edgefl.yaml_file import dump_yaml
@@ -104,6 +111,23 @@ def mine(tmp_path_factory):
 def nothing_allowed_yet(monkeypatch):
     """As in a process of its own."""
     monkeypatch.setattr(user_code, "_allowed", set())
+
+
+def test_the_final_model_loads_into_its_class_and_begins_another_run(mine, tmp_path):
+    scenario, folder = mine
+    file = folder / "fedavg/seed-0/final.safetensors"
+    namespace: dict[str, Any] = {}
+    exec(NET, namespace)
+    net = namespace["Net"](width=3)
+    net.load_state_dict(load_file(file))
+    net.eval()
+    data = load_federated(load_scenario(scenario).data, 0)
+    accuracy = (net(data.evaluation.inputs).argmax(1) == data.evaluation.labels).float().mean().item()
+    final = json.loads((folder / "summary.json").read_text())["methods"]["fedavg"][0]["accuracy"]["final"]
+    assert accuracy == pytest.approx(final, abs=1e-6)
+    again = load_scenario(scenario, [f"model.weights={file}"])
+    first, expected = initial_vector(skeleton(again), 0), read_model(file, skeleton(again).layout)
+    torch.testing.assert_close(first, expected, rtol=0, atol=0)
 
 
 def sent(mine, tmp_path: Path, change: str | None = None) -> tuple[Path, Path]:
