@@ -140,9 +140,7 @@ def write_model(vector: Tensor, layout: Layout, path: Path, names: Mapping[str, 
     content = save(tensors, {"format": "pt", **recorded_names(names)})
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
-    header["__metadata__"] = dict(
-        sorted(header["__metadata__"].items())
-    )  # else random
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))  # else random
     ordered = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode().ljust(length)
     write_file(path, content[:8] + ordered + content[8 + length :])
 
