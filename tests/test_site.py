@@ -16,10 +16,13 @@ from edgefl import shipped
 
 ROOT = Path(__file__).resolve().parents[1]
 
-pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in ("sphinx", "furo", "myst_parser")),
-    reason="needs what the extra 'docs' installs",
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        any(importlib.util.find_spec(name) is None for name in ("sphinx", "furo", "myst_parser")),
+        reason="needs what the extra 'docs' installs",
+    ),
+]
 
 
 class Page(HTMLParser):

@@ -28,7 +28,7 @@ def accuracy_of(folder) -> float:
 
 
 def test_the_main_job_in_small_learns_and_its_log_verifies(tmp_path):
-    chosen = load_scenario("5g_100clients", {"stop": "rounds", "training.rounds": 12}).with_seeds([0])
+    chosen = load_scenario("5g_100clients", {"stop": "rounds", "training.rounds": 8}).with_seeds([0])
     folder = run(chosen, out=tmp_path / "run", methods=["fedavg"])
     assert accuracy_of(folder) > 0.5
     assert verify(folder) == []

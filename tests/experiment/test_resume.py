@@ -154,7 +154,7 @@ def test_up_to_the_checkpoint_nothing_is_trained_again(small, tmp_path, trained)
 
 @pytest.mark.parametrize("stop", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
 def test_a_killed_process_is_resumed_to_the_same_bytes(small, tmp_path, stop):
-    scenario = small(methods=["scaffold"], training__rounds=30)
+    scenario = small(methods=["scaffold"], training__rounds=14)
     path, folder = tmp_path / "my.yaml", tmp_path / "run"
     path.write_text(dump_yaml(resolve(scenario)), encoding="utf-8")
     program = "import sys; from edgefl.cli import main; sys.exit(main())"

@@ -232,10 +232,10 @@ def test_every_engine_trains_it_on_a_play(small, play, tmp_path):
     for engine in ("sequential", "parallel", "batched"):
         scenario = small(
             data=play, model={"transformers": "gpt2", "args": GPT2, "head": "next_token"},
-            methods=["fedavg", "fedmlb", "fedbr"],
-            **{"training.rounds": 2, "training.engine": {"kind": engine}, "training.cohort": 2},
+            methods=["fedavg", "fedmlb"],
+            **{"training.rounds": 1, "training.engine": {"kind": engine}, "training.cohort": 2},
         )  # fmt: skip
         summary = json.loads((run(scenario, out=tmp_path / engine) / "summary.json").read_text())["methods"]
-        finals[engine] = [summary[method][0]["accuracy"]["final"] for method in ("fedavg", "fedmlb", "fedbr")]
+        finals[engine] = [summary[method][0]["accuracy"]["final"] for method in ("fedavg", "fedmlb")]
     assert finals["sequential"] == finals["parallel"]
     assert finals["batched"] == pytest.approx(finals["sequential"], abs=0.03)

@@ -177,14 +177,15 @@ def pi_table():
 def test_the_shipped_raspberry_pi_4_predicts_a_real_one(tmp_path):
     pytest.importorskip("timm")
     header, *rows = pi_table().read_text(encoding="utf-8").splitlines(keepends=True)
-    names = ("resnet18,", "mobilenetv2_050,", "vit_tiny,", "edgenext_x_small,", "efficientnet_b0,", "mnasnet_050,")
+    names = ("resnet18,", "mobilenetv2_050,", "vit_tiny,")
     file = tmp_path / "some.csv"
     file.write_text(header + "".join(row for row in rows if row.startswith(names)), encoding="utf-8")
     found = json.loads(run("check", "raspberry-pi-4", file, "--json"))
-    assert found["count"] == 12
+    assert found["count"] == 6
     assert found["mean_absolute_error"] < 0.12
 
 
+@pytest.mark.full
 @pytest.mark.extras
 def test_the_derived_raspberry_pi_5_predicts_what_its_evidence_says(tmp_path):
     """Four step times of a notebook of jafermarq/federated-embedded-vision."""
