@@ -143,7 +143,7 @@ class Decisions:
         )
         with blaming(setup.label, round, "selection"):
             picked = setup.selector.pick(number, available.copy(), size, facts)
-            cohort = checked_cohort(picked, available, size, setup.clients)
+            cohort = checked_cohort(picked, available, size)
         if self.asked:
             self._world.decided(round, "asked", setup.selector.reads, local_losses=self._losses)
         elif cohort:
@@ -194,7 +194,7 @@ class Decisions:
         setup = self._world.setup
         if self.asked:
             raise WrongAnswer("it asked for losses twice; expected one call for each cohort")
-        asked = checked_cohort(clients, available, len(available), setup.clients)
+        asked = checked_cohort(clients, available, len(available))
         if asked != clients.tolist():
             raise WrongAnswer("it asked for losses of clients in another order; expected ascending numbers")
         sizes = setup.samples[asked].tolist()
@@ -214,7 +214,7 @@ class Decisions:
             candidates = setup.selector.candidates()
             if candidates is None:
                 return None
-            return np.array(checked_cohort(candidates, self.everyone, setup.clients, setup.clients), np.int64)
+            return np.array(checked_cohort(candidates, self.everyone, setup.clients), np.int64)
 
     def next_arrival(self) -> float:
         """Seconds until an absent client that may be picked becomes available; infinite if none does.

@@ -12,6 +12,7 @@ from typing import Literal
 import networkx as nx
 import numpy as np
 
+from edgefl.errors import WrongAnswer
 from edgefl.fleet import Direction
 from edgefl.methods.parts.payload import Part
 from edgefl.network.allotment import Outlook, Progress, Shares
@@ -21,7 +22,7 @@ from edgefl.network.tcp import Opening
 from edgefl.network.topology import GraphLinks, Node
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.kinds import EventKind
-from edgefl.scheduling.bandwidth.base import BandwidthSpec, Transfers, checked_order, checked_seconds
+from edgefl.scheduling.bandwidth.base import BandwidthSpec, Transfers, checked_order
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.delivery import Attempts, Cause, Delivery, Transfer, whole_bytes
@@ -46,7 +47,10 @@ class Allocation:
 
         def lasts(rates: Sequence[float]) -> float:
             with blaming(self._label, self.round, "bandwidth allocation"):
-                return checked_seconds(self._spec.lasts(asked, order, np.array(rates)))
+                lasting = self._spec.lasts(asked, order, np.array(rates))
+                if not lasting > 0.0:  # the network would ask again at this instant, without end
+                    raise WrongAnswer(f"it returned {lasting} for how long its order lasts; expected seconds above 0")
+                return lasting
 
         return Shares(order.rank.tolist(), order.weight.tolist(), lasts)
 

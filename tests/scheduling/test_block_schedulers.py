@@ -30,14 +30,14 @@ def feedback(client, alpha, distance, loss, compute, transfer) -> BlockFeedback:
 def test_gmbs_worked_out_by_hand() -> None:
     """Two clients, M = 4, λ = 0.5: Eqs. 19-24 with a pocket calculator."""
     scheduler = GmbsScheduler(seed=0, arms=3, lam=0.5, bonus_scale=1.0)
-    first = scheduler.choose(1, [0, 1])
+    first = scheduler.choose(1, [0, 1], None)
     # Round 1: nothing known, V = √ln 2 for each arm; the first feedback has no loss to compare with.
     scheduler.observe(feedback([0, 1], [first[0], first[1]], [1, 3], [2.0, 2.0], [1, 1], [1, 3]))
     bonus = math.sqrt(math.log(4))
     for client in (0, 1):
         wanted = [bonus / 2 if arm == first[client] else bonus for arm in (1, 2, 3)]
         assert scheduler.values(3, client).tolist() == pytest.approx(wanted)
-    second = scheduler.choose(3, [0, 1])
+    second = scheduler.choose(3, [0, 1], None)
     assert second[0] != first[0]
     # d' = (0.25, 0.75); t'_c = (0.5, 0.5); t'_b = (0.25, 0.75); Δζ = (+0.4, -0.2).
     scheduler.observe(feedback([0, 1], [second[0], second[1]], [1, 3], [1.6, 2.2], [1, 1], [1, 3]))
@@ -49,7 +49,7 @@ def test_gmbs_worked_out_by_hand() -> None:
         wanted[second[client] - 1] += 0.5 * rewards[client]
         assert scheduler.values(5, client).tolist() == pytest.approx(wanted, rel=1e-12)
     # The third arm was never played: its bonus is twice the others' and wins.
-    assert scheduler.choose(5, [0, 1]) == {c: 6 - first[c] - second[c] for c in (0, 1)}
+    assert scheduler.choose(5, [0, 1], None) == {c: 6 - first[c] - second[c] for c in (0, 1)}
 
 
 def test_memory_is_an_exponential_average_of_the_arm_that_was_played() -> None:
@@ -60,7 +60,7 @@ def test_memory_is_an_exponential_average_of_the_arm_that_was_played() -> None:
         scheduler.observe(feedback([7], [1], [5], [loss], [1], [1]))
         expected = 0.25 * (before - loss) / math.exp(2) + 0.75 * expected
     assert scheduler.values(9, 7).tolist() == pytest.approx([expected, 0.0])
-    assert scheduler.choose(9, [7]) == {7: 1}
+    assert scheduler.choose(9, [7], None) == {7: 1}
 
 
 def test_a_model_that_came_whole_is_no_arm_and_refreshes_the_loss() -> None:
@@ -75,13 +75,13 @@ def test_a_model_that_came_whole_is_no_arm_and_refreshes_the_loss() -> None:
 def test_with_neutral_feedback_gmbs_plays_every_arm_equally_often() -> None:
     """The bonus alone is a round robin, so the mean is M/2: what Table V of the paper shows."""
     scheduler = block_scheduler("gmbs").start(seed=3, blocks=6)
-    played = [scheduler.choose(t, [4])[4] for t in range(1, 51)]
+    played = [scheduler.choose(t, [4], None)[4] for t in range(1, 51)]
     assert sorted(played) == sorted([1, 2, 3, 4, 5] * 10)
 
 
 def test_first_choices_differ_between_clients_and_seeds_but_not_between_runs() -> None:
     def draw(seed):
-        return block_scheduler("gmbs").start(seed, 6).choose(0, list(range(60)))
+        return block_scheduler("gmbs").start(seed, 6).choose(0, list(range(60)), None)
 
     assert set(draw(0).values()) == {1, 2, 3, 4, 5}
     assert draw(0) == draw(0)
@@ -90,20 +90,20 @@ def test_first_choices_differ_between_clients_and_seeds_but_not_between_runs() -
 
 def test_a_choice_depends_on_no_other_client_of_the_cohort() -> None:
     for kind in ("gmbs", "random"):
-        both = block_scheduler(kind).start(0, 6).choose(2, [3, 9])
-        assert block_scheduler(kind).start(0, 6).choose(2, [9])[9] == both[9]
+        both = block_scheduler(kind).start(0, 6).choose(2, [3, 9], None)
+        assert block_scheduler(kind).start(0, 6).choose(2, [9], None)[9] == both[9]
 
 
 def test_random_blocks_are_uniform_over_one_to_m_minus_one() -> None:
     scheduler = block_scheduler("random").start(seed=0, blocks=5)
-    counts = np.bincount(list(scheduler.choose(1, range(4000)).values()), minlength=6)
+    counts = np.bincount(list(scheduler.choose(1, range(4000), None).values()), minlength=6)
     assert counts[0] == counts[5] == 0
     assert np.abs(counts[1:5] - 1000).max() < 5 * math.sqrt(4000 * 0.25 * 0.75)
 
 
 def test_fixed_and_all_are_constant() -> None:
-    assert block_scheduler({"kind": "fixed", "alpha": 6}).start(0, 6).choose(1, [2, 5]) == {2: 6, 5: 6}
-    assert block_scheduler("all").start(0, 6).choose(1, [2]) == {2: 6}
+    assert block_scheduler({"kind": "fixed", "alpha": 6}).start(0, 6).choose(1, [2, 5], None) == {2: 6, 5: 6}
+    assert block_scheduler("all").start(0, 6).choose(1, [2], None) == {2: 6}
     with pytest.raises(UserError, match="only 6 blocks"):
         block_scheduler({"kind": "fixed", "alpha": 7}).start(0, 6)
 
@@ -180,8 +180,3 @@ def test_a_client_that_is_sent_everything_anyway_takes_no_part():
     forecast = BlockForecast(seconds, np.ones((2, 3), np.int64), np.array([False, True]))
     assert forecast.makespan(np.array([1, 2])) == 2.0
     assert least_makespan(forecast, 2, 2) == 2.0
-
-
-def test_a_world_without_predictions_is_refused():
-    with pytest.raises(UserError, match="predicted seconds and bytes"):
-        block_scheduler("optimal").start(0, 4).choose(1, [0])

@@ -137,7 +137,7 @@ def test_an_outlook_leaves_out_an_uplink_that_is_down(run):
 class Wrong(BandwidthSpec):
     """Answers wrongly."""
 
-    answer: ClassVar[object] = None
+    answer: ClassVar[object] = ([0], [1])
 
     def order(self, transfers):
         return self.answer
@@ -149,6 +149,6 @@ def test_a_wrong_answer_names_the_method_and_the_part(run, monkeypatch):
     fault = run(**world).outcome.fault
     assert isinstance(fault, PartFault)
     assert str(fault).startswith("method 'method', round 1, bandwidth allocation: ")
-    assert "it returned None" in str(fault)
+    assert "it returned ([0], [1])" in str(fault)
     monkeypatch.setattr(Wrong, "answer", Order(np.zeros(2, int), np.ones(2)))
     assert unfair(run(**world)) == []

@@ -87,37 +87,31 @@ class BlockScheduler(ABC):
     """The inputs that its decisions depend on: names of :class:`BlockFeedback`'s arrays, and ``foreseen``."""
 
     @abstractmethod
-    def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
+    def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast) -> dict[int, int]:
         """The number of blocks α for each client of the cohort; called in partial rounds only, in the order of rounds.
 
         Rounds count from 0. The cohort is all clients of a synchronous round, or the clients dispatched together in
-        other protocols. ``forecast`` is ``None`` where the world cannot compute it.
+        other protocols.
         """
 
     def observe(self, feedback: BlockFeedback) -> None:  # noqa: B027  (not every scheduler learns)
         """Learn from a finished round, before the next :meth:`choose`; α is M for a client with the whole model."""
 
 
-def checked_alphas(answer: object, cohort: Sequence[int], blocks: int) -> dict[int, int]:
+def checked_alphas(answer: Mapping[int, int], cohort: Sequence[int], blocks: int) -> dict[int, int]:
     """The number of blocks for each client that :meth:`BlockScheduler.choose` returned, for a model of M ``blocks``.
 
     Raises:
-        WrongAnswer: the answer is not a whole number from 1 to M for each client.
+        WrongAnswer: the answer is not a whole number from 1 to M for each client, and for no other.
 
     >>> checked_alphas({3: np.int64(2), 5: 4}, [3, 5], 4)
     {3: 2, 5: 4}
     """
-    if not isinstance(answer, Mapping):
-        raise WrongAnswer(f"it returned {one_line(answer)}; expected a mapping from client to number of blocks")
-    for client in cohort:
-        if client not in answer:
-            raise WrongAnswer(f"it returned no number of blocks for client {client}")
-        alpha = answer[client]
-        if isinstance(alpha, bool) or not isinstance(alpha, int | np.integer) or not 1 <= alpha <= blocks:
+    if set(answer) != set(cohort):
+        raise WrongAnswer(f"it returned blocks for clients {one_line(list(answer))}; expected {one_line(list(cohort))}")
+    for client, alpha in answer.items():
+        if not isinstance(alpha, int | np.integer) or not 1 <= alpha <= blocks:
             raise WrongAnswer(f"it returned {one_line(alpha)} blocks for client {client}; expected 1 to {blocks}")
-    if len(answer) != len(cohort):
-        strangers = [client for client in answer if client not in set(cohort)]
-        raise WrongAnswer(f"it returned blocks for {one_line(strangers[0])}, which is not a client of the cohort")
     return {client: int(answer[client]) for client in cohort}
 
 
@@ -126,11 +120,7 @@ class BlockSchedulerSpec(Options):
 
     @abstractmethod
     def start(self, seed: int, blocks: int) -> BlockScheduler:
-        """The scheduler of a run, for a model of M ``blocks``.
-
-        Raises:
-            UserError: the options do not fit such a model.
-        """
+        """The scheduler of a run, for a model of M ``blocks``; UserError if the options do not fit it."""
 
 
 BLOCK_SCHEDULERS: Registry[type[BlockSchedulerSpec]] = Registry(
@@ -143,12 +133,5 @@ BLOCK_SCHEDULERS: Registry[type[BlockSchedulerSpec]] = Registry(
 
 
 def block_scheduler(entry: str | Mapping[str, Any]) -> BlockSchedulerSpec:
-    """The spec of a name or of a mapping with ``kind`` and options.
-
-    Raises:
-        UserError: unknown name or option.
-
-    >>> block_scheduler({"kind": "fixed", "alpha": 3})
-    Fixed(alpha=3)
-    """
+    """The spec of a name or of a mapping with ``kind`` and options."""
     return chosen_part(BLOCK_SCHEDULERS, entry)

@@ -45,7 +45,7 @@ class GmbsScheduler(BlockScheduler):
         bonus = self._bonus_scale * math.sqrt(math.log(round + 1)) / (self._played[client] + 1)
         return np.asarray(self._remembered[client] + bonus)
 
-    def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
+    def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast) -> dict[int, int]:
         chosen = {}
         for client in cohort:
             values = self.values(round, client)

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from edgefl.errors import UserError
 from edgefl.scheduling.blocks.base import (
     BLOCK_SCHEDULERS,
     BlockFeedback,
@@ -37,11 +36,7 @@ class OptimalScheduler(BlockScheduler):
         self._bytes = bytes
         self._distance: dict[int, float] = {}
 
-    def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
-        if forecast is None:
-            raise UserError(
-                "block scheduler 'optimal' needs predicted seconds and bytes, which this simulation cannot compute"
-            )
+    def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast) -> dict[int, int]:
         worth = np.array([self._distance.get(client, 1.0) for client in cohort])
         # A choice that changes nothing has the value 0; the smallest α is taken.
         worth = np.where(forecast.free, worth, 0.0)

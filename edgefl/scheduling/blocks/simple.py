@@ -18,7 +18,7 @@ class ConstantScheduler(BlockScheduler):
 
     alpha: int
 
-    def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
+    def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast) -> dict[int, int]:
         return dict.fromkeys(cohort, self.alpha)
 
 
@@ -49,7 +49,7 @@ class RandomScheduler(BlockScheduler):
     seed: int
     arms: int
 
-    def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
+    def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast) -> dict[int, int]:
         return {
             client: int(generator(self.seed, "random blocks", round, client).integers(1, self.arms + 1))
             for client in cohort

@@ -26,12 +26,10 @@ class DeadlineSelector(Selector):
     reads: ClassVar[frozenset[str]] = frozenset({"foreseen"})
 
     seed: int
-    deadline: float
-    asked: float
-    uploads: Literal["parallel", "sequential"]
+    spec: Deadline
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        number = max(cohort, int(self.asked * cohort + 0.5))
+        number = max(cohort, int(self.spec.asked * cohort + 0.5))
         asked = sample(generator(self.seed, "selection", round), available, number)
         seconds = needed(facts.foreseen, "deadline", "predicted seconds of clients")(asked)
         ready, upload = seconds.download + seconds.compute, seconds.upload
@@ -41,18 +39,18 @@ class DeadlineSelector(Selector):
         while len(chosen) < cohort and left.any():
             after = np.where(left, self._after(elapsed, ready, upload), np.inf)
             best = int(after.argmin())
-            if not after[best] <= self.deadline and chosen:
+            if not after[best] <= self.spec.deadline and chosen:
                 break
             chosen.append(best)
             left[best] = False
             elapsed = float(after[best])
-            if elapsed > self.deadline:
+            if elapsed > self.spec.deadline:
                 break
         return np.sort(asked[chosen])
 
     def _after(self, elapsed: float, ready: NDArray[np.float64], upload: NDArray[np.float64]) -> NDArray[np.float64]:
         """When the round would end with each client added; in sequence, an upload waits for the uploads before it."""
-        if self.uploads == "sequential":
+        if self.spec.uploads == "sequential":
             return np.asarray(np.maximum(elapsed, ready) + upload)
         return np.asarray(np.maximum(elapsed, ready + upload))
 
@@ -70,4 +68,4 @@ class Deadline(SelectorSpec):
     )
 
     def start(self, seed: int) -> DeadlineSelector:
-        return DeadlineSelector(seed, self.deadline, self.asked, self.uploads)
+        return DeadlineSelector(seed, self)
