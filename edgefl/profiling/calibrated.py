@@ -12,14 +12,14 @@ import numpy as np
 
 from edgefl.errors import UserError
 from edgefl.experiment.wiring import shared_world, step_costs
-from edgefl.fleet import DeviceProfile, step_seconds
+from edgefl.fleet import DeviceProfile
 from edgefl.fleet.profile import Load, slower
 from edgefl.network.transport import Transport
 from edgefl.profiling.calibration import Calibration, Way
 from edgefl.profiling.measured_profile import with_evidence
 from edgefl.scenario import Scenario, resolve
 from edgefl.simulation.cost_specs import SecondsCost
-from edgefl.simulation.work import batch_counts
+from edgefl.simulation.work import batch_counts, local_seconds
 from edgefl.units import spelt
 from edgefl.validation import validated
 from edgefl.version import __version__
@@ -46,7 +46,8 @@ def predicted(scenario: Scenario, label: str, profile: DeviceProfile, samples: i
         samples = int(np.median(shared_world(scenario, scenario.seeds[0], None).samples))
     counts = batch_counts(costs.method.local, samples)
     blocks = costs.adapted_model().depth
-    seconds = sum(count * step_seconds(profile, costs.step(blocks, size).operators) for size, count in counts.items())
+    steps = {size: costs.step(blocks, size) for size in counts}
+    seconds, _ = local_seconds(profile, steps, counts, costs.method.local.input)
     if not seconds > 0:
         raise UserError(f"expected local training that takes time, found {samples} samples and no step")
     return Predicted(label, samples, sum(counts.values()), seconds)

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.fleet import DeviceProfile, Operator, step_seconds
+from edgefl.fleet import DeviceProfile
 from edgefl.fleet.figure import Bound, bounds_around, rounded, value
 from edgefl.fleet.profile import Figure
 from edgefl.profiling.measured_profile import with_evidence
+from edgefl.profiling.step_table import StepTime
 from edgefl.validation import validated
 
 SCALAR = 0.5
@@ -42,7 +43,8 @@ def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, 
 
     Dense kinds of operators scale with ``ratios.dense`` and memory with ``ratios.bandwidth``. Where the base
     is far slower than in general (depthwise convolutions), neither its vector units nor its memory are the limit, and
-    the figure scales with ``ratios.scalar``. Overheads do too, and keep the width of their bounds.
+    the figure scales with ``ratios.scalar``. Overheads do too, and keep the width of their bounds; so does reading,
+    unless the device has its own figure.
     """
     compute, factor = base.compute, 1 + error
     rate, bandwidth = value(compute.fp32_achievable), value(compute.memory_bandwidth)
@@ -74,6 +76,8 @@ def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, 
         data["compute"]["group_overhead"] = slower(compute.group_overhead, ratios.groups or ratios.scalar)
     if value(compute.half_rate_pixels):
         data["compute"]["half_rate_pixels"] = slower(compute.half_rate_pixels, 1 / ratios.small)
+    if compute.core_speed and (device is base or not device.compute.core_speed):
+        data["compute"]["core_speed"] = rounded(compute.core_speed * ratios.scalar)
     evidence = base.evidence("compute")
     how = (
         f"derived from {base.name}: products x {ratios.dense:.3g}, memory x {ratios.bandwidth:.3g}, scalar code and "
@@ -102,9 +106,9 @@ SCARCE_GROUP, SCARCE_PIXELS = 1e-4, 3.0
 
 
 def fitted_ratios(
-    times: Sequence[tuple[Sequence[Operator], float]], like: DeviceProfile
+    times: Sequence[StepTime], like: DeviceProfile
 ) -> tuple[DeviceProfile, Ratios]:
-    """The ratios to the profile ``like`` that are likeliest given a few steps and their seconds; and what they scale.
+    """The ratios to the profile ``like`` that are likeliest given a few times of steps; and what they scale.
 
     A few steps determine only some of the ratios. The others stay near 1, which is the maximum a posteriori of ratios
     that are lognormal with :data:`SPREADS`.
@@ -121,11 +125,11 @@ def fitted_ratios(
         update={"compute": compute.model_copy(update={**loops, "fp32_peak": 1e18, "measured_steps": ()})}
     )
     spreads = np.array(SPREADS) * [1, 1, 1, *wider, 1]
-    measured = np.log([seconds for _, seconds in times])
+    measured = np.log([time.seconds for time in times])
 
     def misses(x: NDArray[np.float64]) -> NDArray[np.float64]:
         device = validated(DeviceProfile, derived_profile(base, base, Ratios(*np.exp(x - AWAY).tolist())))
-        predicted = np.log([step_seconds(device, operators) for operators, _ in times])
+        predicted = np.log([time.on(device) for time in times])
         return np.concatenate([(predicted - measured) / NOISE, (x - AWAY) / spreads])
 
     found = least_squares(

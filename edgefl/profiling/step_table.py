@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from edgefl.cost.data_dependence import DataDependentError
 from edgefl.cost.measure import Operator, measure
 from edgefl.csv_table import read_csv
 from edgefl.errors import UserError, nearest
-from edgefl.fleet import step_signature
+from edgefl.fleet import DeviceProfile, InputPipeline, step_seconds, step_signature
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import build_model
@@ -56,7 +56,10 @@ SIMILAR = 0.8
 
 @dataclass(frozen=True)
 class StepTime:
-    """A measured time of the step that ``text`` describes; ``part`` is ``head`` or ``all``: the trained parameters."""
+    """A measured time of the step that ``text`` describes; it contains reading ``batch`` samples if there is a pipeline.
+
+    ``part`` is ``head`` or ``all``: the trained parameters.
+    """
 
     line: int
     text: str
@@ -65,10 +68,28 @@ class StepTime:
     part: str
     operators: tuple[Operator, ...]
     seconds: float
+    batch: int = 0
+    pipeline: InputPipeline | None = None
 
     @property
     def signature(self) -> str:
         return step_signature(self.operators)
+
+    def on(self, device: DeviceProfile) -> float:
+        """The seconds that this device takes."""
+        step = step_seconds(device, self.operators)
+        return step + self.waiting(device, step)
+
+    def waiting(self, device: DeviceProfile, step: float) -> float:
+        """The seconds for which a step of ``step`` seconds waits for data."""
+        return 0.0 if self.pipeline is None else self.pipeline.waiting(device, step, self.batch)
+
+    def without_waiting(self, device: DeviceProfile) -> StepTime:
+        """The step alone, if the device reads data as this one does."""
+        rest = self.seconds - self.waiting(device, self.seconds)
+        if not rest > 0:
+            raise UserError(f"reading {self.batch} samples would take longer than the step ({self.text})")
+        return replace(self, seconds=rest, pipeline=None)
 
 
 @dataclass(frozen=True)
@@ -88,7 +109,8 @@ def read_step_table(file: Path) -> StepTable:
     are in ``seconds`` or ``milliseconds``, with ``_per_step`` if you like; with ``_all`` and ``_head``, all parameters
     are trained, or those whose names ``head`` lists. A time that is empty or ``nan`` was not measured. Optional:
     ``method`` (fedavg), ``shape`` or ``image`` (3x32x32), ``classes`` (10), ``alpha`` (all blocks), ``settings``
-    (``PATH=VALUE`` as for ``--set``, separated by semicolons) and ``family`` (by default from the model's title).
+    (``PATH=VALUE`` as for ``--set``, separated by semicolons; ``training.local.input={seconds: 1 ms}`` if the time
+    contains reading) and ``family`` (by default from the model's title).
     Other columns are ignored, unless their name is similar to one of these. Columns may be separated by semicolons or
     tabs; numbers may then have a decimal comma.
     """
@@ -186,7 +208,7 @@ class _Steps:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.built: tuple[object, BlockModel] | None = None
-        self.counted: dict[tuple[str, ...], tuple[Operator, ...]] = {}
+        self.counted: dict[tuple[str, ...], tuple[tuple[Operator, ...], InputPipeline | None]] = {}
 
     def time(self, line: int, row: Mapping[str, str], column: str) -> StepTime:
         factor, part = TIMES[column]
@@ -201,7 +223,9 @@ class _Steps:
         if step not in self.counted:
             spec, (method,) = read_step(model, row["method"], changes)
             shape = read_shape(row["shape"], field="image" if "image" in row else "shape")
-            self.counted[step] = self._operators(self._built(spec, shape, classes), method, row, batch)
+            operators = self._operators(self._built(spec, shape, classes), method, row, batch)
+            self.counted[step] = operators, method.local.input
+        operators, pipeline = self.counted[step]
         text = f"{title}, {row['method']}, batch {batch}" + "".join(f", {change}" for change in changes)
         return StepTime(
             line=line,
@@ -209,8 +233,10 @@ class _Steps:
             model=title,
             family=row["family"] or family_of(title.strip("{}").rpartition(":")[2].strip()),
             part=part,
-            operators=self.counted[step],
+            operators=operators,
             seconds=seconds,
+            batch=batch,
+            pipeline=pipeline,
         )
 
     def _model(self, row: Mapping[str, str], part: str) -> str:

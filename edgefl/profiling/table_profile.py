@@ -9,7 +9,7 @@ from statistics import fmean, median
 from typing import Any, Literal, NamedTuple
 
 from edgefl.errors import UserError
-from edgefl.fleet import DeviceProfile, step_seconds
+from edgefl.fleet import DeviceProfile
 from edgefl.fleet.figure import bounds_around, rounded, value
 from edgefl.fleet.fitting import LEAST_STEPS, Rates, fit_families
 from edgefl.fleet.profile import Figure
@@ -52,7 +52,7 @@ class Errors(NamedTuple):
 
 def compare(profile: DeviceProfile, table: StepTable) -> list[Compared]:
     """Each time of the table with its prediction."""
-    return [Compared(time, step_seconds(profile, time.operators)) for time in table.times]
+    return [Compared(time, time.on(profile)) for time in table.times]
 
 
 def errors_by(column: Literal["family", "part"], compared: Sequence[Compared]) -> dict[str, Errors]:
@@ -101,13 +101,13 @@ def scaled_to(
     """
 
     def fitted(some: Sequence[StepTime], error: float = 0.5) -> dict[str, Any]:
-        base, ratios = fitted_ratios([(time.operators, time.seconds) for time in some], like)
+        base, ratios = fitted_ratios(some, like)
         return derived_profile(base, base, ratios, error)
 
     held = []
     for left_out in times if len(times) > 2 else ():
         device = validated(DeviceProfile, fitted([time for time in times if time is not left_out]))
-        held.append(Compared(left_out, step_seconds(device, left_out.operators)))
+        held.append(Compared(left_out, left_out.on(device)))
     error = Errors.of(held).mean_absolute if held else None
     data = fitted(times, max(0.1, error if error is not None else 0.5))
     highest = max(
@@ -146,8 +146,9 @@ def fitted_rates(times: Sequence[StepTime], like: DeviceProfile) -> Rates:
             "to the profile --like"
         )
     compute = like.compute
+    alone = [time.without_waiting(like) for time in times]
     return fit_families(
-        [(time.operators, time.seconds) for time in times],
+        [(time.operators, time.seconds) for time in alone],
         operator_overhead=value(compute.operator_overhead),
         step_overhead=value(compute.step_overhead),
     )
@@ -161,7 +162,10 @@ def held_out(times: Sequence[StepTime], like: DeviceProfile) -> list[Compared]:
         if len(others) < LEAST_STEPS:
             return []
         rates = fitted_rates(others, like)
-        found += [Compared(time, rates.seconds(time.operators)) for time in times if time.family == family]
+        for time in times:
+            if time.family == family:
+                step = rates.seconds(time.operators)
+                found.append(Compared(time, step + time.waiting(like, step)))
     return found
 
 
@@ -238,7 +242,7 @@ def with_step_times(
     """
     measured: dict[str, list[StepTime]] = {}
     for time in times:
-        measured.setdefault(time.signature, []).append(time)
+        measured.setdefault(time.signature, []).append(time.without_waiting(profile))
     data: dict[str, Any] = profile.model_dump(mode="json", exclude_none=True)
     kept = [row for row in data["compute"]["measured_steps"] if row["signature"] not in measured]
     made = [

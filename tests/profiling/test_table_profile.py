@@ -12,6 +12,7 @@ from edgefl.errors import UserError
 from edgefl.fleet import load_profile, read_profile, step_seconds
 from edgefl.fleet.figure import value
 from edgefl.fleet.fitting import Rates
+from edgefl.fleet.profile import slower
 from edgefl.profiling.step_table import read_step_table
 from edgefl.profiling.table_profile import Compared, Errors, errors_by, fitted_rates, held_out
 
@@ -209,3 +210,25 @@ def test_families_that_were_left_out_are_predicted(tmp_path):
     assert profile.evidence("compute").count == 63
     assert profile.evidence("compute").error < 0.15, output
     assert value(profile.compute.fp32_achievable) == pytest.approx(value(shipped.compute.fp32_achievable), rel=0.02)
+
+
+def test_a_step_that_reads_its_samples_is_fitted_with_them(tmp_path):
+    file, board = tmp_path / "read.csv", load_profile("raspberry-pi-4")
+    slow = slower(board, 2)
+
+    def rows(seconds):
+        lines = [
+            f'{model},{batch},"training.local.input={{seconds: 5 ms}}",{next(seconds)}'
+            for model, batch in (("cnn", 4), ("squeezenet", 2), ("vgg9", 8))
+        ]
+        file.write_text("\n".join(["model,batch,settings,seconds", *lines]), encoding="utf-8")
+        return read_step_table(file).times
+
+    times = rows(iter([1, 1, 1]))
+    assert [each.on(board) - step_seconds(board, each.operators) for each in times] == pytest.approx(
+        [0.02 / board.core_speed, 0.01 / board.core_speed, 0.04 / board.core_speed]
+    )
+    rows(iter([each.on(slow) for each in times]))
+    run("fit", file, "-o", tmp_path / "slow.yaml", "--like", "raspberry-pi-4")
+    assert read_profile(tmp_path / "slow.yaml").core_speed == pytest.approx(slow.core_speed, rel=0.2)
+    assert json.loads(run("check", tmp_path / "slow.yaml", file, "--json"))["mean_absolute_error"] < 0.05
