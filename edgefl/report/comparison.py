@@ -34,8 +34,8 @@ from edgefl.report.rows import (
     short_paths,
 )
 from edgefl.report.run_record import RunRecord, measured_sentences
-from edgefl.report.statistics import Estimate
-from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, target_data, words
+from edgefl.report.statistics import NO_ESTIMATE, Estimate
+from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, hidden, target_data, words
 
 SHOWN = 6
 """How many differing values of two scenarios are named."""
@@ -223,14 +223,12 @@ def _figure(figure: Figure, rows: Sequence[Row]) -> Column:
 
 def _everything(rows: Sequence[Row]) -> list[Column]:
     """The columns of CSV."""
-    found = [Column("", (), [row.run for row in rows], "run"), Column("", (), [row.label for row in rows], "method")]
-    found.append(Column("", (), [row.seeds for row in rows], "seeds"))
-    for each in FIGURES:
-        if any(each.path in row.figures for row in rows):
-            nothing = Estimate(None, None, 0)  # type: ignore[arg-type]
-            found.append(Column("", (), [row[each.path] or nothing for row in rows], each.name))
+    found = [hidden([row.run for row in rows], "run"), hidden([row.label for row in rows], "method")]
+    found.append(hidden([row.seeds for row in rows], "seeds"))
+    shown = [each for each in FIGURES if any(each.path in row.figures for row in rows)]
+    found += [hidden([row[each.path] or NO_ESTIMATE for row in rows], each.name) for each in shown]
     stops = [" ".join(f"{reason}:{count}" for reason, count in row.stops) for row in rows]
-    return [*found, *targets(rows), Column("", (), stops, "stop")]
+    return [*found, *targets(rows), hidden(stops, "stop")]
 
 
 def _data(row: Row) -> dict[str, object]:

@@ -7,7 +7,7 @@ and the rounds to two targets, with ``1000+`` if a run of 1000 rounds does not r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from edgefl.errors import UserError
 from edgefl.report.curves import Curve, curve_of
@@ -15,29 +15,25 @@ from edgefl.report.paired import BySeed, compared
 from edgefl.report.quantities import limit
 from edgefl.report.rows import Row, comparison_rows, described, remarks
 from edgefl.report.run_result import RunResult
-from edgefl.report.statistics import Estimate, TimeToTarget, mean_or_none, time_to_target
-from edgefl.report.table import MISSING, Column, Table, Value, estimate_data, figures, target_data, words
+from edgefl.report.statistics import NO_ESTIMATE, Estimate, TimeToTarget, mean_or_none, time_to_target
+from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, hidden, target_data, words
 
 
-@dataclass(frozen=True)
-class PaperRow:
+class PaperRow(NamedTuple):
     """One method of one run.
 
     Attributes:
+        compared: the method's row in the comparison.
         at: the smoothed accuracy at each round of the table; ``None`` if a seed ended earlier.
         to: for each target, the rounds that the seeds needed; empty if the run trained nothing.
         ended: the number of rounds of the shortest seed.
-        compared: the method's row in the comparison, for refused jobs and rounds without an update.
         curves: each seed's smoothed accuracy.
     """
 
-    run: str
-    label: str
-    seeds: int
+    compared: Row
     at: dict[int, Estimate | None]
     to: dict[float, TimeToTarget]
     ended: int
-    compared: Row
     curves: dict[int, Curve]
 
     def accuracies(self, round: int) -> BySeed | None:
@@ -46,11 +42,8 @@ class PaperRow:
 
     def rounds_to(self, target: float) -> BySeed | None:
         """The rounds that each seed needed for a target; ``None`` if a seed did not reach it."""
-        metric = self.compared.metric
-        to = {
-            seed: curve.spent_to(target, "rounds", metric) for seed, curve in self.curves.items() if target in self.to
-        }
-        return _complete(to)
+        curves, metric = self.curves if target in self.to else {}, self.compared.metric
+        return _complete({seed: curve.spent_to(target, "rounds", metric) for seed, curve in curves.items()})
 
 
 def _complete(found: Mapping[int, float | None]) -> BySeed | None:
@@ -61,27 +54,25 @@ def _complete(found: Mapping[int, float | None]) -> BySeed | None:
 def paper_table(runs: Sequence[RunResult], at: Sequence[int] = ()) -> Table:
     """The table of a paper; see :func:`paper_rows`. Marked: the best figures, and those not decided against them."""
     rows = paper_rows(runs, at)
-    several = len({row.run for row in rows}) > 1
-    run = Column("", (), [row.run for row in rows], "run")
-    columns = [words("method", [row.label for row in rows], "method")]
-    seeds, ended = [row.seeds for row in rows], [row.ended for row in rows]
-    hidden = [Column("", (), seeds, "seeds"), Column("", (), ended, "rounds")]
-    hidden += [Column("", (), [row.compared[name] for row in rows], name) for name in _LOST]
+    compared = [row.compared for row in rows]
+    run = words("run", [row.run for row in compared], "run")
+    method = words("method", [row.label for row in compared], "method")
+    facts = [hidden([row.seeds for row in compared], "seeds"), hidden([row.ended for row in rows], "rounds")]
+    facts += [hidden([row[name] for row in compared], name) for name in _LOST]
+    columns = []
     for round in rows[0].at:
         column = figures(f"accuracy at {round}", [row.at[round] for row in rows], "fraction", spread=True)
-        values: list[Value] = [row.at[round] or Estimate(None, None, 0) for row in rows]  # type: ignore[arg-type]
         best = _best([row.accuracies(round) for row in rows], highest=True)
+        values = [row.at[round] or NO_ESTIMATE for row in rows]
         columns.append(column._replace(values=values, key=f"accuracy_ema_at_{round}", best=best))
     for target in dict.fromkeys(target for row in rows for target in row.to):
-        cells = [_rounds(row, target) for row in rows]
+        cells, found = [_rounds(row, target) for row in rows], [row.to.get(target) for row in rows]
         best = _best([row.rounds_to(target) for row in rows], highest=False)
-        found = [row.to.get(target) for row in rows]
-        columns.append(
-            Column(f"rounds to {limit(target, 'fraction')}", cells, found, f"rounds_to_{target:g}", best=best)
-        )
-    shown = [words("run", [row.run for row in rows])] * several + columns
+        head = f"rounds to {limit(target, 'fraction')}"
+        columns.append(Column(head, cells, found, f"rounds_to_{target:g}", best=best))
+    several = len({row.run for row in compared}) > 1
     data = {"runs": described(runs), "rows": [_data(row) for row in rows]}
-    return Table(shown, _notes(rows), data=data, files=[run, columns[0], *hidden, *columns[1:]])
+    return Table([run] * several + [method, *columns], _notes(rows), data=data, files=[run, method, *facts, *columns])
 
 
 def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Sequence[float] = ()) -> list[PaperRow]:
@@ -107,9 +98,8 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Seque
         {target.value for run in runs for found in run.results.values() for one in found for target in one.targets}
     )
     methods = [(run, label) for run in runs for label in run.labels]
-    return [
-        _row(run, label, row, rounds, goals) for (run, label), row in zip(methods, comparison_rows(*runs), strict=True)
-    ]
+    compared = comparison_rows(*runs)
+    return [_row(run, label, row, rounds, goals) for (run, label), row in zip(methods, compared, strict=True)]
 
 
 def _planned(run: RunResult) -> int:
@@ -119,23 +109,15 @@ def _planned(run: RunResult) -> int:
 
 def _row(run: RunResult, label: str, row: Row, rounds: Sequence[int], targets: Sequence[float]) -> PaperRow:
     curves = {result.seed: curve_of(run, label, result.seed, "accuracy_ema") for result in run.results[label]}
-    seeds = list(curves.values())
-    ended = min(result.rounds for result in run.results[label])
-    complete = [round for round in rounds if round <= ended]
-    return PaperRow(
-        run=row.run,
-        label=label,
-        seeds=len(seeds),
-        at=dict.fromkeys(rounds)
-        | {round: mean_or_none([curve.at_round(round) for curve in seeds]) for round in complete},
-        to={
-            target: time_to_target([curve.spent_to(target, "rounds", run.metric) for curve in seeds])
-            for target in (targets if run.trained else ())
-        },
-        ended=ended,
-        compared=row,
-        curves=curves,
-    )
+    seeds, ended = list(curves.values()), min(result.rounds for result in run.results[label])
+    at = {
+        round: mean_or_none([curve.at_round(round) for curve in seeds]) if round <= ended else None for round in rounds
+    }
+    to = {
+        target: time_to_target([curve.spent_to(target, "rounds", run.metric) for curve in seeds])
+        for target in (targets if run.trained else ())
+    }
+    return PaperRow(row, at, to, ended, curves)
 
 
 def _best(found: Sequence[BySeed | None], *, highest: bool) -> frozenset[int]:
@@ -155,7 +137,7 @@ def _rounds(row: PaperRow, target: float) -> str:
 
 
 def _notes(rows: Sequence[PaperRow]) -> list[str]:
-    several = " or ".join(str(count) for count in sorted({row.seeds for row in rows}))
+    several = " or ".join(str(count) for count in sorted({row.compared.seeds for row in rows}))
     found = [
         "Accuracies are exponential moving averages over the evaluations (0.9 of the last one).",
         f"Mean ± half width of the 95 % interval over {several} seeds; bold: best, or not decided against it.",
@@ -169,13 +151,13 @@ def _notes(rows: Sequence[PaperRow]) -> list[str]:
 
 def _data(row: PaperRow) -> dict[str, object]:
     """A row for JSON."""
-    missing = {"mean": None, "half_width": None}
+    compared, missing = row.compared, {"mean": None, "half_width": None}
     return {
-        "run": row.run,
-        "method": row.label,
-        "seeds": row.seeds,
+        "run": compared.run,
+        "method": compared.label,
+        "seeds": compared.seeds,
         "rounds": row.ended,
-        **{name: estimate_data(row.compared[name]) for name in _LOST},
+        **{name: estimate_data(compared[name]) for name in _LOST},
         "accuracy_ema": [{"round": round, **(estimate_data(value) or missing)} for round, value in row.at.items()],
         "targets": [{"accuracy": goal, **target_data(found, "rounds")} for goal, found in row.to.items()],
     }

@@ -1,14 +1,12 @@
-"""Published of a run with the numbers that a paper published for the same experiment."""
+"""A run's numbers next to those that a paper published for the same experiment."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,16 +17,14 @@ from edgefl.report.curves import column, spent_by_round
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import by_run, described, run_names
 from edgefl.report.run_result import RunResult
-from edgefl.report.table import MISSING, Column, Table, words
+from edgefl.report.table import MISSING, Column, Table, finite, hidden, words
 from edgefl.yaml_file import read_yaml
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """One published number and ours.
 
     Attributes:
-        method: the method's label.
         metric: the name of the number; the methods are ordered by the numbers of one metric.
         dimension: of both numbers: ``fraction``, ``loss``, ``rounds``, ``seconds`` or ``bytes``.
         published: the paper's number; ``None`` if the paper gives only a rank.
@@ -52,6 +48,24 @@ class Published:
         """Ours minus the published number."""
         return None if self.ours is None or self.published is None or self.bound else self.ours - self.published
 
+    @property
+    def rank(self) -> int | None:
+        """The method's rank if the paper gives only this."""
+        return round(self.order) if self.published is None else None
+
+    def shown(self, value: float | None, sign: str = "") -> str:
+        """A number of this dimension as text; a positive one with a sign."""
+        if value is None:
+            return MISSING
+        text = f"{value:.4g}" if self.dimension in ("rounds", "loss") else quantity(value, self.dimension)
+        return sign + text if value > 0 else text
+
+    def precedes(self, other: Published) -> bool:
+        """Whether our figure is better than another one; a target that was never reached is the worst."""
+        if self.ours is None or other.ours is None:
+            return self.ours is not None and self.dimension != "fraction"
+        return self.ours > other.ours if self.dimension == "fraction" else self.ours < other.ours
+
 
 def comparisons(run: RunResult) -> list[Published]:
     """Every published number of the run's scenario whose methods are in the run."""
@@ -69,19 +83,12 @@ def shortened(run: RunResult) -> str | None:
     '20 of 500 rounds: the published numbers are for all 500.'
     """
     rounds = (run.scenario.get("training") or {}).get("rounds")
-    whole = _shipped_rounds(str(run.scenario.get("name")))
-    if rounds is None or whole is None or rounds >= whole:
-        return None
-    return f"{rounds} of {whole} rounds: the published numbers are for all {whole}."
-
-
-def _shipped_rounds(name: str) -> int | None:
-    """The rounds of the shipped scenario of this name, if it has published numbers."""
     for named, file in shipped.files("scenarios").items():
         # The path consists of the paper's folder and the figure: papers/fedbr/fig4 contains fedbr_fig4.
-        if named.startswith("papers/") and "_".join(named.split("/")[1:]) == name:
-            scenario: dict[str, Any] = read_yaml(file)
-            return int(scenario["training"]["rounds"])
+        if named.startswith("papers/") and "_".join(named.split("/")[1:]) == str(run.scenario.get("name")):
+            whole = int(read_yaml(file)["training"]["rounds"])
+            if rounds is not None and rounds < whole:
+                return f"{rounds} of {whole} rounds: the published numbers are for all {whole}."
     return None
 
 
@@ -98,16 +105,9 @@ def _compared(run: RunResult, entry: dict[str, Any]) -> Published:
     bound = "more than" if entry.get("more_than") else "less than" if entry.get("less_than") else ""
     dimension = "fraction" if metric.startswith("accuracy") else metric.removesuffix("_to").removesuffix("_a_round")
     better = -1.0 if dimension == "fraction" else 1.0
-    return Published(
-        method=entry["method"],
-        metric=_words(entry),
-        dimension=dimension,
-        published=value,
-        bound=bound,
-        order=float(entry["rank"]) if value is None else better * float(value) + _BEYOND.get(bound, 0.0),
-        ours=fmean(known) if found and len(known) == len(found) else None,
-        source=entry["source"],
-    )
+    order = float(entry["rank"]) if value is None else better * float(value) + _BEYOND.get(bound, 0.0)
+    ours = fmean(known) if found and len(known) == len(found) else None
+    return Published(entry["method"], _words(entry), dimension, value, bound, order, ours, entry["source"])
 
 
 _BEYOND = {"more than": 0.5, "less than": -0.5}
@@ -130,8 +130,10 @@ def _words(entry: dict[str, Any]) -> str:
 def _ours(run: RunResult, entry: dict[str, Any], label: str, result: SeedResult) -> float | None:
     """One seed's number; ``None`` if the run ended before the round or the target to which it refers."""
     metric = entry["metric"]
-    if metric in ("accuracy_personalised", "accuracy_gain"):
-        return _of_clients(result, metric)
+    if metric in ("accuracy_personalised", "accuracy_gain"):  # over images after personalisation
+        fitted, shared = result.personalisation, result.clients
+        gain = fitted and shared and fitted.cumulative - shared.cumulative
+        return gain if metric == "accuracy_gain" or gain is None else fitted and fitted.cumulative
     table = run.rounds_of(label, result.seed)
     spent = spent_by_round(table)
     limits = {kind: entry[name] for kind, name in _LIMITS.items() if entry.get(name) is not None}
@@ -159,22 +161,6 @@ _LIMITS = {"seconds": "seconds", "bytes": "bytes", "rounds": "round"}
 """The kinds of amounts that a published number may limit, with their keys."""
 
 
-def _of_clients(result: SeedResult, metric: str) -> float | None:
-    """The clients' accuracy over images after personalisation, or its gain."""
-    fitted, shared = result.personalisation, result.clients
-    if fitted is None or shared is None:
-        return None
-    return fitted.cumulative - (shared.cumulative if metric == "accuracy_gain" else 0.0)
-
-
-def _shown(value: float | None, comparison: Published, sign: str = "") -> str:
-    if value is None:
-        return MISSING
-    if sign and value > 0:
-        return sign + _shown(value, comparison)
-    return f"{value:.4g}" if comparison.dimension in ("rounds", "loss") else quantity(value, comparison.dimension)
-
-
 def orderings(found: list[Published]) -> list[str]:
     """For each metric a sentence about whether our methods are in the paper's order.
 
@@ -198,57 +184,38 @@ def orderings(found: list[Published]) -> list[str]:
         if not pairs:
             continue
         what = metric + claim if named[metric] > 1 else metric
-        wrong = [f"{better.method} before {worse.method}" for better, worse in pairs if not _kept(better, worse)]
+        wrong = [f"{better.method} before {worse.method}" for better, worse in pairs if not better.precedes(worse)]
+        kept = f"the paper's order holds ({len(pairs)} pairs)"
         if wrong:
-            kept = f"{len(pairs) - len(wrong)} of {len(pairs)} pairs in the paper's order"
-            sentences.append(f"{what}: {kept}; not {', '.join(wrong)}.")
-        else:
-            sentences.append(f"{what}: the paper's order holds ({len(pairs)} pairs).")
+            kept = f"{len(pairs) - len(wrong)} of {len(pairs)} pairs in the paper's order; not {', '.join(wrong)}"
+        sentences.append(f"{what}: {kept}.")
     return sentences
-
-
-def _kept(better: Published, worse: Published) -> bool:
-    if better.ours is None or worse.ours is None:
-        return better.ours is not None and better.dimension != "fraction"
-    sign = -1 if better.dimension == "fraction" else 1
-    return sign * better.ours < sign * worse.ours
 
 
 def published_table(runs: Sequence[RunResult]) -> Table:
     """Published numbers, ours and the gaps; below them whether the paper's order holds."""
-    several, names = len(runs) > 1, run_names(runs)
-    rows = [(name, each) for name, run in zip(names, runs, strict=True) for each in comparisons(run)]
-    all_found = [each for _, each in rows]
-    orders = {name: orderings([each for run, each in rows if run == name]) for name in names}
+    names = run_names(runs)
+    found = [(name, each) for name, run in zip(names, runs, strict=True) for each in comparisons(run)]
+    rows = [each for _, each in found]
+    orders = {name: orderings([each for run, each in found if run == name]) for name in names}
     shorter = {name: note for name, run in zip(names, runs, strict=True) if (note := shortened(run))}
-    bounds = [f"{each.bound} {_shown(each.published, each)}".strip() for each in all_found]
-    # Without a number, the paper gives only a rank.
-    ranks = [round(each.order) if each.published is None else None for each in all_found]
-    run = words("run", [name for name, _ in rows], "run")
+    run = words("run", [name for name, _ in found], "run")
     method, metric, source = (
-        words(name, [getattr(each, name) for each in all_found], name) for name in ("method", "metric", "source")
+        words(name, [getattr(each, name) for each in rows], name) for name in ("method", "metric", "source")
     )
-    numbers = [
-        Column("published", bounds, [each.published for each in all_found], "published"),
-        Column("ours", [_shown(each.ours, each) for each in all_found], [_finite(e.ours) for e in all_found], "ours"),
-        Column("gap", [_shown(each.gap, each, "+") for each in all_found], [_finite(e.gap) for e in all_found], "gap"),
-    ]
-    hidden = [
-        Column("", (), [each.dimension for each in all_found], "dimension"),
-        Column("", (), [each.bound for each in all_found], "bound"),
-        Column("", (), ranks, "rank"),
-    ]
+    dimension, bound, rank = (hidden([getattr(each, k) for each in rows], k) for k in ("dimension", "bound", "rank"))
+    bounds = [f"{each.bound} {each.shown(each.published)}".strip() for each in rows]
+    published = Column("published", bounds, [each.published for each in rows], "published")
+    ours = Column("ours", [each.shown(each.ours) for each in rows], [finite(each.ours) for each in rows], "ours")
+    gap = Column("gap", [each.shown(each.gap, "+") for each in rows], [finite(each.gap) for each in rows], "gap")
     lines = by_run({name: [*([shorter[name]] if name in shorter else []), *orders[name]] for name in names})
-    files = [run, method, metric, hidden[0], numbers[0], *hidden[1:], *numbers[1:], source]
+    files = [run, method, metric, dimension, published, bound, rank, ours, gap, source]
     data = {
         "runs": described(runs),
         "rows": Table(files).records,
         "orders": [{"run": name, "sentences": found} for name, found in orders.items()],
         "notes": [f"{name}: {note}" for name, note in shorter.items()],
     }
-    return Table([*([run] if several else []), method, metric, *numbers, source], lines, data=data, files=files)
-
-
-def _finite(value: float | None) -> float | None:
-    """The value if it is finite, because JSON has no infinity or NaN, which a loss may be."""
-    return value if value is not None and math.isfinite(value) else None
+    return Table(
+        [run] * (len(runs) > 1) + [method, metric, published, ours, gap, source], lines, data=data, files=files
+    )

@@ -36,6 +36,10 @@ class Estimate(NamedTuple):
         return self.mean + (self.half_width or 0.0)
 
 
+NO_ESTIMATE = Estimate(None, None, 0)  # type: ignore[arg-type]
+"""In place of a mean that does not exist, so that CSV has its columns."""
+
+
 class TimeToTarget(NamedTuple):
     """When the seeds of one method reached a target, in seconds.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from edgefl.report.quantities import unit_for
-from edgefl.report.statistics import Estimate, TimeToTarget
+from edgefl.report.statistics import NO_ESTIMATE, Estimate, TimeToTarget
 from edgefl.wording import escape
 
 MISSING = "–"
@@ -48,6 +49,16 @@ class Column(NamedTuple):
 def words(head: str, cells: Sequence[str], key: str = "") -> Column:
     """A column of words."""
     return Column(head, cells, cells, key, text=True)
+
+
+def hidden(values: Sequence[Value], key: str) -> Column:
+    """A column of CSV that tables for people do not show."""
+    return Column("", (), values, key)
+
+
+def finite(value: float | None) -> float | None:
+    """The value if it is finite, because JSON has no infinity or NaN."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def figures(head: str, values: Sequence[Value], dimension: str, key: str = "", *, spread: bool = False) -> Column:
@@ -214,8 +225,11 @@ def _fields(key: str, value: Value) -> list[tuple[str, object]]:
         case Estimate():
             return [(key, value.mean), (f"{key}_half_width", value.half_width)]
         case TimeToTarget():
-            mean = value.mean or Estimate(None, None, 0)  # type: ignore[arg-type]
-            return [*_fields(key, mean), (f"{key}_reached", value.reached), (f"{key}_median", value.median)]
+            return [
+                *_fields(key, value.mean or NO_ESTIMATE),
+                (f"{key}_reached", value.reached),
+                (f"{key}_median", value.median),
+            ]
     return [(key, value)]
 
 

@@ -61,7 +61,7 @@ def test_the_smoothing_of_a_real_run_is_the_moving_average_with_nine_tenths(smal
         for round in (1, 4, 6):
             found = []
             for seed in small_run.seeds:
-                accuracies = small_run.rounds_of(row.label, seed).column("accuracy").to_pylist()
+                accuracies = small_run.rounds_of(row.compared.label, seed).column("accuracy").to_pylist()
                 smoothed = accuracies[0]
                 for accuracy in accuracies[1:round]:
                     smoothed = 0.9 * smoothed + 0.1 * accuracy

@@ -221,16 +221,16 @@ def timeline(*rounds, **changes):
 
 def test_rounds_are_compared_until_the_first_decision_that_differs():
     same = timeline([1, 2], [3, 4], [5, 6])
-    assert compare_decisions(same, timeline([2, 1], [4, 3], [5, 6])) == ((), 3, 3)
+    assert compare_decisions(same, timeline([2, 1], [4, 3], [5, 6])) == ({}, 3, 3)
     late = compare_decisions(same, timeline([1, 2], [3], [5]))
-    assert late.differences == (("aggregated clients", (2, 3)),)
+    assert late.differences == {"aggregated clients": [2, 3]}
     assert (late.rounds, late.same) == (3, 1)
     shorter = compare_decisions(same, timeline([1, 2], [3, 4]))
-    assert (shorter.differences, shorter.rounds, shorter.same) == ((), 2, 2)
+    assert (shorter.differences, shorter.rounds, shorter.same) == ({}, 2, 2)
     one = timeline([1], [1], cohorts={1: [1], 2: [1]}, alphas={2: {1: 3}})
     other = timeline([1], [1], cohorts={1: [2], 2: [1]}, alphas={2: {1: 4}})
     found = compare_decisions(one, other)
-    assert found.differences == (("cohort", (1,)), ("blocks", (2,)))
+    assert found.differences == {"cohort": [1], "blocks": [2]}
     assert found.same == 0
 
 

@@ -34,13 +34,9 @@ class Band(NamedTuple):
 
 
 class Bands(NamedTuple):
-    """The bands of a prediction.
+    """The bands of a prediction by method, seed and round, and the medians of the seconds at the end of each round.
 
-    Attributes:
-        draws: how many draws there are, with that of the prediction itself.
-        rounds: by method, seed and round.
-        ends: the median of the seconds at the end of each round, likewise.
-        missing: sentences about what has no band.
+    ``draws`` counts the prediction's own; ``missing`` are sentences about what has no band.
     """
 
     draws: int
@@ -63,14 +59,15 @@ def read_bands(predicted: RunRecord) -> Bands:
     """The bands of a run, from its ``sensitivity.parquet``; none with fair queues."""
     if not has_one_queue(predicted):
         return Bands(0, {}, {}, [])
+    none = "No band over draws of the shares in queues"
     hint = f"edgefl replay {predicted.given} --sensitivity computes it, if arrival times do not decide what is trained"
     if not predicted.paths.sensitivity.is_file():
         why = hint if predicted.trained else "nothing was trained, and this run is no prediction of edgefl emulate"
-        return Bands(0, {}, {}, [f"No band over draws of the shares in queues: {why}."])
+        return Bands(0, {}, {}, [f"{none}: {why}."])
     try:
         found = read_retimed(predicted.path)
     except UserError as error:
-        return Bands(0, {}, {}, [f"No band over draws of the shares in queues: {error}."])
+        return Bands(0, {}, {}, [f"{none}: {error}."])
     ends: defaultdict[tuple[str, int, int], list[float]] = defaultdict(lambda: [0.0])
     for row in found.rows.to_pylist():
         if Condition(row["devices"], row["bandwidth"]) == OWN:
@@ -84,10 +81,6 @@ def read_bands(predicted: RunRecord) -> Bands:
     draws = len({draw for _, _, draw in ends})
     missing = [f"{label}: no band over draws of the shares: {why}." for label, why in found.refused.items()]
     if draws < 2:
-        return Bands(0, {}, {}, missing or [f"No band over draws of the shares in queues: {hint}."])
-    return Bands(
-        draws,
-        {place: Band(min(each), max(each), median(each)) for place, each in seconds.items()},
-        {place: median(each) for place, each in moments.items()},
-        missing,
-    )
+        return Bands(0, {}, {}, missing or [f"{none}: {hint}."])
+    bands = {place: Band(min(each), max(each), median(each)) for place, each in seconds.items()}
+    return Bands(draws, bands, {place: median(each) for place, each in moments.items()}, missing)

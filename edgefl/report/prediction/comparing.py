@@ -8,10 +8,10 @@ no longer the same rounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from edgefl.errors import UserError
 from edgefl.record.emulation import Emulation
@@ -24,26 +24,20 @@ from edgefl.report.rows import differing
 from edgefl.report.run_record import RunRecord
 from edgefl.report.timeline.data import Timeline, read_timeline
 
-Kind = Literal["cohort", "blocks", "aggregated clients"]
-
-
-class Difference(NamedTuple):
-    """A kind of decision and the rounds in which it differs, in order."""
-
-    kind: Kind
-    rounds: tuple[int, ...]
+Targets = dict[float, tuple[float, float]]
+"""The mean predicted and measured seconds to each target; infinite if a seed never reached it."""
 
 
 class Decisions(NamedTuple):
     """How far two runs made the same decisions.
 
     Attributes:
-        differences: the kinds of decisions that differ.
+        differences: for each kind of decisions that differ, the rounds, in order.
         rounds: the rounds that both runs completed.
         same: the first of these rounds, up to the first decision that differs.
     """
 
-    differences: tuple[Difference, ...]
+    differences: dict[str, list[int]]
     rounds: int
     same: int
 
@@ -51,23 +45,18 @@ class Decisions(NamedTuple):
 def compare_decisions(predicted: Timeline, measured: Timeline) -> Decisions:
     """Compare the cohorts, the numbers of blocks and the aggregated clients of two timelines, round by round."""
     rounds = min(len(predicted.rounds), len(measured.rounds))
-    numbers = range(1, rounds + 1)
-    both = (predicted, measured)
-    facts: dict[Kind, list[dict[int, object]]] = {
-        "cohort": [{number: sorted(timeline.cohorts.get(number, ())) for number in numbers} for timeline in both],
-        "blocks": [{number: timeline.alphas.get(number, {}) for number in numbers} for timeline in both],
-        "aggregated clients": [{each.number: sorted(each.aggregated) for each in timeline.rounds} for timeline in both],
-    }
-    found = {kind: tuple(n for n in numbers if one.get(n) != other.get(n)) for kind, (one, other) in facts.items()}
-    first = min((rounds_of[0] for rounds_of in found.values() if rounds_of), default=rounds + 1)
-    return Decisions(tuple(Difference(kind, each) for kind, each in found.items() if each), rounds, first - 1)
 
+    def facts(timeline: Timeline) -> dict[str, dict[int, object]]:
+        return {
+            "cohort": {number: sorted(timeline.cohorts.get(number, ())) for number in range(1, rounds + 1)},
+            "blocks": {number: timeline.alphas.get(number, {}) for number in range(1, rounds + 1)},
+            "aggregated clients": {each.number: sorted(each.aggregated) for each in timeline.rounds},
+        }
 
-class Bytes(NamedTuple):
-    """Bytes in both directions."""
-
-    down: int
-    up: int
+    one, other = facts(predicted), facts(measured)
+    found = {kind: [n for n in range(1, rounds + 1) if one[kind].get(n) != other[kind].get(n)] for kind in one}
+    differences = {kind: numbers for kind, numbers in found.items() if numbers}
+    return Decisions(differences, rounds, min((each[0] for each in differences.values()), default=rounds + 1) - 1)
 
 
 @dataclass
@@ -76,22 +65,19 @@ class SeedAgainst:
 
     Attributes:
         decisions: how far both made the same decisions; what follows is about these rounds only.
+        bytes: by direction those of clients' transfers, predicted and measured, and all that the measured log has; of
+            a resumed emulation those after its resumption.
         rounds: the seconds of each round; predicted are, where there is a band, those in its middle.
         ends: the seconds at the end of each round in both runs; predicted likewise.
         exposed, hidden: the seconds of transfers on the critical path that did, and did not, lengthen each round.
         phases: the seconds of each phase of each job that both runs have.
         unmatched: the number of jobs and phases that one run alone has.
         other_critical: the number of rounds that another client closed.
-        predicted_bytes, measured_bytes: of all transfers of clients.
-        counted: the bytes of the measured run in its log; of a resumed emulation those after its resumption.
-        emulation: how it was measured; ``None`` if it was simulated.
     """
 
     decisions: Decisions
     emulation: Emulation | None
-    predicted_bytes: Bytes
-    measured_bytes: Bytes
-    counted: Bytes
+    bytes: dict[str, tuple[int, int, int]]
     rounds: list[Gap] = field(default_factory=list)
     ends: list[tuple[float, float]] = field(default_factory=list)
     exposed: list[Gap] = field(default_factory=list)
@@ -101,22 +87,13 @@ class SeedAgainst:
     other_critical: int = 0
 
 
-class TargetPair(NamedTuple):
-    """Mean seconds to a target in both runs; infinite if a seed never reached it."""
-
-    value: float
-    predicted: float
-    measured: float
-
-
 @dataclass(frozen=True)
 class Against:
     """A run and its prediction.
 
     Attributes:
-        predicted, measured: the runs.
         seeds: by method, the comparison of each seed that both runs have.
-        targets: by method, the seconds to each target; none after ``--no-train``.
+        targets: by method; none after ``--no-train``.
         other: sentences about what only one run has, and options of the scenario that differ.
         bands: of the predicted rounds, over draws of the shares in queues; where there are some, their middles are the
             predicted seconds of rounds and targets.
@@ -125,7 +102,7 @@ class Against:
     predicted: RunRecord
     measured: RunRecord
     seeds: dict[str, dict[int, SeedAgainst]]
-    targets: dict[str, list[TargetPair]]
+    targets: dict[str, Targets]
     other: list[str]
     bands: Bands
 
@@ -147,18 +124,20 @@ class Against:
 
     def orders(self) -> list[Order]:
         """The order of the methods by the seconds to each target, and by those of the rounds that all can compare."""
-        found = []
-        for value in dict.fromkeys(pair.value for pairs in self.targets.values() for pair in pairs):
-            pairs = {method: pair for method, each in self.targets.items() for pair in each if pair.value == value}
-            figure = f"to {limit(value, self.measured.metric.dimension)}"
-            predicted, measured = ({m: pair[place] for m, pair in pairs.items()} for place in (1, 2))
-            found.append(order_of(figure, predicted, measured))
-        counts = {method: self.compared_rounds(method) for method in self.seeds}
-        rounds = min((count for count in counts.values() if count), default=0)
-        ends = {method: self.seconds_after(method, rounds) for method, count in counts.items() if count}
-        predicted, measured = ({method: end[place] for method, end in ends.items()} for place in (0, 1))
-        found.append(order_of("the first round" if rounds == 1 else f"the first {rounds} rounds", predicted, measured))
-        return [order for order in found if order.pairs]
+        dimension = self.measured.metric.dimension
+        seconds: dict[str, dict[str, tuple[float, float]]] = {}
+        for value in dict.fromkeys(value for each in self.targets.values() for value in each):
+            reached = {method: each[value] for method, each in self.targets.items() if value in each}
+            seconds[f"to {limit(value, dimension)}"] = reached
+        counts = {method: count for method in self.seeds if (count := self.compared_rounds(method))}
+        rounds = min(counts.values(), default=0)
+        figure = "the first round" if rounds == 1 else f"the first {rounds} rounds"
+        seconds[figure] = {method: self.seconds_after(method, rounds) for method in counts}
+        orders = [
+            order_of(figure, *({method: pair[place] for method, pair in found.items()} for place in (0, 1)))
+            for figure, found in seconds.items()
+        ]
+        return [order for order in orders if order.pairs]
 
 
 def compare_runs(measured: RunRecord, predicted: RunRecord) -> Against:
@@ -171,32 +150,38 @@ def compare_runs(measured: RunRecord, predicted: RunRecord) -> Against:
     trained = measured.trained and predicted.trained
     bands = read_bands(predicted)
     seeds: dict[str, dict[int, SeedAgainst]] = {}
-    targets: dict[str, list[TargetPair]] = {}
+    targets: dict[str, Targets] = {}
     for label, results in measured.results.items():
         other = {result.seed: result for result in predicted.results.get(label, ())}
         both = {result.seed: (other[result.seed], result) for result in results if result.seed in other}
         if both:
             seeds[label] = {seed: _compared(measured, predicted, label, seed, bands) for seed in both}
-            targets[label] = _targets(label, list(both.values()), bands) if trained else []
+            targets[label] = _targets(label, list(both.values()), bands) if trained else {}
     if not seeds:
         raise UserError(
             f"expected a method and seed that {measured.given} has, too; found none", file=str(predicted.given)
         )
-    sentences = [*_only_one(measured, predicted, seeds), *_options(measured, predicted)]
+    sentences = []
+    for run in (measured, predicted):
+        alone = [
+            f"{label} with seed {result.seed}"
+            for label, results in run.results.items()
+            for result in results
+            if result.seed not in seeds.get(label, {})
+        ]
+        if alone:
+            sentences.append(f"Only {run.given} has {', '.join(alone)}.")
+    if paths := differing([predicted.scenario, measured.scenario]):
+        sentences.append(f"The scenarios differ in {', '.join(paths)}.")
     return Against(predicted, measured, seeds, targets, sentences, bands)
 
 
 def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, bands: Bands) -> SeedAgainst:
     planned, real = (read_timeline(run.paths.of(label, seed).folder) for run in (predicted, measured))
     decisions = compare_decisions(planned, real)
-    emulation = measured.emulation_of(label, seed)
-    found = SeedAgainst(
-        decisions=decisions,
-        emulation=emulation,
-        predicted_bytes=_bytes(planned, decisions.same),
-        measured_bytes=_bytes(real, decisions.same),
-        counted=_bytes(real, math.inf),
-    )
+    moved = [_bytes(*each) for each in ((planned, decisions.same), (real, decisions.same), (real, math.inf))]
+    sides: dict[str, tuple[int, int, int]] = dict(zip(("down", "up"), zip(*moved, strict=True), strict=True))
+    found = SeedAgainst(decisions, measured.emulation_of(label, seed), sides)
     for one, other in list(zip(planned.rounds, real.rounds, strict=False))[: decisions.same]:
         place = Place(label, seed, one.number)
         own = Gap(place, "round", one.ended - one.began, other.ended - other.began)
@@ -224,23 +209,22 @@ def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, 
     return found
 
 
-def _bytes(timeline: Timeline, rounds: float) -> Bytes:
-    """The bytes of clients' transfers for the jobs of the first rounds."""
+def _bytes(timeline: Timeline, rounds: float) -> tuple[int, int]:
+    """The bytes of clients' transfers down and up for the jobs of the first rounds."""
     moved = [each for each in timeline.transfers if each.item != "relay" and each.round <= rounds]
-    return Bytes(sum(each.bytes for each in moved if not each.up), sum(each.bytes for each in moved if each.up))
+    return sum(each.bytes for each in moved if not each.up), sum(each.bytes for each in moved if each.up)
 
 
-def _targets(label: str, results: list[tuple[SeedResult, SeedResult]], bands: Bands) -> list[TargetPair]:
+def _targets(label: str, results: list[tuple[SeedResult, SeedResult]], bands: Bands) -> Targets:
     values = dict.fromkeys(target.value for pair in results for result in pair for target in result.targets)
     middles = {(seed, round): ended for (method, seed, round), ended in bands.ends.items() if method == label}
-    return [
-        TargetPair(
-            value,
+    return {
+        value: (
             fmean(_seconds_to(value, planned, middles) for planned, _ in results),
             fmean(_seconds_to(value, measured, {}) for _, measured in results),
         )
         for value in values
-    ]
+    }
 
 
 def _seconds_to(value: float, result: SeedResult, middles: Mapping[tuple[int, int], float]) -> float:
@@ -249,21 +233,3 @@ def _seconds_to(value: float, result: SeedResult, middles: Mapping[tuple[int, in
         if each.value == value and each.reached and each.seconds is not None:
             return each.seconds if each.rounds is None else middles.get((result.seed, each.rounds), each.seconds)
     return math.inf
-
-
-def _only_one(measured: RunRecord, predicted: RunRecord, seeds: Mapping[str, Mapping[int, object]]) -> Iterator[str]:
-    """Sentences about methods and seeds that only one run has."""
-    for run in (measured, predicted):
-        alone = [
-            f"{label} with seed {result.seed}"
-            for label, results in run.results.items()
-            for result in results
-            if result.seed not in seeds.get(label, {})
-        ]
-        if alone:
-            yield f"Only {run.given} has {', '.join(alone)}."
-
-
-def _options(measured: RunRecord, predicted: RunRecord) -> Iterator[str]:
-    if paths := differing([predicted.scenario, measured.scenario]):
-        yield f"The scenarios differ in {', '.join(paths)}."

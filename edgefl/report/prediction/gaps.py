@@ -1,11 +1,10 @@
-"""Predicted and measured seconds side by side: each pair, many pairs, and the order of the methods (Kendall's τ)."""
+"""Predicted and measured seconds side by side: each pair, and the order of the methods (Kendall's τ)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -35,11 +34,7 @@ class Place(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """The seconds of one phase or round in both runs.
-
-    Attributes:
-        what: the phase, or ``round``.
-    """
+    """The seconds of one phase or round (``what``) in both runs."""
 
     place: Place
     what: str
@@ -58,50 +53,6 @@ class Gap(NamedTuple):
         return self.seconds / self.predicted if self.predicted > _ROUNDING else None
 
 
-class Gaps(NamedTuple):
-    """Many pairs of seconds of the same kind.
-
-    Attributes:
-        predicted, measured, seconds: medians of the pairs' figures.
-        relative: the median of the relative gaps; ``None`` if nothing was predicted in some pair.
-        within: half of the pairs have a relative gap of at most this size.
-        worst: the pair with the largest relative gap; with the most seconds where relative gaps are missing.
-        number: how many pairs there are.
-    """
-
-    predicted: float
-    measured: float
-    seconds: float
-    relative: float | None
-    within: float | None
-    worst: Gap
-    number: int
-
-
-def gaps_of(pairs: Sequence[Gap]) -> Gaps:
-    """The figures of at least one pair."""
-    shares = [pair.relative for pair in pairs if pair.relative is not None]
-    known = len(shares) == len(pairs)
-
-    def size(pair: Gap) -> float:
-        return abs(pair.relative if known and pair.relative is not None else pair.seconds)
-
-    return Gaps(
-        predicted=median(pair.predicted for pair in pairs),
-        measured=median(pair.measured for pair in pairs),
-        seconds=median(pair.seconds for pair in pairs),
-        relative=median(shares) if known else None,
-        within=median(map(abs, shares)) if known else None,
-        worst=max(pairs, key=size),
-        number=len(pairs),
-    )
-
-
-def largest(pairs: Sequence[Gap], count: int) -> list[Gap]:
-    """The pairs with the most seconds between prediction and measurement, the largest first."""
-    return sorted(pairs, key=lambda pair: -abs(pair.seconds))[:count]
-
-
 def percent(share: float) -> str:
     """A share in percent, with its sign and two significant digits.
 
@@ -118,9 +69,10 @@ class MethodPair(NamedTuple):
     """Two methods, the one that is predicted to be faster first.
 
     Attributes:
-        predicted: the seconds by which it is predicted to be faster; 0 for a tie.
-        measured: the seconds by which it was faster; negative if it was slower.
+        predicted, measured: the seconds by which it is faster; negative if it was slower.
         gap: the larger of the two methods' gaps between prediction and measurement, in seconds.
+        clear: whether the predicted difference is larger than the gap.
+        kept: whether the measurement has the predicted order.
     """
 
     first: str
@@ -128,25 +80,12 @@ class MethodPair(NamedTuple):
     predicted: float
     measured: float
     gap: float
-
-    @property
-    def clear(self) -> bool:
-        """Whether the predicted difference is larger than the gap."""
-        return self.predicted > self.gap
-
-    @property
-    def kept(self) -> bool:
-        """Whether the measurement has the predicted order."""
-        return self.predicted > 0 and self.measured > 0
+    clear: bool
+    kept: bool
 
 
 class Order(NamedTuple):
-    """The order of the methods by one figure.
-
-    Attributes:
-        figure: what they are ordered by.
-        pairs: every two methods.
-    """
+    """The order of the methods by one figure, as every two of them."""
 
     figure: str
     pairs: tuple[MethodPair, ...]
@@ -165,14 +104,11 @@ class Order(NamedTuple):
 def order_of(figure: str, predicted: Mapping[str, float], measured: Mapping[str, float]) -> Order:
     """The order by seconds; a method that never reaches the figure's target has infinitely many."""
     pairs = []
-    for one, other in combinations(predicted, 2):
-        first, second = (one, other) if predicted[one] <= predicted[other] else (other, one)
-        gap = max(abs(_less(measured[each], predicted[each])) for each in (one, other))
-        pairs.append(
-            MethodPair(
-                first, second, _less(predicted[second], predicted[first]), _less(measured[second], measured[first]), gap
-            )
-        )
+    for both in combinations(predicted, 2):
+        first, second = sorted(both, key=predicted.__getitem__)
+        faster, was_faster = (_less(each[second], each[first]) for each in (predicted, measured))
+        gap = max(abs(_less(measured[each], predicted[each])) for each in both)
+        pairs.append(MethodPair(first, second, faster, was_faster, gap, faster > gap, faster > 0 and was_faster > 0))
     return Order(figure, tuple(pairs))
 
 

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from statistics import fmean, median
+from typing import Any, NamedTuple
 
 from edgefl.files import writing
 from edgefl.report.command_figures import predicted_figure
 from edgefl.report.figure_file import draw
 from edgefl.report.prediction.bands import Bands
 from edgefl.report.prediction.comparing import Against, SeedAgainst
-from edgefl.report.prediction.gaps import Gap, Order, gaps_of, largest, percent
+from edgefl.report.prediction.gaps import Gap, Order, percent
 from edgefl.report.prediction.jobs import PHASES
 from edgefl.report.quantities import limit, quantity, unit_for
 from edgefl.report.run_record import measured_sentences
-from edgefl.report.table import MISSING, Column, Table, words
+from edgefl.report.table import MISSING, Column, Table, Value, finite, hidden, words
 from edgefl.wording import escape, listed
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _SHOWN = 5
 """How many of the largest gaps are listed."""
@@ -34,12 +31,11 @@ class Row(NamedTuple):
     """One figure of one method.
 
     Attributes:
-        dimension: ``seconds`` or ``bytes``.
         predicted, measured, gap, relative_gap: the figure in both runs; of many pairs the medians; ``None``: never
             reached.
         half_within: half of the pairs have a relative gap of at most this size; ``None`` for a single pair.
         compared: how many pairs there are.
-        worst: the pair with the largest gap.
+        worst: the pair with the largest gap, by its share where every pair has one.
     """
 
     method: str
@@ -53,16 +49,22 @@ class Row(NamedTuple):
     compared: int = 1
     worst: Gap | None = None
 
-    def record(self) -> dict[str, object]:
+    def record(self) -> dict[str, Value]:
         """The row for programs."""
+        figures: dict[str, Value] = {name: value for name, value in self._asdict().items() if name != "worst"}
         worst = self.worst
-        place = worst.place if worst else None
-        return {
-            **{name: value for name, value in self._asdict().items() if name != "worst"},
-            "worst_gap": worst and worst.seconds,
-            "worst_relative_gap": worst and worst.relative,
-            **{f"worst_{name}": place and getattr(place, name) for name in ("seed", "round", "client")},
-        }
+        figures |= {"worst_gap": worst and worst.seconds, "worst_relative_gap": worst and worst.relative}
+        return figures | {f"worst_{name}": worst and getattr(worst.place, name) for name in ("seed", "round", "client")}
+
+
+def _medians(method: str, figure: str, pairs: Sequence[Gap]) -> Row:
+    """The row of many pairs, of which there is at least one."""
+    shares = [pair.relative for pair in pairs if pair.relative is not None]
+    known = len(shares) == len(pairs)
+    sizes = [abs(share) for share in shares] if known else [abs(pair.seconds) for pair in pairs]
+    medians = (median(getattr(pair, name) for pair in pairs) for name in ("predicted", "measured", "seconds"))
+    relative, within = (median(shares), median(sizes)) if known else (None, None)
+    return Row(method, figure, "seconds", *medians, relative, within, len(pairs), pairs[sizes.index(max(sizes))])
 
 
 def against_table(found: Against, *, detailed: bool = False) -> Table:
@@ -74,7 +76,7 @@ def against_table(found: Against, *, detailed: bool = False) -> Table:
     if found.bands.draws:
         notes.append("Predicted seconds of rounds and of targets are the median over the draws of shares in queues.")
     data = _data(found, records, notes, sentences)
-    files = [Column("", (), [row[name] for row in records], name) for name in records[0]]  # type: ignore[misc]
+    files = [hidden([row[name] for row in records], name) for name in records[0]]
     lines = [
         f"{heading}: {line}" for heading, each in sentences if detailed or heading != "largest gaps" for line in each
     ]
@@ -131,31 +133,24 @@ def _rows(found: Against, method: str) -> list[Row]:
     kinds = [("round", "rounds"), *((phase, phase) for phase in PHASES)]
     if any(pair.predicted or pair.measured for pair in found.pairs(method, "hidden")):
         kinds += [("exposed transfers", "exposed"), ("hidden transfers", "hidden")]
-    rows = []
-    for figure, name in kinds:
-        if pairs := found.pairs(method, name):
-            gaps = gaps_of(pairs)
-            rows.append(Row(method, figure, "seconds", *gaps[:4], gaps.within, gaps.number, gaps.worst))
+    rows = [_medians(method, figure, pairs) for figure, name in kinds if (pairs := found.pairs(method, name))]
     if rounds:
         what = "first round" if rounds == 1 else f"first {rounds} rounds"
         rows.append(_single(method, what, "seconds", *found.seconds_after(method, rounds)))
-    for pair in found.targets[method]:
-        what = f"to {limit(pair.value, found.measured.metric.dimension)}"
-        rows.append(_single(method, what, "seconds", pair.predicted, pair.measured))
+    for value, pair in found.targets[method].items():
+        rows.append(_single(method, f"to {limit(value, found.measured.metric.dimension)}", "seconds", *pair))
     seeds = list(found.seeds[method].values())
     for name in ("down", "up"):
-        both = (
-            fmean(getattr(getattr(seed, f"{run}_bytes"), name) for seed in seeds) for run in ("predicted", "measured")
-        )
-        rows.append(_single(method, f"bytes {name}", "bytes", *both))
+        predicted, measured = (fmean(seed.bytes[name][place] for seed in seeds) for place in (0, 1))
+        rows.append(_single(method, f"bytes {name}", "bytes", predicted, measured))
     for name in ("down", "up"):
         wired = [
-            (getattr(s.counted, name), getattr(wire, f"more_{name}"), getattr(wire, name))
-            for s in seeds
-            if s.emulation and (wire := s.emulation.wire_bytes)
+            (seed.bytes[name][2], getattr(wire, f"more_{name}"), getattr(wire, name))
+            for seed in seeds
+            if seed.emulation and (wire := seed.emulation.wire_bytes)
         ]
         if wired:
-            counted, more, carried = (fmean(each[place] for each in wired) for place in range(3))
+            counted, more, carried = (fmean(each) for each in zip(*wired, strict=True))
             rows.append(_single(method, f"bytes {name}: counted, by interfaces", "bytes", counted, carried))
             if more:
                 rows.append(_single(method, f"bytes {name}: with those sent again", "bytes", counted + more, carried))
@@ -163,7 +158,7 @@ def _rows(found: Against, method: str) -> list[Row]:
 
 
 def _single(method: str, figure: str, dimension: str, predicted: float, measured: float) -> Row:
-    one, other = _finite(predicted), _finite(measured)
+    one, other = finite(predicted), finite(measured)
     gap = None if one is None or other is None else other - one
     return Row(method, figure, dimension, one, other, gap, gap / one if gap is not None and one else None)
 
@@ -194,37 +189,35 @@ def _data(
 
 
 def _seed(each: SeedAgainst, bands: Bands) -> dict[str, object]:
-    phases = _phases(each)
+    phases: defaultdict[int, dict[str, list[Gap]]] = defaultdict(lambda: {phase: [] for phase in PHASES})
+    for pair in each.phases:
+        phases[pair.place.round][pair.what].append(pair)
     return {
         "rounds": each.decisions.rounds,
         "compared_rounds": each.decisions.same,
-        "differing_decisions": {difference.kind: list(difference.rounds) for difference in each.decisions.differences},
+        "differing_decisions": each.decisions.differences,
         "rounds_closed_by_another_client": each.other_critical,
         "unmatched": each.unmatched,
         "by_round": [
-            {"round": gap.place.round, **_figures(gap), **_band(gap, bands), "phases": phases[gap.place.round]}
+            {
+                "round": gap.place.round,
+                **_figures(gap),
+                **_band(gap, bands),
+                "phases": {
+                    phase: _figures(_medians("", phase, pairs))
+                    for phase, pairs in phases[gap.place.round].items()
+                    if pairs
+                },
+            }
             for gap in each.rounds
         ],
         "emulation": None if each.emulation is None else each.emulation.model_dump(mode="json"),
     }
 
 
-def _phases(each: SeedAgainst) -> dict[int, dict[str, dict[str, float]]]:
-    """For each round the medians of its jobs by phase."""
-    pairs: defaultdict[int, defaultdict[str, list[Gap]]] = defaultdict(lambda: defaultdict(list))
-    for pair in each.phases:
-        pairs[pair.place.round][pair.what].append(pair)
-    found: defaultdict[int, dict[str, dict[str, float]]] = defaultdict(dict)
-    for number, phases in pairs.items():
-        for phase in PHASES:
-            if phase in phases:
-                gaps = gaps_of(phases[phase])
-                found[number][phase] = {"predicted": gaps.predicted, "measured": gaps.measured, "gap": gaps.seconds}
-    return found
-
-
-def _figures(gap: Gap) -> dict[str, object]:
-    return {"predicted": gap.predicted, "measured": gap.measured, "gap": gap.seconds}
+def _figures(each: Gap | Row) -> dict[str, object]:
+    gap = each.seconds if isinstance(each, Gap) else each.gap
+    return {"predicted": each.predicted, "measured": each.measured, "gap": gap}
 
 
 def _band(gap: Gap, bands: Bands) -> dict[str, object]:
@@ -234,16 +227,10 @@ def _band(gap: Gap, bands: Bands) -> dict[str, object]:
 
 def _order_data(order: Order) -> dict[str, object]:
     pairs = [
-        {name: _finite(value) if isinstance(value, float) else value for name, value in pair._asdict().items()}
-        | {"clear": pair.clear, "kept": pair.kept}
+        {name: finite(value) if isinstance(value, float) else value for name, value in pair._asdict().items()}
         for pair in order.pairs
     ]
     return {"figure": order.figure, "tau": order.tau, "clear_tau": order.clear_tau, "pairs": pairs}
-
-
-def _finite(value: float) -> float | None:
-    """The value if it is finite, because JSON has no infinity."""
-    return value if math.isfinite(value) else None
 
 
 def _sections(found: Against) -> list[tuple[str, list[str]]]:
@@ -262,8 +249,9 @@ def _sections(found: Against) -> list[tuple[str, list[str]]]:
 def _largest(found: Against) -> list[Gap]:
     """The largest gaps in phases of all methods, that differ."""
     # What a client waits for follows from the phases of others.
-    phases = [each for seeds in found.seeds.values() for seed in seeds.values() for each in seed.phases]
-    return [pair for pair in largest([each for each in phases if each.what != "wait"], _SHOWN) if pair.seconds]
+    phases = [gap for seeds in found.seeds.values() for seed in seeds.values() for gap in seed.phases]
+    found_gaps = [gap for gap in phases if gap.what != "wait" and gap.seconds]
+    return sorted(found_gaps, key=lambda gap: -abs(gap.seconds))[:_SHOWN]
 
 
 def _measurement(found: Against) -> Iterator[str]:
@@ -289,8 +277,8 @@ def _decisions(found: Against) -> Iterator[str]:
         for seed, each in seeds.items():
             if each.decisions.differences:
                 kinds = [
-                    f"{one.kind} in {len(one.rounds)} rounds, first {one.rounds[0]}"
-                    for one in each.decisions.differences
+                    f"{kind} in {len(rounds)} rounds, first {rounds[0]}"
+                    for kind, rounds in each.decisions.differences.items()
                 ]
                 yield f"{method}, seed {seed}: different {'; '.join(kinds)}. Compared rounds: {each.decisions.same}."
 
@@ -329,8 +317,14 @@ def _listed(gap: Gap) -> str:
     return f"{_gap(gap.seconds, None, 'seconds')}: {gap.place.words()}, {gap.what}: {predicted} → {measured}."
 
 
-def against_figure(found: Against) -> Figure | None:
-    """Each round and each phase of a job as a point, a colour for each method; ``None`` if nothing is compared."""
+def write_against(found: Against) -> Path | None:
+    """Write ``against.png`` next to the measured run's tables; ``None`` if nothing is compared.
+
+    Each round and each phase of a job is a point; methods have colours.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     points = [
         (method, kind, pair.measured, pair.predicted)
         for method in found.seeds
@@ -340,19 +334,8 @@ def against_figure(found: Against) -> Figure | None:
     ]
     if not points:
         return None
-    return predicted_figure(found.measured.name, points, of="a round or phase", markers=_MARKERS, legend=_LEGEND)
-
-
-def write_against(found: Against) -> Path | None:
-    """Write ``against.png`` into the directory of the measured run, and return its path; ``None`` without a point.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    figure = against_figure(found)
-    if figure is None:
-        return None
-    path = found.measured.paths.against
+    name, path = found.measured.name, found.measured.paths.against
+    figure = predicted_figure(name, points, of="a round or phase", markers=_MARKERS, legend=_LEGEND)
     with writing(path) as file:
         draw(figure, file, "png")
     return path

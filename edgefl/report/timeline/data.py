@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,17 +19,13 @@ if TYPE_CHECKING:
 
 
 class Transfer(NamedTuple):
-    """One flow.
+    """One flow; the names are those of the event log.
 
     Attributes:
-        client: the client that receives or sends; -1 for a relay between the server and a cell.
-        dispatch: the index of the client's job to which it belongs.
+        client: -1 for a relay between the server and a cell.
         item: ``down``, ``up``, ``prefetch``, ``broadcast`` or ``relay``.
-        path: the nodes of its path, first to last.
-        latency: seconds before the flow uses any bandwidth.
-        bytes: delivered bytes.
+        latency: seconds before the flow uses any bandwidth, ``setup`` of them for its connection.
         whole: false if it was aborted.
-        setup: the part of the latency for setting up its connection.
         tcp: whether it used a TCP connection, whose round trips, window and losses can limit its rate.
     """
 
@@ -83,10 +79,8 @@ class Round(NamedTuple):
     """One round that ended.
 
     Attributes:
-        critical: the client that closed it, -1 if a deadline closed it.
-        dispatch: the index of that client's job.
+        critical: the client that closed it with its job ``dispatch``, -1 if a deadline closed it.
         exposed, hidden: seconds of that client's transfers that did, and did not, lengthen the round.
-        aggregated: the clients whose updates were aggregated.
     """
 
     number: int
@@ -146,17 +140,18 @@ class Timeline:
         job = (transfer.client, transfer.dispatch)
         return self.own_fates.get(transfer.flow) or self.fates.get(job, "unfinished")
 
+    def end_of(self, transfer: Transfer) -> float:
+        """When a transfer ended; the wait for the next attempt is a part of it."""
+        broken = self.broken.get(transfer.flow)
+        return transfer.ended if broken is None else transfer.ended + broken.wait
+
     def device_of(self, client: int) -> str:
         """The client's device profile; a dash if the log does not contain it."""
         return self.groups[client][1] if client in self.groups else "–"
 
 
 def read_timeline(folder: Path) -> Timeline:
-    """The timeline of one method and seed.
-
-    Args:
-        folder: the folder that contains its ``events.parquet``.
-    """
+    """The timeline of one method and seed, from the folder of its ``events.parquet``."""
     from edgefl.record.tables import read_events  # imports pyarrow
 
     file = SeedPaths(folder).events
@@ -169,10 +164,10 @@ def read_timeline(folder: Path) -> Timeline:
 def timeline_of(events: Iterable[Event]) -> Timeline:
     """The timeline of these rows of an event log."""
     timeline = Timeline()
-    reader = _Reader(timeline)
+    read = _reader(timeline)
     for event in events:
         try:
-            reader.read(event)
+            read(event)
         except (ValueError, TypeError, AttributeError, OverflowError):
             message = f"expected the facts of {with_article(event.kind)} in round {event.round}, found others"
             raise UserError(message, field="detail") from None
@@ -183,109 +178,65 @@ def timeline_of(events: Iterable[Event]) -> Timeline:
     return timeline
 
 
-class _Reader:
-    """Adds the rows of a log to a timeline."""
+def _reader(timeline: Timeline) -> Callable[[Event], None]:  # noqa: PLR0915
+    """A function that adds a row of a log to a timeline."""
+    starts: dict[int, Event] = {}
+    moved: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    aggregated: tuple[int, ...] = ()
 
-    def __init__(self, timeline: Timeline) -> None:
-        self.timeline = timeline
-        self._flows: dict[int, Event] = {}
-        self._moved: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-        self._aggregated: tuple[int, ...] = ()
-
-    def read(self, event: Event) -> None:  # noqa: PLR0912  (a branch for each kind of row)
-        """Add one row."""
-        timeline = self.timeline
+    def read(event: Event) -> None:  # noqa: PLR0912, PLR0915  (a branch for each kind of row)
+        nonlocal aggregated
+        client, round, ended = event.client, event.round, event.time
+        job, span = (client, round, event.dispatch), (ended - event.seconds, ended)
+        whole = event.kind in ("transfer_end", "compute_end")
         match event.kind:
             case "transfer_start":
-                self._flows[event.flow] = event
+                starts[event.flow] = event
             case "transfer_end" | "transfer_drop":
-                self._transfer(event, whole=event.kind == "transfer_end")
+                moved[event.job].append(event.flow)
+                start = starts.pop(event.flow, event)
+                facts = start.facts
+                path = tuple(facts.get("path") or (event.source, event.target))
+                setup, tcp = float(facts.get("connection", {}).get("setup", 0.0)), "connection" in facts
+                flow = (*job, event.item, event.flow, path, start.value, *span, int(event.bytes), whole)
+                timeline.transfers.append(Transfer(*flow, event.joules, setup, tcp))
             case "transfer_break":
                 timeline.broken[event.flow] = Broken(int(event.bytes), event.seconds)
             case "compute_start" | "refused":
-                timeline.groups.setdefault(event.client, (event.group, event.item))
+                timeline.groups.setdefault(client, (event.group, event.item))
             case "compute_end" | "compute_partial" | "compute_drop":
-                self._computation(event, whole=event.kind == "compute_end")
+                found = Computation(*job, event.alpha, *span, event.flops, event.joules, whole)
+                timeline.computations.append(found)
             case "dispatch":
-                timeline.sent_off[event.job] = event.time
+                timeline.sent_off[event.job] = ended
             case "lost":
-                moved = self._moved.pop(event.job, [])
+                flows = moved.pop(event.job, [])
                 if event.item in CONTINUED:
-                    timeline.own_fates.update(dict.fromkeys(moved, event.item))
+                    timeline.own_fates.update(dict.fromkeys(flows, event.item))
                 else:
                     timeline.fates[event.job] = event.item
             case "aggregation":
-                self._aggregated = tuple(event.facts.get("clients", ()))
-                for job in zip(self._aggregated, event.facts.get("dispatches", ()), strict=False):
-                    timeline.fates[job] = "useful"
+                aggregated = tuple(event.facts.get("clients", ()))
+                jobs = zip(aggregated, event.facts.get("dispatches", ()), strict=False)
+                timeline.fates.update(dict.fromkeys(jobs, "useful"))
             case "round_end":
-                self._round(event)
+                facts = event.facts
+                exposed, hidden = (float(facts.get(f"{name}_seconds", 0.0)) for name in ("exposed", "hidden"))
+                closed = (client, event.dispatch, exposed, hidden)
+                timeline.rounds.append(Round(round, ended - event.value, ended, *closed, aggregated))
             case "decision" if event.item == "blocks":
-                chosen = {int(client): int(alpha) for client, alpha in event.facts.get("alphas", {}).items()}
-                timeline.alphas.setdefault(event.round, {}).update(chosen)
+                chosen = {int(each): int(alpha) for each, alpha in event.facts.get("alphas", {}).items()}
+                timeline.alphas.setdefault(round, {}).update(chosen)
             case "decision" if event.item == "selection":
-                timeline.cohorts.setdefault(event.round, []).extend(event.facts.get("clients", ()))
+                timeline.cohorts.setdefault(round, []).extend(event.facts.get("clients", ()))
             case "failure":
-                what = f"{event.source} → {event.target}" if event.client < 0 else f"client {event.client}"
+                what = f"{event.source} → {event.target}" if client < 0 else f"client {client}"
                 spans = timeline.failures.setdefault(what, [])
                 if event.item in ("crash", "outage"):
-                    spans.append((event.time, math.inf))
+                    spans.append((ended, math.inf))
                 elif spans:
-                    spans[-1] = (spans[-1][0], event.time)
+                    spans[-1] = (spans[-1][0], ended)
             case "capacity":
-                link = timeline.capacities.setdefault((event.source, event.target), [])
-                link.append((event.time, event.value))
+                timeline.capacities.setdefault((event.source, event.target), []).append((ended, event.value))
 
-    def _transfer(self, event: Event, *, whole: bool) -> None:
-        start = self._flows.pop(event.flow, event)
-        facts = start.facts
-        self._moved[event.job].append(event.flow)
-        self.timeline.transfers.append(
-            Transfer(
-                client=event.client,
-                round=event.round,
-                dispatch=event.dispatch,
-                item=event.item,
-                flow=event.flow,
-                path=tuple(facts.get("path") or (event.source, event.target)),
-                latency=start.value,
-                started=event.time - event.seconds,
-                ended=event.time,
-                bytes=int(event.bytes),
-                whole=whole,
-                joules=event.joules,
-                setup=float(facts.get("connection", {}).get("setup", 0.0)),
-                tcp="connection" in facts,
-            )
-        )
-
-    def _computation(self, event: Event, *, whole: bool) -> None:
-        started = event.time - event.seconds
-        self.timeline.computations.append(
-            Computation(
-                client=event.client,
-                round=event.round,
-                dispatch=event.dispatch,
-                alpha=event.alpha,
-                started=started,
-                ended=event.time,
-                flops=event.flops,
-                joules=event.joules,
-                whole=whole,
-            )
-        )
-
-    def _round(self, event: Event) -> None:
-        facts = event.facts
-        self.timeline.rounds.append(
-            Round(
-                number=event.round,
-                began=event.time - event.value,
-                ended=event.time,
-                critical=event.client,
-                dispatch=event.dispatch,
-                exposed=float(facts.get("exposed_seconds", 0.0)),
-                hidden=float(facts.get("hidden_seconds", 0.0)),
-                aggregated=self._aggregated,
-            )
-        )
+    return read

@@ -58,9 +58,7 @@ class _Index:
         self._relays: defaultdict[tuple[int, str], list[Transfer]] = defaultdict(list)
         self._computations: defaultdict[int, list[Computation]] = defaultdict(list)
         for each in timeline.transfers:
-            broken = timeline.broken.get(each.flow)
-            # The wait for the next attempt is a part of a transfer.
-            transfer = each if broken is None else each._replace(ended=each.ended + broken.wait)
+            transfer = each._replace(ended=timeline.end_of(each))
             if transfer.item == "relay":
                 cell = transfer.path[0] if transfer.up else transfer.path[-1]
                 self._relays[transfer.round, cell].append(transfer)
