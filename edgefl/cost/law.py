@@ -24,17 +24,12 @@ BATCHES = (2, 3, 5)
 
 @dataclass(frozen=True)
 class AffineCost:
-    """The costs of one local step as value + slope · batch, operator by operator in the order of execution.
-
-    Attributes:
-        value, slope: rows of MACs, FLOPs, bytes and live bytes ``[4, operators]``.
-        brought: value and slope of the bytes that existed before the step.
-    """
+    """The costs of one local step as value + slope · batch, operator by operator in the order of execution."""
 
     executed: tuple[Executed, ...]
-    value: NDArray[np.int64]
+    value: NDArray[np.int64]  # rows of MACs, FLOPs, bytes and live bytes [4, operators]
     slope: NDArray[np.int64]
-    brought: tuple[int, int]
+    brought: tuple[int, int]  # value and slope of the bytes that existed before the step
 
     @staticmethod
     def through(traces: tuple[Trace, ...]) -> AffineCost | None:

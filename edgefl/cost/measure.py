@@ -75,25 +75,17 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """The device-independent cost of one local step.
-
-    Attributes:
-        operators: all executed operators, identical ones merged, in the order of first execution.
-        layer_macs: multiply-accumulates of convolutions and linear layers in the forward pass, all paths (called FLOPs
-            in papers).
-        forward_macs: multiply-accumulates of every product in the forward pass, including regularisers.
-        training_flops: floating-point operations of the whole step: forward, backward and the rule's update.
-        bytes_touched: bytes that the operators read and write.
-        peak_memory_bytes: maximum of live bytes: parameters, buffers, the batch, the frozen copies and vectors that the
-            step reads, the local optimizer state, activations kept for the backward pass, gradients.
-    """
+    """The device-independent cost of one local step."""
 
     batch: int
-    operators: tuple[Operator, ...]
+    operators: tuple[Operator, ...]  # all executed operators, identical ones merged, in the order of first execution
+    # multiply-accumulates of convolutions and linear layers in the forward pass, all paths (called FLOPs in papers)
     layer_macs: int
-    forward_macs: int
-    training_flops: float
-    bytes_touched: float
+    forward_macs: int  # multiply-accumulates of every product in the forward pass, including regularisers
+    training_flops: float  # floating-point operations of the whole step: forward, backward and the rule's update
+    bytes_touched: float  # bytes that the operators read and write
+    # maximum of live bytes: parameters, buffers, the batch, the frozen copies and vectors that the step reads, the
+    # local optimizer state, activations kept for the backward pass, gradients
     peak_memory_bytes: int
 
     @property
@@ -276,11 +268,7 @@ def _traced(  # noqa: PLR0917  (they come in the order of `trace`)
 
 @contextmanager
 def without_data(label: str = "") -> Iterator[None]:
-    """Run code on tensors without data; ``label`` is that of the method, if it is a method's.
-
-    Raises:
-        DataDependentError: the block reads numbers in tensors; the error names the part whose code does.
-    """
+    """Run code on tensors without data; ``label`` is that of the method, if it is a method's."""
     try:
         yield
     except DataDependentError as error:
@@ -326,22 +314,14 @@ def _frozen(layout: Layout, parameters: Tensor | None, device: torch.device) -> 
 
 
 class BlockFigures(NamedTuple):
-    """One block, for one sample.
-
-    Attributes:
-        output: shape of its output without the batch dimension.
-        parameters: numbers that are trained and sent.
-        buffers: numbers that are not trained, such as running statistics.
-        bytes: of what is sent, as float32.
-        macs: multiply-accumulates of the forward pass.
-    """
+    """One block, for one sample."""
 
     name: str
-    output: tuple[int, ...]
-    parameters: int
-    buffers: int
-    bytes: int
-    macs: int
+    output: tuple[int, ...]  # shape of its output without the batch dimension
+    parameters: int  # numbers that are trained and sent
+    buffers: int  # numbers that are not trained, such as running statistics
+    bytes: int  # of what is sent, as float32
+    macs: int  # multiply-accumulates of the forward pass
 
 
 def block_figures(model: BlockModel) -> list[BlockFigures]:

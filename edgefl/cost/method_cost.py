@@ -27,22 +27,17 @@ STEADY_ROUND = 2
 
 @dataclass(frozen=True, slots=True)
 class MethodCost:
-    """The cost of one method for one client.
-
-    Attributes:
-        alpha: number of the last blocks that are received; M for the whole model.
-        share: the part of the model that the client's capacity level trains; ``None`` for methods without levels.
-        down, up: the parts of a round's downlink and uplink, for a client that skipped the previous round.
-        paper_factor: a step's compute relative to FedAvg's by FedBR's Eq. (3), for methods with hybrid paths.
-    """
+    """The cost of one method for one client."""
 
     label: str
-    alpha: int
+    alpha: int  # number of the last blocks that are received; M for the whole model
+    # the part of the model that the client's capacity level trains; None for methods without levels
     share: float | None
     step: StepCost
     stored: StoredParameters
-    down: tuple[Part, ...]
+    down: tuple[Part, ...]  # the parts of a round's downlink and uplink, for a client that skipped the previous round
     up: tuple[Part, ...]
+    # a step's compute relative to FedAvg's by FedBR's Eq. (3), for methods with hybrid paths
     paper_factor: float | None
 
     def as_dict(self) -> dict[str, Any]:
@@ -130,20 +125,14 @@ NORMS = (GroupNorm, BatchNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.
 
 @dataclass(frozen=True, slots=True)
 class StoredParameters:
-    """Parameters that a client stores.
+    """Parameters that a client stores."""
 
-    Attributes:
-        model: the model alone.
-        stored: the local model, and every copy or vector of its trained part that the loss or the rule reads during
-            training (FedAlign's Table 5 counts 1, 2 and 3 models for FedAvg, FedProx and MOON).
-        stored_without_norm: the same without norm layers, as in that table.
-        between_rounds: parameters that the client keeps after its round: its state, zero for stateless clients.
-    """
-
-    model: int
+    model: int  # the model alone
+    # the local model, and every copy or vector of its trained part that the loss or the rule reads during training
+    # (FedAlign's Table 5 counts 1, 2 and 3 models for FedAvg, FedProx and MOON)
     stored: int
-    stored_without_norm: int
-    between_rounds: int
+    stored_without_norm: int  # the same without norm layers, as in that table
+    between_rounds: int  # parameters that the client keeps after its round: its state, zero for stateless clients
 
 
 def stored_parameters(model: BlockModel, method: Method, alpha: int) -> StoredParameters:

@@ -34,27 +34,17 @@ GATHERS = frozenset({"index", "index_select", "gather", "embedding", "_unsafe_in
 
 
 class Record(NamedTuple):
-    """One executed operator.
+    """One executed operator."""
 
-    Attributes:
-        name: the ATen operator, without overload.
-        kind: its kind, see :mod:`edgefl.cost.formulas`.
-        layer: a convolution or linear layer of a model called it.
-        macs: its multiply-accumulates, 0 for operators other than products.
-        bytes: inputs read once and outputs written once.
-        live: bytes of all live storages that the step created, after the operator.
-        groups, pixels: see :func:`edgefl.cost.formulas.loops_of`.
-    """
-
-    name: str
-    kind: str
+    name: str  # the ATen operator, without overload
+    kind: str  # its kind, see formulas
     phase: Phase
-    layer: bool
-    macs: int
+    layer: bool  # a convolution or linear layer of a model called it
+    macs: int  # its multiply-accumulates, 0 for operators other than products
     flops: int
-    bytes: int
-    live: int
-    groups: int = 0
+    bytes: int  # inputs read once and outputs written once
+    live: int  # bytes of all live storages that the step created, after the operator
+    groups: int = 0  # see loops_of
     pixels: int = 0
 
 

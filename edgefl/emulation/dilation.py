@@ -30,29 +30,18 @@ DELAYED, LINKS = 30_000.0, 100_000.0
 
 
 class PacketRates(NamedTuple):
-    """Packets a second, with their acknowledgements.
+    """Packets a second, with their acknowledgements."""
 
-    Attributes:
-        delayed: those that the process which delays packets carries.
-        links: those that the kernel carries, over all links: each packet counts on each link.
-    """
-
-    delayed: float
-    links: float
+    delayed: float  # those that the process which delays packets carries
+    links: float  # those that the kernel carries, over all links: each packet counts on each link
 
 
 class Dilation(NamedTuple):
-    """A dilation, and why it was chosen.
+    """A dilation, and why it was chosen."""
 
-    Attributes:
-        factor: real seconds for one second of the scenario.
-        needed: packets a second at this dilation, when as many links as possible are busy.
-        carried: packets a second of this machine.
-    """
-
-    factor: float
-    needed: PacketRates
-    carried: PacketRates
+    factor: float  # real seconds for one second of the scenario
+    needed: PacketRates  # packets a second at this dilation, when as many links as possible are busy
+    carried: PacketRates  # packets a second of this machine
 
     def __str__(self) -> str:
         needed, carried = self.needed, self.carried

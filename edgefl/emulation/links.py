@@ -36,9 +36,6 @@ class Links:
     The process that makes them must be root in the user namespace that owns the nodes' network namespaces. Everything
     is inside these namespaces, so it vanishes with the nodes' processes, however they end. ``pids`` are these
     processes, each in a network namespace of its own, now or soon.
-
-    Raises:
-        OSError: a command failed; the message is the command's.
     """
 
     def __init__(self, wiring: Wiring, pids: Mapping[str, int], settings: LinkSettings) -> None:
@@ -223,9 +220,6 @@ def put_window_limits_in_force(pairs: Iterable[Pair], pids: Mapping[str, int], a
 
     Linux takes a route's ``cwnd lock`` from its cache of TCP metrics, and an address is in that cache only after a
     connection with it has ended. So one connection of each pair is made and ended before any is measured.
-
-    Raises:
-        OSError: a connection failed, or took longer than a minute.
     """
     pairs = list(pairs)
     nodes = list(dict.fromkeys(node for pair in pairs for node in pair))

@@ -22,11 +22,7 @@ def python(module: str) -> list[str]:
 
 @contextmanager
 def inside(pid: int) -> Iterator[None]:
-    """Let the calling thread, and processes that it starts, be in the network namespace of a process.
-
-    Raises:
-        OSError: no such process, or it belongs to another user namespace.
-    """
+    """Let the calling thread, and processes that it starts, be in the network namespace of a process."""
     there = opened(pid)
     try:
         with entered(there):
@@ -55,11 +51,7 @@ def entered(namespace: int) -> Iterator[None]:
 
 
 def wait_for_own(pid: int) -> None:
-    """Wait until a process has left this one's network namespace for its own.
-
-    Raises:
-        OSError: it has ended, or has not left within 20 seconds.
-    """
+    """Wait until a process has left this one's network namespace for its own."""
     own = Path("/proc/self/ns/net").readlink()
     until = time.monotonic() + _SEPARATE_SECONDS
     while Path(f"/proc/{pid}/ns/net").readlink() == own:

@@ -32,11 +32,7 @@ def check_alive(report: Mapping[str, Any]) -> None:
 
 
 class Nodes:
-    """All nodes' processes, by name; ``reports`` are the unread ones, in the order of arrival.
-
-    Raises:
-        EmulationFailed: the path is too long for a socket.
-    """
+    """All nodes' processes, by name; ``reports`` are the unread ones, in the order of arrival."""
 
     def __init__(self, path: Path) -> None:
         if len(bytes(path)) > LONGEST_PATH:
@@ -54,11 +50,7 @@ class Nodes:
         self._lives: dict[str, int] = {}  # how many processes of a node have been killed
 
     def order(self, node: str, **order: Any) -> None:
-        """Send an order; a node whose process is to be replaced receives it with the new process.
-
-        Raises:
-            EmulationFailed: its process is gone.
-        """
+        """Send an order; a node whose process is to be replaced receives it with the new process."""
         line = json.dumps(order).encode() + b"\n"
         if node in self._waiting:
             self._waiting[node].append(line)
@@ -88,11 +80,7 @@ class Nodes:
         return bool(self.reports)
 
     def wait_for(self, kind: str, value: Any, seconds: float) -> dict[str, Any]:
-        """The next report in which ``kind`` is ``value``, or anything (``...``); the others stay for later readers.
-
-        Raises:
-            EmulationFailed: there was none in time, or a process has ended.
-        """
+        """The next report in which ``kind`` is ``value``, or anything (``...``); the others stay for later readers."""
         until = time.monotonic() + seconds
         while True:
             for report in self.reports:
@@ -111,9 +99,6 @@ class Nodes:
         """Wait until these nodes have connected; what they reported meanwhile is forgotten.
 
         None of ``processes`` must end before. What they print is in the file ``messages``, which the error quotes.
-
-        Raises:
-            EmulationFailed: one has ended, or is late.
         """
         until = time.monotonic() + seconds
         while not set(self._nodes).issuperset(names):

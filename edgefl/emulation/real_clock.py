@@ -49,12 +49,7 @@ class RealClock(Clock):
         return (machine - self._origin - self.paused) / self.dilation
 
     def step(self) -> None:
-        """Wait for the next event or report, and process it.
-
-        Raises:
-            EmptySchedule: there is none: no transfer is in progress, or all of them are blocked permanently.
-            EmulationFailed: nothing moves that should.
-        """
+        """Wait for the next event or report, and process it."""
         if math.isnan(self._origin):
             self._reporter.begin()
             self._origin = time.monotonic() - self._now * self.dilation

@@ -41,44 +41,28 @@ class Carried(NamedTuple):
 
 @dataclass(frozen=True)
 class LinkSettings:
-    """How the real links queue, and how connections over them begin.
+    """How the real links queue, and how connections over them begin."""
 
-    Attributes:
-        dilation: real seconds for one second of the scenario.
-        efficiency: the share of a capacity that carries payload.
-        queue: ``fair``: a queue for each sender and receiver at shared links; ``fifo``: one for all.
-        initial_window: packets in the first round trip; None opens the window that fills the path.
-        restart_idle: a kept connection begins slow start again after an idle time.
-        window: the maximum of bytes in flight; None for the window that fills the path.
-    """
-
-    dilation: float = 1.0
-    efficiency: float = 1.0
+    dilation: float = 1.0  # real seconds for one second of the scenario
+    efficiency: float = 1.0  # the share of a capacity that carries payload
+    # fair: a queue for each sender and receiver at shared links; fifo: one for all
     queue: Literal["fair", "fifo"] = "fair"
-    initial_window: int | None = None
-    restart_idle: bool = False
-    window: float | None = None
+    initial_window: int | None = None  # packets in the first round trip; None opens the window that fills the path
+    restart_idle: bool = False  # a kept connection begins slow start again after an idle time
+    window: float | None = None  # the maximum of bytes in flight; None for the window that fills the path
 
 
 @dataclass(frozen=True)
 class WiredLink:
-    """One directed link that some route crosses.
-
-    Attributes:
-        source: the node that sends, and so the node that shapes the link.
-        capacity: bit/s of the scenario at the start; 0 is an outage, infinite is unshaped.
-        peak: the highest capacity that the link will have, bit/s; the windows of connections follow from it.
-        latency: one-way seconds of the scenario.
-        pairs: the senders and receivers whose transfers cross it, sorted.
-    """
+    """One directed link that some route crosses."""
 
     number: int
-    source: str
+    source: str  # the node that sends, and so the node that shapes the link
     target: str
-    capacity: float
-    peak: float
-    latency: float
-    pairs: tuple[Pair, ...]
+    capacity: float  # bit/s of the scenario at the start; 0 is an outage, infinite is unshaped
+    peak: float  # the highest capacity that the link will have, bit/s; the windows of connections follow from it
+    latency: float  # one-way seconds of the scenario
+    pairs: tuple[Pair, ...]  # the senders and receivers whose transfers cross it, sorted
 
     @property
     def ends(self) -> Pair:
@@ -102,19 +86,13 @@ class Hop:
 
 @dataclass(frozen=True)
 class Wiring:
-    """The plan of the real links.
+    """The plan of the real links."""
 
-    Attributes:
-        nodes: all nodes of all routes, endpoints first, each in the order of its first use.
-        endpoints: the nodes that send or receive.
-        links: the directed links, by number.
-        routes: the links' numbers of each sender and receiver, in the order in which they are crossed.
-    """
-
-    nodes: tuple[str, ...]
-    endpoints: tuple[str, ...]
-    links: tuple[WiredLink, ...]
+    nodes: tuple[str, ...]  # all nodes of all routes, endpoints first, each in the order of its first use
+    endpoints: tuple[str, ...]  # the nodes that send or receive
+    links: tuple[WiredLink, ...]  # the directed links, by number
     hops: tuple[Hop, ...]
+    # the links' numbers of each sender and receiver, in the order in which they are crossed
     routes: Mapping[Pair, tuple[int, ...]]
 
     @cached_property

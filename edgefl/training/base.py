@@ -23,56 +23,37 @@ from edgefl.training.job import Evaluation
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobTask:
-    """A training job with all inputs resolved to plain tensors and values.
+    """A training job with all inputs resolved to plain tensors and values."""
 
-    Attributes:
-        method: the method's label, for messages.
-        seed: the run's seed; together with ``client`` and ``dispatch`` the key of every random draw of the job.
-        round: used in messages only; its effect on the learning rate is already in ``lr``.
-        dispatch: index of the client's job, from 0.
-        lr: η_t of the round.
-        steps: local steps H_k.
-        alpha: number of the last blocks that were received; M for the whole model.
-        start: the weights before the first step ``[size]``.
-        frozen: frozen copies ``[size]`` by name.
-        vectors: vectors ``[parameter_count]`` that the objective or the rule reads, by name.
-        facts: facts about the client's data that the objective reads, by name.
-        level: the capacity level whose part of the model is trained, which ``start`` is a vector of.
-    """
-
-    method: str
-    seed: int
+    method: str  # the method's label, for messages
+    seed: int  # the run's seed; together with client and dispatch the key of every random draw of the job
     client: int
-    round: int
-    dispatch: int
+    round: int  # used in messages only; its effect on the learning rate is already in lr
+    dispatch: int  # index of the client's job, from 0
     objective: Objective
     rule: LocalRule
     options: LocalOptions
-    lr: float
-    steps: int
-    alpha: int
-    start: Tensor
-    frozen: Mapping[str, Tensor] = field(default_factory=dict)
+    lr: float  # η_t of the round
+    steps: int  # local steps H_k
+    alpha: int  # number of the last blocks that were received; M for the whole model
+    start: Tensor  # the weights before the first step [size]
+    frozen: Mapping[str, Tensor] = field(default_factory=dict)  # frozen copies [size] by name
+    # vectors [parameter_count] that the objective or the rule reads, by name
     vectors: Mapping[str, Tensor] = field(default_factory=dict)
+    # facts about the client's data that the objective reads, by name
     facts: Mapping[str, Tensor] = field(default_factory=dict)
-    level: int = 0
+    level: int = 0  # the capacity level whose part of the model is trained, which start is a vector of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobResult:
-    """The result of a job.
+    """The result of a job."""
 
-    Attributes:
-        final: the weights after the last step ``[size]``.
-        cross_entropies: the task's mean loss of the local path on each step's batch ``[steps]``, a cross-entropy for
-            classes.
-        batch_sizes: images in each step's batch.
-        kept: vectors ``[parameter_count]`` that the rule's local optimizer state adds to the client's state, by name.
-    """
-
-    final: Tensor
+    final: Tensor  # the weights after the last step [size]
+    # the task's mean loss of the local path on each step's batch [steps], a cross-entropy for classes
     cross_entropies: Tensor
-    batch_sizes: tuple[int, ...]
+    batch_sizes: tuple[int, ...]  # images in each step's batch
+    # vectors [parameter_count] that the rule's local optimizer state adds to the client's state, by name
     kept: Mapping[str, Tensor] = field(default_factory=dict)
 
 
@@ -139,37 +120,25 @@ class Engine(Protocol):
 
 
 class EngineInputs(NamedTuple):
-    """An engine is built from these.
+    """An engine is built from these."""
 
-    Attributes:
-        model: the skeleton that jobs are called with.
-        workers: number of concurrent jobs; ``None``: the engine's own choice. It never changes a result.
-    """
-
-    model: BlockModel
+    model: BlockModel  # the skeleton that jobs are called with
     data: JobData
     device: torch.device
-    workers: int | None = None
+    workers: int | None = None  # number of concurrent jobs; None: the engine's own choice. It never changes a result
     precision: Precision = "float32"
     options: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class EngineEntry:
-    """An engine as its module in :mod:`edgefl.training.engines` registers it.
-
-    Attributes:
-        devices: kinds of devices on which it runs.
-        options: fields of :class:`~edgefl.training.engine_spec.EngineSpec` that apply to it, besides the precision.
-        alike: results are bit-identical to training each job alone.
-        elsewhere: it trains on other machines.
-    """
+    """An engine as its module in :mod:`edgefl.training.engines` registers it."""
 
     build: Callable[[EngineInputs], Engine]
-    devices: tuple[str, ...] = ("cpu", "cuda")
-    options: tuple[str, ...] = ()
-    alike: bool = True
-    elsewhere: bool = False
+    devices: tuple[str, ...] = ("cpu", "cuda")  # kinds of devices on which it runs
+    options: tuple[str, ...] = ()  # fields of EngineSpec that apply to it, besides the precision
+    alike: bool = True  # results are bit-identical to training each job alone
+    elsewhere: bool = False  # it trains on other machines
 
 
 ENGINES: Registry[EngineEntry] = Registry("engine", package="edgefl.training.engines")

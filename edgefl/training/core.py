@@ -102,11 +102,7 @@ class TrainingCore:
         return self._own.initial
 
     def learner(self, method: Method, kept_models: KeptModels | None = None) -> MethodLearner:
-        """A new learner for ``method``, at model version 0; ``kept_models`` selects additional values to keep.
-
-        Raises:
-            ValueError: the method's parts do not fit together.
-        """
+        """A new learner for ``method``, at model version 0; ``kept_models`` selects additional values to keep."""
         adapted = self._adapted_to(method.objective)
         method = keeping_local(method, adapted.model.layout)
         parts = None if method.submodels is None else PartsOfModel(method, adapted.model)

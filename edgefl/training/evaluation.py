@@ -66,11 +66,7 @@ def evaluate_batches(
 
 
 def total(scores: Sequence[BatchScore], task: Task) -> Evaluation:
-    """The evaluation over all batches.
-
-    Raises:
-        ValueError: there are no labels.
-    """
+    """The evaluation over all batches."""
     terms = sum(score.terms for score in scores)
     if not terms:
         raise ValueError("the evaluation split is empty")

@@ -22,45 +22,30 @@ class JobId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """One client's local training.
-
-    Attributes:
-        version: the server model that the client received (number of aggregations before it).
-        round: the round that sets the learning rate η_t and random draws.
-        alpha: number of the last blocks that were received; M for the whole model.
-        steps: local steps H_k.
-        previous: the client's last job, whose state this one continues from; ``None`` for a first job or a stateless
-            method.
-        level: the client's capacity level, which decides the part of the model that it trains; see
-            :class:`~edgefl.methods.parts.submodels.SubModels`. 0 for methods without levels.
-        front: the server model that the client was broadcast after its last job, whose blocks replace the client's
-            own; ``None`` if there was no broadcast.
-    """
+    """One client's local training."""
 
     id: JobId
-    version: int
-    round: int
-    alpha: int
-    steps: int
+    version: int  # the server model that the client received (number of aggregations before it)
+    round: int  # the round that sets the learning rate η_t and random draws
+    alpha: int  # number of the last blocks that were received; M for the whole model
+    steps: int  # local steps H_k
+    # the client's last job, whose state this one continues from; None for a first job or a stateless method
     previous: JobId | None = None
+    # the client's capacity level, which decides the part of the model that it trains; see SubModels. 0 for methods
+    # without levels
     level: int = 0
+    # the server model that the client was broadcast after its last job, whose blocks replace the client's own; None if
+    # there was no broadcast
     front: int | None = None
 
 
 class Feedback(NamedTuple):
-    """Numbers that training returns to the simulation, exact float64.
+    """Numbers that training returns to the simulation, exact float64."""
 
-    Attributes:
-        loss: mean loss of the task on the local path over the last local epoch (GMBS's ζ_L).
-        first_loss: the same over the first local epoch.
-        distance: squared L2 distance between the returned local model and the new aggregate (GMBS's d_k).
-        drift: squared L2 distance between the server model and the model the client started from (FedBR's β²).
-    """
-
-    loss: float
-    first_loss: float
-    distance: float
-    drift: float
+    loss: float  # mean loss of the task on the local path over the last local epoch (GMBS's ζ_L)
+    first_loss: float  # the same over the first local epoch
+    distance: float  # squared L2 distance between the returned local model and the new aggregate (GMBS's d_k)
+    drift: float  # squared L2 distance between the server model and the model the client started from (FedBR's β²)
 
 
 class Evaluation(NamedTuple):
@@ -88,15 +73,11 @@ class Digests(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mixing:
-    """Weights of updates in an asynchronous aggregation, where updates may have started from older models.
+    """Weights of updates in an asynchronous aggregation, where updates may have started from older models."""
 
-    Attributes:
-        factors: the factor of each job's update, in addition to its share in the mean.
-        of: ``deltas``: an update is the client's change of the model that it was sent (FedBuff); ``models``: it is the
-            difference between the client's and the latest model (FedAsync: θ ← (1-α) θ + α θ_k).
-    """
-
-    factors: Mapping[JobId, float]
+    factors: Mapping[JobId, float]  # the factor of each job's update, in addition to its share in the mean
+    # deltas: an update is the client's change of the model that it was sent (FedBuff); models: it is the difference
+    # between the client's and the latest model (FedAsync: θ ← (1-α) θ + α θ_k)
     of: Literal["deltas", "models"] = "deltas"
 
 

@@ -63,9 +63,6 @@ class JobResolver:
         """The job's inputs.
 
         ``state`` is that after ``job.previous``, ``front`` the model ``job.front`` ``[size]``, if there are any.
-
-        Raises:
-            ValueError: the client received only some of the blocks and does not have the others.
         """
         method, layout = self._method, self._layout
         if self._parts is not None:

@@ -85,12 +85,7 @@ class MethodLearner:
         self._digests = Digests("", digest_of_model(initial))
 
     def submit(self, job: TrainingJob) -> None:
-        """Register a job that has started in the simulation; nothing is trained yet.
-
-        Raises:
-            KeyError: the job's model version is no longer kept.
-            ValueError: a job with that id is already pending.
-        """
+        """Register a job that has started in the simulation; nothing is trained yet."""
         self._received(job.version)
         if job.id in self._waiting or job.id in self._outcomes:
             raise ValueError(f"{job.id} was submitted before")
@@ -99,11 +94,7 @@ class MethodLearner:
             self._states.submitted(job)
 
     def received(self, client: int, version: int) -> None:
-        """Keep the latest version for the client's next job.
-
-        Raises:
-            KeyError: the version is no longer kept.
-        """
+        """Keep the latest version for the client's next job."""
         self._received(version)
         self._broadcast[client] = version
 
@@ -119,10 +110,6 @@ class MethodLearner:
 
         ``jobs`` are those whose results arrived, in any order; without any, the model does not change. ``round`` sets
         the learning rate that a server update may read. Without ``mixing``, all updates have full weight.
-
-        Raises:
-            Diverged: a job's loss or weights, or the new model, are not finite.
-            TrainingFault: a local step failed.
         """
         latest = self._server.version
         if version != latest:
@@ -152,30 +139,18 @@ class MethodLearner:
         return version + 1
 
     def rehearse(self, job: TrainingJob) -> None:
-        """Train a job of the latest version as its client's first, for its duration; the result is discarded.
-
-        Raises:
-            TrainingFault: a local step failed.
-        """
+        """Train a job of the latest version as its client's first, for its duration; the result is discarded."""
         with neutral_torch(), torch.no_grad():
             self._engine.train([self._inputs(replace(job, previous=None)).task])
 
     def digests(self, version: int) -> Digests | None:
-        """Digests of the latest version.
-
-        Raises:
-            ValueError: it is not the latest.
-        """
+        """Digests of the latest version."""
         if version != self._server.version:
             raise ValueError(f"the latest model version is {self._server.version}, not {version}")
         return self._digests
 
     def feedback(self, job: JobId) -> Feedback:
-        """The feedback values of a job that was in its client's last aggregation.
-
-        Raises:
-            KeyError: the job was not aggregated, or another one of its client was since.
-        """
+        """The feedback values of a job that was in its client's last aggregation."""
         feedback = self._feedback.get(job.client, {}).get(job)
         if feedback is None:
             raise KeyError(f"no feedback is kept for {job}: it is not the client's last aggregated job")

@@ -29,9 +29,6 @@ def train_job(task: JobTask, model: BlockModel, data: JobData, *, precision: Pre
 
     It starts with neutral settings of PyTorch, whatever the caller or another job set. No other thread may use
     ``model`` at the same time: a call inserts weights and removes them again.
-
-    Raises:
-        TrainingFault: a step failed.
     """
     losses: list[Tensor] = []
     try:

@@ -30,11 +30,7 @@ def split(value: Value) -> tuple[Value, dict[str, Tensor]]:
 
 
 def joined(bare: Value, tensors: Mapping[str, Tensor]) -> Value:
-    """The inverse of :func:`split`.
-
-    Raises:
-        KeyError: a tensor is missing.
-    """
+    """The inverse of :func:`split`."""
     parts: dict[str, Any] = {}
     for field in fields(bare):
         part = getattr(bare, field.name)

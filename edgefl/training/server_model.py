@@ -22,35 +22,25 @@ from edgefl.training.wire import Wire
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """The result of a trained job at the server.
-
-    Attributes:
-        final: the returned local model θ_k ``[size]``, as received.
-        version, rate: the model version v_k that the client was sent, and η of its round.
-        samples: n_k, the number of the client's training images.
-        steps: H_k, its local steps.
-        loss: mean cross-entropy over the last local epoch.
-        first_loss: the same over the first.
-        drift: squared distance between that version and the model that the client started from, without its local part.
-        delta: θ_k - θ_{v_k} ``[size]``, as received.
-        part: the capacity level, or the number of the last blocks if only these are trained, and the round: the part
-            of the model that it trained; the other numbers are those of the version.
-        others: other received vectors, by the part's name; see ``Arrival.uploads``.
-        received: the broadcasts of the version, as the client received them.
-    """
+    """The result of a trained job at the server."""
 
     client: int
-    final: Tensor
-    version: int
+    final: Tensor  # the returned local model θ_k [size], as received
+    version: int  # the model version v_k that the client was sent, and η of its round
     rate: float
-    samples: int
-    steps: int
-    loss: float
-    first_loss: float
+    samples: int  # n_k, the number of the client's training images
+    steps: int  # H_k, its local steps
+    loss: float  # mean cross-entropy over the last local epoch
+    first_loss: float  # the same over the first
+    # squared distance between that version and the model that the client started from, without its local part
     drift: float
-    delta: Tensor
+    delta: Tensor  # θ_k - θ_{v_k} [size], as received
+    # other received vectors, by the part's name; see Arrival.uploads
     others: Mapping[str, Tensor] = field(default_factory=dict)
+    # the broadcasts of the version, as the client received them
     received: Mapping[str, Tensor] = field(default_factory=dict)
+    # the capacity level, or the number of the last blocks if only these are trained, and the round: the part of the
+    # model that it trained; the other numbers are those of the version
     part: tuple[int, int] = (0, 0)
 
 
@@ -123,9 +113,6 @@ class ServerModel:
         Without results, the next version has the same values. ``round`` sets the learning rate η_t that the server
         update may read. ``factors`` multiply the deltas. A delta is the difference from the model that the client was
         sent (``mix="deltas"``) or from the latest model (``"models"``).
-
-        Raises:
-            Diverged: a client's loss, or the next model, is not finite; the model and its state are unchanged.
         """
         for outcome in arrived:
             if not isfinite(outcome.loss):

@@ -22,19 +22,12 @@ from edgefl.training.kept_states import State
 
 
 class Upload(NamedTuple):
-    """A job's result after the upload.
+    """A job's result after the upload."""
 
-    Attributes:
-        final: the local model ``[size]`` as the server decodes it.
-        delta: its difference from the model that was sent ``[size]``; ``None``: compute it from both.
-        others: other sent vectors ``[parameter_count]``, by the part's name.
-        state: the client's new state, ``None`` for stateless methods.
-    """
-
-    final: Tensor
-    delta: Tensor | None
-    others: Mapping[str, Tensor]
-    state: State | None
+    final: Tensor  # the local model [size] as the server decodes it
+    delta: Tensor | None  # its difference from the model that was sent [size]; None: compute it from both
+    others: Mapping[str, Tensor]  # other sent vectors [parameter_count], by the part's name
+    state: State | None  # the client's new state, None for stateless methods
 
 
 class Wire:

@@ -42,11 +42,7 @@ class ChunkWidths:
         self._known: list[tuple[tuple[object, ...], int]] = []
 
     def of(self, task: JobTask) -> int:
-        """The number of jobs like ``task`` that fit in memory together, as a power of two; 1 if two do not fit.
-
-        Raises:
-            DataDependentError: the job's step depends on data, so its memory cannot be computed.
-        """
+        """The number of jobs like ``task`` that fit in memory together, as a power of two; 1 if two do not fit."""
         if self._width is not None:
             return self._width
         kind = (task.objective, task.rule, task.options, task.alpha)

@@ -125,11 +125,7 @@ class Stack:
         self._note(rows, losses, size)
 
     def results(self) -> list[JobResult]:
-        """The results of the jobs.
-
-        Raises:
-            ValueError: the data returned fewer minibatches for a job than it has steps.
-        """
+        """The results of the jobs."""
         made = []
         # Without the padding rows; all are copies, because the memory is reused.
         for row, (task, losses, sizes) in enumerate(zip(self.tasks, self._losses, self._sizes, strict=True)):

@@ -144,10 +144,6 @@ class PoolTraining:
     The data set and the model are shared once. Weights are sent in a shared buffer. Its first region holds the weights
     that several jobs read or that are evaluated. Each running job has another one, for the weights that it alone reads,
     and then for its result. So messages are short: a worker process that is killed leaves no part of one.
-
-    Raises:
-        NotSendable: the model or the data cannot be pickled.
-        PoolBroken: the system has no shared memory available.
     """
 
     def __init__(self, pool: WorkerPool, model: BlockModel, data: JobData, precision: Precision) -> None:
@@ -176,13 +172,7 @@ class PoolTraining:
         return self._pool.broken
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
-        """Train all jobs, the longest first.
-
-        Raises:
-            NotSendable: a method cannot be pickled, or a worker process cannot read it.
-            PoolBroken: a worker process ended.
-            TrainingFault: a local step failed.
-        """
+        """Train all jobs, the longest first."""
         order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
         methods = [self._method(task) for task in tasks]
         tensors = [split(task)[1] for task in tasks]
@@ -209,12 +199,7 @@ class PoolTraining:
         return [results[index] for index in range(len(tasks))]
 
     def evaluate(self, vector: Tensor, batches: int, mode: Mapping[str, Any]) -> list[BatchScore]:
-        """The scores of the model ``vector`` ``[size]`` on so many batches of the evaluation split, in their order.
-
-        Raises:
-            NotSendable: ``mode`` cannot be pickled or read.
-            PoolBroken: a worker process ended.
-        """
+        """The scores of the model ``vector`` ``[size]`` on so many batches of the evaluation split, in their order."""
         self._common.clear()
         weights, how = self._common.put(vector), _pickled(mode, "the mode of an evaluation")
         size = max(1, -(-batches // self._pool.size))

@@ -180,12 +180,7 @@ class RayEngine:
         return [self._fetched(begun[index], task) for index, task in enumerate(tasks)]
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Metric and mean loss on the evaluation split; batches are summed in their order.
-
-        Raises:
-            WorkersLost: all workers that a task was given to were lost.
-            Exception: a batch raised it on its worker.
-        """
+        """Metric and mean loss on the evaluation split; batches are summed in their order."""
         batches = self._data.evaluation()
         pieces = [batches[start : start + BATCHES_A_PIECE] for start in range(0, len(batches), BATCHES_A_PIECE)]
         sent = self._ray.put(packed(vector))

@@ -49,12 +49,7 @@ class Job(NamedTuple):
 
 
 def train(shared: SharedInputs, job: Job) -> tuple[JobResult, dict[str, Sent]]:
-    """Train one job; the result without its tensors, and the tensors.
-
-    Raises:
-        Unreadable: the method, the model or the data cannot be unpickled.
-        TrainingFault: a local step failed.
-    """
+    """Train one job; the result without its tensors, and the tensors."""
     model, data, memory = _opened(shared)
     method: JobTask = _kept(job.method, partial(pickle.loads, job.method))
     task = replace(method, **job.plain)
@@ -66,11 +61,7 @@ def train(shared: SharedInputs, job: Job) -> tuple[JobResult, dict[str, Sent]]:
 
 
 def score(shared: SharedInputs, vector: Sent, batches: range, mode: bytes) -> list[BatchScore]:
-    """Evaluate the model ``vector`` on some batches of the evaluation split, in a pickled mode.
-
-    Raises:
-        Unreadable: the model or the data cannot be unpickled.
-    """
+    """Evaluate the model ``vector`` on some batches of the evaluation split, in a pickled mode."""
     model, data, memory = _opened(shared)
     places = data.evaluation()
     how: Mapping[str, Any] = _kept(mode, partial(pickle.loads, mode))

@@ -32,9 +32,6 @@ class SharedFile:
     """A file in memory. On Linux it has no name, so that nothing remains even if a process is killed.
 
     Its memory is free when no process holds the file or a tensor in it.
-
-    Raises:
-        OSError: the system has not enough memory.
     """
 
     def __init__(self) -> None:

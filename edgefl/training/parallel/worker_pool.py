@@ -41,9 +41,6 @@ class WorkerPool:
     They start in the background, which takes some seconds, mostly for importing torch. They end after a minute without
     work, and when this process ends for any reason. They keep none of its files open and ignore Ctrl-C. A script needs
     no ``if __name__ == "__main__"``, and may send its own functions and objects.
-
-    Raises:
-        PoolBroken: the system cannot start a process.
     """
 
     def __init__(self, size: int) -> None:
@@ -75,19 +72,11 @@ class WorkerPool:
 
     @property
     def ready(self) -> bool:
-        """True if worker processes have started.
-
-        Raises:
-            PoolBroken: they could not start.
-        """
+        """True if worker processes have started."""
         return self._first.done() and bool(self._result(self._first))
 
     def wait(self, seconds: float = 300) -> None:
-        """Wait until it is :attr:`ready`.
-
-        Raises:
-            PoolBroken: they could not start, or have not started after so many seconds.
-        """
+        """Wait until it is :attr:`ready`."""
         wait([self._first], timeout=seconds)
         if not self.ready:
             self.close()
@@ -196,11 +185,7 @@ def close_pools() -> None:
 
 
 def shared_pool(size: int) -> WorkerPool:
-    """The pool of this process, which all engines use; started if there is none of that size.
-
-    Raises:
-        PoolBroken: the system cannot start a process.
-    """
+    """The pool of this process, which all engines use; started if there is none of that size."""
     global _shared  # noqa: PLW0603  (one for the process)
     with _lock:
         if _shared is None or _shared.broken or _shared.size != size:

@@ -23,15 +23,10 @@ from edgefl.training.evaluation import PLAIN, batch_on
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientMetric:
-    """The scores of a task on each client's test part.
+    """The scores of a task on each client's test part."""
 
-    Attributes:
-        sums: sums of the samples' scores ``[clients, numbers]``.
-        tested: number of samples of each client's part ``[clients]``; may be 0.
-    """
-
-    sums: NDArray[np.float64]
-    tested: Integers
+    sums: NDArray[np.float64]  # sums of the samples' scores [clients, numbers]
+    tested: Integers  # number of samples of each client's part [clients]; may be 0
     task: Task
 
     @property
