@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
-
-import pytest
 
 TESTS = Path(__file__).parent
 EXTRAS = tomllib.loads((TESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"][
@@ -45,24 +40,3 @@ def test_every_module_that_needs_an_extra_is_marked():
             unmarked.append(path.name)
     assert unmarked == [], "these need the mark: pytestmark = pytest.mark.extras"
     assert tried, "no test needs an extra"
-
-
-SKIPPING = (
-    "import pytest\ndef test_it(): pytest.importorskip('no_such_package')",
-    "import pytest\npytest.importorskip('no_such_package')",
-    "import pytest\n@pytest.mark.skip(reason='late')\ndef test_it(): ...",
-    "def test_it(): ...",
-)
-
-
-@pytest.mark.parametrize(
-    ("option", "outcome"), [([], "1 passed, 3 skipped"), (["--no-skips"], "1 failed, 1 passed, 2 err")]
-)
-def test_no_skips_makes_failures_of_skips(tmp_path, option, outcome):
-    for number, code in enumerate(SKIPPING):
-        (tmp_path / f"test_{number}.py").write_text(code)
-    words = ["-q", "-p", "no_skips", *option, "-p", "no:cacheprovider", "--continue-on-collection-errors"]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command = [sys.executable, "-m", "pytest", *words]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert outcome in done.stdout

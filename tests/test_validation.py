@@ -124,10 +124,6 @@ def test_an_error_raised_by_a_validator_as_a_user_error_gets_its_file():
         validated(Strict, {}, file="a.yaml")
 
 
-def test_long_values_are_cut():
-    assert len(message({"mode": "x" * 500})) < 140
-
-
 def test_a_mapping_where_a_quantity_or_a_model_may_stand_is_judged_as_the_model():
     class Ordered(Span):
         @model_validator(mode="after")

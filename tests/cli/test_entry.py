@@ -111,16 +111,6 @@ def test_verify_says_what_is_broken_and_exits_with_1(capsys, failing, tmp_path):
     assert capsys.readouterr().out == "time goes back in row 7\n"
 
 
-@pytest.mark.full
-def test_a_reader_that_has_seen_enough_is_no_fault():
-    program = "import sys; from edgefl.cli import main; sys.exit(main(['scenario', 'schema']))"
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    process.stdout.read(10)
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    assert process.wait() == 0
-
-
 def test_the_package_lists_its_public_names_and_loads_them_when_used():
     assert set(edgefl.__all__) <= set(dir(edgefl))
     for name in edgefl.__all__:

@@ -58,12 +58,6 @@ def test_a_person_gets_a_table_the_verdict_and_the_files(capsys, tmp_path):
     assert main(["verify", "here"]) == 0
 
 
-def test_the_run_holds_the_whole_scenario_with_its_overrides(capsys, tmp_path):
-    assert main(["simulate", "small.yaml", "--no-train", "--json", "--set", "training.rounds=1"]) == 0
-    kept = load_scenario(tmp_path / "runs" / "small" / "scenario.yaml")
-    assert kept == load_scenario("small.yaml", {"training.rounds": 1})
-
-
 def test_a_run_whose_input_turns_out_wrong_leaves_nothing(capsys, tmp_path, monkeypatch):
     def timed(self):
         raise edgefl.UserError("the data set is no good", field="data")
@@ -102,19 +96,6 @@ def test_python_does_the_same_as_the_command(tmp_path):
     assert isinstance(scenario, edgefl.Scenario)
     again = edgefl.simulate(scenario, out=tmp_path / "again", overrides=["seeds=[0]"], methods=["prox"], train=False)
     assert again.summary == result.summary
-
-
-def engine_of(folder):
-    return load_scenario(folder / "scenario.yaml").training.engine.kind
-
-
-@pytest.mark.full
-def test_python_takes_the_scenarios_engine_unless_told_another(tmp_path):
-    ours = {"training.engine": "batched"}
-    edgefl.simulate("small.yaml", out=tmp_path / "own", overrides=ours, train=False)
-    assert engine_of(tmp_path / "own") == "batched"
-    edgefl.simulate("small.yaml", out=tmp_path / "other", overrides=ours, engine="sequential", train=False)
-    assert engine_of(tmp_path / "other") == "sequential"
 
 
 def test_a_resumed_run_takes_no_other_option_instead_of_ignoring_it(capsys):
@@ -175,16 +156,3 @@ def test_the_shipped_scenarios_are_listed_with_what_each_is_for(capsys):
     assert "fig4_computation" in capsys.readouterr().out
     assert main(["scenario", "list", "papers/fedmbl"]) == 2
     assert "papers/fedmlb" in capsys.readouterr().err
-
-
-@pytest.mark.full
-def test_a_picture_that_cannot_be_drawn_is_a_warning(capsys, tmp_path, monkeypatch):
-    def draw(run):
-        raise ValueError("no such backend")
-
-    monkeypatch.setattr("edgefl.report.write_pictures", draw)
-    assert main(["simulate", "small.yaml", "--out", "run", "--seed", "1"]) == 0
-    shown = capsys.readouterr()
-    assert "warning: run/accuracy.png cannot be drawn: ValueError: no such backend\n" in shown.err
-    assert "prox" in shown.out
-    assert "accuracy.png" not in shown.out

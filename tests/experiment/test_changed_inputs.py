@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
-from edgefl.data import dataset
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
 from edgefl.input_file import EXISTS, input_files
@@ -182,42 +176,6 @@ def test_where_files_lie_is_no_part_of_what_a_run_is(small, tmp_path):
         scenario = small(**trace(each), **{"network.topology": CELLS})
         runs.append(run(scenario, out=each / "run", train=False) / "summary.json")
     assert runs[0].read_bytes() == runs[1].read_bytes()
-
-
-def encoded(pixels):
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG")
-    return file.getvalue()
-
-
-def write_images(folder, more=0):
-    """Writes a data set, with one pixel of the last image changed by ``more``."""
-    folder.mkdir(exist_ok=True)
-    pixels = np.random.default_rng(0).integers(0, 200, (160, 8, 8), dtype=np.uint8)
-    pixels[-1, 0, 0] += more
-    labels = np.arange(160) % 4
-    for split, part in (("train", slice(0, 120)), ("test", slice(120, 160))):
-        table = pa.table({"image": [encoded(each) for each in pixels[part]], "label": pa.array(labels[part])})
-        pq.write_table(table, folder / f"{split}-0.parquet")
-    dataset._read.cache_clear()  # as in another process
-    dataset._content.cache_clear()
-
-
-@pytest.mark.full
-def test_a_run_whose_data_changed_meanwhile_is_not_resumed(small, tmp_path):
-    write_images(tmp_path / "images")
-    data = {"name": "parquet", "root": str(tmp_path / "images"), "clients": 6}
-    scenario, folder = small(data=data, seeds=[0, 1], training__rounds=2), tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=folder, listeners=[Stop(3)])
-    left = tree(folder)
-    write_images(tmp_path / "images", more=1)
-    with pytest.raises(UserError, match="has changed since the run began") as refused:
-        resume(folder)
-    assert refused.value.file == str(tmp_path / "images")
-    assert tree(folder) == left
-    write_images(tmp_path / "images")
-    assert tree(resume(folder)) == tree(run(scenario, out=tmp_path / "expected"))
 
 
 def test_without_training_no_data_are_compared(small, tmp_path):

@@ -9,10 +9,8 @@ import pytest
 
 from edgefl.cli import main
 from edgefl.errors import UserError
-from edgefl.experiment import is_interrupted, resume, run
-from edgefl.files import aside
+from edgefl.experiment import resume, run
 from edgefl.record.events import Listener
-from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
 from edgefl.simulation.rounds import RoundBook
 
@@ -78,20 +76,6 @@ def test_a_mistake_before_the_first_round_removes_what_was_made_and_nothing_else
     with pytest.raises(UserError, match="does not fit"):
         timed(tmp_path / "a" / "b" / "run")
     assert everything(tmp_path) == before
-
-
-def test_what_somebody_puts_into_the_folder_meanwhile_survives_a_mistake(tmp_path, monkeypatch):
-    folder = tmp_path / "run"
-
-    def late_mistake(*_, **__):
-        for place in (folder, folder / "fedavg", folder / "fedavg" / "seed-0"):
-            (place / "notes.txt").write_text("mine")
-        mistake()
-
-    monkeypatch.setattr("edgefl.experiment.runs.setup_of", late_mistake)
-    with pytest.raises(UserError, match="does not fit"):
-        timed(folder)
-    assert tree(folder) == dict.fromkeys(["fedavg/notes.txt", "fedavg/seed-0/notes.txt", "notes.txt"], b"mine")
 
 
 def test_a_mistake_found_after_a_round_removes_nothing_and_the_run_can_be_resumed(tmp_path):
@@ -163,20 +147,3 @@ def test_a_finished_run_cannot_be_resumed_and_an_empty_folder_neither(tmp_path):
         resume(timed(tmp_path / "run"))
     with pytest.raises(UserError, match="nothing to resume"):
         resume(tmp_path)
-
-
-def test_a_run_ends_with_the_unfinished_files_of_others_in_its_folder(tmp_path):
-    """A killed ``replay --out RUN/copy`` leaves a folder, another process may be writing a page now."""
-    folder = tmp_path / "run"
-    interrupted(folder)
-    (aside(folder / "copy") / "fedavg").mkdir(parents=True)
-    aside(folder / "page.html").write_text("half")
-    left = [aside(folder / "summary.json"), aside(folder / "fedavg" / "seed-0" / "clients.parquet")]
-    for path in left:
-        path.write_text("half")
-    resume(folder)
-    assert verify(folder) == []
-    assert not is_interrupted(folder)
-    assert (aside(folder / "copy") / "fedavg").is_dir()
-    assert aside(folder / "page.html").exists()
-    assert not any(path.exists() for path in left)

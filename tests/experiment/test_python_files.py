@@ -173,14 +173,6 @@ def test_what_reads_a_run_never_executes_its_files(mine, tmp_path, monkeypatch, 
         assert "not simulated again, because its Python files are not executed" in capsys.readouterr().out
 
 
-@pytest.mark.full
-def test_a_replay_goes_on_with_the_files_that_the_run_began_with(mine, tmp_path):
-    _, received = sent(mine, tmp_path)
-    assert main(["replay", str(received), "--out", str(tmp_path / "again")]) == 0
-    first = (received / "fedavg/seed-0/rounds.parquet").read_bytes()
-    assert (tmp_path / "again/fedavg/seed-0/rounds.parquet").read_bytes() == first
-
-
 @pytest.mark.parametrize("command", [["replay"], ["replay", "--sensitivity"], ["diagnose"]], ids=" ".join)
 def test_a_changed_file_is_not_executed_unless_it_is_trusted(mine, tmp_path, capsys, command):
     work, received = sent(mine, tmp_path, change="raise SystemExit(7)")
@@ -229,21 +221,6 @@ def test_verify_needs_the_copies_and_not_the_files_themselves(mine, tmp_path, ca
     assert main(["verify", str(received)]) == 1
 
 
-@pytest.mark.full
-def test_a_file_that_is_gone_is_named_with_its_copy_which_is_never_executed(mine, tmp_path, capsys, monkeypatch):
-    work, received = sent(mine, tmp_path)
-    monkeypatch.setenv("EDGEFL_MARK", str(tmp_path / "mark"))
-    (work / "net.py").unlink()
-    replay = ["replay", str(received), "--out", str(tmp_path / "again")]
-    for command in (replay, [*replay, "--trust"], ["diagnose", str(received), "--trust"]):
-        assert main(command) == 2
-        message = "no such file; the run directory has a copy of it, inputs/model.spec.python.py"
-        assert f"{work / 'net.py'}: model.spec.python: {message}" in capsys.readouterr().err
-    assert not (tmp_path / "mark").exists()
-    shutil.copy(received / "inputs" / COPIES[-1], work / "net.py")
-    assert main(replay) == 0
-
-
 def interrupted(mine, tmp_path: Path) -> Path:
     with pytest.raises(KeyboardInterrupt):
         run(load_scenario(mine[0]), out=tmp_path / "run", engine="sequential", listeners=[Ending()])
@@ -265,13 +242,6 @@ def test_an_interrupted_run_goes_on_with_its_files_and_with_no_others(mine, tmp_
     assert main(["simulate", "--resume", str(tmp_path / "run")]) == 0
     for name in ("fedavg/seed-0/rounds.parquet", "fedavg/seed-0/final.safetensors", "summary.json"):
         assert (tmp_path / "run" / name).read_bytes() == (whole / name).read_bytes()
-
-
-def test_a_changed_method_is_not_executed_unless_it_is_trusted(mine, tmp_path, capsys):
-    work, received = sent(mine, tmp_path)
-    (work / "mine.py").write_text(METHOD + "raise SystemExit(7)")
-    assert main(["replay", str(received), "--out", str(tmp_path / "again")]) == 2
-    assert "methods.1.python: this Python file is not executed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("entry", "message"), [

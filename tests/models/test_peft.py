@@ -219,13 +219,12 @@ def test_the_dropout_of_adapters_draws_from_the_key_of_a_job(small, tmp_path):
     lora = {"targets": ["qkv"], "rank": 4, "alpha": 8, "dropout": 0.3}
     args = {"depth": 2, "patch_size": 4, "in_chans": 1}
     model, finals = {"timm": "vit_tiny_patch16_224", "args": args, "lora": lora, "trainable": ["head"]}, {}
-    for name in ("sequential", "parallel", "batched"):
+    for name in ("sequential", "batched"):
         engine = {"kind": name}
         scenario = small(
             model=model, **{"training.rounds": 2, "training.engine": engine, "training.local.lr": 0.02}
         )  # fmt: skip
         finals[name] = run(scenario, out=tmp_path / name) / "fedavg" / "seed-0" / "final.safetensors"
-    assert finals["sequential"].read_bytes() == finals["parallel"].read_bytes()
     found, expected = (load_file(finals[name]) for name in ("batched", "sequential"))
     for name, tensor in expected.items():
         torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=1e-5)

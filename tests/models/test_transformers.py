@@ -229,7 +229,7 @@ def play(tmp_path):
 
 def test_every_engine_trains_it_on_a_play(small, play, tmp_path):
     finals = {}
-    for engine in ("sequential", "parallel", "batched"):
+    for engine in ("sequential", "batched"):
         scenario = small(
             data=play, model={"transformers": "gpt2", "args": GPT2, "head": "next_token"},
             methods=["fedavg", "fedmlb"],
@@ -237,5 +237,4 @@ def test_every_engine_trains_it_on_a_play(small, play, tmp_path):
         )  # fmt: skip
         summary = json.loads((run(scenario, out=tmp_path / engine) / "summary.json").read_text())["methods"]
         finals[engine] = [summary[method][0]["accuracy"]["final"] for method in ("fedavg", "fedmlb")]
-    assert finals["sequential"] == finals["parallel"]
     assert finals["batched"] == pytest.approx(finals["sequential"], abs=0.03)

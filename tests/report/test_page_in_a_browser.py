@@ -74,24 +74,6 @@ def test_the_sliders_say_who_wins_within_the_budget(opened, small_run):
 
 
 @pytest.mark.full
-def test_without_limits_the_standings_are_the_final_accuracies(opened, small_run):
-    page = opened()
-    for slider in ("seconds", "bytes", "joules"):
-        move(page, slider, 201)
-    shown = page.run(
-        "[...document.querySelectorAll('#standings tbody tr')]"
-        ".map(row => [...row.cells].slice(0, 2).map(cell => cell.textContent))"
-    )
-    means = {
-        label: sum(result.accuracy.final for result in results) / len(results)
-        for label, results in small_run.results.items()
-    }
-    assert [name for name, _ in shown] == sorted(means, key=lambda label: -means[label])
-    for name, figure in shown:
-        assert abs(float(figure.split()[0]) - 100 * means[name]) <= 0.051
-
-
-@pytest.mark.full
 @pytest.mark.parametrize(("case", "spread"), [(0, 0.003), (2, 0.02)])
 def test_the_sliders_separate_the_same_methods_as_the_table(browser, make_run, tmp_path, case, spread):
     random, found = np.random.default_rng(case), {}
@@ -125,14 +107,3 @@ def test_a_switch_changes_what_accuracy_is_drawn_over(opened):
         seen.append(page.run(title))
     assert len(set(seen)) == 5
     assert page.errors == []
-
-
-@pytest.mark.full
-def test_the_keyboard_moves_a_slider(opened):
-    page = opened()
-    page.run("document.getElementById('budget-seconds').focus()")
-    before = page.run("document.getElementById('budget-seconds-value').textContent")
-    key = {"key": "ArrowLeft", "code": "ArrowLeft", "windowsVirtualKeyCode": 37}
-    page.call("Input.dispatchKeyEvent", type="keyDown", **key)
-    page.call("Input.dispatchKeyEvent", type="keyUp", **key)
-    assert page.run("document.getElementById('budget-seconds-value').textContent") != before

@@ -23,8 +23,6 @@ from edgefl.report.prediction.comparing import compare_decisions, compare_runs
 from edgefl.report.prediction.gaps import kendall, order_of
 from edgefl.report.prediction.jobs import jobs_of
 from edgefl.report.prediction.table import against_table
-from edgefl.report.run_record import measured_sentences
-from edgefl.report.sweep_result import SettingResult
 from edgefl.report.timeline.data import Computation, Round, Timeline, Transfer
 from edgefl.scenario.loading import check
 
@@ -165,19 +163,6 @@ def test_measured_seconds_bytes_and_the_load_are_named(copied, capsys):
     assert doubt in page.read_text(encoding="utf-8")
     assert main(["report", str(predicted)]) == 0
     assert "measured in an emulation" not in capsys.readouterr().out
-
-
-@pytest.mark.full
-def test_a_setting_of_a_sweep_names_its_measured_runs(tmp_path):
-    jobs = [
-        run(check(scenario(methods=["fedavg"], seeds=[seed])), out=tmp_path / str(seed), train=False) for seed in (0, 1)
-    ]
-    write_emulation(Emulation.model_validate(MEASURED), RunPaths(jobs[1]).of("fedavg", 1).emulation)
-    setting = SettingResult("lr=1", {"lr": 1}, [RunResult(job) for job in jobs], tmp_path)
-    way = "1 of 2 runs with time dilation 4, paced computation, fifo queues"
-    doubt = f"These seconds are doubtful: {MEASURED['trust'][0]}."
-    assert measured_sentences(setting) == [f"Seconds are measured in an emulation, not computed: {way}.", doubt]
-    assert measured_sentences(RunResult(jobs[0])) == []
 
 
 @pytest.mark.full

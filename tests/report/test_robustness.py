@@ -77,26 +77,6 @@ def test_under_other_conditions_the_winner_is_that_of_the_tables_rows(twice):
 
 
 @pytest.mark.full
-def test_within_a_budget_the_last_model_that_it_pays_for_counts(timed):
-    found = read_sensitivity(timed)
-    whole = found.total("fedavg", OWN, "seconds").mean
-    for condition in found.conditions:
-        answer = found.answer(Question("seconds", 0.6 * whole, ACCURACY), condition)
-        held = {}
-        for label, results in timed.results.items():
-            last = []
-            for result in results:
-                rows = timed.rounds_of(label, result.seed).to_pylist()
-                times = found._spent[label, result.seed, condition]["seconds"]
-                within = [row["accuracy"] for row, time in zip(rows, times, strict=True) if time <= 0.6 * whole]
-                last.append(within[-1] if within else None)
-            if None not in last:
-                held[label] = sum(last) / len(last)
-        assert (answer.best.mean if answer.best else None) == (pytest.approx(max(held.values())) if held else None)
-        assert not answer.least  # every method ran to its last round
-
-
-@pytest.mark.full
 def test_a_method_that_its_budget_had_ended_is_marked_as_perhaps_better(small_run, tmp_path):
     folder = tmp_path / "cut"
     shutil.copytree(small_run.path, folder)
@@ -165,12 +145,6 @@ def test_a_damaged_file_costs_the_page_its_part_and_a_warning_alone(timed, tmp_p
     assert f"<p>Left out: {file}: cannot be read: " in written
     assert "Uncertainty of the figures" not in written
     assert 'id="traffic"' in written
-
-
-@pytest.mark.full
-def test_without_the_file_the_page_says_how_to_get_it(small_run, late_run):
-    assert f"edgefl replay {small_run.path} --sensitivity" in page([small_run])
-    assert 'id="robustness"' not in page([late_run])
 
 
 def test_nobody_is_an_answer(twice):

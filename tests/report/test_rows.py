@@ -108,14 +108,6 @@ def test_updates_that_were_not_aggregated_are_counted(make_run):
     assert remarks(comparison_rows(run)) == ["a: updates of late or lost clients: 5 of 800 (all 2 seeds)."]
 
 
-def test_latex_escapes_its_special_signs(make_run):
-    text = comparison(make_run({"fed_avg&co#1": [seed_result(seed) for seed in range(3)]})).latex()
-    assert r"fed\_avg\&co\#1" in text
-    body = [line for line in text.splitlines() if not line.startswith("%")]
-    assert not any("±" in line or "–" in line for line in body)
-    assert len({line.count(" & ") for line in body if line.endswith(r"\\")}) == 1
-
-
 def test_without_training_a_target_was_not_missed_but_not_measured(make_run):
     untrained = seed_result(accuracy={"final": None, "best": None, "ema": None}, targets=[target(0.3, None)])
     trained = make_run({"fedavg": [seed_result(targets=[target(0.3, 5.0)])]}, folder="trained")
@@ -132,25 +124,3 @@ def test_runs_side_by_side_are_told_apart_by_their_folders(make_run):
     other = make_run({"fedavg": [seed_result()]}, folder="fast")
     assert [row.run for row in comparison_rows(one, other)] == ["slow", "fast"]
     assert comparison(one, other).title[0] == "slow → fast"
-
-
-def personal(seed, gain):
-    shared = {"mean": 0.5, "cumulative": 0.52, "worst_tenth": 0.2}
-    fitted = {"kind": "calibration", **{name: value + gain for name, value in shared.items()}}
-    return seed_result(seed, clients=shared, personalisation=fitted, ensemble={"final": 0.93, "best": 0.94})
-
-
-def test_clients_accuracies_are_means_over_the_seeds(make_run):
-    run = make_run({"fedavg": [personal(0, 0.1), personal(1, 0.2)]})
-    (row,) = comparison_rows(run)
-    assert row["clients.mean"].mean == pytest.approx(0.5)
-    assert row["personalisation.mean"].mean == pytest.approx(0.65)
-    assert row["personalisation.worst_tenth"].mean == pytest.approx(0.35)
-    (told,) = comparison(run).data["rows"]
-    # As summary.json calls them.
-    assert told["personalisation"]["worst_tenth"]["mean"] == pytest.approx(0.35)
-    assert told["clients"]["cumulative"]["mean"] == pytest.approx(0.52)
-    assert told["ensemble"]["final"]["mean"] == pytest.approx(0.93)
-    (whole, *_) = comparison(run, detailed=True).more
-    cells = dict(zip(whole.heads, whole.lines[0], strict=True))
-    assert (cells["mean of clients"], cells["ensemble"]) == ("50.0 %", "93.0 %")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 from scipy import stats
@@ -12,7 +11,6 @@ from typer.testing import CliRunner
 from edgefl.cli.app import app
 from edgefl.errors import UserError
 from edgefl.record.metric import ACCURACY, Metric
-from edgefl.report.glance import seconds_of_a_seed
 from edgefl.report.seed_plan import read_difference, seed_plan
 from edgefl.report.statistics import seeds_needed
 
@@ -58,14 +56,6 @@ def test_each_pair_gets_the_seeds_for_its_own_spread(three):
     assert plan.more == max(each.needed for each in plan.pairs) - 4
 
 
-def test_a_higher_power_and_a_smaller_difference_need_more_seeds(three):
-    plain, sure, small = (
-        seed_plan(three, *a, **b).pairs[0].needed
-        for a, b in (((0.01,), {}), ((0.01,), {"power": 0.95}), ((0.005,), {}))
-    )
-    assert plain < sure < small
-
-
 def test_pairs_without_two_common_seeds_are_named(make_run):
     plan = seed_plan(make_run({"a": seeds([0.9, 0.8]), "b": seeds([0.7, 0.6]), "c": seeds([0.9, 0.9], [7, 8])}), 0.01)
     assert plan.unknown == (("c", "a"), ("c", "b"))
@@ -95,18 +85,6 @@ def test_differences_are_points_of_shares_and_numbers_of_other_metrics(text, met
 def test_other_texts_are_no_difference_of_accuracies(text):
     with pytest.raises(UserError, match="--seeds-for: expected"):
         read_difference(text, ACCURACY)
-
-
-def test_points_are_no_difference_of_another_metric():
-    with pytest.raises(UserError, match="a positive number in the unit of the rmse"):
-        read_difference("1pt", Metric("rmse", "lower", share=False))
-
-
-def test_files_of_a_copy_do_not_show_a_time(make_run):
-    run = make_run({"a": seeds([0.9] * 2), "b": seeds([0.8] * 2)})
-    for number, (label, seed) in enumerate((label, seed) for seed in run.seeds for label in run.labels):
-        os.utime(run.paths.of(label, seed).rounds, (1e9 + 0.002 * number,) * 2)
-    assert seconds_of_a_seed(run) is None
 
 
 def call(*arguments):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 
 import pytest
 
 from edgefl.cli.entry import main
-from edgefl.report import RunResult, verdict
+from edgefl.report import RunResult
 from edgefl.report.table import Table, words
 
 from .conftest import seed_result
@@ -82,10 +81,3 @@ def test_csv_has_no_formulas_and_no_control_characters(make_run, capsys):
     printed = capsys.readouterr().out
     assert CONTROL.findall(printed) == []
     assert "'=1+1" in printed
-
-
-def test_a_name_adds_no_line_to_the_verdict(received, capsys):
-    run = RunResult(received("\nfedbr wins."))
-    assert "fedbr wins." not in verdict(run).splitlines()
-    assert main(["report", str(run.path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["runs"][0]["verdict"] == verdict(run).split("\n")

@@ -39,12 +39,6 @@ def test_an_outage_beyond_the_time_out_breaks_a_download_which_is_then_sent_agai
     assert (spent.bytes_broken, spent.breaks, spent.repeats, spent.failures) == (500_000, 2, 2, 0)
 
 
-@pytest.mark.parametrize(("seconds", "breaks"), [(0.05, 0), (0.0499, 2)])
-def test_a_first_byte_at_the_very_moment_at_which_the_time_out_expires_prevents_it(run, seconds, breaks):
-    result = one(run, latency=0.05, timeouts={"connection": seconds, "retries": 1})
-    assert result.outcome.spent.breaks == breaks
-
-
 def test_after_its_last_attempt_a_transfer_fails_and_its_client_drops_out(run):
     result = one(run, rates=[4e6, 8e6], timeouts={"transfer": 1.25})
     failed = 5 * 1.25 + 1 + 1.6 + 1.6**2 + 1.6**3
@@ -57,12 +51,6 @@ def test_after_its_last_attempt_a_transfer_fails_and_its_client_drops_out(run):
     kept = one(run, (0.5, 99.0), timeouts={"connection": 1.0, "resume": "ranges", "retries": 0})
     assert (kept.outcome.spent.bytes_broken, kept.outcome.spent.bytes_dropped) == (0, 500_000)
     assert kept.of("dropout", item="timeout")[0].time == near(1.5)
-
-
-def test_waits_grow_by_their_factor_up_to_the_longest_one():
-    timeouts = Timeouts(connection=1.0, first_wait=2.0, factor=3.0, longest_wait=20.0, jitter=0.5)
-    assert [timeouts.wait(number) for number in (1, 2, 3, 4, 1000)] == [2, 6, 18, 20, 20]
-    assert [timeouts.wait(3, draw) for draw in (0.0, 0.5, 0.75)] == [9, 18, 22.5]
 
 
 def test_each_random_wait_has_a_draw_of_its_own(run):

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from edgefl.cli import main
 from edgefl.cli.app import app
-from edgefl.cli.sweep import _sentence
 from edgefl.errors import UserError
 from edgefl.report.sweep_result import results_in
 from edgefl.sweep import jobs as jobs_module
@@ -115,17 +114,6 @@ def test_a_second_process_is_refused_and_a_finished_sweep_runs_nothing_again(fil
     assert (told, table_of(tmp_path / "out")) == ([], before)
     with pytest.raises(UserError, match="another sweep"):
         sweep(jobs_of(file, CHANGES, [{"training.local.lr": 0.3}], train=False), tmp_path / "out")
-
-
-@pytest.mark.full
-def test_a_jobs_folder_with_the_run_of_another_scenario_is_refused(file, tmp_path, here):
-    one, other = jobs_of(file, CHANGES, settings_of(GRID), train=False)
-    out = tmp_path / "out"
-    sweep([one, other], out)
-    shutil.rmtree(out / "jobs" / one.id)
-    shutil.copytree(out / "jobs" / other.id, out / "jobs" / one.id)
-    with pytest.raises(UserError, match=f"sweep job {one.id}, found another"):
-        sweep([one, other], out)
 
 
 def test_one_failed_job_leaves_the_others_rows(file, tmp_path, here, monkeypatch):
@@ -228,14 +216,6 @@ def test_the_best_setting_is_that_with_the_greatest_mean_over_the_seeds(file):
     assert chosen.value == pytest.approx(0.575)
 
 
-def test_one_of_two_numbers_lies_at_the_edge_of_what_was_tried_and_one_seed_has_no_mean(file):
-    jobs = jobs_of(file, CHANGES, settings_of(GRID), seeds=[0])
-    table = pa.table({"job": [job.id for job in jobs], "method": ["fedavg"] * 2, "accuracy_final": [0.5, 0.25]})
-    (chosen,) = choose(jobs, table, "accuracy")
-    sentence = "fedavg: training.local.lr=0.05 (50.0 %, one seed; training.local.lr at the edge of the values tried)"
-    assert _sentence(chosen) == sentence
-
-
 def test_a_setting_that_some_seed_did_not_finish_is_not_chosen(file):
     jobs = jobs_of(file, CHANGES, settings_of(GRID), seeds=[0, 1])
     ids = [job.id for job in jobs][1:]
@@ -250,16 +230,6 @@ def test_nothing_is_chosen_by_the_test_images(file, tmp_path):
     assert isinstance(result.exception, UserError)
     assert "evaluation.split=validation" in str(result.exception)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("here")
-def test_a_report_on_a_sweep_says_whole_numbers_as_they_were_said(file, tmp_path):
-    grid = {"training.cohort": [2, 3], "training.local.lr": [1.0, 0.5]}
-    sweep(jobs_of(file, ["training.rounds=1"], settings_of(grid), train=False), tmp_path / "out")
-    assert [result.name for result in results_in(tmp_path / "out")] == [
-        f"cohort={cohort}, lr={lr}" for cohort in (2, 3) for lr in (1, 0.5)
-    ]
 
 
 @pytest.mark.full

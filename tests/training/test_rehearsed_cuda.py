@@ -17,16 +17,14 @@ from edgefl.models.registry import MODELS
 from edgefl.rerun.verify import verify
 from edgefl.scenario import with_overrides
 from edgefl.scenario.loading import check
-from edgefl.training.batched.stack import Stack
 from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
-from edgefl.training.faults import TrainingFault
 from edgefl.training.job import JobId, TrainingJob
 
 from ..small_runs import SMALL, Stop, tree
 from .conftest import RESIDUAL, few_of, jobs_of, residual_model, tiny_model, train_round
-from .fake_cuda import CUDA, WrongDevice, fake_cuda
+from .fake_cuda import CUDA, fake_cuda
 
 LOCAL = LocalOptions(batch=8, lr=0.02, weight_decay=1e-3, clip_norm=10)
 
@@ -144,33 +142,3 @@ def test_a_round_of_more_clients_does_not_use_the_link_to_the_device_more_often(
             few, many = (traffic(learner, device, clients) for clients in (2, 8))
             assert min(few) > 0
     assert few == many
-
-
-def test_a_sum_or_gradient_of_tensors_on_two_devices_is_found(monkeypatch):
-    with fake_cuda(monkeypatch):
-        there = torch.ones(3, device="cuda", requires_grad=True)
-        assert (there.device, (2 * there).device, torch.zeros_like(there).device) == (CUDA, CUDA, CUDA)
-        assert there.detach().cpu().device.type == "cpu"
-        with pytest.raises(WrongDevice, match="found one of shape \\[3\\] on cpu"):
-            there + torch.ones(3)
-        assert torch.equal((there + torch.tensor(1.0)).detach().cpu(), torch.full((3,), 2.0))
-        with pytest.raises(WrongDevice, match="NumPy"):
-            there.detach().numpy()
-        (gradient,) = torch.autograd.grad((there * there).sum(), [there])
-        assert gradient.device == CUDA
-        with pytest.raises(WrongDevice):
-            torch.func.vmap(lambda row: row * torch.ones(3))(torch.ones(2, 3, device="cuda"))
-
-
-def test_a_planted_read_of_a_number_in_a_recorded_step_is_found(monkeypatch):
-    """A graph cannot be recorded of a step in which Python reads a number from the device."""
-    step = Stack._step
-
-    def reading(self, *given):
-        losses = step(self, *given)
-        float(losses[0])
-        return losses
-
-    monkeypatch.setattr(Stack, "_step", reading)
-    with fake_cuda(monkeypatch), pytest.raises(TrainingFault, match="Waits"):
-        two_rounds(CUDA, "fedavg", engine="batched")

@@ -3,7 +3,6 @@
 from edgefl.scenario import load_scenario
 
 from .pages import PAGES, ROOT, blocks, commands
-from .session import Session
 
 
 def test_every_line_of_a_page_that_looks_like_a_command_is_one():
@@ -22,16 +21,3 @@ def test_changes_that_a_page_shows_alone_are_accepted():
         changes = [part.strip().strip("'") for part in line.partition("#")[0].split("--set") if part.strip()]
         assert changes
         load_scenario("lte_500phones", changes)
-
-
-def test_a_session_has_a_path_and_a_home_and_ends_with_all_that_it_began(tmp_path, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    session = Session(tmp_path)
-    names = {line.partition("=")[0] for line in session.run("env").output.splitlines()}
-    assert names - {"PWD", "OLDPWD", "SHLVL", "_"} == {"PATH", "HOME"}
-    stopped = session.run("sleep 60 & sleep 60", limit=0.5)
-    assert (stopped.code, stopped.seconds < 30) == (None, True)
-    assert session.run("exit 3").code == 3
-    assert "left out" in session.run("python -m pip install . && pytest").output

@@ -240,11 +240,6 @@ def test_wrong_test_data_are_one_message_that_names_them(tmp_path, kind):
     assert str(tmp_path / "test.npz") in found
 
 
-def test_a_command_ends_with_the_message_and_writes_nothing(capsys, tmp_path):
-    np.savez(tmp_path / "train.npz", x=changed(X, 7, np.nan), y=Y)
-    assert "found nan in sample 7" in refused(capsys, tmp_path, {"name": "arrays", "train": "train.npz"})
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
