@@ -8,6 +8,7 @@ import torch
 
 from edgefl.experiment import run
 from edgefl.methods.parts.server import weighted_sum
+from edgefl.record.summary import read_summary
 from edgefl.rerun.verify import verify
 
 from ..small_runs import CELLS
@@ -25,6 +26,27 @@ def test_accuracies_equal_the_synchronous_runs_bit_for_bit(small, tmp_path):
         pq.read_table(folder / "fedavg" / "seed-0" / "rounds.parquet", columns=columns) for folder in (flat, cells)
     )
     assert one.equals(other)
+
+
+ALONE = {
+    "synchronous": {},
+    "deadline": {"protocol": {"kind": "synchronous", "deadline": "60 s"}},
+    "asynchronous": {"protocol": {"kind": "asynchronous"}},
+    "hierarchical": {"protocol": {"kind": "hierarchical"}, "network__topology": CELLS},
+    "lv08": {"network__transport": {"kind": "lv08"}},
+    "tcp": {"network__transport": {"kind": "tcp"}},
+}
+
+
+@pytest.mark.parametrize("settings", ALONE.values(), ids=ALONE)
+def test_with_every_tensor_local_clients_train_alone_and_send_nothing(small, tmp_path, settings):
+    folder = run(
+        small(**settings, methods=["fedavg"], model__local=["*"], data__test="partitioned"), out=tmp_path / "run"
+    )
+    (entry,) = read_summary(folder / "summary.json")[1].methods["fedavg"]
+    assert verify(folder) == []
+    assert (entry.bytes.down, entry.bytes.up) == (0, 0)
+    assert entry.seconds > 0
 
 
 def test_the_mean_of_cells_means_is_the_flat_mean_up_to_rounding():
