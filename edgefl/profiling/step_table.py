@@ -56,7 +56,7 @@ SIMILAR = 0.8
 
 @dataclass(frozen=True)
 class StepTime:
-    """A measured time of the step that ``text`` describes; it contains reading ``batch`` samples if there is a pipeline.
+    """A measured time of the step that ``text`` describes; with a pipeline it contains reading ``batch`` samples.
 
     ``part`` is ``head`` or ``all``: the trained parameters.
     """
