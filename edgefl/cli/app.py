@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
+from edgefl.cli.arguments import option
 from edgefl.cli.cost import cost
 from edgefl.cli.data import app as data
 from edgefl.cli.diagnose import diagnose
@@ -66,12 +67,8 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def edgefl(
     context: typer.Context,
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-    _traceback: Annotated[
-        bool, typer.Option("--traceback", help="Print the traceback of a fault (also: EDGEFL_TRACEBACK=1).")
-    ] = False,
+    _version: bool = option(False, "Print the version and exit.", "--version", callback=_print_version, is_eager=True),
+    _traceback: bool = option(False, "Print the traceback of a fault (also: EDGEFL_TRACEBACK=1).", "--traceback"),
 ) -> None:
     """Print the help if no command is given."""
     if context.invoked_subcommand is None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from edgefl.cli import arguments
 from edgefl.cli.arguments import Json, option
 from edgefl.cli.printing import print_table, quiet, say, say_json
@@ -19,25 +17,17 @@ if TYPE_CHECKING:
 
 
 def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by name)
-    model: Annotated[str, option("--model", "-m", help="Model, as in a scenario: cnn, or '{timm: resnet18}'.")],
-    method: Annotated[str | None, option("--method", "-x", help="Method.")] = None,
-    changes: Annotated[
-        list[str] | None,
-        arguments.changes(
-            "Set by path in a scenario: model.stem=imagenet, methods.0.mu=0.1, training.local.momentum=0.9"
-        ),
-    ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Images in a batch.")] = 1,
-    alpha: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of last blocks that the client receives (FedBR).", show_default="all"),
-    ] = None,
-    classes: Annotated[int, typer.Option(min=1, help="Number of classes, or of outputs.")] = 10,
-    task: Annotated[
-        str, typer.Option("--task", help="What the model is trained for, such as regression.")
-    ] = "classification",
-    shape: Annotated[str, typer.Option(metavar="CxHxW", help="Channels, height and width of an image.")] = "3x32x32",
-    all_methods: Annotated[bool, typer.Option("--all", help="Compare all methods.")] = False,
+    model: Annotated[str, option(..., "Model, as in a scenario: cnn, or '{timm: resnet18}'.", "--model", "-m")],
+    method: str | None = option(None, "Method.", "--method", "-x"),
+    changes: list[str] | None = arguments.changes(
+        "Set by path in a scenario: model.stem=imagenet, methods.0.mu=0.1, training.local.momentum=0.9"
+    ),
+    batch: int = option(1, "Images in a batch.", min=1),
+    alpha: int | None = option(None, "Number of last blocks that the client receives (FedBR).", min=1, unset="all"),
+    classes: int = option(10, "Number of classes, or of outputs.", min=1),
+    task: str = option("classification", "What the model is trained for, such as regression."),
+    shape: str = option("3x32x32", "Channels, height and width of an image.", metavar="CxHxW"),
+    all_methods: bool = option(False, "Compare all methods.", "--all"),
     as_json: Json = False,
 ) -> None:
     """Measure what one local step and one round of a method cost a client.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from edgefl.cli.arguments import Changes, Json, Scenario, new_figure_file
+from edgefl.cli.arguments import Changes, Json, Scenario, new_figure_file, option
 from edgefl.cli.printing import print_table, say_json
 
 if TYPE_CHECKING:
@@ -28,12 +28,8 @@ _MOST_BARS = 47
 def show(
     scenario: Scenario,
     changes: Changes = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the partition.", show_default="the scenario's first")
-    ] = None,
-    picture: Annotated[
-        Path | None, new_figure_file("Draw who holds what into this file (PNG, SVG or PDF).", "--output", "-o")
-    ] = None,
+    seed: int | None = option(None, "Seed of the partition.", min=0, unset="the scenario's first"),
+    picture: Path | None = new_figure_file("Draw who holds what into this file (PNG, SVG or PDF).", "--output", "-o"),
     as_json: Json = False,
 ) -> None:
     """Show who holds what: samples and classes of the clients, and how far they differ from the whole.

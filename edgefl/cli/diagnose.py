@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from edgefl.cli.arguments import Json, Methods, Run, Trust, new_figure_file, option
 from edgefl.cli.printing import print_table, quiet, say_json
@@ -17,14 +15,10 @@ if TYPE_CHECKING:
 def diagnose(  # noqa: PLR0917  (the options of the command)
     run: Run,
     method: Methods = None,
-    seed: Annotated[list[int] | None, option("--seed", metavar="N", help="Only this seed; repeatable.")] = None,
-    batches: Annotated[
-        int, typer.Option(min=1, help="Batches of 64 training images on which the loss is computed.")
-    ] = 10,
-    landscape: Annotated[
-        Path | None, new_figure_file("Plot the loss on the plane of the two top eigenvectors.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seed: list[int] | None = option(None, "Only this seed; repeatable.", metavar="N"),
+    batches: int = option(10, "Batches of 64 training images on which the loss is computed.", min=1),
+    landscape: Path | None = new_figure_file("Plot the loss on the plane of the two top eigenvectors."),
+    device: str = option("auto", "auto, cpu or cuda."),
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:

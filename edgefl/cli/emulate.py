@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, argument, new_folder
+from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, argument, new_folder, option
 from edgefl.cli.printing import say
 from edgefl.cli.simulate import check_device, chosen_labels, following, print_result
 from edgefl.errors import UserError
@@ -18,33 +18,21 @@ if TYPE_CHECKING:
 
 
 def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
-    scenario: Annotated[
-        str | None, argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.")
-    ] = None,
-    rounds: Annotated[
-        int | None, typer.Option("--rounds", min=1, help="How many rounds.", show_default="the scenario's")
-    ] = None,
-    out: Annotated[Path | None, new_folder("The run directory; runs/NAME-emulated if not given.")] = None,
+    scenario: str | None = argument(None, "A YAML file, or a shipped scenario's name.", metavar="SCENARIO"),
+    rounds: int | None = option(None, "How many rounds.", min=1, unset="the scenario's"),
+    out: Path | None = new_folder("The run directory; runs/NAME-emulated if not given."),
     method: Methods = None,
     changes: Changes = None,
     seed: Seeds = None,
     device: Device = "auto",
     no_train: NoTrain = False,
-    dilate: Annotated[
-        float | None,
-        typer.Option("--dilate", help="Real seconds for one second of the scenario.", show_default="chosen by rule"),
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Only say what this machine can do; exit code 1 where it cannot emulate.")
-    ] = False,
-    compute: Annotated[
-        Literal["paced", "real"],
-        typer.Option(
-            help="Local training takes the predicted seconds, or trains under the CPU quota of each client's profile."
-        ),
-    ] = "paced",
-    resume: Annotated[str | None, typer.Option("--resume", hidden=True)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only summary.json to standard output.")] = False,
+    dilate: float | None = option(None, "Real seconds for one second of the scenario.", unset="chosen by rule"),
+    check: bool = option(False, "Only say what this machine can do; exit code 1 where it cannot emulate.", "--check"),
+    compute: Literal["paced", "real"] = option(
+        "paced", "Local training takes the predicted seconds, or trains under the CPU quota of each client's profile."
+    ),
+    resume: str | None = typer.Option(None, hidden=True),
+    as_json: bool = option(False, "Print only summary.json to standard output.", "--json"),
 ) -> None:
     """Run a scenario as real processes that transfer real bytes over shaped links, and compare with its simulation."""
     if check:

@@ -7,9 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from edgefl.cli.arguments import argument
+from edgefl.cli.arguments import argument, option
 from edgefl.cli.printing import print_table, quiet, say_json
 from edgefl.errors import UserError
 
@@ -18,8 +16,8 @@ if TYPE_CHECKING:
 
     from edgefl.methods.recipe import Recipe
 
-Name = Annotated[str | None, argument(metavar="NAME", help="Show the options of this one.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, including options.")]
+Name = Annotated[str | None, argument(..., "Show the options of this one.", metavar="NAME")]
+Json = Annotated[bool, option(..., "Print JSON, including options.", "--json")]
 
 
 def methods(name: Name = None, as_json: Json = False) -> None:
@@ -37,18 +35,14 @@ def methods(name: Name = None, as_json: Json = False) -> None:
 
 def models(  # noqa: PLR0917  (Typer reads options from the signature)
     name: Name = None,
-    model: Annotated[
-        str | None,
-        argument(
-            metavar="MODEL",
-            help="With NAME 'show': the model to show, as in a scenario: cnn, or '{torchvision: resnet18}'.",
-        ),
-    ] = None,
-    shape: Annotated[str, typer.Option(metavar="CxHxW", help="With show: shape of one input.")] = "3x32x32",
-    classes: Annotated[int, typer.Option(min=1, help="With show: number of classes, or of outputs.")] = 10,
-    task: Annotated[
-        str, typer.Option("--task", help="With show: what it is trained for, such as regression.")
-    ] = "classification",
+    model: str | None = argument(
+        None,
+        "With NAME 'show': the model to show, as in a scenario: cnn, or '{torchvision: resnet18}'.",
+        metavar="MODEL",
+    ),
+    shape: str = option("3x32x32", "With show: shape of one input.", metavar="CxHxW"),
+    classes: int = option(10, "With show: number of classes, or of outputs.", min=1),
+    task: str = option("classification", "With show: what it is trained for, such as regression."),
     as_json: Json = False,
 ) -> None:
     """List the available models; "show MODEL" prints a model's blocks."""

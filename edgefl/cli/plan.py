@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from edgefl.cli.arguments import Changes, Json, Methods, Trust, argument, option
 from edgefl.cli.plan_run import print_answers, print_seeds, refuse_run
 from edgefl.cli.printing import quiet, say_json, show
@@ -22,42 +20,29 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     scenario: Annotated[
         str,
         argument(
+            ...,
+            "A YAML file, or a shipped scenario's name; with --for or --seeds-for, a run directory.",
             metavar="SCENARIO",
-            help="A YAML file, or a shipped scenario's name; with --for or --seeds-for, a run directory.",
         ),
     ],
     changes: Changes = None,
     method: Methods = None,
-    rounds: Annotated[
-        int | None,
-        typer.Option(min=1, help="Rounds to simulate for each method.", show_default="by cohort and methods"),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Seed of the fleet and of random draws.", show_default="the scenario's first"),
-    ] = None,
-    condition: Annotated[
-        str | None,
-        option(
-            "--for",
-            metavar="CONDITION",
-            help="METRIC=VALUE within QUANTITY [and within QUANTITY…]: search the least bandwidth, the slowest "
-            "devices, the smallest batteries and the largest model with which a finished run meets it.",
-        ),
-    ] = None,
-    seeds_for: Annotated[
-        str | None,
-        option(
-            "--seeds-for",
-            metavar="DIFFERENCE",
-            help="1pt, or a number in the metric's unit: how many seeds each two methods of a finished run need so "
-            "that this difference is decided.",
-        ),
-    ] = None,
-    power: Annotated[
-        float | None,
-        typer.Option(help="With --seeds-for: the probability to decide the difference.", show_default="0.8"),
-    ] = None,
+    rounds: int | None = option(None, "Rounds to simulate for each method.", min=1, unset="by cohort and methods"),
+    seed: int | None = option(None, "Seed of the fleet and of random draws.", min=0, unset="the scenario's first"),
+    condition: str | None = option(
+        None,
+        "METRIC=VALUE within QUANTITY [and within QUANTITY…]: search the least bandwidth, the slowest "
+        "devices, the smallest batteries and the largest model with which a finished run meets it.",
+        "--for",
+        metavar="CONDITION",
+    ),
+    seeds_for: str | None = option(
+        None,
+        "1pt, or a number in the metric's unit: how many seeds each two methods of a finished run need so "
+        "that this difference is decided.",
+        metavar="DIFFERENCE",
+    ),
+    power: float | None = option(None, "With --seeds-for: the probability to decide the difference.", unset="0.8"),
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:

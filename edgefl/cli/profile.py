@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
-from edgefl.cli.arguments import new_folder
+from edgefl.cli.arguments import argument, option
 from edgefl.cli.printing import print_table, say
 from edgefl.cli.profile_listing import app, print_errors, profile_yaml, say_left_out, tidy
 from edgefl.errors import UserError
@@ -29,23 +27,18 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 Output = Annotated[
-    Path,
-    typer.Option(
-        "--output", "-o", parser=new_output_path, metavar="FILE", help="The file to write; it must not exist."
-    ),
+    Path, option(..., "The file to write; it must not exist.", "--output", "-o", parser=new_output_path, metavar="FILE")
 ]
-IdleWatts = Annotated[
-    float | None, typer.Option("--idle-watts", min=0, help="Watts of the idle device.", show_default="estimated")
-]
+IdleWatts = Annotated[float | None, option(..., "Watts of the idle device.", "--idle-watts", min=0, unset="estimated")]
 ComputeWatts = Annotated[
-    float | None,
-    typer.Option("--compute-watts", min=0, help="Watts of the device while it trains.", show_default="estimated"),
+    float | None, option(..., "Watts of the device while it trains.", "--compute-watts", min=0, unset="estimated")
 ]
 Like = Annotated[
     str | None,
-    typer.Option(
-        help="A profile to take kind, power and battery from; with a table of step times, memory too.",
-        show_default="estimates for a PC",
+    option(
+        ...,
+        "A profile to take kind, power and battery from; with a table of step times, memory too.",
+        unset="estimates for a PC",
     ),
 ]
 
@@ -53,17 +46,12 @@ Like = Annotated[
 @app.command("measure")
 def measure_profile(  # noqa: PLR0917  (the command's options)
     output: Output,
-    name: Annotated[str, typer.Option(help="The name of the profile in scenarios.")] = "this-machine",
-    threads: Annotated[int, typer.Option(min=0, help="Threads for training; 0: PyTorch's default.")] = 0,
-    seconds: Annotated[
-        float, typer.Option(min=0.05, max=86400, help="Approximate duration of the measurement.")
-    ] = 120.0,
-    cpu_quota: Annotated[
-        float | None,
-        typer.Option(
-            "--cpu-quota", min=0.01, max=1, help="Measure under this part of one processor, which stands for a device."
-        ),
-    ] = None,
+    name: str = option("this-machine", "The name of the profile in scenarios."),
+    threads: int = option(0, "Threads for training; 0: PyTorch's default.", min=0),
+    seconds: float = option(120.0, "Approximate duration of the measurement.", min=0.05, max=86400),
+    cpu_quota: float | None = option(
+        None, "Measure under this part of one processor, which stands for a device.", min=0.01, max=1
+    ),
     idle_watts: IdleWatts = None,
     compute_watts: ComputeWatts = None,
     like: Like = None,
@@ -121,28 +109,22 @@ def write_script(output: Output = Path("measure_device.pyz")) -> None:
 @app.command("fit")
 def fit_profile(  # noqa: PLR0917  (the command's options)
     file: Annotated[
-        Path,
-        typer.Argument(parser=user_path, metavar="FILE", help="A CSV table of step times, or the script's output."),
+        Path, argument(..., "A CSV table of step times, or the script's output.", parser=user_path, metavar="FILE")
     ],
     output: Output,
-    name: Annotated[
-        str | None, typer.Option(help="The name of the profile in scenarios.", show_default="the output's name")
-    ] = None,
-    kind: Annotated[
-        Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"] | None,
-        typer.Option(help="The kind of device; not with --like.", show_default="sbc"),
-    ] = None,
+    name: str | None = option(None, "The name of the profile in scenarios.", unset="the output's name"),
+    kind: Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"] | None = option(
+        None, "The kind of device; not with --like.", unset="sbc"
+    ),
     idle_watts: IdleWatts = None,
     compute_watts: ComputeWatts = None,
     like: Like = None,
-    framework: Annotated[
-        str | None,
-        typer.Option(help="What executed the steps of the table, such as 'PyTorch 2.4'.", show_default="not stated"),
-    ] = None,
-    steps: Annotated[
-        bool,
-        typer.Option("--steps", help="Keep the rates of --like, and add the table's times as single measured steps."),
-    ] = False,
+    framework: str | None = option(
+        None, "What executed the steps of the table, such as 'PyTorch 2.4'.", unset="not stated"
+    ),
+    steps: bool = option(
+        False, "Keep the rates of --like, and add the table's times as single measured steps.", "--steps"
+    ),
 ) -> None:
     """Fit a device profile to measured times: a table of step times, or the file of the measuring script.
 
@@ -167,18 +149,17 @@ def fit_profile(  # noqa: PLR0917  (the command's options)
 
 @app.command("derive")
 def derive_profile(  # noqa: PLR0917  (the command's options)
-    base: Annotated[str, typer.Argument(help="The profile with measured or fitted rates: a name, or a path.")],
-    device: Annotated[str, typer.Argument(help="The profile whose memory, power and peak are kept.")],
+    base: Annotated[str, argument(..., "The profile with measured or fitted rates: a name, or a path.")],
+    device: Annotated[str, argument(..., "The profile whose memory, power and peak are kept.")],
     output: Output,
     products: Annotated[
-        float, typer.Option(min=1e-6, max=1e6, help="FLOP/s of large products relative to the base: Linpack's ratio.")
+        float, option(..., "FLOP/s of large products relative to the base: Linpack's ratio.", min=1e-6, max=1e6)
     ],
-    memory: Annotated[float, typer.Option(min=1e-6, max=1e6, help="Memory bandwidth relative to the base.")],
+    memory: Annotated[float, option(..., "Memory bandwidth relative to the base.", min=1e-6, max=1e6)],
     scalar: Annotated[
-        float,
-        typer.Option(min=1e-6, max=1e6, help="Speed without vector units: ratio of clock x instructions per cycle."),
+        float, option(..., "Speed without vector units: ratio of clock x instructions per cycle.", min=1e-6, max=1e6)
     ],
-    error: Annotated[float, typer.Option(min=0, max=10, help="Relative error for which bounds are given.")] = 0.5,
+    error: float = option(0.5, "Relative error for which bounds are given.", min=0, max=10),
 ) -> None:
     """Derive the rates of a device from those of a similar one, by three ratios of their speeds."""
     from edgefl.fleet import load_profile
@@ -318,32 +299,30 @@ _REST = """# For the rest of the fleet, add entries with another pace, such as
 def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature)
     log: Annotated[
         Path,
-        typer.Argument(
+        argument(
+            ...,
+            "A CSV file: round, download_seconds, compute_seconds, upload_seconds, bytes_down, bytes_up.",
             parser=user_path,
             metavar="LOG",
-            help="A CSV file: round, download_seconds, compute_seconds, upload_seconds, bytes_down, bytes_up.",
         ),
     ],
     scenario: Annotated[
-        str, typer.Option(metavar="SCENARIO", help="The scenario whose model and local training the client executed.")
+        str, option(..., "The scenario whose model and local training the client executed.", metavar="SCENARIO")
     ],
-    like: Annotated[str, typer.Option(help="The profile of the most similar device; its speed is scaled.")],
-    output: Annotated[Path, new_folder("The folder to write; it must not exist.", "--output", "-o")],
-    method: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The client's method.", show_default="the scenario's first")
-    ] = None,
-    samples: Annotated[
-        int | None,
-        typer.Option(min=1, help="The client's training samples.", show_default="the median of the scenario's clients"),
-    ] = None,
-    latency: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="One-way latency of the link, such as '30 ms'.",
-            show_default="fitted if the sizes of the transfers differ, else 0",
-        ),
-    ] = None,
+    like: Annotated[str, option(..., "The profile of the most similar device; its speed is scaled.")],
+    output: Annotated[
+        Path, option(..., "The folder to write; it must not exist.", "--output", "-o", parser=user_path, metavar="DIR")
+    ],
+    method: str | None = option(None, "The client's method.", metavar="NAME", unset="the scenario's first"),
+    samples: int | None = option(
+        None, "The client's training samples.", min=1, unset="the median of the scenario's clients"
+    ),
+    latency: str | None = option(
+        None,
+        "One-way latency of the link, such as '30 ms'.",
+        metavar="TIME",
+        unset="fitted if the sizes of the transfers differ, else 0",
+    ),
 ) -> None:
     """Fit a device profile and a link to the measured rounds of one real client.
 

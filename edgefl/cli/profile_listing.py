@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgefl.cli.arguments import Json, new_figure_file
+from edgefl.cli.arguments import Json, argument, new_figure_file
 from edgefl.cli.printing import print_table, quiet, say, say_json
 from edgefl.files import user_path
 
@@ -58,7 +58,7 @@ def list_profiles(as_json: Json = False) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A name from `edgefl profile list`, or the path of a profile file.")],
+    name: Annotated[str, argument(..., "A name from `edgefl profile list`, or the path of a profile file.")],
     as_json: Json = False,
 ) -> None:
     """Show a device profile in the form of a profile file; JSON is in base units."""
@@ -74,7 +74,7 @@ def show(
 
 @app.command()
 def validate(
-    file: Annotated[Path, typer.Argument(parser=user_path, metavar="FILE", help="The profile file to check.")],
+    file: Annotated[Path, argument(..., "The profile file to check.", parser=user_path, metavar="FILE")],
 ) -> None:
     """Check a profile file: print what is wrong (exit code 2), or `ok` and a summary."""
     from edgefl.fleet import read_profile, value
@@ -109,14 +109,13 @@ def _summary(profile: DeviceProfile) -> dict[str, Any]:
 
 @app.command("check")
 def check_profile(
-    profile: Annotated[str, typer.Argument(help="A name from `edgefl profile list`, or the path of a profile file.")],
+    profile: Annotated[str, argument(..., "A name from `edgefl profile list`, or the path of a profile file.")],
     table: Annotated[
-        Path, typer.Argument(parser=user_path, metavar="TABLE", help="A CSV table of step times; see `profile fit`.")
+        Path, argument(..., "A CSV table of step times; see `profile fit`.", parser=user_path, metavar="TABLE")
     ],
-    picture: Annotated[
-        Path | None,
-        new_figure_file("Draw predicted over measured seconds into this file (PNG, SVG or PDF).", "--output", "-o"),
-    ] = None,
+    picture: Path | None = new_figure_file(
+        "Draw predicted over measured seconds into this file (PNG, SVG or PDF).", "--output", "-o"
+    ),
     as_json: Json = False,
 ) -> None:
     """Compare the seconds that a profile predicts for training steps with measured ones."""

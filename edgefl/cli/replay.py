@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from edgefl.cli import arguments
 from edgefl.cli.arguments import Details, Methods, Run, Trust, new_folder, option
@@ -17,23 +15,16 @@ from edgefl.errors import UserError
 
 def replay(  # noqa: PLR0917  (Typer reads options from the signature)
     run: Run,
-    changes: Annotated[
-        list[str] | None, arguments.changes("Change network, fleet, targets or budgets; repeatable.")
-    ] = None,
-    grid: Annotated[
-        list[str] | None,
-        option("--grid", metavar="PATH=[V1, V2]", help="Replay with each of these values; repeatable."),
-    ] = None,
-    out: Annotated[Path | None, new_folder("Folder for the result; RUN-replayed if not given.", "--out", "-o")] = None,
+    changes: list[str] | None = arguments.changes("Change network, fleet, targets or budgets; repeatable."),
+    grid: list[str] | None = option(None, "Replay with each of these values; repeatable.", metavar="PATH=[V1, V2]"),
+    out: Path | None = new_folder("Folder for the result; RUN-replayed if not given.", "--out", "-o"),
     method: Methods = None,
-    sensitivity: Annotated[
-        bool,
-        typer.Option(
-            "--sensitivity",
-            help="Re-time RUN on slow and fast devices, at ±30 % bandwidth, and with other shares in queues (queue:"
-            " fifo); adds the result to RUN and its report.",
-        ),
-    ] = False,
+    sensitivity: bool = option(
+        False,
+        "Re-time RUN on slow and fast devices, at ±30 % bandwidth, and with other shares in queues (queue:"
+        " fifo); adds the result to RUN and its report.",
+        "--sensitivity",
+    ),
     details: Details = False,
     trust: Trust = False,
 ) -> None:

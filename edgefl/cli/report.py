@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from edgefl.cli.arguments import Details, argument, new_file, option
 from edgefl.cli.printing import say, width
 from edgefl.errors import UserError
@@ -26,28 +24,23 @@ Layout = Literal["comparison", "paper"]
 
 def report(  # noqa: PLR0917  (Typer reads options from the signature)
     runs: Annotated[
-        list[Path], argument(parser=user_path, metavar="RUN...", help="Run directories, or a sweep's folder.")
+        list[Path], argument(..., "Run directories, or a sweep's folder.", parser=user_path, metavar="RUN...")
     ],
     details: Details = False,
-    form: Annotated[Format, typer.Option("--format", help="Output format.")] = "table",
-    output: Annotated[Path | None, new_file("Write to this file instead of printing.", "--output", "-o")] = None,
-    layout: Annotated[
-        Layout, typer.Option(help="paper: smoothed accuracy at rounds, and rounds to each target (N+: not reached).")
-    ] = "comparison",
-    at: Annotated[
-        list[int] | None, option(metavar="N", min=1, help="Rounds for --layout paper; half and all if not given.")
-    ] = None,
-    html: Annotated[Path | None, new_file("Write one self-contained page instead of a table.")] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            "--against",
-            parser=user_path,
-            metavar="paper|RUN",
-            help="Compare with the numbers in the scenario's paper, or with a predicted run of the same scenario.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+    form: Format = option("table", "Output format.", "--format"),
+    output: Path | None = new_file("Write to this file instead of printing.", "--output", "-o"),
+    layout: Layout = option(
+        "comparison", "paper: smoothed accuracy at rounds, and rounds to each target (N+: not reached)."
+    ),
+    at: list[int] | None = option(None, "Rounds for --layout paper; half and all if not given.", metavar="N", min=1),
+    html: Path | None = new_file("Write one self-contained page instead of a table."),
+    against: Path | None = option(
+        None,
+        "Compare with the numbers in the scenario's paper, or with a predicted run of the same scenario.",
+        parser=user_path,
+        metavar="paper|RUN",
+    ),
+    as_json: bool = option(False, "Print the table as JSON.", "--json"),
 ) -> None:
     """Compare the methods of finished runs in one table, and name the winner; of two runs, what changed.
 

@@ -8,12 +8,11 @@ import re
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from edgefl import shipped
-from edgefl.cli.arguments import Changes, Json, Scenario, argument
+from edgefl.cli.arguments import Changes, Json, Scenario, argument, option
 from edgefl.cli.printing import print_table, say, say_json
 from edgefl.errors import UserError
 
@@ -26,8 +25,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_scenarios(
-    under: Annotated[str, argument(metavar="FOLDER", help="Only this folder, such as papers/fedbr.")] = "",
-    as_json: Json = False,
+    under: str = argument("", "Only this folder, such as papers/fedbr.", metavar="FOLDER"), as_json: Json = False
 ) -> None:
     """List the shipped scenarios."""
     prefix = f"{under.strip('/')}/" if under.strip("/") else ""
@@ -56,9 +54,7 @@ def _purpose(path: Path) -> str:
 def validate(
     scenario: Scenario,
     changes: Changes = None,
-    resolved: Annotated[
-        bool, typer.Option("--resolved", help="Print the scenario with all defaults and device profiles filled in.")
-    ] = False,
+    resolved: bool = option(False, "Print the scenario with all defaults and device profiles filled in.", "--resolved"),
 ) -> None:
     """Check a scenario without running it."""
     from edgefl.flower.scenario import AppScenario, load_any_scenario

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from edgefl.cli.arguments import Changes, Json, Scenario, new_figure_file, option
 from edgefl.cli.printing import say_json, show
@@ -19,25 +17,15 @@ if TYPE_CHECKING:
 def schedule(  # noqa: PLR0917  (Typer reads options from the signature)
     scenario: Scenario,
     changes: Changes = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds to simulate with each scheduler.")] = 1000,
-    selection: Annotated[
-        list[str] | None,
-        option(
-            "--selection",
-            metavar="VALUE",
-            help="Compare only this value of training.selection, such as tifl or '{kind: oort, exploration: 0.5}'; "
-            "repeatable.",
-        ),
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The method that clients train.", show_default="the scenario's first"),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Seed of the fleet and of random draws.", show_default="the scenario's first"),
-    ] = None,
-    output: Annotated[Path | None, new_figure_file("Draw a picture of the schedulers.", "--output", "-o")] = None,
+    rounds: int = option(1000, "Rounds to simulate with each scheduler.", min=1),
+    selection: list[str] | None = option(
+        None,
+        "Compare only this value of training.selection, such as tifl or '{kind: oort, exploration: 0.5}'; repeatable.",
+        metavar="VALUE",
+    ),
+    method: str | None = option(None, "The method that clients train.", metavar="NAME", unset="the scenario's first"),
+    seed: int | None = option(None, "Seed of the fleet and of random draws.", min=0, unset="the scenario's first"),
+    output: Path | None = new_figure_file("Draw a picture of the schedulers.", "--output", "-o"),
     as_json: Json = False,
 ) -> None:
     """Compare schedulers over the same rounds, without training, and with the best possible rounds.

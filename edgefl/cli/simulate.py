@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -25,37 +25,24 @@ if TYPE_CHECKING:
 
 def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     context: typer.Context,
-    scenario: Annotated[
-        str | None,
-        argument(
-            metavar="SCENARIO", help="A YAML file, or a shipped scenario's name; with --add-seeds, a run directory."
-        ),
-    ] = None,
-    out: Annotated[Path | None, new_folder("The run directory; runs/NAME if not given.")] = None,
+    scenario: str | None = argument(
+        None, "A YAML file, or a shipped scenario's name; with --add-seeds, a run directory.", metavar="SCENARIO"
+    ),
+    out: Path | None = new_folder("The run directory; runs/NAME if not given."),
     method: Methods = None,
     changes: Changes = None,
     seed: Seeds = None,
     device: Device = "auto",
-    engine: Annotated[
-        EngineKind | None, typer.Option("--engine", help="How training runs.", show_default="the scenario's")
-    ] = None,
+    engine: EngineKind | None = option(None, "How training runs.", unset="the scenario's"),
     no_train: NoTrain = False,
-    resume: Annotated[
-        Path | None, option("--resume", parser=user_path, metavar="DIR", help="Resume an interrupted run.")
-    ] = None,
-    add_seeds: Annotated[
-        int | None,
-        option(
-            "--add-seeds",
-            min=1,
-            metavar="N",
-            help="Extend a finished run by N seeds; the present ones are not executed again.",
-        ),
-    ] = None,
+    resume: Path | None = option(None, "Resume an interrupted run.", parser=user_path, metavar="DIR"),
+    add_seeds: int | None = option(
+        None, "Extend a finished run by N seeds; the present ones are not executed again.", min=1, metavar="N"
+    ),
     trust: Trust = False,
     details: Details = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show the log of Flower, too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only summary.json to standard output.")] = False,
+    verbose: bool = option(False, "Show the log of Flower, too.", "--verbose"),
+    as_json: bool = option(False, "Print only summary.json to standard output.", "--json"),
 ) -> None:
     """Run a scenario and compare its methods: which accuracy each one reaches, and when."""
     shown = {"as_json": as_json, "detailed": details}

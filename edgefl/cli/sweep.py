@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
+from typing import TYPE_CHECKING, Any, Literal
 
 from edgefl.cli.arguments import Changes, Details, Device, Json, Methods, NoTrain, Scenario, Seeds, new_folder, option
 from edgefl.cli.printing import Stopped, quiet, say, say_json, show
@@ -28,34 +26,21 @@ Metric = Literal["accuracy", "best", "ema"]
 
 def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     scenario: Scenario,
-    grid: Annotated[
-        list[str] | None, option("--grid", metavar="PATH=V1,V2", help="Values to try, in all combinations; repeatable.")
-    ] = None,
-    random: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Try only N combinations, drawn at random.", show_default="all"),
-    ] = None,
-    out: Annotated[Path | None, new_folder("The sweep's folder; sweeps/NAME if not given.")] = None,
+    grid: list[str] | None = option(None, "Values to try, in all combinations; repeatable.", metavar="PATH=V1,V2"),
+    random: int | None = option(None, "Try only N combinations, drawn at random.", min=1, metavar="N", unset="all"),
+    out: Path | None = new_folder("The sweep's folder; sweeps/NAME if not given."),
     method: Methods = None,
     changes: Changes = None,
     seed: Seeds = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", min=1, help="Number of parallel jobs.", show_default="one per processor")
-    ] = None,
+    jobs: int | None = option(None, "Number of parallel jobs.", min=1, unset="one per processor"),
     device: Device = "auto",
-    engine: Annotated[
-        EngineKind | None,
-        typer.Option(
-            "--engine",
-            help="How each job trains; ray distributes the jobs over a cluster.",
-            show_default="the scenario's; sequential for auto",
-        ),
-    ] = None,
+    engine: EngineKind | None = option(
+        None,
+        "How each job trains; ray distributes the jobs over a cluster.",
+        unset="the scenario's; sequential for auto",
+    ),
     no_train: NoTrain = False,
-    choose: Annotated[
-        Metric | None,
-        typer.Option("--choose", help="Print each method's best setting by this metric on the validation split."),
-    ] = None,
+    choose: Metric | None = option(None, "Print each method's best setting by this metric on the validation split."),
     details: Details = False,
     as_json: Json = False,
 ) -> None:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 def timeline(  # noqa: PLR0917  (the options of the command)
     run: Run,
-    method: Annotated[str, option(metavar="NAME", help="The method's label.")],
-    seed: Annotated[int | None, option(metavar="N", help="The seed; the method's first if not given.")] = None,
-    rounds: Annotated[str | None, option(metavar="A-B", help="Only these rounds; all if not given.")] = None,
-    output: Annotated[Path | None, new_file("Write the trace to this file.", "--output", "-o")] = None,
-    png: Annotated[Path | None, new_figure_file("Draw the first selected round as a Gantt chart.")] = None,
+    method: Annotated[str, option(..., "The method's label.", metavar="NAME")],
+    seed: int | None = option(None, "The seed; the method's first if not given.", metavar="N"),
+    rounds: str | None = option(None, "Only these rounds; all if not given.", metavar="A-B"),
+    output: Path | None = new_file("Write the trace to this file.", "--output", "-o"),
+    png: Path | None = new_figure_file("Draw the first selected round as a Gantt chart."),
 ) -> None:
     """Show the activity of every client and link over time.
 
