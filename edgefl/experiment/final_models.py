@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from edgefl.training.core import TrainingCore
     from edgefl.training.kept_states import KeptModels
     from edgefl.training.learner import MethodLearner
-    from edgefl.training.personalisation.client_metric import ClientMetric
+    from edgefl.training.personalisation import ClientMetric
 
 
 def kept_models_of(scenario: Scenario) -> KeptModels:
@@ -74,8 +74,7 @@ class FinalModels(Listener):
         method, data, personalisation = self.method, self.data, self.scenario.personalisation
         if data.evaluation_shards is None:
             return
-        from edgefl.training.personalisation.calibration import personalised_metric
-        from edgefl.training.personalisation.client_metric import metric_of_each, metric_of_one
+        from edgefl.training.personalisation import metric_of_each, metric_of_one, personalised_metric
 
         own = self.learner.local_parts()  # a client that never trained has the server's
 

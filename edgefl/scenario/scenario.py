@@ -33,7 +33,7 @@ from edgefl.simulation.failure_specs import Crash, Failure
 from edgefl.simulation.protocol_specs import AsynchronousSpec, ProtocolSpec, SynchronousSpec
 from edgefl.simulation.round_overhead import AnyOverhead, RoundOverhead
 from edgefl.tasks.classification import Classification
-from edgefl.training.personalisation.calibration import CalibrationSpec
+from edgefl.training.personalisation import CalibrationSpec
 from edgefl.validation import first_repeated, validated
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9+_.-]{0,99}$"

@@ -67,8 +67,8 @@ class EvaluationData(Protocol):
         """One of the batches on the training device, without augmentation."""
 
 
-class JobData(Protocol):
-    """A data set divided among clients, for training; reading is thread-safe."""
+class JobData(EvaluationData, Protocol):
+    """A data set divided among clients, for training, with its evaluation split; reading is thread-safe."""
 
     @property
     def clients(self) -> int:
@@ -88,12 +88,6 @@ class JobData(Protocol):
 
         ``None`` if the jobs differ in their number of steps or images, or if the data does not support it.
         """
-
-    def evaluation(self) -> Sequence[slice]:
-        """The evaluation split as consecutive batches of a fixed size."""
-
-    def evaluation_batch(self, place: slice) -> Batch:
-        """One evaluation batch on the training device, without augmentation."""
 
     def own(self, client: int, chosen: NDArray[np.int64] | None = None) -> EvaluationData:
         """The client's training samples, or those at some places of its shard, to evaluate a model on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from math import fsum, isfinite, nan
 from typing import Any, NamedTuple
 
@@ -12,15 +13,14 @@ from torch import Tensor
 
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.block_model import BlockModel
-from edgefl.models.mode import using
+from edgefl.models.mode import Mode, using
 from edgefl.tasks.base import Task
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import EvaluationData, JobData, JobResult
 from edgefl.training.device import exact_arithmetic
 from edgefl.training.job import Evaluation
 
-PLAIN = {"training": False, "track": False, "width": 1.0, "keep": None, "keep_probability": None, "unfolded": False}
-PLAIN |= {"exits": None, "ensemble": False}
+PLAIN = asdict(Mode(training=False, track=False))
 """The mode of an evaluation, independent of the caller's mode; an objective may change parts of it."""
 
 BATCH, DEVICE_BATCH = 128, 1024

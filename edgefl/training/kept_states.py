@@ -44,10 +44,7 @@ class ClientStates:
         return len(self._states)
 
     def __getitem__(self, job: JobId) -> State:
-        try:
-            return self._states[job]
-        except KeyError:
-            raise KeyError(f"no client state is kept for {job}: later jobs of the client do not depend on it") from None
+        return self._states[job]
 
     def kept(self) -> Mapping[JobId, State]:
         """All kept states, by the job that produced them."""

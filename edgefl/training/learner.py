@@ -86,20 +86,15 @@ class MethodLearner:
 
     def submit(self, job: TrainingJob) -> None:
         """Register a job that has started in the simulation; nothing is trained yet."""
-        self._received(job.version)
-        if job.id in self._waiting or job.id in self._outcomes:
-            raise ValueError(f"{job.id} was submitted before")
         self._waiting[job.id] = job
         if self._method.state is not None:
             self._states.submitted(job)
 
     def received(self, client: int, version: int) -> None:
         """Keep the latest version for the client's next job."""
-        self._received(version)
         self._broadcast[client] = version
 
     def discard(self, job: JobId) -> None:
-        """The job will never be aggregated; it is trained only if a later client state depends on it."""
         self._outcomes.pop(job, None)
         if job in self._waiting:
             self._discarded.add(job)
@@ -111,14 +106,11 @@ class MethodLearner:
         ``jobs`` are those whose results arrived, in any order; without any, the model does not change. ``round`` sets
         the learning rate that a server update may read. Without ``mixing``, all updates have full weight.
         """
-        latest = self._server.version
-        if version != latest:
-            raise ValueError(f"the latest model version is {latest}, not {version}")
         old = [id for id in self._discarded if self._waiting[id].version <= version - HORIZON]
         with neutral_torch(), torch.no_grad():
             self._train([*jobs, *old])
             before = digest_of_model(self._server.vector)
-            arrived = {id: self._outcome(id) for id in sorted(jobs, key=_order)}
+            arrived = {id: self._outcomes[id] for id in sorted(jobs, key=_order)}
             factors = None if mixing is None else [mixing.factors[id] for id in arrived]
             self._server.update(list(arrived.values()), round, factors, mix="deltas" if mixing is None else mixing.of)
             self._versions[version + 1] = self._server.sent()
@@ -144,17 +136,11 @@ class MethodLearner:
             self._engine.train([self._inputs(replace(job, previous=None)).task])
 
     def digests(self, version: int) -> Digests | None:
-        """Digests of the latest version."""
-        if version != self._server.version:
-            raise ValueError(f"the latest model version is {self._server.version}, not {version}")
         return self._digests
 
     def feedback(self, job: JobId) -> Feedback:
         """The feedback values of a job that was in its client's last aggregation."""
-        feedback = self._feedback.get(job.client, {}).get(job)
-        if feedback is None:
-            raise KeyError(f"no feedback is kept for {job}: it is not the client's last aggregated job")
-        return feedback
+        return self._feedback[job.client][job]
 
     def evaluate(self, version: int) -> Evaluation:
         """Metric and loss of a kept model version, with its ensemble's metric; computed once."""
@@ -167,10 +153,6 @@ class MethodLearner:
         return self._evaluations[version]
 
     def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
-        """The mean loss of a kept model version on each client's training images, without augmentation.
-
-        ``images`` of each client are drawn, keyed by version and client; ``None``: all are used.
-        """
         draws = partial(generator, self._seed, "local losses", version)
         model, mode = self._model, self._evaluation_mode
         return local_losses(self.model(version), model, mode, self._data, clients=clients, images=images, draws=draws)
@@ -180,7 +162,7 @@ class MethodLearner:
 
         For versions before the latest, these are the weights that clients received, which a codec may have rounded.
         """
-        return self._server.vector if version == self._server.version else self._received(version).vector
+        return self._server.vector if version == self._server.version else self._versions[version].vector
 
     def local_parts(self) -> dict[int, Tensor]:
         """The part of the model that each client keeps for itself, after its last trained job, if it trained."""
@@ -235,15 +217,6 @@ class MethodLearner:
         self._feedback, self._evaluations = {}, {}
         self._kept_models.restore(tensors, device)
 
-    def _received(self, version: int) -> Received:
-        try:
-            return self._versions[version]
-        except KeyError:
-            raise KeyError(
-                f"model version {version} of method '{self._method.label}' is not kept; the latest is "
-                f"{self._server.version}"
-            ) from None
-
     def _train(self, jobs: Iterable[JobId]) -> None:
         needed = self._with_predecessors(jobs)
         while needed:
@@ -297,15 +270,7 @@ class MethodLearner:
 
     def _inputs(self, job: TrainingJob) -> JobInputs:
         front = None if job.front is None else self._versions[job.front].vector
-        return self._resolver.resolve(job, self._received(job.version), self._state_before(job), front)
-
-    def _outcome(self, job: JobId) -> Outcome:
-        try:
-            return self._outcomes[job]
-        except KeyError:
-            raise KeyError(
-                f"no training job {job} is pending: it was never submitted, or it was aggregated before"
-            ) from None
+        return self._resolver.resolve(job, self._versions[job.version], self._state_before(job), front)
 
     def _with_predecessors(self, jobs: Iterable[JobId]) -> dict[JobId, TrainingJob]:
         needed: dict[JobId, TrainingJob] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import torch
 from torch import Tensor
@@ -12,15 +12,14 @@ from edgefl.errors import in_words
 from edgefl.methods.parts.local_step import Precision, Trained, local_step
 from edgefl.methods.parts.objective import Context, Objective
 from edgefl.models.block_model import BlockModel
-from edgefl.models.mode import using
+from edgefl.models.mode import Mode, using
 from edgefl.models.random_layers import KEY
 from edgefl.randomness import generator
 from edgefl.training.base import JobData, JobResult, JobTask
 from edgefl.training.device import exact_arithmetic
 from edgefl.training.faults import TrainingFault
 
-TRAINING = {"training": True, "track": True, "width": 1.0, "keep": None, "keep_probability": None, "unfolded": False}
-TRAINING |= {"exits": None, "ensemble": False}
+TRAINING = asdict(Mode())
 """The mode at the start of every step, independent of the caller's mode."""
 
 

@@ -21,14 +21,11 @@ class NeutralLearner:
     Evaluation(metric=nan, loss=nan, ensemble=nan, model='')
     """
 
-    def submit(self, job: TrainingJob) -> None:
-        """Do nothing: the job is not trained."""
+    def submit(self, job: TrainingJob) -> None: ...
 
-    def received(self, client: int, version: int) -> None:
-        """Do nothing: there are no models."""
+    def received(self, client: int, version: int) -> None: ...
 
-    def discard(self, job: JobId) -> None:
-        """Do nothing: the job has no result."""
+    def discard(self, job: JobId) -> None: ...
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
         return version + 1

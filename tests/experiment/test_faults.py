@@ -38,7 +38,7 @@ from edgefl.scenario.components import BuildFault
 from edgefl.scenario.loading import check
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
 from edgefl.scheduling.blocks.simple import Random, RandomScheduler
-from edgefl.training.personalisation import client_metric
+from edgefl.training import personalisation
 
 from ..small_runs import SMALL, Stop, tree
 
@@ -300,7 +300,7 @@ def test_a_part_that_cannot_be_built_is_named_before_anything_is_written(small, 
 def test_a_fault_after_the_last_round_ends_its_method_alone(small, tmp_path, monkeypatch):
     changes = {"data__test": "partitioned", "personalisation": {"kind": "calibration"}, "training__rounds": 2}
     expected = tree(run(small(methods=SOUND, **changes), out=tmp_path / "expected"))
-    counted, metric_of_one = [], client_metric.metric_of_one
+    counted, metric_of_one = [], personalisation.metric_of_one
 
     def failing(*arguments):
         counted.append(0)
@@ -308,7 +308,7 @@ def test_a_fault_after_the_last_round_ends_its_method_alone(small, tmp_path, mon
             sys.exit(3)
         return metric_of_one(*arguments)
 
-    monkeypatch.setattr(client_metric, "metric_of_one", failing)
+    monkeypatch.setattr(personalisation, "metric_of_one", failing)
     with pytest.raises(RunsFailed, match=r"1 of 3 runs .* method 'fedprox', round 2, .*: SystemExit: 3"):
         run(small(methods=[SOUND[0], "fedprox", SOUND[1]], **changes), out=tmp_path / "run")
     there = tree(tmp_path / "run")

@@ -10,7 +10,7 @@ from edgefl.data.sets.synthetic import Synthetic
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS
-from edgefl.training.batched.replay import Replay
+from edgefl.training.accelerator import Replay
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.job import JobId, TrainingJob

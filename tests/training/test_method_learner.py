@@ -308,21 +308,6 @@ def test_a_version_is_evaluated_once(tiny):
     assert len(counted) == 2
 
 
-def test_questions_about_what_is_gone_or_never_was_are_refused(tiny):
-    _, learner = start(tiny)
-    with pytest.raises(KeyError, match="version 4 of method 'fedavg' is not kept; the latest is 0"):
-        learner.submit(tiny.job(0, 4))
-    learner.submit(tiny.job(0))
-    with pytest.raises(ValueError, match="submitted before"):
-        learner.submit(tiny.job(0))
-    with pytest.raises(ValueError, match="latest model version is 0, not 1"):
-        learner.aggregate(1, ids([0]), 1)
-    with pytest.raises(KeyError, match="no feedback is kept"):
-        learner.feedback(JobId("m", 3, 0, 0))
-    with pytest.raises(KeyError, match="no training job"):
-        learner.aggregate(0, ids([1]), 0)
-
-
 def test_blocks_without_a_model_to_build_on_are_refused(tiny):
     _, learner = start(tiny)
     learner.submit(tiny.job(0, alpha=2))

@@ -9,13 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
 from pathlib import Path
 
 import pytest
 import torch
 
-from edgefl.training.parallel.worker_pool import PoolBroken, WorkerPool, ready_pool, shared_pool
+from edgefl.training.parallel.worker_pool import PoolBroken, WorkerPool, shared_pool
 
 pytestmark = pytest.mark.usefixtures("worker_processes")
 LIMIT_SECONDS = 120
@@ -98,38 +97,6 @@ def test_worker_processes_compute_with_one_thread_and_ignore_ctrl_c(pool):
         return torch.get_num_threads(), os.environ["OMP_NUM_THREADS"], signal.getsignal(signal.SIGINT)
 
     assert set(answers(pool, told, range(4))) == {(1, "1", signal.SIG_IGN)}
-
-
-def exit_code_in_a_copy(function) -> int:
-    """0: the function returned true in a forked copy of this process; negative: it hung and was killed."""
-    process = os.fork()
-    if not process:
-        try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(LIMIT_SECONDS)
-            os._exit(0 if function() else 1)
-        except BaseException:  # noqa: BLE001  (it must not go on as a second pytest)
-            traceback.print_exc()
-        finally:
-            os._exit(99)
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-
-
-@pytest.mark.full
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_copy_of_the_process_does_not_use_its_pool(pool):
-    """As one of ``multiprocessing`` in a user's own program."""
-
-    def refuses():
-        try:
-            pool.each([(0, (abs, (-1,)))], print, 1)
-        except PoolBroken:
-            pool.close()
-            return ready_pool(2) is None
-        return False
-
-    assert exit_code_in_a_copy(refuses) == 0
-    assert answers(pool, abs, [-1]) == [1]
 
 
 @pytest.mark.full

@@ -34,8 +34,6 @@ class ChunkWidths:
     """The width of a chunk for each kind of job; ``width``, if given, for all."""
 
     def __init__(self, model: BlockModel, device: torch.device, width: int | None = None) -> None:
-        if width is not None and width < 1:
-            raise ValueError(f"a chunk holds at least one job, not {width}")
         self._model = model
         self._device = device
         self._width = width

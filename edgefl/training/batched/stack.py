@@ -13,9 +13,9 @@ from edgefl.methods.parts.local_step import Precision, computing
 from edgefl.methods.parts.objective import Batch, Context
 from edgefl.models.block_model import BlockModel
 from edgefl.models.random_layers import drawn_from
+from edgefl.training.accelerator import Replay
 from edgefl.training.base import JobResult, JobTask
 from edgefl.training.batched.chunk_width import padded
-from edgefl.training.batched.replay import Replay
 from edgefl.training.local_training import draws_of, first_memory
 
 Named = Mapping[str, Tensor]

@@ -16,9 +16,9 @@ from edgefl.methods.parts.local_step import Precision
 from edgefl.methods.parts.objective import Batch
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
+from edgefl.training.accelerator import Replay
 from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
 from edgefl.training.batched.chunk_width import ChunkWidths
-from edgefl.training.batched.replay import Replay
 from edgefl.training.batched.stack import Stack
 from edgefl.training.device import exact_arithmetic
 from edgefl.training.engine_spec import Convolutions

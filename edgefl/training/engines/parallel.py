@@ -69,8 +69,6 @@ class ParallelEngine:
         *,
         settled: float | None = SETTLED_SECONDS,
     ) -> None:
-        if workers < 1:
-            raise ValueError(f"an engine needs at least one worker, not {workers}")
         self._model, self._data, self._workers, self._precision = model, data, workers, precision
         self._here = SequentialEngine(model, data, torch.device("cpu"), precision)
         self._pool: PoolTraining | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import sys
 import threading
 import time
 import weakref
@@ -48,8 +47,7 @@ class WorkerPool:
         from loky.backend import get_context
 
         self.size = size
-        self._process = os.getpid()
-        self._broken = False
+        self.broken = False
         try:
             self._executor = ProcessPoolExecutor(
                 size,
@@ -64,11 +62,6 @@ class WorkerPool:
             raise PoolBroken(f"cannot start a worker process: {error}") from None
         _pools.add(self)
         _close_at_exit()
-
-    @property
-    def broken(self) -> bool:
-        """True if the pool is unusable, as it is in a forked copy of the process that started it."""
-        return self._broken or os.getpid() != self._process
 
     @property
     def ready(self) -> bool:
@@ -121,7 +114,7 @@ class WorkerPool:
     def close(self) -> None:
         """End the worker processes immediately; the pool must not be used again."""
         if not self.broken:
-            self._broken = True
+            self.broken = True
             self._executor.shutdown(wait=True, kill_workers=True)
 
     @staticmethod
@@ -136,8 +129,6 @@ class WorkerPool:
             raise
 
     def _submit(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Future[Any]:
-        if os.getpid() != self._process:
-            raise PoolBroken("the worker pool belongs to the process that this one was forked from")
         try:
             with _ctrl_c_held_back():  # a worker process that starts here inherits the mask, until it ignores Ctrl-C
                 future: Future[Any] = self._executor.submit(function, *arguments)
@@ -150,22 +141,6 @@ class WorkerPool:
 _shared: WorkerPool | None = None
 _lock = threading.Lock()
 _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
-_of_the_parent: list[object] = []
-"""Pools of the process that this one was forked from; kept, because their finalizers use locks of its threads."""
-
-
-def _forked() -> None:
-    """Worker processes do not answer a forked copy, so it starts without a pool."""
-    global _shared, _lock, _pools
-    _of_the_parent.extend(_pools)
-    _shared, _lock, _pools = None, threading.Lock(), weakref.WeakSet()
-    _close_at_exit.cache_clear()
-    loky = sys.modules.get("loky.process_executor")
-    if loky is not None:
-        loky._threads_wakeups.clear()  # loky's own exit would wait for threads that the copy does not have
-
-
-os.register_at_fork(after_in_child=_forked)
 
 
 @cache

@@ -18,14 +18,16 @@ from edgefl.tasks.classification import Classification
 from edgefl.training.client_data import ClientData
 from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.local_training import train_job
-from edgefl.training.personalisation.calibration import (
+from edgefl.training.personalisation import (
     DISPATCH,
     CalibrationSpec,
+    ClientMetric,
     _tasks,
     last_block,
+    metric_of_one,
     personalised_metric,
+    scores_of,
 )
-from edgefl.training.personalisation.client_metric import ClientMetric, metric_of_one, scores_of
 
 LOCAL = LocalOptions(epochs=1, batch=8, lr=0.5, lr_decay=0.9, weight_decay=0.01)
 
