@@ -6,7 +6,7 @@ import inspect
 import types
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from markdown_pieces import code, fence, keys, table
 from typer import Context, Typer
@@ -25,13 +25,15 @@ class Parameter:
 
     Args:
         name: the function's parameter.
-        hint: its type, ``Annotated`` for typer.
-        default: its default.
+        hint: its type, perhaps ``Annotated`` with the option.
+        default: its default, or the option.
     """
 
     def __init__(self, name: str, hint: Any, default: Any) -> None:
-        self.type, *notes = get_args(hint)
-        self.info = next(note for note in notes if isinstance(note, ArgumentInfo | OptionInfo))
+        self.type, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        self.info = next(note for note in (*notes, default) if isinstance(note, ArgumentInfo | OptionInfo))
+        if default is self.info:
+            default = self.info.default
         inner = [each for each in get_args(self.type) if each is not type(None)]
         if get_origin(self.type) in (Union, types.UnionType):
             self.type = inner[0]
@@ -41,9 +43,7 @@ class Parameter:
         self.required = default is inspect.Parameter.empty
         self.default = default
         self.metavar = str(self.info.metavar or name.upper())
-        # Inside Annotated, what typer calls an option's default is its first name.
-        names = [self.info.default, *(self.info.param_decls or ())]
-        flags = [each for each in names if isinstance(each, str) and each.startswith("-")]
+        flags = [each for each in self.info.param_decls or () if each.startswith("-")]
         self.flags = ", ".join(flags or [f"--{name.replace('_', '-')}"])
 
     @property
