@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from edgefl.cost.method_cost import MethodCost
     from edgefl.methods.parts.local_options import LocalOptions
     from edgefl.methods.recipe import Method
+    from edgefl.planning.on_devices import OnDevice
 
 
 def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by name)
@@ -27,6 +28,10 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
     classes: int = option(10, "Number of classes, or of outputs.", min=1),
     task: str = option("classification", "What the model is trained for, such as regression."),
     shape: str = option("3x32x32", "Channels, height and width of an image.", metavar="CxHxW"),
+    images: int = option(500, "A client's training images, for --on.", min=1),
+    on: str | None = option(
+        None, "Seconds, memory and joules of a round on these devices.", "--on", metavar="DEVICE,…"
+    ),
     all_methods: bool = option(False, "Compare all methods.", "--all"),
     as_json: Json = False,
 ) -> None:
@@ -39,21 +44,61 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
     from edgefl.models.registry import build_model
     from edgefl.scenario.named_step import read_shape, read_step, read_task
 
+    if on is not None and method is None:
+        method = "fedavg"
     if (method is None) == (not all_methods):
-        raise UserError("expected either --method NAME or --all")
+        raise UserError("expected --method NAME, --on DEVICE,… or --all")
     spec, methods = read_step(model, method, changes or [])
     with quiet(as_json):
         costs = CostModel(build_model(spec, read_shape(shape, field="--shape"), classes, read_task(task)))
+        devices = [] if on is None else _on_devices(costs, methods[0], batch, images, on)
         try:
             rows = [row for each in methods for row in _rows(costs, each, batch, alpha, every=all_methods)]
         except UserError as error:
             raise (UserError(error.message, file=f"--alpha {alpha}") if error.field == "alpha" else error) from None
-    if as_json:
+    if on is not None:
+        _show_devices(methods[0].label, batch, images, devices, as_json=as_json)
+    elif as_json:
         data = [row if isinstance(row, dict) else {**row.as_dict(), **_name_of(row)} for row in rows]
         levels = {"levels": data} if "share" in data[0] else {}
         say_json({"model": model, "methods": data} if all_methods else {"model": model, **data[0], **levels})
     else:
         _print(rows, _fedavg_flops(costs, methods[0].local, batch), f"Batch {batch} of {shape}, {classes} classes.")
+
+
+def _on_devices(costs: CostModel, method: Method, batch: int, images: int, names: str) -> list[OnDevice]:
+    from dataclasses import replace
+
+    from edgefl.fleet import load_profile
+    from edgefl.planning.on_devices import on_devices
+
+    method = replace(method, local=method.local.model_copy(update={"batch": batch}))
+    return on_devices(costs, method, images, [load_profile(name.strip()) for name in names.split(",")])
+
+
+def _show_devices(label: str, batch: int, images: int, rows: list[OnDevice], *, as_json: bool) -> None:
+    from edgefl.cli.printing import show
+    from edgefl.report.table import Column, Table, figures, words
+
+    if as_json:
+        say_json({"method": label, "images": images, "batch": batch, "devices": [row.as_dict() for row in rows]})
+        return
+    columns = [
+        words("device", [row.device for row in rows]),
+        Column("fits", ["yes" if row.fits else "no" for row in rows]),
+        figures("needs", [row.peak_memory_bytes for row in rows], "bytes"),
+        figures("has", [row.training_memory_bytes.nominal for row in rows], "bytes"),
+        figures("time", [row.compute_seconds.nominal for row in rows], "seconds"),
+        figures("at least", [row.compute_seconds.low for row in rows], "seconds"),
+        figures("at most", [row.compute_seconds.high for row in rows], "seconds"),
+        figures("energy", [row.joules.nominal for row in rows], "joules"),
+    ]
+    notes = [
+        f"A round of {label} on {images} images in batches of {batch}: {rows[0].steps} steps, without transfers; "
+        "needs, has: memory for training."
+    ]
+    notes += [f"Seconds of {row.device} ({row.stack}): {row.evidence}." for row in rows]
+    show(Table(columns, notes, []))
 
 
 def _rows(

@@ -105,9 +105,7 @@ SCARCE_GROUP, SCARCE_PIXELS = 1e-4, 3.0
 """Seconds of a group on a core of speed 1, and pixels at half rate, that are scaled if the similar board has none."""
 
 
-def fitted_ratios(
-    times: Sequence[StepTime], like: DeviceProfile
-) -> tuple[DeviceProfile, Ratios]:
+def fitted_ratios(times: Sequence[StepTime], like: DeviceProfile) -> tuple[DeviceProfile, Ratios]:
     """The ratios to the profile ``like`` that are likeliest given a few times of steps; and what they scale.
 
     A few steps determine only some of the ratios. The others stay near 1, which is the maximum a posteriori of ratios

@@ -1,8 +1,15 @@
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 from edgefl.cli.entry import main
+from edgefl.cost import CostModel
+from edgefl.fleet import load_profile, step_seconds, value
+from edgefl.methods.build import build_method
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.models.registry import MODELS, build_model
 
 
 def run(capsys, *arguments):
@@ -24,6 +31,28 @@ def test_json_has_the_promised_keys_for_a_batch_of_one_image(capsys):
     assert data["layer_macs"] == 28 * 28 * 16 * 9 + 14 * 14 * 32 * 16 * 9 + 1568 * 64 + 640
     assert data["batch"] == 1
     assert not {"share", "levels"} & set(data)
+
+
+def test_a_device_is_asked_without_a_scenario(capsys, tmp_path):
+    """The seconds and joules are those of a one-client round in a scenario; memory too small is said."""
+    small = yaml.safe_load(Path("device_profiles/raspberry-pi-4.yaml").read_text())
+    small["name"], small["memory"]["training"] = "small", "1 MB"
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(small))
+    devices = f"raspberry-pi-4,{tmp_path / 'small.yaml'}"
+    step = ("--model", "cnn", "--shape", "1x28x28", "--batch", "20")
+    code, output, _ = run(capsys, *step, "--images", "50", "--on", devices, "--json")
+    assert code == 0
+    board, other = json.loads(output)["devices"]
+    assert (board["fits"], other["fits"]) == (True, False)
+    profile = load_profile("raspberry-pi-4")
+    costs = CostModel(build_model(MODELS["cnn"](), (1, 28, 28), 10))
+    twenty, ten = (costs.cost(build_method("fedavg", LocalOptions()), 4, size).operators for size in (20, 10))
+    seconds = 2 * step_seconds(profile, twenty) + step_seconds(profile, ten)
+    assert board["compute_seconds"]["nominal"] == pytest.approx(seconds, rel=1e-9)
+    assert board["joules"]["nominal"] == pytest.approx(value(profile.power.compute) * seconds, rel=1e-9)
+    code, output, _ = run(capsys, *step, "--on", devices)
+    assert "small" in output
+    assert "500 images in batches of 20: 25 steps" in output
 
 
 def test_options_are_set_by_their_path_in_a_scenario(capsys):
@@ -54,7 +83,7 @@ def test_a_method_that_cannot_train_the_model_is_listed_with_the_reason(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--model", "cnn"), "--method NAME or --all"),
+        (("--model", "cnn"), "--on DEVICE,… or --all"),
         (("--model", "cnn", "--method", "fedagv"), "did you mean 'fedavg'"),
         (("--model", "cnn", "--method", "fedavg", "--set", "fleet=1"), "fleet"),
         (("--model", "cnn", "--method", "fedavg", "--set", "model.depth=1"), "model.depth"),

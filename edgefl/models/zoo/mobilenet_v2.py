@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 from pydantic import Field
 from torch import nn
 
+from edgefl.errors import Note
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier
 from edgefl.models.norm import Norm, NormKind, norm_of
@@ -17,6 +20,9 @@ EXPANSION = 6
 HEAD = 1280
 STAGES = ((16, 1, 1), (24, 2, 2), (32, 3, 2), (64, 4, 2), (96, 3, 1), (160, 3, 1), (320, 1, 1))
 """Output channels, units, and stride of the first unit of each stage."""
+
+LARGE = 64
+"""Pixels of a side from which the ImageNet form is the usual one."""
 
 
 def inverted_residual(inputs: int, outputs: int, stride: int, expansion: int, norm: Norm) -> nn.Module:
@@ -41,7 +47,14 @@ class MobileNetV2(ModelSpec):
     groups: int = Field(default=2, ge=1, le=8, description="groups of group norm")
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-        channels, _, _ = image_shape("mobilenet_v2", sample_shape, least=8)
+        channels, *sides = image_shape("mobilenet_v2", sample_shape, least=8)
+        if min(sides) >= LARGE:
+            warnings.warn(
+                "the model 'mobilenet_v2' is the form for small images, with 8.8 times the products of "
+                "{torchvision: mobilenet_v2}, which is the usual one for images of this size",
+                Note,
+                stacklevel=1,
+            )
         norm = norm_of(self.norm, self.groups, least=8)
         blocks: dict[str, nn.Module] = {
             "stem": nn.Sequential(Conv2d(channels, STEM, 1, padding=1), norm(STEM), nn.ReLU6())

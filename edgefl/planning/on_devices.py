@@ -1,0 +1,61 @@
+"""What a round's local training costs on devices, asked without a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgefl.cost.law import CostModel
+from edgefl.experiment.step_costs import StepCosts
+from edgefl.fleet import DeviceProfile, compute_joules, fits
+from edgefl.fleet.figure import value
+from edgefl.methods.recipe import Method
+from edgefl.planning.figures import Range
+from edgefl.planning.observation import work_seconds
+from edgefl.simulation.cost_specs import MeasuredCost
+from edgefl.simulation.work import batch_counts
+
+
+@dataclass(frozen=True)
+class OnDevice:
+    """Local training of one client on a device: seconds and joules of a round, and the memory that it needs and has.
+
+    ``evidence`` says what the seconds are worth; the joules are those of the device at full load.
+    """
+
+    device: str
+    stack: str
+    steps: int
+    fits: bool
+    peak_memory_bytes: float
+    training_memory_bytes: Range
+    compute_seconds: Range
+    joules: Range
+    evidence: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: each._asdict() if isinstance(each, Range) else each for name, each in vars(self).items()}
+
+
+def on_devices(model: CostModel, method: Method, images: int, profiles: Sequence[DeviceProfile]) -> list[OnDevice]:
+    """A round of ``method`` for a client with so many training images, on each device."""
+    costs = StepCosts(model, method, MeasuredCost())
+    blocks, batches = costs.model.depth, batch_counts(method.local, images)
+    peak = max(costs.step(blocks, size).peak_memory_bytes for size in batches)
+
+    def on(profile: DeviceProfile) -> OnDevice:
+        seconds = work_seconds(profile, costs, blocks, batches)
+        return OnDevice(
+            profile.name,
+            profile.software,
+            sum(batches.values()),
+            fits(profile, peak),
+            peak,
+            Range.of(lambda bound: value(profile.memory.training, bound)),
+            seconds,
+            Range.of(lambda bound: compute_joules(profile, getattr(seconds, bound), bound=bound)),
+            str(profile.evidence("compute")),
+        )
+
+    return [on(profile) for profile in profiles]
