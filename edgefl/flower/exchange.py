@@ -17,7 +17,7 @@ from edgefl.flower.virtual_time import date_at
 from edgefl.methods.parts.payload import Downlink, Part
 from edgefl.record.kinds import Lost
 from edgefl.simulation.delivery import Delivery
-from edgefl.simulation.participation import Phases
+from edgefl.simulation.presence import Participant
 from edgefl.simulation.work import Work
 from edgefl.simulation.world import World
 from edgefl.training.faults import blaming
@@ -26,7 +26,7 @@ from edgefl.training.job import JobId, TrainingJob
 Phase = Literal["queued", "download", "compute", "upload", "arrived", "refused", "dropped"]
 
 
-class Exchange:
+class Exchange(Participant):
     """A message, from its push until the server has its reply or gives it up.
 
     A node handles one message at a time, as Flower's SuperNode does. Where the device is lost, the reply is the error
@@ -36,7 +36,6 @@ class Exchange:
     Attributes:
         replied: triggers when the server has the reply.
         replied_at: virtual time at which the server had it.
-        arrived_at, reached_at: virtual time at which the reply was complete at the server, NaN before.
         pulled: the app has the reply.
         given_up: the app will never ask for it.
     """
@@ -56,41 +55,23 @@ class Exchange:
         sent: Sent,
         on_left: Callable[[Exchange], None],
     ) -> None:
-        self.client, self.round, self.message = client, round, message
+        id = JobId(world.setup.label, world.setup.seed, client, dispatch)
+        super().__init__(world.env, TrainingJob(id, round, round, 1, 0))
+        self.message = message
         self.phase: Phase = "queued"
-        self.job = TrainingJob(JobId(world.setup.label, world.setup.seed, self.client, dispatch), round, round, 1, 0)
         self.reply: Any = None
         self.replied_at = math.nan
         self.replied: simpy.Event = world.env.event()
-        self.compute_seconds = 0.0
-        self.arrived_at = self.reached_at = math.nan
-        self.pulled = self.given_up = self.entered = self._lost = self._ended = False
+        self.pulled = self.given_up = self._lost = self._ended = False
         self._world, self._clients, self._wire, self._sent, self._on_left = world, clients, wire, sent, on_left
-        self._env = world.env
         self._work: Work | None = None
         self._delivery: Delivery | None = None
-        self._phases = Phases(self._env)
         self._pushed_at = self._env.now
         age = date_at(self._env.now).timestamp() - message.metadata.created_at
         left = max(0.0, message.metadata.ttl - age)
         # A message lives for hours, so its timer must not keep the content of one that is answered.
         own = weakref.ref(self)
         self._env.timeout(left).callbacks.append(lambda _: None if (it := own()) is None else it._answer(expired))
-
-    @property
-    def computing(self) -> bool:
-        return self.phase == "compute"
-
-    @property
-    def exposed_seconds(self) -> float:
-        return self._phases.transfer_seconds
-
-    def played(self, blocks: int) -> int:
-        """An app has no blocks."""
-        return blocks
-
-    def transfers_since(self, moment: float) -> tuple[float, float]:
-        return self._phases.transfers_since(moment)
 
     @property
     def useful(self) -> bool:
@@ -113,7 +94,7 @@ class Exchange:
         yield self._send("down", self._sent.parts)
         if self._over():
             return
-        world.waited(*self._place, self._phases.end_transfer())
+        world.waited(*self.job.place, self._phases.end_transfer())
 
         answer, work = self._clients.execute(self.client, self.message, self.job.id.dispatch, self._sent.digest)
         self.job = TrainingJob(self.job.id, self.round, self.round, 1, work.steps)
@@ -142,7 +123,7 @@ class Exchange:
         yield self._send("up", parts)
         if self._over():
             return
-        world.waited(*self._place, self._phases.end_transfer())
+        world.waited(*self.job.place, self._phases.end_transfer())
         self._ended = True
         if self.phase == "upload":
             self.phase = "arrived"
@@ -160,7 +141,7 @@ class Exchange:
         if self._over():
             return
         self.drop("dropped")
-        self._world.dropped_out(*self._place, reason)
+        self._world.wrote("dropout", *self.job.place, item=reason)
         # A device that was not there when the message was pushed is known to be offline.
         wait = 0.0 if self._env.now == self._pushed_at else NODE_SECONDS_WITHOUT_HEARTBEAT
         self._env.timeout(wait).callbacks.append(lambda _: self._answer(node_unavailable))
@@ -178,7 +159,7 @@ class Exchange:
             self._world.compute_broken_off(self.job, self._work, self._pace, self.compute_seconds)
         elif self._delivery is not None:
             self._world.traffic.cancel(self._delivery)
-            self._world.waited(*self._place, self._phases.end())
+            self._world.waited(*self.job.place, self._phases.end())
         if phase != "queued":
             self._world.presence.leaves(self)
         self.lose(fate)
@@ -187,11 +168,7 @@ class Exchange:
         """Its bytes are of no use to the app."""
         if not self._lost:
             self._lost = True
-            self._world.lost(*self._place, fate)
-
-    @property
-    def _place(self) -> tuple[int, int, int]:
-        return self.client, self.round, self.job.id.dispatch
+            self._world.lost(*self.job.place, fate)
 
     def _over(self) -> bool:
         return self._ended

@@ -129,7 +129,7 @@ class Asynchronous:
             yield world.env.alarm(0.0)
             if self._wasted >= STALL_ROUNDS * self._spec.under_way(setup.cohort):
                 reason = f"the last {self._wasted} clients returned no update"
-                world.wrote("stalled", self.book.rounds_done, note=detail(reason=reason))
+                world.wrote("stalled", self.book.rounds_done, detail=detail(reason=reason))
                 world.accounts.stop("stalled")
                 return
             while len(self._buffer) >= gathered:

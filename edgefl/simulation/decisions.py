@@ -135,7 +135,7 @@ class Decisions:
             foreseen=partial(self._forecasts.of_round, round),
             data_sizes=setup.samples.copy(),
             now=self._world.env.now,
-            availability=self._world.presence.share,
+            availability=self._share,
             charge=partial(self._forecasts.charge, round),
             local_losses=partial(self._local_losses, round, available)
             if self._may_ask and setup.selector.asks()
@@ -150,6 +150,10 @@ class Decisions:
             self.chose(round, cohort)
         return self._waits(cohort)
 
+    def _share(self, clients: NDArray[np.int64], begin: float, end: float) -> NDArray[np.float64]:
+        now = self._world.env.now
+        return self._world.presence.attendance.share(clients, now + begin, now + end)
+
     def _waits(self, cohort: list[int]) -> list[int]:
         """Note since when no cohort could be picked."""
         if cohort:
@@ -160,9 +164,10 @@ class Decisions:
 
     def _any_stays(self, round: int, available: NDArray[np.int64]) -> bool:
         """False if each of these devices becomes unavailable before it could have returned an update, alone."""
-        if not self._world.presence.period:
+        attendance = self._world.presence.attendance
+        if not attendance.period:
             return True
-        stays = self._world.presence.stays(available)
+        stays = attendance.stays(available, self._world.env.now)
         first = int(stays.argmax())
         return any(
             math.isinf(stays[place]) or self._least_seconds(round, int(available[place])) <= stays[place]
@@ -228,26 +233,27 @@ class Decisions:
             return math.inf
         arrival = presence.next_arrival(among)
         if self._too_short:
-            arrival = min(arrival, presence.stays(self.everyone if among is None else among).min())
+            everyone = self.everyone if among is None else among
+            arrival = min(arrival, presence.attendance.stays(everyone, self._world.env.now).min())
         return float(arrival)
 
     @property
     def _gave_up(self) -> bool:
-        since, period = self.waits_since, self._world.presence.period
+        since, period = self.waits_since, self._world.presence.attendance.period
         return since is not None and period > 0 and self._world.env.now - since > period
 
     def arrival(self, round: int) -> Generator[simpy.Event, object, bool]:
         """Wait until an absent client that may be picked becomes available; False, immediately, if none ever does."""
         seconds = self.next_arrival()
         if math.isinf(seconds):
-            self._world.wrote("stalled", round, note=detail(reason=self._lacking()))
+            self._world.wrote("stalled", round, detail=detail(reason=self._lacking()))
             return False
         yield self._world.env.timeout(seconds)
         return True
 
     def _lacking(self) -> str:
         if self._gave_up:
-            period = f"in {self._world.presence.period:g} s, after which all traces repeat"
+            period = f"in {self._world.presence.attendance.period:g} s, after which all traces repeat"
             if self._too_short:
                 return f"{period}, no available client stayed for as long as its part in a round takes"
             return f"{period}, selection picked no available client"

@@ -70,7 +70,8 @@ class Cell:
         if not self._closed.triggered:
             for participant in self.participants:
                 participant.hidden_seconds = hidden
-                participant.prefetch = None if self._prefetch is None else self._prefetch.take(participant.client)
+                if self._prefetch is not None:
+                    participant.prefetch = self._prefetch.passed.pop(participant.client, None)
                 env.process(participant.live())
             yield self._closed
         self._close("late")

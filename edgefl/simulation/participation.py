@@ -14,46 +14,9 @@ from edgefl.methods.parts.payload import Downlink, Part
 from edgefl.record.kinds import Lost
 from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.prefetching import Prefetch
+from edgefl.simulation.presence import Participant
 from edgefl.simulation.work import Plan, Work
 from edgefl.simulation.world import World
-
-
-class Phases:
-    """Measures consecutive phases in virtual time; the first begins now.
-
-    ``transfers`` has the beginning and end of each completed transfer, seconds.
-    """
-
-    def __init__(self, env: simpy.Environment) -> None:
-        self._env = env
-        self._began: float = env.now
-        self.transfers: list[tuple[float, float]] = []
-
-    def begin(self) -> None:
-        """A phase begins now, after a pause."""
-        self._began = self._env.now
-
-    def end(self) -> float:
-        """The phase ends, and the next one begins; return its seconds."""
-        began, self._began = self._began, self._env.now
-        return self._began - began
-
-    def end_transfer(self) -> float:
-        began = self._began
-        seconds = self.end()
-        self.transfers.append((began, self._began))
-        return seconds
-
-    @property
-    def transfer_seconds(self) -> float:
-        return sum((ended - began for began, ended in self.transfers), 0.0)
-
-    def transfers_since(self, moment: float) -> tuple[float, float]:
-        """The transfer seconds after and before a given time."""
-        after = sum(max(0.0, ended - max(began, moment)) for began, ended in self.transfers)
-        before = sum(max(0.0, min(ended, moment) - began) for began, ended in self.transfers)
-        return after, before
-
 
 Phase = Literal["download", "compute", "upload", "arrived", "refused", "dropped"]
 
@@ -65,7 +28,7 @@ class Deadline(NamedTuple):
     reserve: float
 
 
-class Participation:
+class Participation(Participant):
     """A client of the cohort, from the start of the round until its update has arrived or the round has closed.
 
     Args:
@@ -78,13 +41,8 @@ class Participation:
 
     Attributes:
         prefetch: its prefetch, complete or not, until it begins.
-        job: its training job; submitted to the learner when it computes, or at the start (see :meth:`live`).
         hidden_seconds: transfer seconds before the round began.
-        arrived_at: virtual time at which its update was complete at the server (at its cell, where cells average), NaN
-            before.
-        reached_at: the same for the server in all cases; its cell sets it, and the additional seconds of the cell's own
-            transfers (``relay_seconds``).
-        entered: whether it began; false if something since its selection prevented this.
+        relay_seconds: the additional seconds of its cell's own transfers.
         cut_off_at: virtual time at which its round closed without it; NaN before, and if it ended in another way.
     """
 
@@ -103,18 +61,15 @@ class Participation:
         closes: float = math.inf,
         plan: Plan | None = None,
     ) -> None:
+        plan = plan or Plan()
+        self.work: Work = world.work.of(client, plan.blocks or downlink.alpha, plan.steps)
+        super().__init__(world.env, world.next_job(client, round, self.work.alpha, self.work.steps))
         self.world = world
-        self.client = client
-        self.round = round
         self.downlink = downlink
         self.prefetch = prefetch
         self.phase: Phase = "download"
-        plan = plan or Plan()
-        self.work: Work = world.work.of(client, plan.blocks or downlink.alpha, plan.steps)
-        self.job = world.next_job(client, round, self.work.alpha, self.work.steps)
-        self.compute_seconds = self.hidden_seconds = 0.0
-        self.arrived_at = self.reached_at = self.cut_off_at = math.nan
-        self.relay_seconds = 0.0
+        self.hidden_seconds = self.relay_seconds = 0.0
+        self.cut_off_at = math.nan
         self._chosen = chosen
         self._deadline = deadline
         self._closes = closes
@@ -123,34 +78,18 @@ class Participation:
         self._deliveries: list[Delivery] = []
         self._retries = world.setup.protocol.retries
         self._attempt = 0
-        self.entered = self._announced = self._submitted = False
-        self._env = world.env
-        self._phases = Phases(self._env)
-
-    @property
-    def exposed_seconds(self) -> float:
-        """Transfer seconds within the round."""
-        return self._phases.transfer_seconds
-
-    @property
-    def computing(self) -> bool:
-        return self.phase == "compute"
+        self._announced = self._submitted = False
 
     @property
     def _over(self) -> bool:
         return self.phase in ("arrived", "refused", "dropped")
-
-    @property
-    def _place(self) -> tuple[int, int, int]:
-        return self.client, self.round, self.job.id.dispatch
 
     def played(self, blocks: int) -> int:
         """The α of this participation: the scheduler's choice, or M if the client received the whole model."""
         return blocks if self._chosen is None or self.downlink.forced_full else self._chosen
 
     def transfers_since(self, moment: float) -> tuple[float, float]:
-        """Its transfer seconds after and before a given time: those that lengthened a round that began then, or not."""
-        exposed, before = self._phases.transfers_since(moment)
+        exposed, before = super().transfers_since(moment)
         return exposed + self.relay_seconds, self.hidden_seconds + before
 
     def live(self, *, submit_first: bool = False) -> Generator[simpy.Event, object, None]:
@@ -174,7 +113,7 @@ class Participation:
         world, attempt = self.world, self._attempt
         if not (yield from self._receive(attempt)):
             return
-        world.waited(*self._place, self._phases.end_transfer())
+        world.waited(*self.job.place, self._phases.end_transfer())
         if self.downlink.alpha == world.setup.sizes.blocks:
             world.held[self.client] = self.round
         self.announce()
@@ -203,7 +142,7 @@ class Participation:
         self._submit()
         spent = self._phases.end()
         self.compute_seconds += spent
-        if world.trains_really:
+        if world.trainer is not None:
             whole = spent * self.work.steps / steps
             self.pace = Pace(whole, whole)
         world.compute_ended(self.job, self.work, self.pace)
@@ -212,7 +151,7 @@ class Participation:
         self.phase = "upload"
         if not (yield from self._return(attempt)):
             return
-        world.waited(*self._place, self._phases.end_transfer())
+        world.waited(*self.job.place, self._phases.end_transfer())
         self.phase = "arrived"
         self.arrived_at = self.reached_at = self._env.now
         world.presence.leaves(self)
@@ -261,7 +200,7 @@ class Participation:
             self._begin_anew()
             return
         self.drop("dropped")
-        self.world.dropped_out(*self._place, reason)
+        self.world.wrote("dropout", *self.job.place, item=reason)
         self.announce()
         self._on_left(self)
 
@@ -279,18 +218,18 @@ class Participation:
         elif self.entered:
             for delivery in self._deliveries:
                 self.world.traffic.cancel(delivery)
-            self.world.waited(*self._place, self._phases.end())
+            self.world.waited(*self.job.place, self._phases.end())
         self.world.presence.leaves(self)
         if self._submitted:
             self.world.setup.learner.discard(self.job.id)
-        self.world.lost(*self._place, fate)
+        self.world.lost(*self.job.place, fate)
 
     def strand(self) -> None:
         """Its update has arrived at its cell, which could not return it to the server."""
         self.phase = "dropped"
         self.world.setup.learner.discard(self.job.id)
-        self.world.lost(*self._place, "dropped")
-        self.world.dropped_out(*self._place, "backhaul")
+        self.world.lost(*self.job.place, "dropped")
+        self.world.wrote("dropout", *self.job.place, item="backhaul")
 
     def announce(self) -> None:
         """Report once that it holds everything, or never will."""
@@ -303,8 +242,8 @@ class Participation:
         self._retries -= 1
         self._attempt += 1
         self._break_off_computing()
-        self.world.dropped_out(*self._place, "accident")
-        self.world.lost(*self._place, "retried")
+        self.world.wrote("dropout", *self.job.place, item="accident")
+        self.world.lost(*self.job.place, "retried")
         self.phase = "download"
         self._deliveries = [self._send("down", self.downlink.parts)]
         self.world.env.process(self._work_through())
@@ -328,7 +267,7 @@ class Participation:
         """Even one step would be late."""
         self.phase = "dropped"
         self.world.presence.leaves(self)
-        self.world.lost(*self._place, "dropped")
+        self.world.lost(*self.job.place, "dropped")
         self._on_left(self)
 
     def _start_download(self) -> list[Delivery]:

@@ -66,7 +66,7 @@ class Prefetch:
         sent = self.delivery
         seconds = (self._world.env.now if sent.ended is None else sent.ended) - sent.started
         if not self._awake:
-            self._world.waited(self._client, self._round, self._dispatch, seconds, prefetching=True)
+            self._world.waited(self._round, self._client, self._dispatch, seconds, prefetching=True)
         return seconds
 
     def drop(self) -> None:
@@ -75,7 +75,7 @@ class Prefetch:
             return
         self.settle()
         self._world.traffic.cancel(self.delivery)
-        self._world.lost(self._client, self._round, self._dispatch, "prefetched_in_vain")
+        self._world.lost(self._round, self._client, self._dispatch, "prefetched_in_vain")
 
 
 class CellPrefetch:
@@ -111,10 +111,6 @@ class CellPrefetch:
                 self._world, client, parts, self._round, awake=awake, dispatch=self._dispatches[client]
             )
 
-    def take(self, client: int) -> Prefetch | None:
-        """Remove and return a client's prefetch, which the client then owns."""
-        return self.passed.pop(client, None)
-
     def drop(self) -> None:
         self._dropped = True
         self._world.traffic.cancel(self.delivery)
@@ -139,7 +135,7 @@ class Broadcast:
         self._delivery: Delivery = world.traffic.send(
             client, "down", parts, round, self._dispatch, item="broadcast", outlook=outlook
         )
-        world.presence.prefetches(client, self.drop)
+        world.presence.prefetches(client, self.end)
         if self._delivery.callbacks is not None:
             self._delivery.callbacks.append(lambda _: self.end())
 
@@ -148,23 +144,19 @@ class Broadcast:
         if self._over:
             return
         self._over, sent, world = True, self._delivery, self._world
-        world.presence.prefetched(self._client, self.drop)
+        world.presence.prefetched(self._client, self.end)
         self.complete = sent.ended is not None and not sent.failed
         world.traffic.cancel(sent)
         seconds = (world.env.now if sent.ended is None else sent.ended) - sent.started
-        world.waited(self._client, self._round, self._dispatch, seconds, prefetching=True)
+        world.waited(self._round, self._client, self._dispatch, seconds, prefetching=True)
         if self.complete:
             world.received(self._client, self._round)
         else:
             self.lose()
 
-    def drop(self) -> None:
-        """The client crashes."""
-        self.end()
-
     def lose(self) -> None:
         """The client's next job does not use it."""
-        self._world.lost(self._client, self._round, self._dispatch, "prefetched_in_vain")
+        self._world.lost(self._round, self._client, self._dispatch, "prefetched_in_vain")
 
 
 class Broadcasting:

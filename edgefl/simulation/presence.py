@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 import simpy
@@ -20,43 +20,84 @@ from edgefl.simulation.power import Batteries
 from edgefl.training.job import TrainingJob
 
 
-class Participant(Protocol):
-    """A client in one round: a :class:`~edgefl.simulation.participation.Participation`, or a Flower app's message.
+class Phases:
+    """Measures consecutive phases in virtual time; the first begins now.
 
-    ``round`` is the model version that it began from. Its update was complete at ``arrived_at``, and complete at the
-    server at ``reached_at``. ``entered`` is false if it left before anything was sent.
+    ``transfers`` has the beginning and end of each completed transfer, seconds.
     """
 
-    client: int
-    round: int
-    job: TrainingJob
-    compute_seconds: float
-    arrived_at: float
-    reached_at: float
-    entered: bool
+    def __init__(self, env: simpy.Environment) -> None:
+        self._env = env
+        self._began: float = env.now
+        self.transfers: list[tuple[float, float]] = []
+
+    def begin(self) -> None:
+        """A phase begins now, after a pause."""
+        self._began = self._env.now
+
+    def end(self) -> float:
+        """The phase ends, and the next one begins; return its seconds."""
+        began, self._began = self._began, self._env.now
+        return self._began - began
+
+    def end_transfer(self) -> float:
+        began = self._began
+        seconds = self.end()
+        self.transfers.append((began, self._began))
+        return seconds
 
     @property
-    def phase(self) -> str:
-        """Where it is; ``refused`` if its device has too little memory."""
+    def transfer_seconds(self) -> float:
+        return sum((ended - began for began, ended in self.transfers), 0.0)
 
-    @property
-    def downlink(self) -> Downlink:
-        """The parts that it was sent."""
+    def transfers_since(self, moment: float) -> tuple[float, float]:
+        """The transfer seconds after and before a given time."""
+        after = sum(max(0.0, ended - max(began, moment)) for began, ended in self.transfers)
+        before = sum(max(0.0, min(ended, moment) - began) for began, ended in self.transfers)
+        return after, before
 
-    @property
-    def computing(self) -> bool:
-        """True while it computes."""
+
+class Participant(ABC):
+    """A client in one round: a :class:`~edgefl.simulation.participation.Participation`, or a Flower app's message.
+
+    Attributes:
+        round: the model version that it began from.
+        job: its training job.
+        downlink: the parts that it was sent.
+        phase: ``refused`` if its device has too little memory, ``compute`` while it computes.
+        arrived_at: virtual time at which its update was complete at the server (at its cell, where cells average), NaN
+            before.
+        reached_at: the same for the server in all cases.
+        entered: whether it began; false if something since its selection prevented this.
+    """
+
+    phase: str
+    downlink: Downlink
+
+    def __init__(self, env: simpy.Environment, job: TrainingJob) -> None:
+        self.client = job.id.client
+        self.round = job.round
+        self.job = job
+        self.compute_seconds = 0.0
+        self.arrived_at = self.reached_at = math.nan
+        self.entered = False
+        self._env = env
+        self._phases = Phases(env)
 
     @property
     def exposed_seconds(self) -> float:
         """Its transfer seconds within the round."""
+        return self._phases.transfer_seconds
 
     def played(self, blocks: int) -> int:
-        """The number of blocks that a scheduler chose."""
+        """The number of blocks that a scheduler chose, or all."""
+        return blocks
 
     def transfers_since(self, moment: float) -> tuple[float, float]:
-        """Its transfer seconds after and before a given time."""
+        """Its transfer seconds after and before a given time: those that lengthened a round that began then, or not."""
+        return self._phases.transfers_since(moment)
 
+    @abstractmethod
     def quit(self, reason: str) -> None:
         """The device leaves the round now; no effect if its participation has ended."""
 
@@ -71,7 +112,7 @@ class Presence:
         self._env = env
         self._fleet = fleet
         self._batteries = batteries
-        self._attendance = Attendance(fleet, seed)
+        self.attendance = Attendance(fleet, seed)
         self._accidents = Accidents(fleet, seed)
         self._down: dict[int, float] = {}
         self._participants: dict[int, Participant] = {}
@@ -79,7 +120,7 @@ class Presence:
 
     def available(self) -> NDArray[np.bool_]:
         """True for each client that could take part now, shape ``[clients]``; do not modify it."""
-        there = self._attendance.there(self._env.now)
+        there = self.attendance.there(self._env.now)
         charges = self._batteries.charges
         if charges.any:
             there = there & charges.enough(self._env.now)
@@ -88,22 +129,9 @@ class Presence:
             there[list(self._down)] = False
         return there
 
-    def share(self, clients: NDArray[np.int64], begin: float, end: float) -> NDArray[np.float64]:
-        """The part of a window, in seconds from now, in which each of these clients is available by its trace."""
-        return self._attendance.share(clients, self._env.now + begin, self._env.now + end)
-
-    def stays(self, clients: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Seconds for which the trace of each of these clients does not change; infinite for ever."""
-        return self._attendance.stays(clients, self._env.now)
-
-    @property
-    def period(self) -> float:
-        """Seconds after which the traces of all clients repeat; 0 without traces."""
-        return self._attendance.period
-
     def next_arrival(self, among: NDArray[np.int64] | None = None) -> float:
         """Seconds until an absent client (of these clients) becomes available; infinite if none does."""
-        first = self._attendance.next_arrival(self._env.now, among) - self._env.now
+        first = self.attendance.next_arrival(self._env.now, among) - self._env.now
         return min(first, self.next_recovery(among))
 
     def next_recovery(self, among: NDArray[np.int64] | None = None) -> float:
@@ -118,13 +146,13 @@ class Presence:
         client, now = participant.client, self._env.now
         if client in self._down:
             return "crash"
-        if not self._attendance.is_there(client, now):
+        if not self.attendance.is_there(client, now):
             return "unavailable"
         charges = self._batteries.charges
         if charges.any and not charges.has_enough(client, now):
             return "uncharged"
         self._participants[client] = participant
-        until = self._attendance.until(client, now)
+        until = self.attendance.until(client, now)
         if until < math.inf:
             self._later(until - now, lambda: participant.quit("unavailable"))
         if charges.any:
@@ -163,7 +191,9 @@ class Presence:
         """The client begins to compute for ``seconds``, after ``again`` earlier times; it may have an accident."""
         after = self._accidents.after(participant.client, participant.round, again)
         if after < 1:
-            self._later(after * seconds, lambda: participant.quit("accident") if participant.computing else None)
+            self._later(
+                after * seconds, lambda: participant.quit("accident") if participant.phase == "compute" else None
+            )
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:
         self._env.timeout(seconds).callbacks.append(lambda _: act())

@@ -73,7 +73,7 @@ class RoundBook:
                 setup.learner.aggregate(round, [each.job.id for each in arrived], round, mixing)
         except Diverged as fault:
             # The other methods continue; this one keeps its last valid model.
-            world.wrote("diverged", round, note=detail(reason=str(fault)))
+            world.wrote("diverged", round, detail=detail(reason=str(fault)))
             world.accounts.stop("diverged")
             return
         world.aggregated(round, [each.job for each in arrived], mixing)
@@ -111,7 +111,7 @@ class RoundBook:
                 facts["ensemble"] = self.latest.ensemble
             if self.latest.model:
                 facts["model"] = self.latest.model
-            self.world.wrote("evaluation", version - 1, value=value, note=detail(**facts))
+            self.world.wrote("evaluation", version - 1, value=value, detail=detail(**facts))
         return self.latest
 
     def pass_feedback(self, round: int, arrived: Sequence[Participant]) -> None:
@@ -125,7 +125,7 @@ class RoundBook:
             for participant, numbers in zip(arrived, feedback, strict=True):
                 note = detail(**numbers._asdict())
                 self.world.wrote(
-                    "feedback", round, participant.client, participant.job.id.dispatch, value=numbers.loss, note=note
+                    "feedback", round, participant.client, participant.job.id.dispatch, value=numbers.loss, detail=note
                 )
         if selector is not None:
             clients = np.array([each.client for each in arrived], np.int64)
@@ -199,7 +199,7 @@ class RoundBook:
             row.critical_client,
             ABSENT if critical is None else critical.job.id.dispatch,
             value=world.env.now - self._began,
-            note=detail(exposed_seconds=row.exposed_seconds, hidden_seconds=row.hidden_seconds),
+            detail=detail(exposed_seconds=row.exposed_seconds, hidden_seconds=row.hidden_seconds),
         )
         self._before, self._began = total, world.env.now
         self.rows.append(row)

@@ -117,9 +117,9 @@ def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
                 fault = raised
         if fault is not None:
             reason = "fault"
-            world.wrote("fault", fault.round, fault.client, note=detail(reason=str(fault)))
+            world.wrote("fault", fault.round, fault.client, detail=detail(reason=str(fault)))
         note = "" if untrained is None else detail(reason=untrained)
-        world.wrote("stop", book.rounds_done - 1, item=reason, note=note)
+        world.wrote("stop", book.rounds_done - 1, item=reason, detail=note)
     setup.log.flush()
     return Outcome(
         reason=reason,

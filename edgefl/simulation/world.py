@@ -14,7 +14,7 @@ from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.checks import checked_downlink
 from edgefl.methods.parts.payload import Downlink, Part
 from edgefl.network.allotment import Outlook
-from edgefl.record.events import ABSENT, detail
+from edgefl.record.events import detail
 from edgefl.record.kinds import EventKind, Lost
 from edgefl.simulation.accounts import Accounts, FrontBlocks
 from edgefl.simulation.clock import Clock
@@ -35,12 +35,14 @@ class World:
         last_job: each client's last job that was computed to its end.
         fronts: the version of the model that each client was broadcast since then.
         dispatched: the number of jobs of each client so far, which is the number of its next one.
+        trainer: trains in the time of real processes; None if the predicted seconds count.
     """
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self._log = setup.log
         self.env = Clock() if setup.testbed is None else setup.testbed.clock(self._log)
+        self.trainer = setup.testbed if setup.testbed is not None and setup.testbed.trains else None
         self.accounts = Accounts(
             self.env, setup.log, setup.fleet, setup.seed, setup.limits, goes_on=setup.stop == "rounds"
         )
@@ -60,7 +62,7 @@ class World:
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, method.local, self.new_work, method.submodels)
         self._front_blocks = FrontBlocks(setup.sizes.blocks)
         self.slowdown = Slowdown(setup.fleet, setup.seed)
-        self._log.write(self.env.now, "run", item=setup.label, value=setup.seed, detail=self._initial_model())
+        self.wrote("run", item=setup.label, value=setup.seed, detail=self._initial_model())
         schedule_failures(self.env, setup.failures, self.traffic.network, self.presence, self._log)
         budget = setup.limits.seconds
         if budget is not None:
@@ -113,7 +115,7 @@ class World:
     def compute_started(self, job: TrainingJob, work: Work) -> None:
         client = job.id.client
         facts: dict[str, object] | None = None if job.front is None else {"front": job.front}
-        self._wrote_work("compute_start", work, job, value=job.steps, facts=facts)
+        self._wrote_work("compute_start", work, *job.place, value=job.steps, facts=facts)
         self._begun[client] = (job.round, self.begun(client, job.round) + 1)
         if self.accounts.charges.any:
             self._batteries.phase(client, work.watts)
@@ -160,17 +162,11 @@ class World:
         after = compute + (upload if upload < math.inf else 0.0)
         return Outlook(after=after, deadline=deadline)
 
-    @property
-    def trains_really(self) -> bool:
-        """True if local training takes the time of a real process, not the predicted seconds."""
-        return self.setup.testbed is not None and self.setup.testbed.trains
-
     def computing(self, job: TrainingJob, work: Work, seconds: float) -> simpy.Event:
         """An event at the end of the computation, which is predicted to take these seconds."""
-        testbed = self.setup.testbed
-        if testbed is None or not testbed.trains:
+        if self.trainer is None:
             return self.env.timeout(seconds)
-        return testbed.train(job, seconds / (work.seconds * job.steps / work.steps))
+        return self.trainer.train(job, seconds / (work.seconds * job.steps / work.steps))
 
     def compute_ended(self, job: TrainingJob, work: Work, pace: Pace) -> None:
         """The computation ends after the job's local steps, which may be fewer than the work's."""
@@ -187,15 +183,15 @@ class World:
 
     def compute_broken_off(self, job: TrainingJob, work: Work, pace: Pace, seconds: float) -> None:
         """The computation is aborted after ``seconds``; FLOPs count for the completed part, joules for its duration."""
-        if self.setup.testbed is not None and self.setup.testbed.trains:
-            self.setup.testbed.stop_training(job)
+        if self.trainer is not None:
+            self.trainer.stop_training(job)
         share = pace.done(seconds) if pace.seconds else 1.0
         self._computed("compute_drop", job, work, spent=seconds, share=share)
 
     def _computed(self, kind: EventKind, job: TrainingJob, work: Work, *, spent: float, share: float) -> None:
         client, joules, flops = job.id.client, work.watts * spent, work.flops * share
         self._heated(client, spent)
-        self._wrote_work(kind, work, job, seconds=spent, flops=flops, joules=joules, value=work.steps * share)
+        self._wrote_work(kind, work, *job.place, seconds=spent, flops=flops, joules=joules, value=work.steps * share)
         self.accounts.ledger.computed(flops, spent)
         self.accounts.drew(client, joules)
         if self.accounts.charges.any:
@@ -212,25 +208,12 @@ class World:
         work = self.work.of(client, self.setup.sizes.blocks)
         flops, joules = work.flops * work.forward_share(images), work.watts * seconds
         joules = self._batteries.given(client, joules)
-        self._log.write(
-            self.env.now,
-            "forward",
-            round,
-            client,
-            group=work.group,
-            alpha=work.alpha,
-            images=work.samples,
-            item=work.device,
-            seconds=seconds,
-            flops=flops,
-            joules=joules,
-            value=images,
-        )
+        self._wrote_work("forward", work, round, client, seconds=seconds, flops=flops, joules=joules, value=images)
         self.accounts.ledger.computed(flops, seconds)
         self.accounts.drew(client, joules)
         self.accounts.check()
 
-    def waited(self, client: int, round: int, dispatch: int, seconds: float, *, prefetching: bool = False) -> None:
+    def waited(self, round: int, client: int, dispatch: int, seconds: float, *, prefetching: bool = False) -> None:
         """The client was awake without computing for the last ``seconds``, and drew its idle watts.
 
         With ``prefetching`` it waited outside a round, during a prefetch, when no timer watches its battery.
@@ -238,32 +221,23 @@ class World:
         joules = self.accounts.draws.idle(client, seconds)
         if prefetching:
             joules = self._batteries.given(client, joules)
-        self._log.write(self.env.now, "idle", round, client, dispatch, seconds=seconds, joules=joules)
+        self.wrote("idle", round, client, dispatch, seconds=seconds, joules=joules)
         self.accounts.drew(client, joules)
         if self.accounts.charges.any:
             self._batteries.phase(client)
         self.accounts.check()
 
     def refused(self, job: TrainingJob, work: Work) -> None:
-        self._wrote_work("refused", work, job, bytes=work.peak_memory_bytes)
-
-    def dropped_out(self, client: int, round: int, dispatch: int, reason: str) -> None:
-        """The device has dropped out of the round, for this reason.
-
-        ``unavailable``, ``uncharged``, ``battery``, ``accident``; ``timeout`` or ``backhaul`` if one of its transfers,
-        or of its cell's, has failed. A device is ``uncharged`` if its battery ran empty after it was picked and before
-        its participation began.
-        """
-        self._log.write(self.env.now, "dropout", round, client, dispatch, item=reason)
+        self._wrote_work("refused", work, *job.place, bytes=work.peak_memory_bytes)
 
     def round_begins(self, round: int, cohort: Sequence[int]) -> None:
         """A round begins; capacities that are redrawn by rounds are redrawn."""
-        self._log.write(self.env.now, "round_start", round, value=len(cohort))
+        self.wrote("round_start", round, value=len(cohort))
         self.setup.capacity_changes.round_begins(self.traffic.network, round)
 
     def decided(self, round: int, what: str, reads: frozenset[str], **facts: object) -> None:
         """A decision was made; ``reads`` are the names of its inputs."""
-        self._log.write(self.env.now, "decision", round, item=what, detail=detail(reads=sorted(reads), **facts))
+        self.wrote("decision", round, item=what, detail=detail(reads=sorted(reads), **facts))
 
     def aggregated(self, round: int, jobs: Sequence[TrainingJob], mixing: Mixing | None = None) -> None:
         """The results of ``jobs`` became the next model; the bytes of their clients were useful."""
@@ -274,28 +248,23 @@ class World:
             facts["factors"] = [mixing.factors[job.id] for job in jobs]
         if self.setup.trains and (digests := self.setup.learner.digests(round + 1)) is not None:
             facts |= digests._asdict()
-        self._log.write(self.env.now, "aggregation", round, value=len(jobs), detail=detail(**facts))
+        self.wrote("aggregation", round, value=len(jobs), detail=detail(**facts))
         for job in jobs:
             self.accounts.ledger.bytes_useful += self.traffic.carried(job.id.client, job.id.dispatch)
 
-    def lost(self, client: int, round: int, dispatch: int, fate: Lost) -> None:
+    def lost(self, round: int, client: int, dispatch: int, fate: Lost) -> None:
         bytes = self.traffic.carried(client, dispatch)
-        self._log.write(self.env.now, "lost", round, client, dispatch, item=fate, bytes=bytes)
+        self.wrote("lost", round, client, dispatch, item=fate, bytes=bytes)
         self.accounts.ledger.lost(fate, bytes)
 
-    def wrote(
-        self,
-        kind: EventKind,
-        round: int,
-        client: int = ABSENT,
-        dispatch: int = ABSENT,
-        *,
-        item: str = "",
-        value: float = 0.0,
-        note: str = "",
-    ) -> None:
-        """Log a fact without other effects: an evaluation, a target reached, a client's feedback."""
-        self._log.write(self.env.now, kind, round, client, dispatch, item=item, value=value, detail=note)
+    def wrote(self, kind: EventKind, *place: int, **columns: Any) -> None:
+        """Log a row now; ``place`` is its round (from 0), its client and the number of the client's job, if it has any.
+
+        A ``dropout`` has the reason as its ``item``: ``unavailable``, ``uncharged``, ``battery``, ``accident``, or
+        ``timeout`` or ``backhaul`` if one of its transfers, or of its cell's, has failed. A device is ``uncharged`` if
+        its battery ran empty after it was picked and before its participation began.
+        """
+        self._log.write(self.env.now, kind, *place, **columns)
 
     def _initial_model(self) -> str:
         digests = self.setup.learner.digests(0) if self.setup.trains else None
@@ -321,13 +290,7 @@ class World:
         )
 
     def _wrote_work(
-        self,
-        kind: EventKind,
-        work: Work,
-        job: TrainingJob | None = None,
-        *,
-        facts: Mapping[str, object] | None = None,
-        **columns: Any,
+        self, kind: EventKind, work: Work, *place: int, facts: Mapping[str, object] | None = None, **columns: Any
     ) -> None:
         if work.number is not None:
             facts = {**(facts or {}), "work": work.number}
@@ -335,14 +298,5 @@ class World:
             facts = {**(facts or {}), "steps": work.steps}
         if facts is not None:
             columns["detail"] = detail(**facts)
-        place = () if job is None else (job.round, job.id.client, job.id.dispatch)
-        self._log.write(
-            self.env.now,
-            kind,
-            *place,
-            group=work.group,
-            alpha=work.alpha,
-            images=work.samples,
-            item=work.device,
-            **columns,
-        )
+        kinds = {"group": work.group, "alpha": work.alpha, "images": work.samples, "item": work.device}
+        self.wrote(kind, *place, **kinds, **columns)

@@ -38,6 +38,11 @@ class TrainingJob:
     # there was no broadcast
     front: int | None = None
 
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Its round, client and number, as in the log."""
+        return self.round, self.id.client, self.id.dispatch
+
 
 class Feedback(NamedTuple):
     """Numbers that training returns to the simulation, exact float64."""

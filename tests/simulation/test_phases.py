@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.simulation.delivery import Delivery
-from edgefl.simulation.participation import Phases
+from edgefl.simulation.presence import Phases
 
 
 def passed(env, seconds):
