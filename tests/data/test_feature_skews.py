@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import os
-
 import numpy as np
 import pytest
 import torch
@@ -15,10 +12,6 @@ from edgefl.data.federated import load_federated, shard_sizes
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.data.spec import data_set
 from edgefl.errors import UserError
-from edgefl.experiment import resume, run
-from edgefl.scenario.loading import check
-
-from ..small_runs import SMALL, Stop, tree
 
 CLIENTS = 6
 SPEC = Synthetic(shape=(2, 9, 9), classes=3, train=120, test_images=60, clients=CLIENTS, test="partitioned")
@@ -139,26 +132,3 @@ def test_what_does_not_fit_is_refused_in_one_message(skew, message):
     with pytest.raises(UserError, match=message) as refused:
         load(data_set({"name": "synthetic", "clients": 4, "feature_skew": skew}))
     assert "feature_skew" in f"{refused.value.field} {refused.value}"
-
-
-@pytest.mark.full
-def test_all_engines_and_a_resumed_run_have_the_same_data(tmp_path):
-    scenario = copy.deepcopy(SMALL)
-    scenario["data"] |= {"feature_skew": {"kind": "noise", "std": 0.3}, "test": "partitioned"}
-    whole = run(check(scenario), out=tmp_path / "whole", engine="sequential")
-    side = run(check(scenario), out=tmp_path / "parallel", engine="parallel")
-    rows = "fedavg/seed-0/rounds.parquet"
-    assert (whole / rows).read_bytes() == (side / rows).read_bytes()
-    with pytest.raises(KeyboardInterrupt):
-        run(check(scenario), out=tmp_path / "stopped", engine="sequential", listeners=[Stop(2)])
-    resume(tmp_path / "stopped")
-    assert tree(tmp_path / "stopped") == tree(whole)
-
-
-@pytest.mark.skipif("EDGEFL_DATA" not in os.environ, reason="EDGEFL_DATA is not set")
-def test_tokens_are_refused_by_rotation():
-    spec = data_set({"name": "shakespeare", "feature_skew": {"kind": "rotation", "degrees": 3}, "clients": 2})
-    with pytest.raises(
-        UserError, match=r"feature_skew: feature_skew rotation is for images, and these data are tokens"
-    ):
-        load(spec)

@@ -29,13 +29,6 @@ def test_an_engines_name_alone_is_a_mapping_with_defaults(small):
     assert small().training.engine.model_dump() == DEFAULT
 
 
-def test_unknown_engines_and_precisions_are_refused_with_the_nearest_name(small):
-    with pytest.raises(UserError, match=r"training\.engine.*unknown choice 'paralel'; did you mean 'parallel'"):
-        small(training__engine="paralel")
-    with pytest.raises(UserError, match=r"training\.engine\.precision: .*did you mean 'bfloat16'"):
-        small(training__engine={"precision": "bfloat"})
-
-
 def test_the_commands_engine_replaces_the_scenarios_and_is_written_down(small, tmp_path):
     scenario = small(training__rounds=1, training__engine={"kind": "parallel", "precision": "bfloat16"})
     assert engine_in(run(scenario, out=tmp_path / "own")) == {**DEFAULT, "kind": "parallel", "precision": "bfloat16"}

@@ -11,6 +11,7 @@ import pytest
 from edgefl.cli.entry import main
 from edgefl.errors import UserError
 from edgefl.experiment import run
+from edgefl.report import RunResult, verdict
 from edgefl.rerun.verify import verify
 
 LITTLE_MEMORY = {"profile": "raspberry-pi-5", "share": 1, "link": "5g", "overrides": {"memory": {"training": "1 kB"}}}
@@ -133,3 +134,11 @@ def test_nothing_is_said_where_everybody_trains_in_every_round(small, tmp_path, 
     told = capsys.readouterr().out
     assert "refused" not in told
     assert "no update" not in told
+
+
+def test_a_budget_on_a_clients_bytes_below_the_first_round_leaves_nothing_to_compare(small, tmp_path):
+    folder = run(small(budgets={"client_bytes": 1.0}), out=tmp_path / "run")
+    assert (
+        verdict(RunResult(folder)).splitlines()[0]
+        == "Best within 1 B a client:  no method has trained a model within these limits"
+    )

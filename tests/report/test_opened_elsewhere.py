@@ -36,25 +36,6 @@ def test_pandas_opens_it(path, small_run):
     assert frame["bytes_down"].sum() == result.bytes.down
 
 
-def test_polars_opens_it(path, small_run):
-    polars = library("polars")
-    frame = polars.read_parquet(path)
-    assert frame.schema["round"] == polars.Int32
-    assert frame.schema["bytes_up"] == polars.Int64
-    assert frame.schema["joules"] == polars.Float64
-    assert frame["seconds"][-1] == small_run.results["fedavg"][0].seconds
-    events = polars.read_parquet(path.with_name("events.parquet"))
-    assert events.filter(polars.col("kind") == "round_end").height == small_run.results["fedavg"][0].rounds
-
-
-def test_duckdb_asks_all_runs_at_once(small_run):
-    duckdb = library("duckdb")
-    best = duckdb.sql(f"SELECT max(accuracy) FROM '{small_run.path}/*/*/rounds.parquet'").fetchall()[0][0]
-    assert best == max(result.accuracy.best for results in small_run.results.values() for result in results)
-    kinds = duckdb.sql(f"DESCRIBE SELECT round, bytes_up, joules FROM '{small_run.path}/*/*/rounds.parquet'").fetchall()
-    assert [kind for _, kind, *_ in kinds] == ["INTEGER", "BIGINT", "DOUBLE"]
-
-
 def test_the_result_in_python_has_rounds_summary_a_picture_and_a_notebooks_form(small_run):
     library("pandas")
     frame = small_run.rounds.to_pandas()

@@ -6,7 +6,6 @@ import pytest
 
 from edgefl.cli.entry import main
 from edgefl.errors import UserError
-from edgefl.files import user_path
 from edgefl.record import names
 from edgefl.record.outputs import INPUT_ENDINGS, output_path
 
@@ -75,12 +74,3 @@ def test_an_output_of_ones_own_may_be_replaced(small_run, tmp_path):
     for _ in range(2):
         assert main(["report", str(small_run.path), "-o", str(tmp_path / "mine.txt")]) == 0
     assert "fedadc" in (tmp_path / "mine.txt").read_text()
-
-
-def test_home_is_expanded_in_paths(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    for command in (["verify", "~/none"], ["report", "~/none"], ["profile", "fit", "~/none", "-o", "~/x"]):
-        assert main(command) == 2
-        assert str(tmp_path / "none") in capsys.readouterr().err, command
-    assert user_path("~/run") == tmp_path / "run"

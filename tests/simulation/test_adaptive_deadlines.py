@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from edgefl.simulation.deadlines import AdaptiveDeadline
 
 from .conftest import cells
-from .outages import outages
+from .fair_shares import outages
 
 FIVE = [8e6, 8e6 / 1.5, 4e6, 3.2e6, 0.8e6]
 """Durations of 4, 5, 6, 7 and 22 s: the median is 6 s, and the MAD is 1 s."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 import pytest
@@ -60,20 +59,6 @@ class Recorder(Listener):
         self._called("simulated", rounds)
 
 
-def an_error(number):
-    """One kind of error after another."""
-    kinds = [RuntimeError("broken"), UnnamedError(name="part"), json.JSONDecodeError("unreadable", "{", 1)]
-    return kinds[number % len(kinds)]
-
-
-def expected(error, make):
-    """The error itself leaves the world, with a note that says where."""
-    with pytest.raises(type(error)) as told:
-        make()
-    assert told.value is error
-    assert error.__notes__[0].startswith("method 'method', seed 0, round ")
-
-
 @pytest.fixture
 def world(request, run):
     """Runs one of the worlds, for two rounds."""
@@ -81,33 +66,6 @@ def world(request, run):
 
 
 every_world = pytest.mark.parametrize("world", WORLDS, indirect=True)
-
-
-@every_world
-def test_an_error_in_a_process_is_no_stall_whenever_it_is_raised(world, monkeypatch):
-    number, broken, cause = 0, -1, None
-    begin = Clock.process
-
-    def counted(life):
-        nonlocal number
-        value = None
-        while True:
-            number += 1
-            if number == broken:
-                raise cause
-            try:
-                event = life.send(value)
-            except StopIteration as end:
-                return end.value
-            value = yield event
-
-    monkeypatch.setattr(Clock, "process", lambda self, life: begin(self, counted(life)))
-    world()
-    resumptions = number
-    assert resumptions > 0
-    for broken in {1, *range(4, resumptions, 7), resumptions}:
-        number, cause = 0, an_error(broken)
-        expected(cause, world)
 
 
 def test_a_fault_that_a_listener_raises_after_the_last_round_ends_the_run_as_a_fault(run):

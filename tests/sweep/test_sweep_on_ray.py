@@ -93,20 +93,6 @@ def test_a_killed_workers_job_is_gone_on_with(ray, jobs, reference, tmp_path, mo
     assert (tmp_path / "out" / "sweep.parquet").read_bytes() == reference
 
 
-def fails_for_one(job, place, sign, files):
-    if job.setting["training.local.lr"] == 0.05:
-        raise RuntimeError("broken")
-    return run_there(job, place, sign, files)
-
-
-@pytest.mark.extras
-def test_a_job_that_fails_fails_alone(ray, jobs, tmp_path, monkeypatch):
-    monkeypatch.setattr("edgefl.sweep.over_ray.run_there", fails_for_one)
-    result = sweep(jobs, tmp_path / "out", cluster=True)
-    assert result.failures == {jobs[0].id: "RuntimeError: broken"}
-    assert set(result.table.column("training.local.lr").to_pylist()) == {0.1}
-
-
 def test_a_worker_without_the_sweeps_disk_gets_and_returns_the_run_directory(jobs, tmp_path):
     job = jobs[0]
     place, absent = tmp_path / "out" / job.id, tmp_path / "out" / "no-sign"

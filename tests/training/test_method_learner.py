@@ -308,13 +308,6 @@ def test_a_version_is_evaluated_once(tiny):
     assert len(counted) == 2
 
 
-def test_blocks_without_a_model_to_build_on_are_refused(tiny):
-    _, learner = start(tiny)
-    learner.submit(tiny.job(0, alpha=2))
-    with pytest.raises(ValueError, match="method 'fedavg' received 2 of 3 blocks, but its clients keep no model"):
-        learner.aggregate(0, ids([0]), 0)
-
-
 def stale_pair(tiny, mixing):
     """Versions 0, 1, 2: client 4 trained from version 0, client 0 from version 1, both aggregated into version 2."""
     core, learner = start(tiny)

@@ -16,7 +16,7 @@ from edgefl.methods.parts.objective import Batch
 from edgefl.training.base import ENGINES, EngineInputs
 from edgefl.training.core import TrainingCore
 from edgefl.training.engines.ray import connected
-from edgefl.training.faults import PartFault, TrainingFault, blaming
+from edgefl.training.faults import TrainingFault
 
 from .conftest import same, train_rounds
 
@@ -161,34 +161,6 @@ def test_a_failing_step_names_method_client_and_step_and_the_other_jobs_end_by_t
     fault = caught.value
     assert (fault.method, fault.client, fault.round, fault.step) == ("fedavg", 4, 0, 1)
     assert same(on_ray(tiny, data, "fedavg"), reference(tiny, "fedavg"))
-
-
-class Unreadable(Passed):
-    """Data whose evaluation batches kill their reader, or cannot be made."""
-
-    def __init__(self, data, *, deadly):
-        super().__init__(data)
-        self._deadly = deadly
-
-    def evaluation_batch(self, place):
-        if self._deadly:
-            os.kill(os.getpid(), signal.SIGKILL)
-        raise ValueError("no such image")
-
-
-@pytest.mark.parametrize(
-    ("deadly", "told"),
-    [(False, "ValueError: no such image"), (True, r"WorkersLost: its worker was lost 1 times \(WorkerCrashedError\)")],
-)
-def test_an_evaluation_that_fails_is_told_in_one_line_as_the_fault_of_its_run(
-    cluster, tiny, data, monkeypatch, deadly, told
-):
-    monkeypatch.setattr("edgefl.training.engines.ray.RETRIES", 0)
-    with (
-        pytest.raises(PartFault, match=rf"^method 'mine', round 4, evaluation: {told}$"),
-        blaming("mine", 3, "evaluation"),
-    ):
-        on_ray(tiny, Unreadable(data, deadly=deadly), "fedavg")
 
 
 def test_a_cluster_without_gpus_is_refused_for_cuda(cluster, tiny, data):

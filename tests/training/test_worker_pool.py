@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import signal
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgefl.training.parallel.worker_pool import PoolBroken, WorkerPool, shared_pool
+from edgefl.training.parallel.worker_pool import PoolBroken, shared_pool
 
 pytestmark = pytest.mark.usefixtures("worker_processes")
 LIMIT_SECONDS = 120
@@ -110,18 +109,6 @@ def test_a_killed_worker_process_breaks_the_pool_and_the_next_pool_works(pool):
     assert again is not pool
     again.wait()
     assert answers(again, abs, [-2]) == [2]
-
-
-@pytest.mark.full
-def test_worker_processes_hold_no_file_of_this_process(tmp_path):
-    with (tmp_path / "lock").open("w") as lock:
-        os.set_inheritable(lock.fileno(), True)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        pool = WorkerPool(1)
-        pool.wait()
-    with (tmp_path / "lock").open("w") as again:
-        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    pool.close()
 
 
 @pytest.mark.full

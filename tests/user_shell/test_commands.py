@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 from typer.main import get_command
 
 from edgefl.cli.app import app
+from edgefl.scenario import load_scenario
 
 from .given import NEVER, Given, missing, prepare
-from .pages import PAGES, ROOT, Command, commands
+from .pages import PAGES, ROOT, Command, blocks, commands
 from .session import Session
 
 VARIANTS = {
@@ -31,7 +33,7 @@ LATER = {
     "edgefl profile check": "tests/profiling/test_table_profile.py",
     "edgefl profile fit": "tests/cli/test_profile_measure.py",
     "edgefl profile measure": "tests/cli/test_profile_measure.py",
-    "edgefl replay --sensitivity": "tests/user_shell/test_fresh_processes.py",
+    "edgefl replay --sensitivity": "tests/rerun/test_sensitivity.py",
     "edgefl schedule": "tests/planning/test_arena.py",
     "edgefl simulate": "tests/cli/test_simulate.py, and with --no-train and --resume here",
     "edgefl simulate --add-seeds": "tests/experiment/test_added_seeds.py",
@@ -147,3 +149,110 @@ def test_no_family_of_commands_escapes():
     run = {family for command in one_of_each_family() for family in families(command)}
     assert set(leaves(TREE, ["edgefl"])) <= shown
     assert {family for family in shown if family not in LATER and " " in family} <= run
+
+
+def test_every_line_of_a_page_that_looks_like_a_command_is_one():
+    """A second way to find them: lines, wherever they stand."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        found = {command.text.splitlines()[0] for command in commands(page) if not command.within_text}
+        lines = (line.removeprefix("$ ") for line in text.splitlines())
+        programs = ("edgefl ", "EDGEFL_", "RAY_", "pip ", "python ")
+        assert {line for line in lines if line.startswith(programs)} <= found, page
+
+
+def test_changes_that_a_page_shows_alone_are_accepted():
+    (block,) = [block for block in blocks(ROOT / "docs" / "scenarios.md") if block.text.startswith("--set")]
+    for line in block.text.splitlines():
+        changes = [part.strip().strip("'") for part in line.partition("#")[0].split("--set") if part.strip()]
+        assert changes
+        load_scenario("lte_500phones", changes)
+
+
+FULL_SIZE_SECONDS = 900.0
+
+SHOWING = [page for page in PAGES if any(command.shown for command in commands(page))]
+
+
+def differences(shown: str, printed: str) -> list[str]:
+    """The lines of a page from the first that was not printed on; between those that were, others may stand."""
+    lines = iter([" ".join(line.split()) for line in printed.splitlines()])
+    wanted = [" ".join(line.split()) for line in shown.splitlines()]
+    return [line for line in wanted if line not in ("", "...") and line not in lines]
+
+
+def test_a_table_that_stands_on_several_pages_is_the_same_on_all():
+    tables = [
+        block.text.partition("$ ")[2].partition("\n")[2] or block.text
+        for page in PAGES
+        for block in blocks(page)
+        if block.language == "text" and "Rows: end of the last round" in block.text
+    ]
+    assert len(tables) > 1
+    assert len(set(tables)) == 1
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("page", SHOWING, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_shows_what_its_commands_print(tmp_path, page):
+    session = Session(tmp_path, full=True)
+    wrong = []
+    wanted = commands(page)
+    (tmp_path / "given").mkdir()
+    Given(tmp_path / "given").to(session, [command for command in wanted if command.shown])
+    needed = {word for command in wanted if command.shown for word in command.text.split() if word.startswith("runs/")}
+    for command in wanted:
+        if command.within_text or not (command.shown or needed & set(command.text.split())):
+            continue
+        if missing(command, session):
+            continue
+        done = session.run(command.text, FULL_SIZE_SECONDS)
+        found = [done.failure] if done.failure else differences(command.shown, done.output)
+        wrong += [f"{command}: {each}" for each in found]
+        if found:
+            wrong.append(done.output)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.fixture
+def session_of(tmp_path):
+    """The folder after all commands of a page but those that measure for minutes."""
+
+    def follow(page, *, full=True):
+        (tmp_path / "given").mkdir()
+        (tmp_path / "shell").mkdir()
+        session = Session(tmp_path / "shell", full=full)
+        wanted = [command for command in commands(ROOT / "docs" / page) if not command.is_a_name]
+        Given(tmp_path / "given").to(session, wanted)
+        for command in wanted:
+            if "profile measure" not in command.text:  # a shipped profile stands in for it
+                done = session.call(command)
+                assert done.failure is None, done.failure
+        return session.folder
+
+    return follow
+
+
+@pytest.mark.parametrize(
+    "full", [pytest.param(False, marks=pytest.mark.full), pytest.param(True, marks=pytest.mark.release)]
+)
+def test_the_tutorial_leads_from_an_empty_folder_to_a_report(session_of, full):
+    folder = session_of("tutorial.md", full=full)
+    summary = json.loads((folder / "runs" / "mine" / "summary.json").read_text())
+    least = 0.85 if full else 0
+    assert all(entry["accuracy"]["final"] > least for found in summary["methods"].values() for entry in found)
+    scenario = (folder / "runs" / "mine" / "scenario.yaml").read_text(encoding="utf-8")
+    assert "street.csv" in scenario, "the last run has the network of step 5"
+    assert (folder / "clients.png").stat().st_size > 10_000
+    assert "mine" in (folder / "mine.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.full
+def test_the_commands_of_own_data_train_on_the_data_of_the_page(session_of):
+    folder = session_of("own-data.md")
+    for run in ("tables", "wine"):
+        summary = json.loads((folder / "runs" / run / "summary.json").read_text())
+        for method in ("fedavg", "scaffold"):
+            assert summary["methods"][method][0]["accuracy"]["final"] > 0.6
+    summary = json.loads((folder / "runs" / "estimates" / "summary.json").read_text())
+    assert summary["methods"]["fedavg"][0]["metric"]["final"] < 0.9  # 1 without a model

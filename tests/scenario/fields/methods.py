@@ -86,6 +86,9 @@ def local_probes() -> list[tuple[str, Changes, Changes, Expected]]:
     ]  # fmt: skip
 
 
+DERIVED = ("kd", "ntd", "fedrs", "fedmlb", "fjord")
+"""Methods whose every option stands in a formula of tests/methods."""
+
 WAITING: dict[str, Any] = {"local": {"common_finish": {"share": 0.25, "drop_late": False}}}
 PARTS: list[tuple[str, str, dict[str, Any], Any, Expected]] = [
     # A method, an option, what it needs beside, another value, what follows.
@@ -111,29 +114,16 @@ PARTS: list[tuple[str, str, dict[str, Any], Any, Expected]] = [
     ("fedgkd", "buffer", {}, 1, differs),
     ("fedgkd", "gamma", {}, 5.0, NEARER),
     ("fedgkd", "temperature", {}, 5.0, differs),
-    ("fedmlb", "lambda_1", {}, 5.0, FARTHER),
-    ("fedmlb", "lambda_2", {}, 5.0, differs),
-    ("fedmlb", "temperature", {}, 5.0, differs),
-    ("fedmlb", "levels[]", {}, [1], both(differs, less("flops"))),
-    ("fedmlb", "divisor", {"levels": [1]}, "levels", differs),
-    ("fedmlb", "direction", {}, "global_to_local", differs),
-    ("fedrs", "absent_scale", {}, 1.0, differs),
-    ("fedrs", "form", {}, "share", differs),
     ("fitnet", "gamma", {}, 5.0, NEARER),
     ("gradaug", "subnets", {}, 1, less("flops")),
     ("gradaug", "min_width", {}, 0.3, differs),
     ("gradaug", "mu", {}, 9.0, differs),
     ("gradaug", "sizes[]", {}, [0.5], less("flops")),
-    ("kd", "gamma", {}, 0.9, NEARER),
-    ("kd", "temperature", {}, 5.0, differs),
     ("mixup", "mixing", {}, 5.0, differs),
     ("moon", "mu", {}, 9.0, differs),
     ("moon", "temperature", {}, 5.0, differs),
     ("moon", "projection", {}, 8, less("bytes")),
     ("moon", "reads", {}, "maps", less("bytes")),
-    ("ntd", "beta", {}, 0.9, differs),
-    ("ntd", "form", {}, "additive", differs),
-    ("ntd", "temperature", {}, 5.0, differs),
     ("scaffold", "control_upload", {}, "derived", less("bytes_up")),
     ("heterofl", "levels[]", {}, [0.5], less("bytes", "flops")),
     ("heterofl", "deadline", {}, 1e-9, less("bytes", "flops")),
@@ -146,9 +136,6 @@ PARTS: list[tuple[str, str, dict[str, Any], Any, Expected]] = [
     ("depthfl", "ensemble", {}, False, differs),
     ("heterofl", "scaler", {"levels": [0.5]}, False, differs),
     ("heterofl", "mask_absent", {"levels": [0.5]}, True, differs),
-    ("fjord", "distill", {}, False, less("flops")),
-    ("fjord", "alpha", {}, 0.9, differs),
-    ("fjord", "temperature", {}, 5.0, differs),
     ("stochdepth", "survival", {}, 0.1, differs),
     ("fedadc", "variant", {}, "blue", differs),
     ("fedadc", "beta_l", {}, 0.1, differs),
@@ -198,7 +185,7 @@ def scheduled(kind: str, **options: Any) -> Changes:
 
 PROBES: list[Probe] = probes(trained, [
     *((f"methods[]<{name}>.method", {**method(name), "methods": ["fedprox" if name == "fedavg" else "fedavg"]},
-       method(name), differs) for name in METHODS.names() if name not in {part[0] for part in PARTS}),
+       method(name), differs) for name in METHODS.names() if name not in {*DERIVED, *(part[0] for part in PARTS)}),
     *((f"methods[].server<{kind}>.kind", {**UNEVEN, **server("fedavgm" if kind == "mean" else "mean")}, server(kind),
        differs) for kind in SERVER_UPDATES.names() if kind not in {*HOSTS, "flower"}),
     *option_probes(),

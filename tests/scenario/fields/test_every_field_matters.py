@@ -51,6 +51,7 @@ ELSEWHERE = {
     "data<arrays>.test_client": "tests/data/sets/test_arrays.py",
     "data.partition<flwr>": "tests/data/partitions/test_flwr.py, where flwr-datasets is installed",
     "fleet[].profile.compute.group_overhead": "grouped convolutions: tests/fleet/test_roofline.py",
+    **{f"methods[]<{name}>": "tests/methods, by formula" for name in methods.DERIVED},
     "fleet[].profile.compute.cpu_quota": "real training only: tests/emulation/test_trainers.py",
 }
 """Sections that are tried by other tests."""
