@@ -7,7 +7,8 @@ of the key, so all methods of an experiment have the same network.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -173,8 +174,8 @@ class ClientLinks:
             )
             return [rates.process(client) for client in clients.tolist()]
         if isinstance(spec, UniformCapacity) and name in self._seconds:
-            redrawn = _Redrawn(self, name, direction, spec, self._seconds[name])
-            return [SteppedProcess(redrawn, client) for client in clients.tolist()]
+            redrawn = lru_cache(1)(partial(self._drawn, name, direction, spec))
+            return [SteppedProcess(self._seconds[name], redrawn, client) for client in clients.tolist()]
         return []
 
 
@@ -183,21 +184,6 @@ def client_link_numbers(topology: Topology, clients: int, direction: Direction) 
     return np.array(
         [topology.access(f"client/{client}", up=direction == "up") for client in range(clients)], dtype=np.int64
     )
-
-
-class _Redrawn:
-    def __init__(
-        self, links: ClientLinks, name: str, direction: Direction, spec: UniformCapacity, seconds: float
-    ) -> None:
-        self._draw: Callable[[int], NDArray[np.float64]] = lambda epoch: links._drawn(name, direction, spec, epoch)
-        self.step = seconds
-        self._epoch = -1
-        self._present: NDArray[np.float64] = np.zeros(0)
-
-    def at_step(self, number: int) -> NDArray[np.float64]:
-        if number != self._epoch:
-            self._epoch, self._present = number, self._draw(number)
-        return self._present
 
 
 def scaled_links(links: Mapping[str, LinkSpec], factor: float) -> dict[str, LinkSpec]:

@@ -219,12 +219,8 @@ class FlowObserver(Protocol):
     of an idle link may be reported only when a flow next uses the link, because no flow depends on it earlier.
     """
 
-    def flow_started(self, flow: Flow) -> None:
-        """A transfer was requested."""
-
-    def flow_ended(self, flow: Flow) -> None:
-        """A transfer is complete."""
-
+    def flow_started(self, flow: Flow) -> None: ...
+    def flow_ended(self, flow: Flow) -> None: ...
     def flow_cancelled(self, flow: Flow) -> None:
         """A transfer was stopped; ``flow.delivered`` bytes had arrived."""
 

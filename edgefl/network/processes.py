@@ -6,7 +6,7 @@ import bisect
 import copy
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -111,33 +111,26 @@ class StepTrace:
         return (cycle * self.period if cycle else 0.0) + self.times[step] - self.offset
 
 
-class SteppedSeries(Protocol):
-    """Capacities of many clients that change together, every ``step`` seconds."""
-
-    step: float
-
-    def at_step(self, number: int) -> NDArray[np.float64]:
-        """All clients' capacities during step ``number`` (from 0), bit/s."""
-
-
 class SteppedProcess:
-    """One client's view of a :class:`SteppedSeries`."""
+    """One client's row of capacities that change together, every ``step`` seconds.
 
-    __slots__ = ("_client", "_series")
+    ``at_step`` returns all clients' capacities during a step (from 0), bit/s.
+    """
 
-    def __init__(self, series: SteppedSeries, client: int) -> None:
-        self._series = series
-        self._client = client
+    __slots__ = ("_at_step", "_client", "_step")
+
+    def __init__(self, step: float, at_step: Callable[[int], NDArray[np.float64]], client: int) -> None:
+        self._step, self._at_step, self._client = step, at_step, client
 
     def value(self, seconds: float) -> float:
-        return float(self._series.at_step(self._number(seconds))[self._client])
+        return float(self._at_step(self._number(seconds))[self._client])
 
     def next_change(self, seconds: float) -> float:
         """The end of the present step, or of all steps shorter than the resolution of a float at that time."""
-        return max((self._number(seconds) + 1) * self._series.step, math.nextafter(seconds, math.inf))
+        return max((self._number(seconds) + 1) * self._step, math.nextafter(seconds, math.inf))
 
     def _number(self, seconds: float) -> int:
-        step = self._series.step
+        step = self._step
         number = int(seconds / step)
         # Steps begin at the rounded value of number * step; the quotient may be off by one.
         if (number + 1) * step <= seconds:
@@ -198,7 +191,7 @@ class GeneratedRates:
         self._present: NDArray[np.float64] = np.zeros(clients)
 
     def process(self, client: int) -> SteppedProcess:
-        return SteppedProcess(self, client)
+        return SteppedProcess(self.step, self.at_step, client)
 
     def at_step(self, number: int) -> NDArray[np.float64]:
         begin = number - number % _EPOCH
