@@ -93,7 +93,6 @@ class Flow(simpy.Event):
     """One transfer; an event that triggers, with the flow as its value, when the last byte has arrived.
 
     Attributes:
-        id: 0, 1, 2, … in the order of start.
         started: virtual time of the call, seconds.
         ended: virtual time at which it was complete or cancelled, seconds; None while it is in progress.
         path: the links that it crosses, as indices of the network's link arrays.
@@ -101,8 +100,6 @@ class Flow(simpy.Event):
         setup: seconds of it that the set-up of a connection takes.
         opening: the state of its connection at its start; None without connections.
         losses: virtual times at which expected losses change its rate.
-        weight: its share of a contended link relative to flows of weight 1.
-        multicast: the number of its multicast, None for a single flow.
     """
 
     def __init__(

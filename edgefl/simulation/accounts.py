@@ -69,7 +69,7 @@ class Ledger:
     """The totals so far: bytes that arrived, FLOPs executed and joules drawn by all clients together.
 
     Attributes:
-        bytes_down, bytes_up: delivered bytes by direction, including aborted transfers.
+        bytes_down, bytes_up: include aborted transfers.
         bytes_backhaul: delivered between the server and averaging cells; not included in the other counts.
         client_bytes: delivered to and from the client with the most bytes.
         bytes_useful: the part of both for clients whose update was aggregated.
@@ -78,14 +78,13 @@ class Ledger:
         bytes_prefetched_in_vain: prefetched for a participation that never began, or that then needed other parts.
         bytes_retried: moved by clients before they restarted their job.
         bytes_broken: delivered by attempts to transfer them that broke, and sent again or never.
-        breaks, repeats, failures: attempts that broke, those that followed another, and transfers that failed.
+        breaks, repeats, failures: attempts that broke, those that followed another, transfers that failed.
         foreseen_seconds, least_seconds: makespans of partial rounds: predicted for the chosen blocks, and for the best
             choice of as many blocks.
         front_blocks, front_block_rounds: front blocks of computed jobs, and the sum of their ages (see
             :class:`~edgefl.simulation.accounts.FrontBlocks`).
         flops: training FLOPs; an aborted computation counts in proportion.
         joules: of the devices: idle while participating, compute, radio.
-        download_seconds, upload_seconds, compute_seconds: summed over all clients.
         exposed_seconds, hidden_seconds: transfer seconds of each round's critical path that did, and did not, lengthen
             the round.
     """

@@ -32,9 +32,7 @@ Job = tuple[int, int]
 class Record:
     """One finished run, read from its files.
 
-    Attributes:
-        rounds: the columns of ``rounds.parquet``.
-        emulation: how the seconds were measured; None: they were computed.
+    ``rounds`` are the columns of ``rounds.parquet``; ``emulation`` is None if the seconds were computed.
     """
 
     events: Sequence[Event]

@@ -57,16 +57,9 @@ MakeCourse = Callable[[World], tuple[RoundBook, Course]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a run.
+    """The result of a run: ``spent`` includes the work in progress when it ended.
 
-    Attributes:
-        rounds: rounds that ended; each produced a model.
-        seconds: virtual time at the end.
-        spent: totals, including the work in progress when the run ended.
-        final: evaluation of the last model; ``best`` and ``ema`` are accuracies.
-        fault: the error of a part of the method, if it ended the run.
-        timeouts: whether transfers could break.
-        untrained: why recorded training did not suffice, if that ended the run.
+    ``timeouts``: whether transfers could break; ``untrained``: why recorded training did not suffice, if that ended it.
     """
 
     reason: StopReason

@@ -78,24 +78,17 @@ class Setup:
     """One run: a method and a seed on a fleet and a network.
 
     Attributes:
-        rounds: the maximum number of aggregations.
         scheduler: chooses each client's alpha in partial rounds, for methods with a partial downlink.
         selector: picks the cohort; ``facts`` are its facts about clients.
-        sizes: bytes of the model's blocks as clients receive them.
         samples: n_k of every client ``[clients]``.
         topology: the network between ``server`` and ``client/k``.
         seconds: the duration of local training, if the devices' rooflines do not determine it.
         stop: ``budget`` ends at the first exhausted budget, ``target`` also when all targets are reached,
             ``rounds`` never before the last round.
         evaluate_every: rounds between evaluations; the last model is always evaluated.
-        trains: whether the learner really trains.
-        timeouts: when transfers break; None: never.
         sizes_up: bytes of the blocks as clients return them; ``sizes`` by default.
         sizes_plain: their bytes as float32; ``sizes`` by default.
         level_sizes: bytes of the blocks of each capacity level's part of the model, both ways; empty without levels.
-        testbed: real time and real links; None for computed ones.
-        bandwidth: how the server divides its bandwidth; None for equal shares.
-        overhead: the framework's own time in each participation.
     """
 
     label: str

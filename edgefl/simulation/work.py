@@ -31,8 +31,7 @@ class Work:
         alpha: blocks received, which determines the hybrid paths of a block-wise method.
         samples: n_k, images of the client.
         batches: the number of steps of each batch size.
-        seconds, flops, joules: of all steps together, undisturbed; joules of the whole device while it computes.
-        watts: of the whole device while it computes.
+        seconds, flops, joules: of all steps together, undisturbed; joules and watts are of the whole device.
         hot_seconds, cool_for: seconds of all steps after heat has lowered the rate, and the seconds until it does.
         peak_memory_bytes: of the largest step.
         number: of a Flower app: the number of this work in ``costs.json``, in place of the number of images.
@@ -72,9 +71,8 @@ class Work:
 class Plan(NamedTuple):
     """The local work of one client in a round, as the server chose it.
 
-    Attributes:
-        steps: its local steps; ``None``: those of the local options.
-        blocks: the number of the last blocks that it trains; ``None``: all that it received.
+    ``steps`` is ``None`` for those of the local options, ``blocks``, the number of the last blocks that it trains, for
+    all that it received.
     """
 
     steps: int | None = None

@@ -69,7 +69,6 @@ class BlockFeedback(NamedTuple):
         alpha: the α of each client (as :meth:`BlockScheduler.choose` returned it), M where it received the whole model.
         distance: squared L2 distance between the returned local model and the new aggregate (not normalised).
         loss: mean cross-entropy of the local path over the last local epoch, ζ_L.
-        transfer_seconds: seconds of downlink and uplink.
     """
 
     client: NDArray[np.int64]
