@@ -126,16 +126,6 @@ def test_the_counts_are_those_of_the_rounds_and_of_all_seeds_together(small, tmp
     assert verify(folder) == []
 
 
-def test_nothing_is_said_where_everybody_trains_in_every_round(small, tmp_path, capsys):
-    folder = run(small(), out=tmp_path / "run", train=False)
-    (entry,) = entries(folder)
-    assert (entry["refused"], entry["rounds_without_update"]) == (0, 0)
-    assert main(["report", str(folder)]) == 0
-    told = capsys.readouterr().out
-    assert "refused" not in told
-    assert "no update" not in told
-
-
 def test_a_budget_on_a_clients_bytes_below_the_first_round_leaves_nothing_to_compare(small, tmp_path):
     folder = run(small(budgets={"client_bytes": 1.0}), out=tmp_path / "run")
     assert (

@@ -146,19 +146,3 @@ def test_an_exchange_that_a_mod_answers_takes_no_seconds_of_training(tmp_path, s
     took = [row.seconds for row in events_of(paths, "flower", 0, "compute_end")]
     assert took == ([0, 30] if seconds else [0, 0])
     assert summary_of(paths)["rounds"] == 1
-
-
-def test_memory_holds_no_more_than_the_messages_in_progress(tmp_path):
-    server = """
-    import gc
-    from edgefl.flower.exchange import Exchange
-    for number in range(6):
-        grid.send_and_receive(messages(grid, "train"))
-        late = grid.push_messages(messages(grid))
-        time.sleep(60)
-        gc.collect()
-        say(sum(isinstance(each, Exchange) for each in gc.get_objects()))
-        grid.pull_messages(late)
-    """
-    counts = answers(tmp_path, server)[1]
-    assert max(counts) == counts[1] <= 12

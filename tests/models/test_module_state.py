@@ -8,11 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgefl.cost import CostModel
 from edgefl.errors import UserError
-from edgefl.methods.build import build_method
-from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.recipe import METHODS
 from edgefl.models.mode import using
 from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.registry import build_model
@@ -181,11 +177,3 @@ def test_what_each_call_makes_anew_stays_in_the_call_and_models_can_be_copied(ki
         assert torch.equal(copied.apply_blocks(weights, inputs), model.apply_blocks(weights, inputs))
     layers = [layer for layer in model.modules() if isinstance(layer, Layer)]
     assert all(getattr(layer, "seen", None) is None for layer in layers if kind == "what it saw last")
-
-
-@pytest.mark.parametrize("name", ["fedavg", "fedmlb", "fedbr", "scaffold", "fedgkd"])
-def test_layers_with_the_older_weight_norm_train_under_every_method(name):
-    costs = CostModel(built(TRAINED["the older weight_norm"]))
-    method = build_method(name, LocalOptions(batch=4))
-    assert costs.cost(method, costs.model.depth, 4).training_flops > 0
-    assert name in dict(iter(METHODS))

@@ -152,25 +152,6 @@ def test_the_rates_of_tcp_transfers_come_back(small):
         calibrate(log, delay=0.05, transport=kept)
 
 
-@pytest.mark.full
-def test_a_simulation_over_tcp_takes_the_seconds_of_the_log(small, tmp_path, capsys):
-    scenario = small(training__rounds=2, training__cohort=1, network__transport=TCP)
-    first = run(small(training__rounds=1, network__transport=TCP), out=tmp_path / "first", train=False)
-    events = read_events(first / "fedavg" / "seed-0" / "events.parquet", ("transfer_end",))
-    log = log_over_tcp(scenario.network.transport.build(), sizes=np.array([next(each.bytes for each in events)]))
-    file = write(log, tmp_path / "client.csv")
-    (tmp_path / "tcp.yaml").write_text(dump_yaml(resolve(scenario)))
-    command = ["profile", "calibrate", str(file), "--scenario", str(tmp_path / "tcp.yaml"), "--like", "raspberry-pi-4"]
-    assert main([*command, "-o", str(tmp_path / "none")]) == 2
-    assert "expected --latency, because with tcp a log does not determine it" in capsys.readouterr().err
-    assert main([*command, "--latency", "50 ms", "-o", str(tmp_path / "made")]) == 0
-    alone = load_scenario(tmp_path / "made" / "scenario.yaml", {"training.cohort": 1})
-    folder = run(alone, out=tmp_path / "run", train=False)
-    for event in read_events(folder / "fedavg" / "seed-0" / "events.parquet", ("transfer_end",)):
-        logged = log.download_seconds if event.item == "down" else log.upload_seconds
-        assert event.seconds == pytest.approx(logged[0], rel=1e-3)
-
-
 def test_a_calibrated_profile_keeps_the_evidence_of_its_other_figures(small):
     base = load_profile("raspberry-pi-4").model_dump(mode="json", exclude_none=True)
     meter = {"kind": "measured", "source": "a power meter"}

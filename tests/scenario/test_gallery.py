@@ -88,17 +88,6 @@ def test_overlap_saves_time_where_links_are_slow(tmp_path):
 
 
 @pytest.mark.full
-def test_a_slow_station_slows_its_hall_only_under_rate_fairness(tmp_path):
-    seconds = {}
-    for sharing in ("rate_fair", "airtime_fair"):
-        changes = {"training.rounds": 6, "network.topology.sharing": sharing}
-        folder = run(load_scenario("factory_wifi", changes), out=tmp_path / sharing, methods=["fedavg"], train=False)
-        events = json.loads((folder / "summary.json").read_text())["methods"]["fedavg"][0]
-        seconds[sharing] = events["seconds"]
-    assert seconds["rate_fair"] != seconds["airtime_fair"]
-
-
-@pytest.mark.full
 def test_the_allowance_of_lte_500phones_ends_before_the_month_and_fedadc_first():
     scenario = load_scenario("lte_500phones")
     made = plan(scenario, methods=["fedavg", "fedadc"], rounds=6)

@@ -19,30 +19,6 @@ def costs(down, between, up, *, rate=1.0, servers=(math.inf, math.inf)):
     )
 
 
-def one_after_another(order, down, between, up):
-    """The makespan if one client after another has each link to itself."""
-    downloaded = uploaded = 0.0
-    for each in order:
-        downloaded += down[each]
-        uploaded = max(uploaded, downloaded + between[each]) + up[each]
-    return uploaded
-
-
-TENTHS = st.integers(1, 30).map(lambda number: number / 10)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data(), st.integers(2, 4), TENTHS)
-def test_behind_the_servers_links_it_is_not_above_the_best_flow_shop(data, clients, between):
-    """With equal work between, some order is best in which each client has each link to itself (Johnson 1954)."""
-    down, up = (data.draw(st.lists(TENTHS, min_size=clients, max_size=clients)) for _ in range(2))
-    size = data.draw(st.integers(1, min(3, clients)))
-    lag = [between] * clients
-    best = min(one_after_another(order, down, lag, up) for order in itertools.permutations(range(clients), size))
-    found = least_seconds(costs(down, lag, up, rate=10.0, servers=(1.0, 1.0)), size)
-    assert best / 3 <= found <= best * (1 + 1e-6)
-
-
 @st.composite
 def rounds(draw, clients):
     def numbers(low, high):

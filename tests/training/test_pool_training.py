@@ -10,14 +10,13 @@ import threading
 
 import cloudpickle
 import pytest
-import torch
 
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.training.engines.parallel import ParallelEngine
 from edgefl.training.faults import TrainingFault
 from edgefl.training.parallel.worker_pool import shared_pool
 
-from .conftest import jobs_of, same, train_rounds
+from .conftest import same, train_rounds
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("worker_processes")]
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a worker process cannot import the tests
@@ -56,15 +55,6 @@ def with_objective(tiny, objective):
 def reference(tiny):
     """The sequential result of FedAvg."""
     return train_rounds(tiny.core(), tiny.method("fedavg"))
-
-
-def test_results_are_returned_in_the_order_of_the_tasks(tiny):
-    method, (core, engine) = tiny.method("fedavg"), with_workers(tiny)
-    learner = core.learner(method)
-    tasks = [learner._inputs(job).task for job in jobs_of(core, method, 0)]
-    results = engine.train(tasks)
-    assert [len(result.batch_sizes) for result in results] == [task.steps for task in tasks]
-    core.close()
 
 
 def test_vectors_without_room_in_the_shared_buffer_travel_with_the_message(tiny, monkeypatch):
@@ -172,17 +162,6 @@ def test_threads_share_the_worker_processes_which_outlive_them(tiny, reference):
     one_call()
     assert found == [True] * 3
     assert workers[0] == workers[1] == workers[2]
-
-
-def test_no_engine_computes_with_the_settings_of_the_caller(tiny, reference):
-    """Which library computes a convolution decides its last bits."""
-    method, (core, engine) = tiny.method("fedavg"), with_workers(tiny)
-    with torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", torch.bfloat16):
-        assert same(reference, train_rounds(tiny.core(), method))
-        jobs = trained_by_workers(engine)
-        assert same(reference, train_rounds(core, method))
-    assert sum(jobs) == 12
-    core.close()
 
 
 def test_another_pool_starts_some_time_after_a_worker_process_was_killed(tiny, reference, caplog):

@@ -34,7 +34,7 @@ LATER = {
     "edgefl profile fit": "tests/cli/test_profile_measure.py",
     "edgefl profile measure": "tests/cli/test_profile_measure.py",
     "edgefl replay --sensitivity": "tests/rerun/test_sensitivity.py",
-    "edgefl schedule": "tests/planning/test_arena.py",
+    "edgefl schedule": "tests/planning/test_compare_schedulers.py",
     "edgefl simulate": "tests/cli/test_simulate.py, and with --no-train and --resume here",
     "edgefl simulate --add-seeds": "tests/experiment/test_added_seeds.py",
     "edgefl sweep": "tests/user_shell/test_fresh_processes.py",

@@ -102,17 +102,6 @@ class TestWithTheLibrary:
         else:
             assert data.for_task(Regression()).describe().train == (200,)
 
-    def test_each_keeps_what_its_documentation_promises(self):
-        shards = flwr("PathologicalPartitioner", num_classes_per_partition=2).split(
-            LABELS, CLASSES, 12, np.random.default_rng(0)
-        )
-        held = shards.label_counts(LABELS, CLASSES)
-        assert ((held > 0).sum(axis=1) == 2).all()
-        sizes = flwr("LinearPartitioner").sizes(np.array([75, 75]), 5, np.random.default_rng(0))
-        assert sizes.tolist() == [10, 20, 30, 40, 50]
-        held = flwr("IidPartitioner").split(LABELS, CLASSES, 3, np.random.default_rng(0)).label_counts(LABELS, CLASSES)
-        assert (np.abs(held - held.mean(axis=0)) < 80).all()  # although the labels of the table are sorted before
-
     @pytest.mark.parametrize(
         ("partition", "message"),
         [
