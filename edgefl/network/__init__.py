@@ -2,32 +2,26 @@
 
 from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
-from edgefl.network.flow import Flow, FlowObserver
+from edgefl.network.flow import Flow
 from edgefl.network.flow_network import FlowNetwork
-from edgefl.network.processes import CapacityProcess, StepTrace
+from edgefl.network.processes import StepTrace
 from edgefl.network.specs import LinkSpec, NetworkSpec
 from edgefl.network.tcp import Tcp
-from edgefl.network.timeouts import Timeouts
-from edgefl.network.topology import GraphLinks, Node, Topology
+from edgefl.network.topology import GraphLinks
 from edgefl.network.traces import TraceColumns, read_csv, read_mahimahi, read_traces
 from edgefl.network.transport import FifoQueue, Transport, lv08
 from edgefl.network.tree import TreeLinks
 
 __all__ = [
-    "CapacityProcess",
     "ClientLinks",
     "FifoQueue",
     "Flow",
     "FlowNetwork",
-    "FlowObserver",
     "GraphLinks",
     "LinkSpec",
     "NetworkSpec",
-    "Node",
     "StepTrace",
     "Tcp",
-    "Timeouts",
-    "Topology",
     "TraceColumns",
     "Transport",
     "TreeLinks",
