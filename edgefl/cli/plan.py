@@ -36,6 +36,11 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         "--for",
         metavar="CONDITION",
     ),
+    vary: list[str] | None = option(
+        None,
+        "With --for: search only the least capacity of these links, such as network.links.lte.up; repeatable.",
+        metavar="PATH",
+    ),
     seeds_for: str | None = option(
         None,
         "1pt, or a number in the metric's unit: how many seeds each two methods of a finished run need so "
@@ -59,10 +64,12 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         return
     if power is not None:
         raise UserError("expected it with --seeds-for", file="--power")
+    if vary and condition is None:
+        raise UserError("expected it with --for", file="--vary")
     if condition is not None:
         if changes or rounds is not None or seed is not None:
             raise UserError("cannot be combined with --set, --rounds or --seed", file="--for")
-        print_answers(scenario, condition, method, trust=trust, as_json=as_json)
+        print_answers(scenario, condition, method, vary or [], trust=trust, as_json=as_json)
         return
     refuse_run(scenario)
     with quiet(as_json):

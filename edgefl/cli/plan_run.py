@@ -27,7 +27,7 @@ _ASKED: dict[Name, str] = {
     "model": "largest model",
 }
 
-_SMALLER_IS_HARDER = ("bandwidth", "battery")
+_LARGER_IS_HARDER = ("devices", "model")
 
 
 def refuse_run(scenario: str) -> None:
@@ -41,7 +41,9 @@ def refuse_run(scenario: str) -> None:
         )
 
 
-def print_answers(run: str, condition: str, methods: list[str] | None, *, trust: bool, as_json: bool) -> None:
+def print_answers(
+    run: str, condition: str, methods: list[str] | None, vary: list[str], *, trust: bool, as_json: bool
+) -> None:
     """Print the answers for a finished run."""
     path = user_path(run)
     if not path.is_dir():
@@ -51,7 +53,7 @@ def print_answers(run: str, condition: str, methods: list[str] | None, *, trust:
     from edgefl.rerun.inverse import ask
 
     with quiet(as_json):
-        found = ask(path, condition, methods=methods, trust=trust, answered=_progress)
+        found = ask(path, condition, methods=methods, vary=vary, trust=trust, answered=_progress)
     if as_json:
         say_json(found.as_dict())
     else:
@@ -76,8 +78,8 @@ def _print(found: Answers) -> None:
             own = ", ".join(quantity(amount, kind) for kind, amount in method.spent.items())
             notes.append(f"{method.label} itself needs {own}{', the most of any seed' if seeds > 1 else ''}.")
         if method.why_not:
-            missing = [name for name in _ASKED if name not in method.answers]
-            which = "" if len(missing) == len(_ASKED) else f" for the {listed([_ASKED[name] for name in missing])}"
+            missing = [_in_words(name) for name in found.asked if name not in method.answers]
+            which = "" if len(missing) == len(found.asked) else f" for the {listed(missing)}"
             notes.append(f"{method.label} needs training{which}: {method.why_not}.")
     notes.append(
         f"Found by bisection: {'every seed' if seeds > 1 else 'the run'} meets the condition at the first factor of an "
@@ -91,7 +93,7 @@ def _print(found: Answers) -> None:
 
 def _rows(method: MethodAnswer, condition: Condition) -> Iterator[list[str]]:
     for name, found in method.answers.items():
-        question = _ASKED[name]
+        question = _in_words(name)
         if found.met is None:
             yield [method.label, question, "none", _end(found.missed), "–", _beyond(name, found, condition)]
         elif found.missed is None:
@@ -100,6 +102,10 @@ def _rows(method: MethodAnswer, condition: Condition) -> Iterator[list[str]]:
             factor, there = _factor(name, found.met), _absolute(name, found)
             interval = f"{factor}, {_factor(name, found.missed, met=False)}"
             yield [method.label, question, factor, interval, there, _beyond(name, found, condition)]
+
+
+def _in_words(name: Name) -> str:
+    return _ASKED.get(name, f"least {name}")
 
 
 def _end(factor: float | None) -> str:
@@ -118,7 +124,7 @@ def _factor(name: Name, factor: float, *, met: bool = True) -> str:
     ('0.284', '3.48')
     """
     unit = 10.0 ** (math.floor(math.log10(factor)) - 2)
-    up = (name in _SMALLER_IS_HARDER) == met
+    up = (name not in _LARGER_IS_HARDER) == met
     return f"{(math.ceil(factor / unit - 1e-9) if up else math.floor(factor / unit + 1e-9)) * unit:.3g}"
 
 
@@ -133,10 +139,12 @@ def _absolute(name: Name, found: Answer) -> str:
     from edgefl.report.quantities import quantity
 
     figures = found.figures
+    rates = ", ".join(f"{figures[way] / 1e6:.3g} Mbit/s {way}" for way in ("down", "up") if way in figures)
+    if "." in name:
+        return rates if "topology" in name else f"the median client's: {rates}"
     match name:
         case "bandwidth":
-            down, up = (f"{figures[direction] / 1e6:.3g} Mbit/s {direction}" for direction in ("down", "up"))
-            return f"the median client's link: {down}, {up}"
+            return f"the median client's link: {rates}"
         case "battery":
             return f"{_joules(figures['joules'])} = {figures['joules'] / 3600:.3g} Wh"
         case "model":

@@ -104,15 +104,16 @@ class FinishedRun:
         listeners: Sequence[Listener] = (),
         bandwidth: float = 1.0,
         draw: int = 0,
+        scenario: Scenario | None = None,
     ) -> Setup:
         """What simulates one method with one seed again; no budget ends it, and it writes nothing.
 
         ``world`` and ``links`` are the run's, with changes that do not affect training. ``bandwidth`` is a factor on
         the capacity of every link, ``draw`` that of the shares in queues; 0 is the run's own. Without recorded
-        training, placeholders stand for its numbers.
+        training, placeholders stand for its numbers. ``scenario`` is the run's, with other links.
         """
         setup = setup_of(
-            self.scenario,
+            scenario or self.scenario,
             self.scenario.method(label),
             world,
             self.costs[label],

@@ -35,6 +35,8 @@ from edgefl.rerun.questions import (
     Name,
     Question,
     battery_joules,
+    question_about,
+    varied,
     with_batteries,
     with_larger_model,
     with_slower_devices,
@@ -101,6 +103,7 @@ class Answers:
     condition: Condition
     seeds: tuple[int, ...]
     methods: tuple[MethodAnswer, ...]
+    asked: tuple[Name, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON, in base units."""
@@ -120,11 +123,13 @@ def ask(
     condition: str,
     *,
     methods: Sequence[str] | None = None,
+    vary: Sequence[str] = (),
     trust: bool = False,
     answered: Callable[[str, int], None] | None = None,
 ) -> Answers:
     """Search, for each method of a finished run, the worst conditions under which it still meets a condition.
 
+    The questions are those of :data:`~edgefl.rerun.questions.QUESTIONS`, or about the capacities at the paths ``vary``.
     ``answered`` is called after each method with its label and the number of methods that are left.
     """
     run = FinishedRun(path, methods, trust=trust)
@@ -133,6 +138,7 @@ def ask(
         raise UserError(f"{what}: simulate its scenario with training", file=str(path))
     run.inputs(run.scenario)
     wanted = parse_condition(condition, run.scenario)
+    questions = [question_about(path, run.scenario) for path in vary] or QUESTIONS
     worlds = {seed: world_of(run.scenario, seed) for seed in run.seeds}
     links = {seed: client_links_of(run.scenario, world) for seed, world in worlds.items()}
     rows = read_costs(run.paths.costs)
@@ -140,10 +146,10 @@ def ask(
     for left, label in zip(reversed(range(len(run.labels))), run.labels, strict=True):
         keys = [(row.alpha, row.batch, row.level) for row in rows[label]]
         steps = {key: run.costs[label].step(*key) for key in keys}
-        found.append(_of_method(_MethodReplay(run, label, worlds, links, steps, wanted)))
+        found.append(_of_method(_MethodReplay(run, label, worlds, links, steps, wanted, questions)))
         if answered is not None:
             answered(label, left)
-    return Answers(wanted, tuple(run.seeds), tuple(found))
+    return Answers(wanted, tuple(run.seeds), tuple(found), tuple(each.name for each in questions))
 
 
 class _DecidedError(Exception):
@@ -179,6 +185,7 @@ class _MethodReplay:
     links: Mapping[int, ClientLinks]
     steps: Mapping[StepKey, StepCost]
     condition: Condition
+    questions: Sequence[Question]
 
     def __post_init__(self) -> None:
         self.recordings: dict[int, Recording] = {}
@@ -233,12 +240,26 @@ class _MethodReplay:
     def _scaled(self, seed: int, name: Name, factor: float, listeners: Sequence[Listener]) -> Setup:
         if name == "bandwidth":
             return self.setup(seed, listeners, bandwidth=factor)
+        if "." in name:
+            there = varied(self.run.scenario, name, factor)
+            links, world = client_links_of(there, self.worlds[seed]), self.worlds[seed]
+            recording = self.recordings[seed]
+            return self.run.setup(self.label, recording, world=world, links=links, listeners=listeners, scenario=there)
         setup = self.setup(seed, listeners)
         if name == "devices":
             return with_slower_devices(setup, factor)
         if name == "battery":
             return with_batteries(setup, factor)
         return with_larger_model(setup, factor, self.steps, self.run.costs[self.label].step)
+
+    def capacities(self, seed: int, path: str) -> dict[str, float]:
+        """The median client's capacities, or the server's, at the path of a scenario."""
+        *_, name, last = path.split(".")
+        ways = [last] if last in DIRECTIONS else list(DIRECTIONS)
+        if "topology" in path:
+            return {way: getattr(self.run.scenario.network.topology.server, way) for way in ways}
+        mine = np.array(self.worlds[seed].fleet.link_names()) == (name if last in DIRECTIONS else last)
+        return {way: float(np.median(self.links[seed].usual(way)[mine])) for way in ways}
 
 
 def _of_method(replay: _MethodReplay) -> MethodAnswer:
@@ -256,7 +277,7 @@ def _of_method(replay: _MethodReplay) -> MethodAnswer:
     worst_first = sorted(reached, key=lambda seed: -reached[seed]["seconds"])
     answers = {
         each.name: _answer(replay, each, worst_first, _own_figures(replay, worst_first[0], each.name))
-        for each in QUESTIONS
+        for each in replay.questions
         if not (timed and each.retimes)
     }
     most = {kind: max(each[kind] for each in reached.values()) for kind in KINDS}
@@ -314,6 +335,8 @@ def boundary(meets: Callable[[float], bool], *, easiest: float, missed: float, p
 
 def _own_figures(replay: _MethodReplay, seed: int, name: Name) -> tuple[str, dict[str, float]]:
     """The slowest device, if the question is about devices, and the figures of the run itself, at factor 1."""
+    if "." in name:
+        return "", replay.capacities(seed, name)
     setup = replay.setup(seed)
     profiles = setup.fleet.profiles
     largest = max(replay.steps.values(), key=lambda step: step.training_flops)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from edgefl.cost.measure import StepCost
+from edgefl.errors import UserError
 from edgefl.experiment.step_costs import StepKey
 from edgefl.fleet import DeviceProfile, step_signature
 from edgefl.fleet.battery import Battery
 from edgefl.fleet.figure import scaled
 from edgefl.fleet.profile import slower
 from edgefl.methods.parts.payload import ModelSizes
+from edgefl.network.client_links import DIRECTIONS, scaled_links
+from edgefl.network.specs import Rates
+from edgefl.scenario import Scenario
 from edgefl.simulation.setup import Setup
 
-Name = Literal["bandwidth", "devices", "battery", "model"]
+Name = str
+"""``bandwidth``, ``devices``, ``battery`` or ``model``, or the path of capacities in a scenario."""
 
 BATTERY_JOULES = 3600.0
 """The capacity of a device's battery at factor 1 if no device of the fleet has one: 1 Wh, full and never charged."""
@@ -41,6 +45,35 @@ QUESTIONS = (
     Question("model", easiest=1e-3, hardest=1e3),
 )
 """The capacity of every link; the seconds of local training; the capacity of batteries; the model's bytes and FLOPs."""
+
+
+def question_about(path: str, scenario: Scenario) -> Question:
+    """The question about the capacities at a path of the scenario; UserError if there are none."""
+    varied(scenario, path, 1.0)
+    return Question(path, easiest=1e3, hardest=1e-3)
+
+
+def varied(scenario: Scenario, path: str, factor: float) -> Scenario:
+    """The scenario with the capacities at ``path``, such as ``network.links.lte.up``, multiplied by a factor."""
+    network = scenario.network
+    links, server = network.links, getattr(network.topology, "server", None)
+    match path.split("."):
+        case ["network", "links", name, *way] if name in links and (not way or way in [["down"], ["up"]]):
+            changed = scaled_links({name: links[name]}, factor)[name]
+            own = {way[0]: getattr(changed, way[0])} if way else {"down": changed.down, "up": changed.up}
+            network = network.model_copy(update={"links": {**links, name: links[name].model_copy(update=own)}})
+        case ["network", "topology", "server", *way] if isinstance(server, Rates) and way in [[], ["down"], ["up"]]:
+            own = {each: getattr(server, each) * factor for each in way or DIRECTIONS}
+            topology = network.topology.model_copy(update={"server": server.model_copy(update=own)})
+            network = network.model_copy(update={"topology": topology})
+        case _:
+            known = [f"network.links.{name}" for name in links] + ["network.topology.server"] * isinstance(
+                server, Rates
+            )
+            raise UserError(
+                f"cannot vary '{path}'; expected one of {', '.join(known)}, or .down or .up of it", file="--vary"
+            )
+    return scenario.model_copy(update={"network": network})
 
 
 def with_slower_devices(setup: Setup, factor: float) -> Setup:

@@ -63,6 +63,29 @@ def slower_links(factor):
     return {"network": network}
 
 
+def slower_uplinks(factor):
+    network = json.loads(json.dumps(SMALL["network"]))
+    network["links"]["5g"]["up"] = {"kind": "uniform", "low": 4e6 * factor, "high": 28e6 * factor}
+    return {"network": network}
+
+
+@pytest.mark.full
+def test_the_capacities_at_one_path_are_varied_alone(finished, tmp_path):
+    folder, limit = finished
+    path = "network.links.5g.up"
+    (method,) = ask(folder, f"targets.0 within {limit} s", methods=["fedavg"], vary=[path]).methods
+    answer = method.answers[path]
+    assert answer.met < 1
+    assert answer.figures.keys() == {"up"}
+    assert seconds_there(tmp_path / "met", slower_uplinks(answer.met), "fedavg") <= limit
+    assert seconds_there(tmp_path / "missed", slower_uplinks(answer.missed), "fedavg") > limit
+
+
+def test_a_path_without_capacities_is_refused(finished):
+    with pytest.raises(UserError, match=r"cannot vary 'network.links.lte'; expected one of network.links.5g"):
+        ask(finished[0], "targets.0 within 1h", vary=["network.links.lte"])
+
+
 def slower_devices(factor):
     return {"fleet": [{**group, "pace": factor} for group in SMALL["fleet"]]}
 
