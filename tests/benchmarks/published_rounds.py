@@ -113,9 +113,7 @@ def main(arguments: list[str]) -> None:
     for (deployment, name), places in boards.items():
         profile, held = load_profile(name), {}
         if deployment in FITTED:
-            held = calibrated(
-                [rows[at] for at in places], [times[at] for at in places], load_profile(LIKE.get(name, name))
-            )
+            held = calibrated([times[at] for at in places], load_profile(LIKE.get(name, name)))
         for at in places:
             row, time = rows[at], times[at]
             ratio, own = time.on(profile) / time.seconds, held.get(f"{time.model} {time.batch}")
