@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from edgefl.cli.arguments import Changes, Json, Scenario, new_figure_file, option
-from edgefl.cli.printing import print_table, say_json
+from edgefl.cli.printing import print_table, say, say_json
 
 if TYPE_CHECKING:
     from edgefl.data.distribution import DataDistribution
@@ -43,19 +43,28 @@ def show(
     chosen = load_scenario(scenario, changes or ())
     number = chosen.seeds[0] if seed is None else seed
     found = data_distribution(load_federated(chosen.data, number, split=chosen.evaluation.split))
+    classes = chosen.data.class_names() if found.what == "classes" else []
     if picture is not None:
         from edgefl.report.data_distribution import holdings_figure
         from edgefl.report.figure_file import write_figure
 
         title = f"{chosen.name}: {found.sizes.sum():,} training samples of {len(found.sizes):,} clients, seed {number}"
         drawn = holdings_figure(
-            title, found.what, found.sizes, counts=found.counts, distances=found.distances, means=found.means
+            title,
+            found.what,
+            found.sizes,
+            counts=found.counts,
+            distances=found.distances,
+            means=found.means,
+            names=classes,
         )
         write_figure(drawn, picture)
     if as_json:
-        say_json({"scenario": chosen.name, "seed": number, **_as_data(found)})
-    else:
-        _print(f"{chosen.name}, {chosen.data.name}, seed {number}", found)
+        say_json({"scenario": chosen.name, "seed": number, "class_names": classes or None, **_as_data(found)})
+        return
+    _print(f"{chosen.name}, {chosen.data.name}, seed {number}", found, classes)
+    if picture is not None:
+        say(f"Picture  {picture}")
 
 
 def _as_data(found: DataDistribution) -> dict[str, Any]:
@@ -85,7 +94,7 @@ def _or_none(value: Any) -> Any:
     return None if value != value else value  # noqa: PLR0124
 
 
-def _print(title: str, found: DataDistribution) -> None:
+def _print(title: str, found: DataDistribution, classes: list[str]) -> None:
     names = {
         "samples": "training samples of a client",
         "test_samples": "test samples of a client",
@@ -105,6 +114,8 @@ def _print(title: str, found: DataDistribution) -> None:
         )
     if found.between is not None:
         notes.append(f"{100 * found.between:.1f} % of the targets' variance is between clients.")
+    if classes:
+        notes.append(f"Classes, as counts below are in order: {', '.join(classes)}.")
     print_table(["", "smallest", "median", "largest", "mean"], rows, title=title, notes=notes)
     _print_clients(found)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from edgefl.cli.arguments import Run
+from edgefl.cli.arguments import Run, Trust
 from edgefl.cli.printing import say
 
 
-def verify(run: Run) -> None:
+def verify(run: Run, trust: Trust = False) -> None:
     """Check a run's event log against the model's rules, and that scenario.yaml reproduces the log and summary.json.
 
     The exit code is 1 if a rule is violated.
@@ -18,7 +18,7 @@ def verify(run: Run) -> None:
     from edgefl.rerun.verify import other_software, why_not_again
     from edgefl.rerun.verify import verify as violations_in
 
-    violations = violations_in(run)
+    violations = violations_in(run, trust=trust)
     for violation in violations:
         say(violation)
     if violations:
@@ -27,7 +27,7 @@ def verify(run: Run) -> None:
     summary = read_run_summary(run)
     count = sum(map(len, summary.methods.values()))
     runs = f"{count} {'run' if count == 1 else 'runs'}"
-    reason = why_not_again(run, summary)
+    reason = why_not_again(run, summary, trust=trust)
     again = ", same results when simulated again" if reason is None else ""
     note = "" if reason is None else f"; not simulated again, because {reason}"
     if app_scenario_of(run) is None and (made_with := other_software(run, summary)) is not None:

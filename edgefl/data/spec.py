@@ -115,6 +115,10 @@ class DataSpec(Component):
             UserError: files are missing or unreadable; the message names the folder.
         """
 
+    def class_names(self) -> list[str]:
+        """The names of the classes 0, 1, …; empty if they have none."""
+        return []
+
     def known(self) -> Description | None:
         """The value of :meth:`declared`, checked.
 

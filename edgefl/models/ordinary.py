@@ -231,7 +231,10 @@ def _checked(
         )
     found = tuple(output.shape) if isinstance(output, Tensor) else one_line(output)
     if found != (2, *expected):
-        raise UserError(f"expected outputs of shape {(2, *expected)} for a batch of shape {shape}, found {found}")
+        raise UserError(
+            f"expected outputs of shape {(2, *expected)} for a batch of shape {shape}, found {found}; the number of "
+            "classes is that of the data, or --classes"
+        )
     if watch.drawing is not None:
         raise UserError(
             f"the layer {watch.drawing} draws random numbers in a way that a job's key cannot determine; use dropout, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +39,7 @@ def holdings_figure(
     counts: _Integers | None = None,
     distances: _Floats | None = None,
     means: _Floats | None = None,
+    names: Sequence[str] = (),
 ) -> Figure:
     """A bar for each client with its classes as parts, and distributions over clients next to them.
 
@@ -48,6 +50,7 @@ def holdings_figure(
         counts: samples of each category on each client; ``None``: targets are no categories.
         distances: distance of each client's shares from those of all clients.
         means: the mean target of each client.
+        names: names of the categories; without, their numbers.
     """
     figure = new_figure(figsize=(11.0, 4.8), layout="constrained")
     distributions = [(sizes.astype(np.float64), "training samples of a client", (0.0, float(sizes.max())))]
@@ -60,7 +63,7 @@ def holdings_figure(
     parts = counts if counts is not None and counts.shape[1] <= MOST_CATEGORIES else None
     # What differs more decides the order of many clients.
     by_size = parts is None or distances is None or sizes.std() / sizes.mean() >= np.nanmean(distances)
-    _draw_bars(bars, sizes, parts, what, by_size=bool(by_size))
+    _draw_bars(bars, sizes, parts, what, names, by_size=bool(by_size))
     for row, (values, name, limits) in enumerate(distributions):
         _draw_histogram(figure.add_subplot(grid[row, 1]), values, name, limits)
     figure.suptitle(title, fontsize=12)
@@ -72,7 +75,9 @@ def _range(values: _Floats) -> tuple[float, float]:
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
-def _draw_bars(ax: Axes, sizes: _Integers, counts: _Integers | None, what: str, *, by_size: bool) -> None:
+def _draw_bars(
+    ax: Axes, sizes: _Integers, counts: _Integers | None, what: str, names: Sequence[str], *, by_size: bool
+) -> None:
     clients = len(sizes)
     shares = None
     if counts is not None:
@@ -107,7 +112,7 @@ def _draw_bars(ax: Axes, sizes: _Integers, counts: _Integers | None, what: str, 
     ax.spines[["top", "right", "bottom"]].set_visible(False)
     ax.tick_params(axis="x", length=0)
     if shares is not None:
-        _draw_key(ax, colours, what)
+        _draw_key(ax, colours, what, names)
 
 
 def _alike(shares: _Floats) -> _Integers:
@@ -125,7 +130,7 @@ def _colours(categories: int) -> list[Any]:
     return list(mpl.colormaps["turbo"](np.linspace(0.04, 0.96, categories)))
 
 
-def _draw_key(ax: Axes, colours: list[Any], what: str) -> None:
+def _draw_key(ax: Axes, colours: list[Any], what: str, names: Sequence[str]) -> None:
     """The colours of the categories, in a row above the bars."""
     from matplotlib.colors import ListedColormap
 
@@ -133,7 +138,7 @@ def _draw_key(ax: Axes, colours: list[Any], what: str) -> None:
     key = ax.inset_axes((0.0, 1.03, 1.0, 0.035))
     key.imshow(np.arange(count)[None], cmap=ListedColormap(colours), aspect="auto", vmin=-0.5, vmax=count - 0.5)
     step = max(1, -(-count // 20))
-    key.set_xticks(range(0, count, step))
+    key.set_xticks(range(0, count, step), names[::step] or None)
     key.set_yticks([])
     key.tick_params(axis="x", length=0, labelsize=8, top=False, bottom=False, labeltop=True, labelbottom=False, pad=2)
     key.set_ylabel(what, rotation=0, ha="right", va="center", fontsize=9, labelpad=6)

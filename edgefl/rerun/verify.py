@@ -18,7 +18,7 @@ from typing import Any
 from edgefl.errors import UserError
 from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.final_models import read_model
-from edgefl.experiment.inputs import SCENARIO, Input, Inputs, digest_of_scenario, in_words, software_of
+from edgefl.experiment.inputs import SCENARIO, Input, Inputs, allow_code, digest_of_scenario, in_words, software_of
 from edgefl.experiment.recording import RecordedLearner, recording_of
 from edgefl.experiment.runs import OneRun
 from edgefl.experiment.step_costs import StepCosts
@@ -46,8 +46,10 @@ _TRAINED: tuple[EventKind, ...] = ("evaluation", "feedback", "diverged")
 
 
 @neutral_torch()
-def verify(run: Path) -> list[str]:
+def verify(run: Path, *, trust: bool = False) -> list[str]:
     """The differences between a run directory and the result of its scenario, as sentences; none if it is correct.
+
+    A run whose scenario has Python files is simulated again only with ``trust``, which executes them.
 
     Raises:
         UserError: the folder contains no finished run.
@@ -61,7 +63,8 @@ def verify(run: Path) -> list[str]:
     except UserError as error:
         return [f"costs.json cannot be read: {error.message}"]
     costs: dict[str, StepCosts] = {}
-    if isinstance(scenario, Scenario) and summary.of_this_version and not code_files(scenario):
+    if isinstance(scenario, Scenario) and summary.of_this_version and (trust or not code_files(scenario)):
+        allow_code(scenario, summary.inputs, run, trust=trust)
         costs = step_costs(scenario, summary.methods, known)
     found = []
     for label, entries in summary.methods.items():
@@ -71,7 +74,7 @@ def verify(run: Path) -> list[str]:
     return found
 
 
-def why_not_again(run: Path, summary: Summary) -> str | None:
+def why_not_again(run: Path, summary: Summary, *, trust: bool = False) -> str | None:
     """The reason why :func:`verify` does not simulate a run again; ``None`` if it does."""
     if app_scenario_of(run) is not None:
         return "its app is not executed"
@@ -80,7 +83,8 @@ def why_not_again(run: Path, summary: Summary) -> str | None:
         return "its seconds were measured, and rules of computed seconds were not checked"
     if not summary.of_this_version:
         return f"edgefl {summary.edgefl} wrote it"
-    return "its Python files are not executed" if code_files(load_scenario(paths.scenario, run_code=False)) else None
+    code = code_files(load_scenario(paths.scenario, run_code=False))
+    return "its Python files are not executed without --trust" if code and not trust else None
 
 
 def other_software(run: Path, summary: Summary) -> str | None:

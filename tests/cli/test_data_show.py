@@ -50,8 +50,20 @@ def test_json_has_every_client(scenario, capsys):
     assert sum(sizes) + found["unused"] == SMALL["data"]["train"]
 
 
+def test_classes_of_folders_have_their_names(tmp_path, capsys):
+    for name in ("cat", "dog"):
+        (tmp_path / "train" / name).mkdir(parents=True)
+        for number in range(4):
+            Image.new("L", (8, 8), number).save(tmp_path / "train" / name / f"{number}.png")
+    data = {"name": "image_folder", "train": "train", "size": [8, 8], "clients": 2, "test_share": 0.25}
+    (tmp_path / "my.yaml").write_text(
+        json.dumps({**SMALL, "data": data, "training": {**SMALL["training"], "cohort": 2}})
+    )
+    assert "Classes, as counts below are in order: cat, dog." in shown(capsys, str(tmp_path / "my.yaml"))
+
+
 def test_a_picture_is_written(scenario, tmp_path, capsys):
-    shown(capsys, scenario, "-o", str(tmp_path / "who.png"))
+    assert f"Picture  {tmp_path / 'who.png'}" in shown(capsys, scenario, "-o", str(tmp_path / "who.png"))
     assert Image.open(tmp_path / "who.png").width > 1000
 
 

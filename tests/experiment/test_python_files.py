@@ -173,6 +173,11 @@ def test_what_reads_a_run_never_executes_its_files(mine, tmp_path, monkeypatch, 
         assert "not simulated again, because its Python files are not executed" in capsys.readouterr().out
 
 
+def test_verify_simulates_it_again_if_its_files_are_trusted(mine, capsys):
+    assert main(["verify", str(mine[1]), "--trust"]) == 0
+    assert "same results when simulated again" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("command", [["replay"], ["replay", "--sensitivity"], ["diagnose"]], ids=" ".join)
 def test_a_changed_file_is_not_executed_unless_it_is_trusted(mine, tmp_path, capsys, command):
     work, received = sent(mine, tmp_path, change="raise SystemExit(7)")

@@ -31,12 +31,8 @@ class ImageFolder(SplitData, Encoded):
     test_data: InputFolder | None = Field(default=None, description="folder of the test images; null: a share of train")
 
     def raw(self) -> tuple[Raw, Raw | None]:
-        train = _folder("train", self.train)
-        test = None if self.test_data is None else _folder("test_data", self.test_data)
-        classes, tested = _classes(train), _classes(test) if test else []
-        if self.classes is not None:
-            classes = sorted({*classes, *tested})
-        for name in tested:
+        train, test, classes = self._found()
+        for name in _classes(test) if test else []:
             if test and name not in classes:
                 raise UserError(
                     f"expected a class that is in the training data, found '{name}'; {nearest(name, classes)} Set "
@@ -44,6 +40,18 @@ class ImageFolder(SplitData, Encoded):
                     file=str(test / name),
                 )
         return self._of(train, classes), None if test is None else self._of(test, classes)
+
+    def class_names(self) -> list[str]:
+        return self._found()[2]
+
+    def _found(self) -> tuple[Path, Path | None, list[str]]:
+        """Both folders, and the classes by number."""
+        train = _folder("train", self.train)
+        test = None if self.test_data is None else _folder("test_data", self.test_data)
+        classes = _classes(train)
+        if self.classes is not None and test is not None:
+            classes = sorted({*classes, *_classes(test)})
+        return train, test, classes
 
     def _of(self, folder: Path, classes: Sequence[str]) -> Raw:
         from torchvision.datasets.folder import make_dataset

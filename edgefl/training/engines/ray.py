@@ -60,7 +60,8 @@ def connected() -> ModuleType:
     except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         where = f"the Ray cluster at {address}" if address else "a local Ray cluster"
-        raise UserError(f"{where} cannot be used: {reason}", file="--engine ray") from error
+        hint = "; if the cluster asks for a token (ray start does since 2.60), export RAY_AUTH_MODE=token"
+        raise UserError(f"{where} cannot be used: {reason}{hint * bool(address)}", file="--engine ray") from error
     finally:
         if in_charge:
             # Ray replaces the signal handler; restore the command's own one.
