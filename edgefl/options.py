@@ -93,9 +93,7 @@ class Component(Options):
 
     Parts are values: frozen, comparable and stateless. State that changes during a run (momentum, control variates) is
     passed in and returned as tensors.
-
-    Attributes:
-        packages: names of packages, besides edgefl's requirements, on which the results of a built-in part depend.
     """
 
+    # names of packages, besides edgefl's requirements, on which the results of a built-in part depend
     packages: ClassVar[tuple[str, ...]] = ()

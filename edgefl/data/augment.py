@@ -27,21 +27,13 @@ _FRACTION_BITS = 14
 
 
 class AugmentDraws(NamedTuple):
-    """The random numbers of ``n`` images.
+    """The random numbers of ``n`` images."""
 
-    Attributes:
-        down: shift of the crop window down, −4 to 4, int64 ``[n]``.
-        right: shift to the right, likewise.
-        flip: 1 to mirror left and right, else 0, int64 ``[n]``.
-        cosine: of the rotation, as an integer in units of 2⁻¹⁴, int64 ``[n]``; ``None`` without rotation.
-        sine: likewise.
-    """
-
-    down: Tensor
-    right: Tensor
-    flip: Tensor
-    cosine: Tensor | None
-    sine: Tensor | None
+    down: Tensor  # shift of the crop window down, −4 to 4, int64 [n]
+    right: Tensor  # shift to the right, likewise
+    flip: Tensor  # 1 to mirror left and right, else 0, int64 [n]
+    cosine: Tensor | None  # of the rotation, as an integer in units of 2⁻¹⁴, int64 [n]; None without rotation
+    sine: Tensor | None  # likewise
 
     def part(self, start: int, stop: int) -> AugmentDraws:
         return self._each(lambda values: values[start:stop])

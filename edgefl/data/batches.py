@@ -55,18 +55,12 @@ def batch_plan(
 
 @dataclass(frozen=True, slots=True)
 class JobBatches:
-    """The random choices of a job's minibatches, in main memory; :meth:`step` returns one minibatch.
-
-    Attributes:
-        indices: positions of all images of all steps, one step after the other.
-        offsets: step i has the positions ``offsets[i]`` to ``offsets[i + 1]``.
-        draws: the augmentation of each of these images; ``None`` without augmentation.
-    """
+    """The random choices of a job's minibatches, in main memory; :meth:`step` returns one minibatch."""
 
     data: Dataset
-    indices: Tensor
-    offsets: tuple[int, ...]
-    draws: AugmentDraws | None
+    indices: Tensor  # positions of all images of all steps, one step after the other
+    offsets: tuple[int, ...]  # step i has the positions offsets[i] to offsets[i + 1]
+    draws: AugmentDraws | None  # the augmentation of each of these images; None without augmentation
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -105,16 +99,11 @@ def _at_once(data: Dataset) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StackedBatches:
-    """The minibatches of several jobs with equal numbers of steps and images; row i belongs to the i-th job.
-
-    Attributes:
-        indices: positions of the images, ``[steps, rows, batch]``.
-        draws: the augmentation of these images in that order; ``None`` without augmentation.
-    """
+    """The minibatches of several jobs with equal numbers of steps and images; row i belongs to the i-th job."""
 
     data: Dataset
-    indices: Tensor
-    draws: AugmentDraws | None
+    indices: Tensor  # positions of the images, [steps, rows, batch]
+    draws: AugmentDraws | None  # the augmentation of these images in that order; None without augmentation
 
     @classmethod
     def of(cls, jobs: Sequence[JobBatches]) -> StackedBatches | None:

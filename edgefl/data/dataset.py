@@ -29,24 +29,17 @@ from edgefl.tasks.classification import Classification
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
-    """A labelled set of images, numbers or tokens.
+    """A labelled set of images, numbers or tokens."""
 
-    Attributes:
-        inputs: ``[samples, …]``, as in :class:`~edgefl.data.samples.Samples`; on the device, or in main memory.
-        labels: int64 ``[samples]`` on the same device, or the labels of another task.
-        classes: number of classes, or of outputs that the task needs.
-        mean: mean of each channel of images, of pixels in [0, 1], for normalising batches; empty for other inputs.
-        std: standard deviation, likewise.
-        origin: int64 ``[samples]`` in main memory: the original of each distorted copy; ``None`` without copies.
-        owner: int64 ``[samples]`` in main memory: the owner of each sample, from 0; ``None`` without owners.
-    """
-
-    inputs: Tensor
-    labels: Tensor
-    classes: int
+    inputs: Tensor  # [samples, …], as in Samples; on the device, or in main memory
+    labels: Tensor  # int64 [samples] on the same device, or the labels of another task
+    classes: int  # number of classes, or of outputs that the task needs
+    # mean of each channel of images, of pixels in [0, 1], for normalising batches; empty for other inputs
     mean: tuple[float, ...]
-    std: tuple[float, ...]
+    std: tuple[float, ...]  # standard deviation, likewise
+    # int64 [samples] in main memory: the original of each distorted copy; None without copies
     origin: Integers | None = None
+    # int64 [samples] in main memory: the owner of each sample, from 0; None without owners
     owner: Integers | None = None
     task: Task = Classification()  # noqa: RUF009  (frozen)
 

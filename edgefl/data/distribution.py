@@ -19,25 +19,18 @@ What = Literal["classes", "labels", "tokens", "numbers"]
 
 @dataclass(frozen=True, eq=False)
 class DataDistribution:
-    """The samples and targets of each client.
-
-    Attributes:
-        sizes: training samples of each client, ``[clients]``.
-        unused: training samples that no client has.
-        test_sizes: test samples of each client; ``None`` unless the test set is partitioned.
-        counts: how often each class, label or token occurs on each client, ``[clients, categories]``; ``None`` for
-            numbers.
-        means: the mean of each client's targets ``[clients]`` for numbers, over all numbers of a target; else ``None``.
-            NaN for a client without samples.
-        between: for numbers, the share of the targets' variance that is between clients, from 0 to 1.
-    """
+    """The samples and targets of each client."""
 
     what: What
-    sizes: Integers
-    unused: int
-    test_sizes: Integers | None
+    sizes: Integers  # training samples of each client, [clients]
+    unused: int  # training samples that no client has
+    test_sizes: Integers | None  # test samples of each client; None unless the test set is partitioned
+    # how often each class, label or token occurs on each client, [clients, categories]; None for numbers
     counts: Integers | None
+    # the mean of each client's targets [clients] for numbers, over all numbers of a target; else None. NaN for a
+    # client without samples.
     means: Floats | None = None
+    # for numbers, the share of the targets' variance that is between clients, from 0 to 1
     between: float | None = None
 
     @cached_property

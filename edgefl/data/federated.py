@@ -32,22 +32,16 @@ class FederatedData:
 
     With a feature skew, the training samples and, with ``test: partitioned``, the evaluation samples are those that
     their client sees.
-
-    Attributes:
-        train: the training samples; without the held-out ones if the validation split is evaluated.
-        validation: the held-out training samples; ``None`` if the test split is evaluated.
-        shards: positions in ``train`` by client.
-        label_counts: training samples of each class on each client, ``[clients, classes]``; one column if samples
-            have no class.
-        evaluation_shards: positions in :attr:`evaluation` by client; ``None`` unless ``test: partitioned``. A shard may
-            be empty if clients have few samples.
     """
 
-    train: Dataset
+    train: Dataset  # the training samples; without the held-out ones if the validation split is evaluated
     test: Dataset
-    validation: Dataset | None
-    shards: Shards
+    validation: Dataset | None  # the held-out training samples; None if the test split is evaluated
+    shards: Shards  # positions in train by client
+    # training samples of each class on each client, [clients, classes]; one column if samples have no class
     label_counts: Integers
+    # positions in evaluation by client; None unless test: partitioned. A shard may be empty if clients have few
+    # samples.
     evaluation_shards: Shards | None
     augment: Augmentation
 

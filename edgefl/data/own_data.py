@@ -22,21 +22,14 @@ Channels = Literal["first", "last"]
 
 
 class Raw(NamedTuple):
-    """The arrays of one split, as a file or a function gives them.
+    """The arrays of one split, as a file or a function gives them."""
 
-    Attributes:
-        inputs: ``[samples, …]``; pictures are decoded when they are needed.
-        names: the names of inputs, labels and clients in messages.
-        place: the file or folder of the arrays, for messages.
-        classes: number of classes, if the data state it.
-    """
-
-    inputs: NDArray[Any] | Pictures
+    inputs: NDArray[Any] | Pictures  # [samples, …]; pictures are decoded when they are needed
     targets: NDArray[Any] | Pictures
     client: NDArray[Any] | Pictures | None
-    names: tuple[str, str, str]
-    place: str
-    classes: int | None = None
+    names: tuple[str, str, str]  # the names of inputs, labels and clients in messages
+    place: str  # the file or folder of the arrays, for messages
+    classes: int | None = None  # number of classes, if the data state it
 
     def refuse(self, message: str) -> NoReturn:
         raise UserError(message, file=self.place)

@@ -36,20 +36,13 @@ _CHUNK = 64
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Images that are decoded when they become an array: ``np.asarray`` gives ``[images, channels, height, width]``.
+    """Images that are decoded when they become an array: ``np.asarray`` gives ``[images, channels, height, width]``."""
 
-    Attributes:
-        source: the file or the bytes of an image.
-        name: the place of an image, for messages.
-        numbers: the images, numbers for ``source`` and ``name``.
-        size: height and width to which images are resized; ``None``: all have one size.
-        colours: channels to which images are converted; ``None``: 1 if the first 64 images are grey, else 3.
-    """
-
-    source: Callable[[int], Path | bytes | None]
-    name: Callable[[int], str]
-    numbers: Integers
-    size: tuple[int, int] | None = None
+    source: Callable[[int], Path | bytes | None]  # the file or the bytes of an image
+    name: Callable[[int], str]  # the place of an image, for messages
+    numbers: Integers  # the images, numbers for source and name
+    size: tuple[int, int] | None = None  # height and width to which images are resized; None: all have one size
+    # channels to which images are converted; None: 1 if the first 64 images are grey, else 3
     colours: Colours | None = None
 
     dtype = np.dtype(np.uint8)

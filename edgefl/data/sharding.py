@@ -14,17 +14,11 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shards:
-    """A partition of (a part of) a data set over clients, in compressed rows.
+    """A partition of (a part of) a data set over clients, in compressed rows."""
 
-    Attributes:
-        indices: positions in the data set, client after client; no position occurs twice.
-        offsets: ``[clients + 1]``; client k owns ``indices[offsets[k]:offsets[k + 1]]``.
-        sizes: images of each client, ``[clients]``.
-    """
-
-    indices: Integers
-    offsets: Integers
-    sizes: Integers = field(init=False)
+    indices: Integers  # positions in the data set, client after client; no position occurs twice
+    offsets: Integers  # [clients + 1]; client k owns indices[offsets[k]:offsets[k + 1]]
+    sizes: Integers = field(init=False)  # images of each client, [clients]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", np.diff(self.offsets))

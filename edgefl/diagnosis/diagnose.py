@@ -35,28 +35,22 @@ _ALL = -1
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The curvature for one method and seed.
+    """The curvature for one method and seed."""
 
-    Attributes:
-        label, seed: the model's method and seed.
-        lambda_max: the Hessian's eigenvalue of largest magnitude at the final model.
-        trace: Hutchinson's estimate of the Hessian's trace there.
-        clients: for each local model of the last round its ``client``, ``lambda_max`` and ``trace``; empty unless the
-            run kept them (``keep_models: clients``).
-        by_tensor, by_parameter: H_N and H_D over these models under both interpretations of Diag(H): one number for
-            each parameter tensor (the authors' code), or one for each parameter (Eqs. 3-4 as printed); ``None`` with
-            fewer than two of them.
-        landscape: the loss on the plane of the two top eigenvectors, if requested.
-    """
-
+    # label, seed: the model's method and seed
     label: str
     seed: int
-    lambda_max: float
-    trace: float
+    lambda_max: float  # the Hessian's eigenvalue of largest magnitude at the final model
+    trace: float  # Hutchinson's estimate of the Hessian's trace there
+    # for each local model of the last round its client, lambda_max and trace; empty unless the run kept them
+    # (keep_models: clients)
     clients: list[dict[str, Any]] = field(default_factory=list)
+    # by_tensor, by_parameter: H_N and H_D over these models under both interpretations of Diag(H): one number for
+    # each parameter tensor (the authors' code), or one for each parameter (Eqs. 3-4 as printed); None with fewer than
+    # two of them.
     by_tensor: dict[str, float] | None = None
     by_parameter: dict[str, float] | None = None
-    landscape: Landscape | None = None
+    landscape: Landscape | None = None  # the loss on the plane of the two top eigenvectors, if requested
 
     def as_data(self) -> dict[str, Any]:
         """As JSON data, without the landscape."""

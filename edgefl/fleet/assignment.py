@@ -225,22 +225,14 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 @dataclass(frozen=True)
 class FleetAssignment:
-    """The device and link of each client, as arrays: a client is a row.
+    """The device and link of each client, as arrays: a client is a row."""
 
-    Attributes:
-        profiles: of each group; a group with sampled devices counts as several groups.
-        links: the name of each group's link.
-        group: the group of each client, an index into both, shape ``[clients]``.
-        availability: of each group's devices; empty: always.
-        dropout: for each group the probability that a device drops out of a round; empty: 0.
-        capacity: for each group the largest part of a model that its devices train; empty: the whole model.
-    """
-
-    profiles: tuple[DeviceProfile, ...]
-    links: tuple[str, ...]
-    group: NDArray[np.int32]
-    availability: tuple[AnyAvailability, ...] = ()
-    dropout: tuple[float, ...] = ()
+    profiles: tuple[DeviceProfile, ...]  # of each group; a group with sampled devices counts as several groups
+    links: tuple[str, ...]  # the name of each group's link
+    group: NDArray[np.int32]  # the group of each client, an index into both, shape [clients]
+    availability: tuple[AnyAvailability, ...] = ()  # of each group's devices; empty: always
+    dropout: tuple[float, ...] = ()  # for each group the probability that a device drops out of a round; empty: 0
+    # for each group the largest part of a model that its devices train; empty: the whole model
     capacity: tuple[float, ...] = ()
 
     def profile_of(self, client: int) -> DeviceProfile:

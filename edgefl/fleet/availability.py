@@ -23,18 +23,13 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Windows:
-    """For each row the intervals [start, end) in which a device is available; each row repeats with its own period.
+    """For each row the intervals [start, end) in which a device is available; each row repeats with its own period."""
 
-    Attributes:
-        starts, ends: concatenation of all rows, in seconds, ascending within a row, within [0, period].
-        offsets: the start of each row in them, shape ``[rows + 1]``.
-        periods: seconds, shape ``[rows]``.
-    """
-
+    # starts, ends: concatenation of all rows, in seconds, ascending within a row, within [0, period]
     starts: Numbers
     ends: Numbers
-    offsets: NDArray[np.int64]
-    periods: Numbers
+    offsets: NDArray[np.int64]  # the start of each row in them, shape [rows + 1]
+    periods: Numbers  # seconds, shape [rows]
 
     @staticmethod
     def of(rows: Sequence[tuple[Sequence[float], Sequence[float], float]]) -> Windows:

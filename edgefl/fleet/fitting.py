@@ -27,20 +27,15 @@ CLOSENESS = 0.6
 
 @dataclass(frozen=True)
 class Rates:
-    """The figures of a roofline.
-
-    Attributes:
-        operator_overhead: seconds of a launched operator.
-        step_overhead: seconds of a step.
-        kinds: FLOP/s, bytes/s and overhead of the kinds of operators that have separate figures.
-        group_overhead, half_rate_pixels: as in a profile.
-    """
+    """The figures of a roofline."""
 
     flops_per_second: float
     bytes_per_second: float
-    operator_overhead: float
-    step_overhead: float
+    operator_overhead: float  # seconds of a launched operator
+    step_overhead: float  # seconds of a step
+    # FLOP/s, bytes/s and overhead of the kinds of operators that have separate figures
     kinds: Mapping[str, Figures] = field(default_factory=dict)
+    # group_overhead, half_rate_pixels: as in a profile
     group_overhead: float = 0.0
     half_rate_pixels: float = 0.0
 

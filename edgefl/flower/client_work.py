@@ -40,19 +40,13 @@ NOTHING = StepCost(0, (), 0, 0, 0.0, 0.0, 0)
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of a ``ClientApp`` to a message.
+    """The answer of a ``ClientApp`` to a message."""
 
-    Attributes:
-        reply: its reply, or the error that it ended with.
-        context: the node's context after it.
-        waits: the seconds that no operator takes.
-    """
-
-    reply: Any
-    context: Any
+    reply: Any  # its reply, or the error that it ended with
+    context: Any  # the node's context after it
     cost: StepCost
     steps: int
-    waits: float
+    waits: float  # the seconds that no operator takes
 
 
 class OperatorCount(Recorder):  # type: ignore[no-untyped-call]

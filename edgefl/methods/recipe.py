@@ -20,30 +20,22 @@ from edgefl.registry import Registry, object_of
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """The parts of a method, before a scenario sets options.
+    """The parts of a method, before a scenario sets options."""
 
-    Attributes:
-        summary: one line for ``edgefl methods``.
-        paper: the paper that defines it, with equation or algorithm.
-        objective, rule, payload: classes whose fields are the method's options in a scenario.
-        server: the default server update; a scenario may choose another one that fits.
-        state: the client state, or ``None`` for stateless clients.
-        submodels: the class that defines capacity levels, for methods whose clients train parts of the model.
-        scheduler: default kind of block scheduler for methods with a partial downlink, else ``None``.
-        defaults: option values that differ from the parts' own defaults.
-    """
-
-    summary: str
-    paper: str
+    summary: str  # one line for edgefl methods
+    paper: str  # the paper that defines it, with equation or algorithm
+    # objective, rule, payload: classes whose fields are the method's options in a scenario
     objective: type[Objective]
     rule: type[LocalRule]
-    server: ServerUpdate
+    server: ServerUpdate  # the default server update; a scenario may choose another one that fits
     payload: type[Payload] = Payload
-    state: ClientState | None = None
+    state: ClientState | None = None  # the client state, or None for stateless clients
     weighting: Weighting = "samples"
+    # the class that defines capacity levels, for methods whose clients train parts of the model
     submodels: type[SubModels] | None = None
     common_finish: CommonFinish | None = None
-    scheduler: str | None = None
+    scheduler: str | None = None  # default kind of block scheduler for methods with a partial downlink, else None
+    # option values that differ from the parts' own defaults
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

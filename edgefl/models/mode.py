@@ -17,27 +17,19 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """The mode of a call, which layers read in addition to their input.
+    """The mode of a call, which layers read in addition to their input."""
 
-    Attributes:
-        training: batch statistics in batch norm, dropped blocks in Stochastic Depth.
-        track: batch norm updates its running statistics (off for frozen copies and sub-networks).
-        width: share of the leading channels that slimmable layers use, in (0, 1].
-        keep: Stochastic Depth's draw for this step, one 0/1 number per residual block; or ``None``.
-        unfolded: compute convolutions, except depthwise ones, as matrix products. It changes only rounding.
-        keep_probability: each residual block's probability of being kept, for evaluation; ``None`` without it.
-        exits: the outputs of internal classifiers are appended to it; ``None``: they are not computed.
-        ensemble: a model with internal classifiers returns the mean of all its classifiers' outputs.
-    """
-
-    training: bool = True
-    track: bool = True
-    width: float = 1.0
-    keep: Tensor | None = None
+    training: bool = True  # batch statistics in batch norm, dropped blocks in Stochastic Depth
+    track: bool = True  # batch norm updates its running statistics (off for frozen copies and sub-networks)
+    width: float = 1.0  # share of the leading channels that slimmable layers use, in (0, 1]
+    keep: Tensor | None = None  # Stochastic Depth's draw for this step, one 0/1 number per residual block; or None
+    # each residual block's probability of being kept, for evaluation; None without it
     keep_probability: tuple[float, ...] | None = None
+    # compute convolutions, except depthwise ones, as matrix products. It changes only rounding.
     unfolded: bool = False
+    # the outputs of internal classifiers are appended to it; None: they are not computed
     exits: list[Tensor] | None = None
-    ensemble: bool = False
+    ensemble: bool = False  # a model with internal classifiers returns the mean of all its classifiers' outputs
 
 
 _MODE: ContextVar[Mode] = ContextVar("mode", default=Mode())  # noqa: B039  (frozen)

@@ -14,29 +14,19 @@ _NOTHING = 1e-12
 
 
 class Outlook(NamedTuple):
-    """What is known about a client's round when one of its transfers begins.
+    """What is known about a client's round when one of its transfers begins."""
 
-    Attributes:
-        up: the transfer is the client's update.
-        after: predicted seconds from the end of the transfer to the arrival of the update.
-        deadline: virtual time by which the update must have arrived, seconds; infinite for none.
-    """
-
-    up: bool = False
-    after: float = 0.0
-    deadline: float = math.inf
+    up: bool = False  # the transfer is the client's update
+    after: float = 0.0  # predicted seconds from the end of the transfer to the arrival of the update
+    deadline: float = math.inf  # virtual time by which the update must have arrived, seconds; infinite for none
 
 
 class Progress(NamedTuple):
-    """A transfer in progress, as an allocator sees it.
-
-    Attributes:
-        left: the bytes that have not arrived yet.
-        alone: the rate that it would have if it were the only transfer, bit/s; 0 while a link of its path is down.
-    """
+    """A transfer in progress, as an allocator sees it."""
 
     bytes: float
-    left: float
+    left: float  # the bytes that have not arrived yet
+    # the rate that it would have if it were the only transfer, bit/s; 0 while a link of its path is down
     alone: float
     outlook: Outlook
 
@@ -46,16 +36,12 @@ def _never(_: Sequence[float]) -> float:
 
 
 class Shares(NamedTuple):
-    """How transfers share their links.
+    """How transfers share their links."""
 
-    Attributes:
-        rank: of each transfer; it gets only what the transfers of lower ranks leave.
-        weight: of each transfer, above 0; those of one rank share what is left for it max-min fairly by weight.
-        lasts: from the rates that follow (bit/s) to the seconds after which the shares expire.
-    """
-
-    rank: Sequence[int]
+    rank: Sequence[int]  # of each transfer; it gets only what the transfers of lower ranks leave
+    # of each transfer, above 0; those of one rank share what is left for it max-min fairly by weight
     weight: Sequence[float]
+    # from the rates that follow (bit/s) to the seconds after which the shares expire
     lasts: Callable[[Sequence[float]], float] = _never
 
 
@@ -84,17 +70,11 @@ class Terms:
 
 
 class Claim(NamedTuple):
-    """What a transfer takes of its shared links.
+    """What a transfer takes of its shared links."""
 
-    Attributes:
-        most: the maximum of its rate, given the links that it alone uses, bit/s.
-        links: the links of finite capacity that it shares with others.
-        per_bit: the amount of a link that a bit/s takes, where it is not 1.
-    """
-
-    most: float
-    links: tuple[int, ...]
-    per_bit: Mapping[int, float]
+    most: float  # the maximum of its rate, given the links that it alone uses, bit/s
+    links: tuple[int, ...]  # the links of finite capacity that it shares with others
+    per_bit: Mapping[int, float]  # the amount of a link that a bit/s takes, where it is not 1
 
     def alone(self, capacity: Mapping[int, float]) -> float:
         """Its rate (bit/s) if it were the only transfer, given the capacities of the shared links."""

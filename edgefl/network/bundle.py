@@ -149,34 +149,24 @@ _REBASE = 1024.0  # clock readings stay within this factor of what the flows hav
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """The fluid part of one flow: its remaining bits and the limits of its rate.
-
-    Attributes:
-        left: bits left at ``since``; meaningful while ``held``.
-        own_weight: the requested weight, before the weights of the channel and of TCP.
-        latency: one-way seconds of its path.
-        limit: its largest rate whatever its links, bit/s.
-        airs: the wireless channels that it uses, each with the link by which it uses the channel.
-        airtime: for each of them, the share of its time that a bit/s takes.
-        cap: the least capacity of the links that it alone uses, bit/s; infinite without such links.
-        held: its cap, not the bundle's level, determines its rate.
-        end: the time (held) or the clock reading (not held) at which it is complete.
-    """
+    """The fluid part of one flow: its remaining bits and the limits of its rate."""
 
     flow: int
     path: tuple[int, ...]
-    left: float
-    own_weight: float
-    latency: float
-    limit: float
+    left: float  # bits left at since; meaningful while held
+    own_weight: float  # the requested weight, before the weights of the channel and of TCP
+    latency: float  # one-way seconds of its path
+    limit: float  # its largest rate whatever its links, bit/s
     terms: Terms | None = None
     weight: float = 1.0
+    # the wireless channels that it uses, each with the link by which it uses the channel
     airs: tuple[tuple[int, int], ...] = ()
+    # for each of them, the share of its time that a bit/s takes
     airtime: dict[int, float] = field(default_factory=dict)
-    cap: float = math.inf
+    cap: float = math.inf  # the least capacity of the links that it alone uses, bit/s; infinite without such links
     since: float = math.nan
-    held: bool = True
-    end: float = math.nan
+    held: bool = True  # its cap, not the bundle's level, determines its rate
+    end: float = math.nan  # the time (held) or the clock reading (not held) at which it is complete
     bundle: Bundle | None = None
 
 

@@ -14,15 +14,11 @@ from edgefl.network.topology import Node
 
 @dataclass
 class Connection:
-    """A connection between two nodes, which one transfer after another uses.
+    """A connection between two nodes, which one transfer after another uses."""
 
-    Attributes:
-        used: by sending node: when it sent last (seconds), and in which state it was then.
-        idle_since: when its last transfer ended, seconds.
-    """
-
+    # by sending node: when it sent last (seconds), and in which state it was then
     used: dict[Node, tuple[float, Opening]] = field(default_factory=dict)
-    idle_since: float = 0.0
+    idle_since: float = 0.0  # when its last transfer ended, seconds
 
 
 class Connections:

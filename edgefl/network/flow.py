@@ -186,16 +186,11 @@ class Multicast:
 
 
 class Alone(NamedTuple):
-    """A path that one transfer has to itself.
+    """A path that one transfer has to itself."""
 
-    Attributes:
-        latency: seconds before the first byte flows.
-        bits_per_second: the rate of the transfer, after slow start; 0 where a link is down.
-        sending: the seconds from the first to the last byte, given the bytes; None if the rate does not change.
-    """
-
-    latency: float
-    bits_per_second: float
+    latency: float  # seconds before the first byte flows
+    bits_per_second: float  # the rate of the transfer, after slow start; 0 where a link is down
+    # the seconds from the first to the last byte, given the bytes; None if the rate does not change
     sending: Callable[[float], float] | None = None
 
     def seconds(self, bytes: float) -> float:

@@ -118,17 +118,11 @@ _RECORD, _RECORD_OVERHEAD = 16384, 22
 
 
 class Opening(NamedTuple):
-    """The state of a connection when a transfer begins.
+    """The state of a connection when a transfer begins."""
 
-    Attributes:
-        round_trips: those of its set-up; 0 for an open connection.
-        rounds: the round-trip times for which its window has already grown in slow start.
-        sent: bytes that it has carried; counted where packets are lost, and until its rate is steady.
-    """
-
-    round_trips: int
-    rounds: int = 0
-    sent: float = 0.0
+    round_trips: int  # those of its set-up; 0 for an open connection
+    rounds: int = 0  # the round-trip times for which its window has already grown in slow start
+    sent: float = 0.0  # bytes that it has carried; counted where packets are lost, and until its rate is steady
 
 
 def payload_share(*, packet_bytes: float, header_bytes: float, framing_bytes: float, encrypted: bool) -> float:

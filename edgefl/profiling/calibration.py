@@ -103,20 +103,14 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """The fitted seconds of local training, and the link.
-
-    Attributes:
-        delay: seconds before the first byte of a transfer.
-        delay_error: its standard error if it was fitted; ``None`` if it was given.
-        round_seconds: the median of a round's seconds.
-    """
+    """The fitted seconds of local training, and the link."""
 
     compute: Spread
     down: Way
     up: Way
-    delay: float
-    delay_error: float | None
-    round_seconds: float
+    delay: float  # seconds before the first byte of a transfer
+    delay_error: float | None  # its standard error if it was fitted; None if it was given
+    round_seconds: float  # the median of a round's seconds
 
 
 def calibrate(log: ClientLog, *, delay: float | None = None, transport: Transport | None = None) -> Calibration:

@@ -22,20 +22,14 @@ BOUNDS: tuple[Bound, ...] = get_args(Bound)
 
 
 class Ratios(NamedTuple):
-    """The speeds of a device relative to another: in large products, in code without vector units, and of memory.
-
-    Attributes:
-        groups: in looping over groups; ``None``: as ``scalar``.
-        small: factor on the pixels at half rate.
-        step: factor on a step's overhead.
-    """
+    """The speeds of a device relative to another: in large products, in code without vector units, and of memory."""
 
     dense: float
     scalar: float
     bandwidth: float
-    groups: float | None = None
-    small: float = 1.0
-    step: float = 1.0
+    groups: float | None = None  # in looping over groups; None: as scalar
+    small: float = 1.0  # factor on the pixels at half rate
+    step: float = 1.0  # factor on a step's overhead
 
 
 def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, error: float = 0.5) -> dict[str, Any]:

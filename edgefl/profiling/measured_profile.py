@@ -75,18 +75,14 @@ GIVEN = "given by the user"
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """Properties that a measurement does not contain.
-
-    Attributes:
-        idle_watts, compute_watts: measured with a power meter; ``None`` for an estimate.
-        like: a profile whose power, battery and kind replace the estimates.
-    """
+    """Properties that a measurement does not contain."""
 
     name: str
     kind: str = "pc"
+    # idle_watts, compute_watts: measured with a power meter; None for an estimate
     idle_watts: float | None = None
     compute_watts: float | None = None
-    like: DeviceProfile | None = None
+    like: DeviceProfile | None = None  # a profile whose power, battery and kind replace the estimates
 
 
 @dataclass(frozen=True)

@@ -43,20 +43,16 @@ class Load(Options):
 
 
 class Emulation(Options):
-    """One emulated run of a method with a seed.
+    """One emulated run of a method with a seed."""
 
-    Attributes:
-        dilation: seconds of the computer for one second of the run; all other seconds are those of the run.
-        compute: ``paced``: local training lasts as long as the device model says; ``real``: as long as it took.
-        trust: sentences about how far its seconds can be trusted.
-    """
-
+    # seconds of the computer for one second of the run; all other seconds are those of the run
     dilation: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    # paced: local training lasts as long as the device model says; real: as long as it took
     compute: Literal["paced", "real"]
     queue: Literal["fair", "fifo"]
     wire_bytes: WireBytes
     load: Load
-    trust: tuple[str, ...] = ()
+    trust: tuple[str, ...] = ()  # sentences about how far its seconds can be trusted
     machine: dict[str, str | int | float | bool | None] = Field(default_factory=dict)
 
     @property

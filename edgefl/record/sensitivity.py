@@ -21,18 +21,13 @@ DEVICES: tuple[Devices, ...] = ("low", "nominal", "high")
 
 
 class Condition(NamedTuple):
-    """A condition under which a finished run is re-timed.
+    """A condition under which a finished run is re-timed."""
 
-    Attributes:
-        devices: ``low``: every profile's figures at the bound that gives the fewest seconds and joules; ``high``: the
-            bound that gives the most.
-        bandwidth: factor on the capacity of every link.
-        draw: which draw of the shares in queues (``queue: fifo``); 0 is the run's own.
-    """
-
+    # low: every profile's figures at the bound that gives the fewest seconds and joules; high: the bound that gives
+    # the most
     devices: Devices
-    bandwidth: float
-    draw: int = 0
+    bandwidth: float  # factor on the capacity of every link
+    draw: int = 0  # which draw of the shares in queues (queue: fifo); 0 is the run's own
 
 
 OWN = Condition("nominal", 1.0)
@@ -42,16 +37,12 @@ DRAWS = 19
 
 
 class Retimed(NamedTuple):
-    """The content of the file.
-
-    Attributes:
-        held: by method, the kinds of decisions that depend on times; the run's decisions were kept.
-        refused: by method, why it could not be timed again.
-    """
+    """The content of the file."""
 
     rows: pa.Table
+    # by method, the kinds of decisions that depend on times; the run's decisions were kept
     held: dict[str, list[str]]
-    refused: dict[str, str]
+    refused: dict[str, str]  # by method, why it could not be timed again
 
 
 def write_retimed(run: Path, found: Retimed) -> Path:

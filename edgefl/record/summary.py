@@ -212,21 +212,15 @@ class SeedResult(_Part):
 
 
 class Summary(_Part):
-    """The content of ``summary.json``.
-
-    Attributes:
-        inputs: digests of the input files, by field of the scenario.
-        software: versions of the packages on which its results depend, by name.
-        methods: a result for each seed, by label.
-    """
+    """The content of ``summary.json``."""
 
     format: int = Field(default=SCHEMA, alias="schema")
     scenario: str
     edgefl: str
-    inputs: dict[str, str]
-    software: dict[str, str]
+    inputs: dict[str, str]  # digests of the input files, by field of the scenario
+    software: dict[str, str]  # versions of the packages on which its results depend, by name
     chosen: tuple[str, ...]
-    methods: dict[str, tuple[SeedResult, ...]] = Field(min_length=1)
+    methods: dict[str, tuple[SeedResult, ...]] = Field(min_length=1)  # a result for each seed, by label
 
     @property
     def of_this_version(self) -> bool:

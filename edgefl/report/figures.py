@@ -9,21 +9,13 @@ from edgefl.record.summary import SeedResult
 
 
 class Figure(NamedTuple):
-    """One figure.
+    """One figure."""
 
-    Attributes:
-        path: its place in a :class:`SeedResult`, which is also its place in JSON.
-        dimension: a dimension of :mod:`edgefl.report.quantities`, or :data:`METRIC`.
-        head: its heading in ``--details``.
-        column: its name in CSV if it is not the path's.
-        whole: whether it is a figure of the whole run, not of the moment that tables show.
-    """
-
-    path: str
-    dimension: str
-    head: str
-    column: str = ""
-    whole: bool = False
+    path: str  # its place in a SeedResult, which is also its place in JSON
+    dimension: str  # a dimension of quantities, or METRIC
+    head: str  # its heading in --details
+    column: str = ""  # its name in CSV if it is not the path's
+    whole: bool = False  # whether it is a figure of the whole run, not of the moment that tables show
 
     @property
     def name(self) -> str:

@@ -43,22 +43,15 @@ LIMIT = 1.96
 
 
 class Difference(NamedTuple):
-    """The best method's figure minus another method's, by seed.
+    """The best method's figure minus another method's, by seed."""
 
-    Attributes:
-        label: the other method.
-        values: one difference for each seed that both methods have.
-        interval: their mean with the interval that decides; the half width is infinite if the methods have fewer than
-            two seeds in common, and ``None`` if both have only one, the same.
-        confidence: that of the interval, at least 95 %.
-        unseen: the standard deviation of one difference that seeds need not show.
-    """
-
-    label: str
-    values: tuple[float, ...]
+    label: str  # the other method
+    values: tuple[float, ...]  # one difference for each seed that both methods have
+    # their mean with the interval that decides; the half width is infinite if the methods have fewer than two seeds
+    # in common, and None if both have only one, the same
     interval: Estimate
-    confidence: float
-    unseen: float = 0.0
+    confidence: float  # that of the interval, at least 95 %
+    unseen: float = 0.0  # the standard deviation of one difference that seeds need not show
 
     @property
     def decided(self) -> bool:
@@ -132,15 +125,10 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """The best method compared with all others.
+    """The best method compared with all others."""
 
-    Attributes:
-        means: each method's mean with its own interval, from best to worst mean.
-        differences: of the best method from each other one, in the same order.
-    """
-
-    means: dict[str, Estimate]
-    differences: tuple[Difference, ...]
+    means: dict[str, Estimate]  # each method's mean with its own interval, from best to worst mean
+    differences: tuple[Difference, ...]  # of the best method from each other one, in the same order
 
     @property
     def best(self) -> str:

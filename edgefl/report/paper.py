@@ -20,21 +20,14 @@ from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, 
 
 
 class PaperRow(NamedTuple):
-    """One method of one run.
+    """One method of one run."""
 
-    Attributes:
-        compared: the method's row in the comparison.
-        at: the smoothed accuracy at each round of the table; ``None`` if a seed ended earlier.
-        to: for each target, the rounds that the seeds needed; empty if the run trained nothing.
-        ended: the number of rounds of the shortest seed.
-        curves: each seed's smoothed accuracy.
-    """
-
-    compared: Row
-    at: dict[int, Estimate | None]
+    compared: Row  # the method's row in the comparison
+    at: dict[int, Estimate | None]  # the smoothed accuracy at each round of the table; None if a seed ended earlier
+    # for each target, the rounds that the seeds needed; empty if the run trained nothing
     to: dict[float, TimeToTarget]
-    ended: int
-    curves: dict[int, Curve]
+    ended: int  # the number of rounds of the shortest seed
+    curves: dict[int, Curve]  # each seed's smoothed accuracy
 
     def accuracies(self, round: int) -> BySeed | None:
         """Each seed's smoothed accuracy at a round; ``None`` if a seed ended earlier."""

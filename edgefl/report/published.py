@@ -22,26 +22,16 @@ from edgefl.yaml_file import read_yaml
 
 
 class Published(NamedTuple):
-    """One published number and ours.
-
-    Attributes:
-        metric: the name of the number; the methods are ordered by the numbers of one metric.
-        dimension: of both numbers: ``fraction``, ``loss``, ``rounds``, ``seconds`` or ``bytes``.
-        published: the paper's number; ``None`` if the paper gives only a rank.
-        bound: ``more than`` or ``less than`` if the paper gives only a bound, else empty.
-        order: the key that orders the paper's methods; smaller is better.
-        ours: the mean over our seeds; ``None`` if a seed has no such number.
-        source: the table, figure or sentence of the paper.
-    """
+    """One published number and ours."""
 
     method: str
-    metric: str
-    dimension: str
-    published: float | None
-    bound: str
-    order: float
-    ours: float | None
-    source: str
+    metric: str  # the name of the number; the methods are ordered by the numbers of one metric
+    dimension: str  # of both numbers: fraction, loss, rounds, seconds or bytes
+    published: float | None  # the paper's number; None if the paper gives only a rank
+    bound: str  # more than or less than if the paper gives only a bound, else empty
+    order: float  # the key that orders the paper's methods; smaller is better
+    ours: float | None  # the mean over our seeds; None if a seed has no such number
+    source: str  # the table, figure or sentence of the paper
 
     @property
     def gap(self) -> float | None:

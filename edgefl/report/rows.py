@@ -23,31 +23,21 @@ class Row:
     """One method of one run over its seeds; ``row["accuracy.final"]`` is a figure of the summary.
 
     Figures are those of the end of the last round within all budgets, but for those of the whole run.
-
-    Attributes:
-        run: the scenario's name, or the folder's where two runs share a scenario.
-        label: the method's label.
-        seeds: number of seeds.
-        figures: by path, those of the parts that every seed's summary has; ``None`` if a seed has no value.
-        targets: time to each target by its value, in seconds; empty if the run trained nothing.
-        metric: the metric of the run's models.
-        traffic: bytes in both directions.
-        smoothed: the metric's moving average if targets refer to it.
-        lost: the updates that were not aggregated because clients were late or dropped out, of how many.
-        stops: the number of seeds that ended for each reason, most frequent first.
-        messages: for each reason of an early end, the message of the first seed.
     """
 
-    run: str
-    label: str
-    seeds: int
+    run: str  # the scenario's name, or the folder's where two runs share a scenario
+    label: str  # the method's label
+    seeds: int  # number of seeds
+    # by path, those of the parts that every seed's summary has; None if a seed has no value
     figures: dict[str, Estimate | None]
+    # time to each target by its value, in seconds; empty if the run trained nothing
     targets: dict[float, TimeToTarget]
-    stops: tuple[tuple[str, int], ...]
-    messages: dict[str, str]
-    metric: Metric
-    traffic: Estimate | None
-    smoothed: Estimate | None = None
+    stops: tuple[tuple[str, int], ...]  # the number of seeds that ended for each reason, most frequent first
+    messages: dict[str, str]  # for each reason of an early end, the message of the first seed
+    metric: Metric  # the metric of the run's models
+    traffic: Estimate | None  # bytes in both directions
+    smoothed: Estimate | None = None  # the metric's moving average if targets refer to it
+    # the updates that were not aggregated because clients were late or dropped out, of how many
     lost: tuple[int, int] = (0, 0)
 
     def __getitem__(self, path: str) -> Estimate | None:

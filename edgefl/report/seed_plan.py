@@ -21,49 +21,30 @@ _POINTS = re.compile(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(pt|pts|point
 
 @dataclass(frozen=True)
 class PairPlan:
-    """The seeds that one pair of methods needs.
+    """The seeds that one pair of methods needs."""
 
-    Attributes:
-        method: the one with the better mean.
-        other: the other one.
-        seeds: the seeds that both have.
-        mean: the mean of their differences, the first minus the other.
-        deviation: the standard deviation of their differences.
-        needed: seeds for this pair alone; ``None`` if more than :data:`~edgefl.report.statistics.MOST_SEEDS`.
-        cautious: the same with the upper 80 % confidence bound of the standard deviation, which few seeds do not show
-            well.
-        among_all: seeds if a method is compared with all others, so that its comparisons share the level of 5 %.
-    """
-
-    method: str
-    other: str
-    seeds: int
-    mean: float
-    deviation: float
-    needed: int | None
+    method: str  # the one with the better mean
+    other: str  # the other one
+    seeds: int  # the seeds that both have
+    mean: float  # the mean of their differences, the first minus the other
+    deviation: float  # the standard deviation of their differences
+    needed: int | None  # seeds for this pair alone; None if more than MOST_SEEDS
+    # the same with the upper 80 % confidence bound of the standard deviation, which few seeds do not show well
     cautious: int | None
+    # seeds if a method is compared with all others, so that its comparisons share the level of 5 %
     among_all: int | None
 
 
 @dataclass(frozen=True)
 class SeedPlan:
-    """The seeds that a run's comparisons need.
+    """The seeds that a run's comparisons need."""
 
-    Attributes:
-        difference: the size of the difference to decide, in the metric's unit (0.01: one point of accuracy).
-        power: the probability to decide it.
-        seeds: the seeds of the run.
-        seconds_of_a_seed: real seconds for one more seed of all methods; ``None`` if unknown.
-        pairs: one for each pair of methods with two common seeds, those with the best means first.
-        unknown: pairs with fewer than two common seeds.
-    """
-
-    difference: float
-    power: float
-    seeds: int
-    seconds_of_a_seed: float | None
-    pairs: tuple[PairPlan, ...]
-    unknown: tuple[tuple[str, str], ...]
+    difference: float  # the size of the difference to decide, in the metric's unit (0.01: one point of accuracy)
+    power: float  # the probability to decide it
+    seeds: int  # the seeds of the run
+    seconds_of_a_seed: float | None  # real seconds for one more seed of all methods; None if unknown
+    pairs: tuple[PairPlan, ...]  # one for each pair of methods with two common seeds, those with the best means first
+    unknown: tuple[tuple[str, str], ...]  # pairs with fewer than two common seeds
 
     @property
     def more(self) -> int | None:

@@ -27,17 +27,11 @@ Spent = Literal["seconds", "bytes", "joules"]
 
 
 class Question(NamedTuple):
-    """A question for each condition: which method is first at a target, or best within a budget.
+    """A question for each condition: which method is first at a target, or best within a budget."""
 
-    Attributes:
-        kind: ``target``, or the kind of the budget.
-        amount: a value of the metric, or the budget's limit.
-        metric: the run's metric.
-    """
-
-    kind: Literal["target", "seconds", "bytes", "joules"]
-    amount: float
-    metric: Metric
+    kind: Literal["target", "seconds", "bytes", "joules"]  # target, or the kind of the budget
+    amount: float  # a value of the metric, or the budget's limit
+    metric: Metric  # the run's metric
 
     @property
     def words(self) -> str:
@@ -49,31 +43,21 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The winner under one condition.
+    """The winner under one condition."""
 
-    Attributes:
-        leaders: the best method and those not decided against it, with fewer than three seeds the best mean; empty if
-            no method has a figure.
-        best: the figure of the best method: seconds to the target, or the metric within the budget.
-        least: whether a method's metric may become better, because its training ended before the budget.
-    """
-
+    # the best method and those not decided against it, with fewer than three seeds the best mean; empty if no method
+    # has a figure
     leaders: tuple[str, ...]
-    best: Estimate | None
-    least: bool
+    best: Estimate | None  # the figure of the best method: seconds to the target, or the metric within the budget
+    least: bool  # whether a method's metric may become better, because its training ended before the budget
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """A run's rounds under all conditions.
+    """A run's rounds under all conditions."""
 
-    Attributes:
-        run: the run.
-        retimed: the content of its ``sensitivity.parquet``.
-    """
-
-    run: RunResult
-    retimed: Retimed
+    run: RunResult  # the run
+    retimed: Retimed  # the content of its sensitivity.parquet
 
     @cached_property
     def _spent(self) -> dict[tuple[str, int, Condition], dict[str, NDArray[np.float64]]]:

@@ -41,18 +41,12 @@ NO_ESTIMATE = Estimate(None, None, 0)  # type: ignore[arg-type]
 
 
 class TimeToTarget(NamedTuple):
-    """When the seeds of one method reached a target, in seconds.
+    """When the seeds of one method reached a target, in seconds."""
 
-    Attributes:
-        reached: how many seeds reached it, of ``seeds``.
-        mean: mean and interval; only if every seed reached it.
-        median: over all seeds; those that never reached it count as last, and the median is ``None`` if it is one of
-            them.
-    """
-
-    reached: int
+    reached: int  # how many seeds reached it, of seeds
     seeds: int
-    mean: Estimate | None
+    mean: Estimate | None  # mean and interval; only if every seed reached it
+    # over all seeds; those that never reached it count as last, and the median is None if it is one of them
     median: float | None
 
 

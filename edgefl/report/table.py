@@ -27,23 +27,14 @@ Value = Estimate | TimeToTarget | float | str | bool | None
 
 
 class Column(NamedTuple):
-    """A column.
+    """A column."""
 
-    Attributes:
-        head: its heading.
-        cells: what people read, one for each row.
-        values: what programs read, in base units.
-        key: its name in CSV; empty if it is not written there.
-        text: whether it contains words, aligned to the left.
-        best: the rows whose figure is the best one, or not decided against it.
-    """
-
-    head: str
-    cells: Sequence[str]
-    values: Sequence[Value] = ()
-    key: str = ""
-    text: bool = False
-    best: frozenset[int] = frozenset()
+    head: str  # its heading
+    cells: Sequence[str]  # what people read, one for each row
+    values: Sequence[Value] = ()  # what programs read, in base units
+    key: str = ""  # its name in CSV; empty if it is not written there
+    text: bool = False  # whether it contains words, aligned to the left
+    best: frozenset[int] = frozenset()  # the rows whose figure is the best one, or not decided against it
 
 
 def words(head: str, cells: Sequence[str], key: str = "") -> Column:
@@ -82,23 +73,14 @@ def figures(head: str, values: Sequence[Value], dimension: str, key: str = "", *
 
 @dataclass(frozen=True)
 class Table:
-    """A table for people and for programs.
+    """A table for people and for programs."""
 
-    Attributes:
-        columns: its columns; the first ones, which contain words, name the rows.
-        notes: sentences below it.
-        title: lines above it.
-        data: its content as JSON; the records of CSV if not given.
-        more: further tables below it.
-        files: the columns of CSV, where they have other rows than ``columns``.
-    """
-
-    columns: Sequence[Column]
-    notes: Sequence[str] = ()
-    title: Sequence[str] = ()
-    data: Mapping[str, Any] | None = None
-    more: Sequence[Table] = ()
-    files: Sequence[Column] | None = None
+    columns: Sequence[Column]  # its columns; the first ones, which contain words, name the rows
+    notes: Sequence[str] = ()  # sentences below it
+    title: Sequence[str] = ()  # lines above it
+    data: Mapping[str, Any] | None = None  # its content as JSON; the records of CSV if not given
+    more: Sequence[Table] = ()  # further tables below it
+    files: Sequence[Column] | None = None  # the columns of CSV, where they have other rows than columns
 
     @property
     def shown(self) -> list[Column]:

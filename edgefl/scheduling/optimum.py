@@ -24,21 +24,17 @@ class ClientCosts:
 
     A client downloads, then spends ``between``, then uploads. Its rate never exceeds its own limit, and the rates of
     all downloads (uploads) together never exceed the server's capacity. Rates may change at any time.
-
-    Attributes:
-        down_bits, up_bits: what is transferred.
-        down_rate, up_rate: the highest rates, bit/s; 0 if the link is down.
-        start: seconds from the beginning of the round until the download may begin.
-        between: seconds from the end of the download until the upload may begin: computing, and latency.
-        server_down, server_up: capacity of the server's link in each direction, bit/s; infinite if it is no limit.
     """
 
+    # down_bits, up_bits: what is transferred
     down_bits: Numbers
+    # down_rate, up_rate: the highest rates, bit/s; 0 if the link is down
     down_rate: Numbers
-    start: Numbers
-    between: Numbers
+    start: Numbers  # seconds from the beginning of the round until the download may begin
+    between: Numbers  # seconds from the end of the download until the upload may begin: computing, and latency
     up_bits: Numbers
     up_rate: Numbers
+    # server_down, server_up: capacity of the server's link in each direction, bit/s; infinite if it is no limit
     server_down: float = math.inf
     server_up: float = math.inf
 

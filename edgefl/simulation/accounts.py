@@ -66,50 +66,37 @@ class FrontBlocks:
 
 @dataclass
 class Ledger:
-    """The totals so far: bytes that arrived, FLOPs executed and joules drawn by all clients together.
+    """The totals so far: bytes that arrived, FLOPs executed and joules drawn by all clients together."""
 
-    Attributes:
-        bytes_down, bytes_up: include aborted transfers.
-        bytes_backhaul: delivered between the server and averaging cells; not included in the other counts.
-        client_bytes: delivered to and from the client with the most bytes.
-        bytes_useful: the part of both for clients whose update was aggregated.
-        bytes_late: the part for clients that had not returned when their round closed.
-        bytes_dropped: the part for clients that dropped out.
-        bytes_prefetched_in_vain: prefetched for a participation that never began, or that then needed other parts.
-        bytes_retried: moved by clients before they restarted their job.
-        bytes_broken: delivered by attempts to transfer them that broke, and sent again or never.
-        breaks, repeats, failures: attempts that broke, those that followed another, transfers that failed.
-        foreseen_seconds, least_seconds: makespans of partial rounds: predicted for the chosen blocks, and for the best
-            choice of as many blocks.
-        front_blocks, front_block_rounds: front blocks of computed jobs, and the sum of their ages (see
-            :class:`~edgefl.simulation.accounts.FrontBlocks`).
-        flops: training FLOPs; an aborted computation counts in proportion.
-        joules: of the devices: idle while participating, compute, radio.
-        exposed_seconds, hidden_seconds: transfer seconds of each round's critical path that did, and did not, lengthen
-            the round.
-    """
-
+    # bytes_down, bytes_up: include aborted transfers
     bytes_down: float = 0.0
     bytes_up: float = 0.0
-    client_bytes: float = 0.0
-    bytes_useful: float = 0.0
-    bytes_late: float = 0.0
-    bytes_dropped: float = 0.0
+    client_bytes: float = 0.0  # delivered to and from the client with the most bytes
+    bytes_useful: float = 0.0  # the part of both for clients whose update was aggregated
+    bytes_late: float = 0.0  # the part for clients that had not returned when their round closed
+    bytes_dropped: float = 0.0  # the part for clients that dropped out
+    # prefetched for a participation that never began, or that then needed other parts
     bytes_prefetched_in_vain: float = 0.0
-    bytes_retried: float = 0.0
-    bytes_broken: float = 0.0
-    bytes_backhaul: float = 0.0
-    flops: float = 0.0
-    joules: float = 0.0
+    bytes_retried: float = 0.0  # moved by clients before they restarted their job
+    bytes_broken: float = 0.0  # delivered by attempts to transfer them that broke, and sent again or never
+    bytes_backhaul: float = 0.0  # delivered between the server and averaging cells; not included in the other counts
+    flops: float = 0.0  # training FLOPs; an aborted computation counts in proportion
+    joules: float = 0.0  # of the devices: idle while participating, compute, radio
     download_seconds: float = 0.0
     upload_seconds: float = 0.0
     compute_seconds: float = 0.0
+    # exposed_seconds, hidden_seconds: transfer seconds of each round's critical path that did, and did not, lengthen
+    # the round
     exposed_seconds: float = 0.0
     hidden_seconds: float = 0.0
+    # foreseen_seconds, least_seconds: makespans of partial rounds: predicted for the chosen blocks, and for the best
+    # choice of as many blocks
     foreseen_seconds: float = 0.0
     least_seconds: float = 0.0
+    # front_blocks, front_block_rounds: front blocks of computed jobs, and the sum of their ages (see FrontBlocks)
     front_blocks: int = 0
     front_block_rounds: int = 0
+    # breaks, repeats, failures: attempts that broke, those that followed another, transfers that failed
     breaks: int = 0
     repeats: int = 0
     failures: int = 0

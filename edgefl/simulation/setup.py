@@ -75,21 +75,7 @@ class RoundOptimum(Protocol):
 
 @dataclass(frozen=True)
 class Setup:
-    """One run: a method and a seed on a fleet and a network.
-
-    Attributes:
-        scheduler: chooses each client's alpha in partial rounds, for methods with a partial downlink.
-        selector: picks the cohort; ``facts`` are its facts about clients.
-        samples: n_k of every client ``[clients]``.
-        topology: the network between ``server`` and ``client/k``.
-        seconds: the duration of local training, if the devices' rooflines do not determine it.
-        stop: ``budget`` ends at the first exhausted budget, ``target`` also when all targets are reached,
-            ``rounds`` never before the last round.
-        evaluate_every: rounds between evaluations; the last model is always evaluated.
-        sizes_up: bytes of the blocks as clients return them; ``sizes`` by default.
-        sizes_plain: their bytes as float32; ``sizes`` by default.
-        level_sizes: bytes of the blocks of each capacity level's part of the model, both ways; empty without levels.
-    """
+    """One run: a method and a seed on a fleet and a network."""
 
     label: str
     seed: int
@@ -97,26 +83,31 @@ class Setup:
     cohort: int
     protocol: ProtocolSpec
     method: Method
+    # chooses each client's alpha in partial rounds, for methods with a partial downlink
     scheduler: BlockScheduler | None
-    selector: Selector
+    selector: Selector  # picks the cohort; facts are its facts about clients
     facts: Facts
     sizes: ModelSizes
     cost: CostOf
     fleet: FleetAssignment
-    samples: NDArray[np.int64]
-    topology: nx.DiGraph[Any] | Topology
+    samples: NDArray[np.int64]  # n_k of every client [clients]
+    topology: nx.DiGraph[Any] | Topology  # the network between server and client/k
     transport: Transport
     capacity_changes: ClientLinks
     learner: Learner
     limits: Limits
+    # budget ends at the first exhausted budget, target also when all targets are reached, rounds never before the
+    # last round
     stop: str = "budget"
-    evaluate_every: int = 1
+    evaluate_every: int = 1  # rounds between evaluations; the last model is always evaluated
     trains: bool = True
+    # the duration of local training, if the devices' rooflines do not determine it
     seconds: ComputeSeconds | None = None
     timeouts: Timeouts | None = None
     failures: Sequence[Crash | Outage] = ()
-    sizes_up: ModelSizes | None = None
-    sizes_plain: ModelSizes | None = None
+    sizes_up: ModelSizes | None = None  # bytes of the blocks as clients return them; sizes by default
+    sizes_plain: ModelSizes | None = None  # their bytes as float32; sizes by default
+    # bytes of the blocks of each capacity level's part of the model, both ways; empty without levels
     level_sizes: Sequence[ModelSizes] = ()
     listeners: Sequence[Listener] = ()
     testbed: Testbed | None = None

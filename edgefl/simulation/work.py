@@ -24,37 +24,28 @@ CostOf: TypeAlias = "Callable[[int, int, int], StepCost]"
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One client's local training of one round.
-
-    Attributes:
-        group: the kind of device; equal group, alpha and samples are equal work.
-        alpha: blocks received, which determines the hybrid paths of a block-wise method.
-        samples: n_k, images of the client.
-        batches: the number of steps of each batch size.
-        seconds, flops, joules: of all steps together, undisturbed; joules and watts are of the whole device.
-        hot_seconds, cool_for: seconds of all steps after heat has lowered the rate, and the seconds until it does.
-        peak_memory_bytes: of the largest step.
-        number: of a Flower app: the number of this work in ``costs.json``, in place of the number of images.
-        chosen: whether the server chose the local steps, which else follow from the local options.
-    """
+    """One client's local training of one round."""
 
     device: str
-    group: int
-    alpha: int
-    samples: int
+    group: int  # the kind of device; equal group, alpha and samples are equal work
+    alpha: int  # blocks received, which determines the hybrid paths of a block-wise method
+    samples: int  # n_k, images of the client
     steps: int
-    batches: dict[int, int]
+    batches: dict[int, int]  # the number of steps of each batch size
+    # seconds, flops, joules: of all steps together, undisturbed; joules and watts are of the whole device
     seconds: float
     flops: float
     joules: float
-    peak_memory_bytes: float
+    peak_memory_bytes: float  # of the largest step
     fits: bool
     watts: float
+    # hot_seconds, cool_for: seconds of all steps after heat has lowered the rate, and the seconds until it does
     hot_seconds: float
     cool_for: float
+    # of a Flower app: the number of this work in costs.json, in place of the number of images
     number: int | None = None
     level: int = 0
-    chosen: bool = False
+    chosen: bool = False  # whether the server chose the local steps, which else follow from the local options
 
     def forward_share(self, images: int) -> float:
         """The part of this work that a forward pass on as many images costs.

@@ -21,17 +21,11 @@ _FAILURES = (RuntimeError, OSError, ValueError, AssertionError, EOFError)
 
 
 class TorchvisionSet(DataSpec):
-    """A data set of torchvision, downloaded to the data root if it is missing.
+    """A data set of torchvision, downloaded to the data root if it is missing."""
 
-    Attributes:
-        original: the class in ``torchvision.datasets``.
-        folder: the folder inside the root that torchvision reads.
-        facts: classes, shape, training and test images of each class, mean and deviation.
-    """
-
-    original: ClassVar[str]
-    folder: ClassVar[str]
-    facts: ClassVar[tuple[Any, ...]]
+    original: ClassVar[str]  # the class in torchvision.datasets
+    folder: ClassVar[str]  # the folder inside the root that torchvision reads
+    facts: ClassVar[tuple[Any, ...]]  # classes, shape, training and test images of each class, mean and deviation
 
     def declared(self) -> Description | None:
         return Description(*self.facts)

@@ -15,19 +15,12 @@ _ROUNDING = 1e-9
 
 
 class Predicted(NamedTuple):
-    """The predicted participation of one client with the whole model, on an undisturbed device.
+    """The predicted participation of one client with the whole model, on an undisturbed device."""
 
-    Attributes:
-        transfer: seconds of its downlink and uplink, t_com.
-        step: mean seconds of a local step.
-        epoch: local steps of one pass over its data.
-        usual: H_k, the local steps that ``epochs`` or ``steps`` give.
-    """
-
-    transfer: float
-    step: float
-    epoch: int
-    usual: int
+    transfer: float  # seconds of its downlink and uplink, t_com
+    step: float  # mean seconds of a local step
+    epoch: int  # local steps of one pass over its data
+    usual: int  # H_k, the local steps that epochs or steps give
 
     @property
     def seconds(self) -> float:

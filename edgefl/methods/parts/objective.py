@@ -42,24 +42,18 @@ CLIENT_FACTS = ("label_counts", "relative_size", "round")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The inputs of a loss, except the local weights and the batch.
-
-    Attributes:
-        frozen: frozen copies by name: ``"received"`` (the server model θ_t at the client), ``"previous"`` (the client's
-            own last local model), or a vector of the server's broadcast. Gradients flow through them, but they are
-            never updated: a call with one does not track running statistics.
-        vectors: flat vectors by name, e.g. ``"received"`` ``[parameter_count]`` for proximal terms, a client's λ_k.
-        client: facts about the client and its job by name, e.g. ``"label_counts"`` ``[classes]``.
-        alpha: number of the last blocks that were just received and have frozen copies; M for the whole model.
-        draws: random inputs of this step by name, from :meth:`Objective.draw`.
-    """
+    """The inputs of a loss, except the local weights and the batch."""
 
     model: BlockModel
+    # frozen copies by name: "received" (the server model θ_t at the client), "previous" (the client's own last local
+    # model), or a vector of the server's broadcast. Gradients flow through them, but they are never updated: a call
+    # with one does not track running statistics.
     frozen: Mapping[str, Weights]
+    # flat vectors by name, e.g. "received" [parameter_count] for proximal terms, a client's λ_k.
     vectors: Mapping[str, Tensor]
-    client: Mapping[str, Tensor]
-    alpha: int
-    draws: Mapping[str, Tensor] = field(default_factory=dict)
+    client: Mapping[str, Tensor]  # facts about the client and its job by name, e.g. "label_counts" [classes].
+    alpha: int  # number of the last blocks that were just received and have frozen copies; M for the whole model
+    draws: Mapping[str, Tensor] = field(default_factory=dict)  # random inputs of this step by name, from draw
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """The task's mean loss of a batch: cross-entropy for classification."""

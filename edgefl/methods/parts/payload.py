@@ -48,31 +48,20 @@ class ModelSizes:
 
 
 class Part(NamedTuple):
-    """One named part of a payload.
+    """One named part of a payload."""
 
-    Attributes:
-        name: its content (``model``, ``block 4``, ``mean delta``).
-        version: the model version (number of aggregations) that it comes from.
-        early: it is ready while the previous round computes, so that it may be prefetched.
-    """
-
-    name: str
+    name: str  # its content (model, block 4, mean delta)
     bytes: int
-    version: int
-    early: bool = False
+    version: int  # the model version (number of aggregations) that it comes from
+    early: bool = False  # it is ready while the previous round computes, so that it may be prefetched
 
 
 class Downlink(NamedTuple):
-    """The downlink of one client for one round.
+    """The downlink of one client for one round."""
 
-    Attributes:
-        parts: the parts in the order of sending; empty parts are omitted.
-        alpha: number of the last blocks that are up to date after it (M: the whole model).
-        forced_full: the whole model was sent although the plan requested less (because the client has no model).
-    """
-
-    parts: tuple[Part, ...]
-    alpha: int
+    parts: tuple[Part, ...]  # the parts in the order of sending; empty parts are omitted
+    alpha: int  # number of the last blocks that are up to date after it (M: the whole model)
+    # the whole model was sent although the plan requested less (because the client has no model)
     forced_full: bool = False
 
 

@@ -23,48 +23,31 @@ Weighting = Literal["uniform", "samples"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrival:
-    """One update that reached the server, except its vector.
+    """One update that reached the server, except its vector."""
 
-    Attributes:
-        client: the client that trained it.
-        version: v_k, the model version that the client was sent.
-        rate: η of its own round, with which all its steps were made.
-        steps: H_k, its local steps.
-        weight: w_k, its share in the mean; the shares sum to 1.
-        age: t - v_k, the number of aggregations since its version; 0 in synchronous rounds.
-        factor: s_k, the weight of a stale update; 1 in synchronous rounds.
-        loss: mean cross-entropy over its first local epoch.
-        received: the broadcasts of its version ``[parameter_count]`` by name, as this client received them.
-        uploads: other vectors that it sent ``[parameter_count]``, by the part's name, if a codec rounds them;
-            otherwise they follow from the update.
-    """
-
-    client: int
-    rate: float
-    steps: int
-    weight: float
-    version: int = 0
-    age: int = 0
-    factor: float = 1.0
-    loss: float = nan
+    client: int  # the client that trained it
+    rate: float  # η of its own round, with which all its steps were made
+    steps: int  # H_k, its local steps
+    weight: float  # w_k, its share in the mean; the shares sum to 1
+    version: int = 0  # v_k, the model version that the client was sent
+    age: int = 0  # t - v_k, the number of aggregations since its version; 0 in synchronous rounds
+    factor: float = 1.0  # s_k, the weight of a stale update; 1 in synchronous rounds
+    loss: float = nan  # mean cross-entropy over its first local epoch
+    # the broadcasts of its version [parameter_count] by name, as this client received them
     received: Mapping[str, Tensor] = field(default_factory=dict)
+    # other vectors that it sent [parameter_count], by the part's name, if a codec rounds them; otherwise they follow
+    # from the update
     uploads: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """The updates of one aggregation, in ascending order of client.
-
-    Attributes:
-        deltas: δ_k = θ_k - θ_{v_k} ``[K, n]``, the change of the model that the client was sent, never scaled.
-        moves: what the mean adds to the server's model ``[K, n]``: δ_k or, with ``mix: models``, θ_k - θ_t, not scaled.
-        coverage: where clients train parts of the model, the sum of the weights of those that trained each number
-            ``[n]``.
-    """
+    """The updates of one aggregation, in ascending order of client."""
 
     each: Sequence[Arrival]
-    deltas: Tensor
-    moves: Tensor
+    deltas: Tensor  # δ_k = θ_k - θ_{v_k} [K, n], the change of the model that the client was sent, never scaled
+    moves: Tensor  # what the mean adds to the server's model [K, n]: δ_k or, with mix: models, θ_k - θ_t, not scaled
+    # where clients train parts of the model, the sum of the weights of those that trained each number [n]
     coverage: Tensor | None = None
 
     def __iter__(self) -> Iterator[Arrival]:
@@ -151,17 +134,11 @@ def weighted_sum(vectors: Iterable[Tensor], weights: Tensor) -> Tensor:
 
 
 class RoundFacts(NamedTuple):
-    """The properties of an aggregation that a server update may read.
+    """The properties of an aggregation that a server update may read."""
 
-    Attributes:
-        lr: η_t.
-        clients: N, the number of clients in the fleet.
-        round: t, from 0.
-    """
-
-    lr: float
-    clients: int
-    round: int = 0
+    lr: float  # η_t
+    clients: int  # N, the number of clients in the fleet
+    round: int = 0  # t, from 0
 
 
 class ServerSide(NamedTuple):

@@ -23,15 +23,11 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 @dataclass(frozen=True, eq=False)
 class SubModel:
-    """The part of a model that clients of one capacity level train.
+    """The part of a model that clients of one capacity level train."""
 
-    Attributes:
-        model: the part's skeleton, a smaller network with tensors of its own.
-        places: for a round (from 0), the place in the whole model's vector of each number of the part's vector, int64
-            ``[model.layout.size]``, each at most once.
-    """
-
-    model: BlockModel
+    model: BlockModel  # the part's skeleton, a smaller network with tensors of its own
+    # for a round (from 0), the place in the whole model's vector of each number of the part's vector, int64
+    # [model.layout.size], each at most once
     places: Callable[[int], Tensor]
 
 

@@ -66,15 +66,10 @@ LEAST_BLOCK_SECONDS = 1e-3
 
 
 class Timing(NamedTuple):
-    """How long a case takes.
+    """How long a case takes."""
 
-    Attributes:
-        seconds: the minimum over all repetitions, because other work on the device can only add to it.
-        spread: their median divided by the minimum.
-    """
-
-    seconds: float
-    spread: float
+    seconds: float  # the minimum over all repetitions, because other work on the device can only add to it
+    spread: float  # their median divided by the minimum
     repetitions: int
 
 

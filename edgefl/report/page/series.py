@@ -21,17 +21,11 @@ COSTS: tuple[Literal["seconds", "bytes", "joules"], ...] = ("seconds", "bytes", 
 
 @dataclass(frozen=True)
 class Series:
-    """One method of one run.
+    """One method of one run."""
 
-    Attributes:
-        run: the run.
-        label: the method's label.
-        name: its name on the page: the label, with the run's name before it if there are several runs.
-    """
-
-    run: RunResult
-    label: str
-    name: str
+    run: RunResult  # the run
+    label: str  # the method's label
+    name: str  # its name on the page: the label, with the run's name before it if there are several runs
 
     @property
     def results(self) -> tuple[SeedResult, ...]:

@@ -29,17 +29,11 @@ Targets = dict[float, tuple[float, float]]
 
 
 class Decisions(NamedTuple):
-    """How far two runs made the same decisions.
+    """How far two runs made the same decisions."""
 
-    Attributes:
-        differences: for each kind of decisions that differ, the rounds, in order.
-        rounds: the rounds that both runs completed.
-        same: the first of these rounds, up to the first decision that differs.
-    """
-
-    differences: dict[str, list[int]]
-    rounds: int
-    same: int
+    differences: dict[str, list[int]]  # for each kind of decisions that differ, the rounds, in order
+    rounds: int  # the rounds that both runs completed
+    same: int  # the first of these rounds, up to the first decision that differs
 
 
 def compare_decisions(predicted: Timeline, measured: Timeline) -> Decisions:
@@ -61,49 +55,36 @@ def compare_decisions(predicted: Timeline, measured: Timeline) -> Decisions:
 
 @dataclass
 class SeedAgainst:
-    """One method with one seed in both runs.
+    """One method with one seed in both runs."""
 
-    Attributes:
-        decisions: how far both made the same decisions; what follows is about these rounds only.
-        bytes: by direction those of clients' transfers, predicted and measured, and all that the measured log has; of
-            a resumed emulation those after its resumption.
-        rounds: the seconds of each round; predicted are, where there is a band, those in its middle.
-        ends: the seconds at the end of each round in both runs; predicted likewise.
-        exposed, hidden: the seconds of transfers on the critical path that did, and did not, lengthen each round.
-        phases: the seconds of each phase of each job that both runs have.
-        unmatched: the number of jobs and phases that one run alone has.
-        other_critical: the number of rounds that another client closed.
-    """
-
-    decisions: Decisions
+    decisions: Decisions  # how far both made the same decisions; what follows is about these rounds only
     emulation: Emulation | None
+    # by direction those of clients' transfers, predicted and measured, and all that the measured log has; of a
+    # resumed emulation those after its resumption
     bytes: dict[str, tuple[int, int, int]]
+    # the seconds of each round; predicted are, where there is a band, those in its middle
     rounds: list[Gap] = field(default_factory=list)
+    # the seconds at the end of each round in both runs; predicted likewise
     ends: list[tuple[float, float]] = field(default_factory=list)
+    # exposed, hidden: the seconds of transfers on the critical path that did, and did not, lengthen each round
     exposed: list[Gap] = field(default_factory=list)
     hidden: list[Gap] = field(default_factory=list)
-    phases: list[Gap] = field(default_factory=list)
-    unmatched: int = 0
-    other_critical: int = 0
+    phases: list[Gap] = field(default_factory=list)  # the seconds of each phase of each job that both runs have
+    unmatched: int = 0  # the number of jobs and phases that one run alone has
+    other_critical: int = 0  # the number of rounds that another client closed
 
 
 @dataclass(frozen=True)
 class Against:
-    """A run and its prediction.
-
-    Attributes:
-        seeds: by method, the comparison of each seed that both runs have.
-        targets: by method; none after ``--no-train``.
-        other: sentences about what only one run has, and options of the scenario that differ.
-        bands: of the predicted rounds, over draws of the shares in queues; where there are some, their middles are the
-            predicted seconds of rounds and targets.
-    """
+    """A run and its prediction."""
 
     predicted: RunRecord
     measured: RunRecord
-    seeds: dict[str, dict[int, SeedAgainst]]
-    targets: dict[str, Targets]
-    other: list[str]
+    seeds: dict[str, dict[int, SeedAgainst]]  # by method, the comparison of each seed that both runs have
+    targets: dict[str, Targets]  # by method; none after --no-train
+    other: list[str]  # sentences about what only one run has, and options of the scenario that differ
+    # of the predicted rounds, over draws of the shares in queues; where there are some, their middles are the
+    # predicted seconds of rounds and targets
     bands: Bands
 
     def pairs(self, method: str, name: str) -> list[Gap]:

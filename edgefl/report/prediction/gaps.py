@@ -66,22 +66,16 @@ def percent(share: float) -> str:
 
 
 class MethodPair(NamedTuple):
-    """Two methods, the one that is predicted to be faster first.
-
-    Attributes:
-        predicted, measured: the seconds by which it is faster; negative if it was slower.
-        gap: the larger of the two methods' gaps between prediction and measurement, in seconds.
-        clear: whether the predicted difference is larger than the gap.
-        kept: whether the measurement has the predicted order.
-    """
+    """Two methods, the one that is predicted to be faster first."""
 
     first: str
     second: str
+    # predicted, measured: the seconds by which it is faster; negative if it was slower
     predicted: float
     measured: float
-    gap: float
-    clear: bool
-    kept: bool
+    gap: float  # the larger of the two methods' gaps between prediction and measurement, in seconds
+    clear: bool  # whether the predicted difference is larger than the gap
+    kept: bool  # whether the measurement has the predicted order
 
 
 class Order(NamedTuple):

@@ -28,26 +28,20 @@ _LEGEND = "circles: rounds; squares: training; triangles down and up: downloads 
 
 
 class Row(NamedTuple):
-    """One figure of one method.
-
-    Attributes:
-        predicted, measured, gap, relative_gap: the figure in both runs; of many pairs the medians; ``None``: never
-            reached.
-        half_within: half of the pairs have a relative gap of at most this size; ``None`` for a single pair.
-        compared: how many pairs there are.
-        worst: the pair with the largest gap, by its share where every pair has one.
-    """
+    """One figure of one method."""
 
     method: str
     figure: str
     dimension: str
+    # predicted, measured, gap, relative_gap: the figure in both runs; of many pairs the medians; None: never reached
     predicted: float | None
     measured: float | None
     gap: float | None
     relative_gap: float | None
+    # half of the pairs have a relative gap of at most this size; None for a single pair
     half_within: float | None = None
-    compared: int = 1
-    worst: Gap | None = None
+    compared: int = 1  # how many pairs there are
+    worst: Gap | None = None  # the pair with the largest gap, by its share where every pair has one
 
     def record(self) -> dict[str, Value]:
         """The row for programs."""

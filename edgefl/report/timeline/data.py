@@ -19,30 +19,22 @@ if TYPE_CHECKING:
 
 
 class Transfer(NamedTuple):
-    """One flow; the names are those of the event log.
+    """One flow; the names are those of the event log."""
 
-    Attributes:
-        client: -1 for a relay between the server and a cell.
-        item: ``down``, ``up``, ``prefetch``, ``broadcast`` or ``relay``.
-        latency: seconds before the flow uses any bandwidth, ``setup`` of them for its connection.
-        whole: false if it was aborted.
-        tcp: whether it used a TCP connection, whose round trips, window and losses can limit its rate.
-    """
-
-    client: int
+    client: int  # -1 for a relay between the server and a cell
     round: int
     dispatch: int
-    item: str
+    item: str  # down, up, prefetch, broadcast or relay
     flow: int
     path: tuple[str, ...]
-    latency: float
+    latency: float  # seconds before the flow uses any bandwidth, setup of them for its connection
     started: float
     ended: float
     bytes: int
-    whole: bool
+    whole: bool  # false if it was aborted
     joules: float
     setup: float = 0.0
-    tcp: bool = False
+    tcp: bool = False  # whether it used a TCP connection, whose round trips, window and losses can limit its rate
 
     @property
     def up(self) -> bool:
@@ -76,18 +68,14 @@ class Computation(NamedTuple):
 
 
 class Round(NamedTuple):
-    """One round that ended.
-
-    Attributes:
-        critical: the client that closed it with its job ``dispatch``, -1 if a deadline closed it.
-        exposed, hidden: seconds of that client's transfers that did, and did not, lengthen the round.
-    """
+    """One round that ended."""
 
     number: int
     began: float
     ended: float
-    critical: int
+    critical: int  # the client that closed it with its job dispatch, -1 if a deadline closed it
     dispatch: int
+    # exposed, hidden: seconds of that client's transfers that did, and did not, lengthen the round
     exposed: float
     hidden: float
     aggregated: tuple[int, ...]
@@ -102,38 +90,32 @@ class Broken(NamedTuple):
 
 @dataclass
 class Timeline:
-    """The timeline of one method with one seed.
-
-    Attributes:
-        fates: for each job (client, dispatch) with a transfer, ``useful`` or the reason why it was wasted; jobs that
-            are missing here had not ended when the log ended.
-        own_fates: the fate of single flows that differs from their job's: ``prefetched_in_vain``, ``retried``.
-        broken: the flows that broke.
-        sent_off: when each job started whose client was selected in advance and received data in advance.
-        groups: each client's kind of device and the name of its profile, if it ever computed or was refused.
-        cohorts: for each round the selected clients.
-        alphas: for each round with a choice of blocks, the number of blocks sent to each client.
-        capacities: for each link, the times of its capacity changes and the capacities in bit/s.
-        failures: for each client and link that failed, when it began to fail and when it worked again (infinite:
-            never); clients as ``client 3``, links as ``internet → client/3``.
-        joules: the energy of each client, by ``transfer``, ``compute``, ``idle`` and ``radio``.
-        ended: virtual seconds at the end.
-    """
+    """The timeline of one method with one seed."""
 
     transfers: list[Transfer] = field(default_factory=list)
     computations: list[Computation] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
+    # for each job (client, dispatch) with a transfer, useful or the reason why it was wasted; jobs that are missing
+    # here had not ended when the log ended
     fates: dict[tuple[int, int], str] = field(default_factory=dict)
+    # the fate of single flows that differs from their job's: prefetched_in_vain, retried
     own_fates: dict[int, str] = field(default_factory=dict)
-    broken: dict[int, Broken] = field(default_factory=dict)
+    broken: dict[int, Broken] = field(default_factory=dict)  # the flows that broke
+    # when each job started whose client was selected in advance and received data in advance
     sent_off: dict[tuple[int, int], float] = field(default_factory=dict)
+    # each client's kind of device and the name of its profile, if it ever computed or was refused
     groups: dict[int, tuple[int, str]] = field(default_factory=dict)
-    cohorts: dict[int, list[int]] = field(default_factory=dict)
+    cohorts: dict[int, list[int]] = field(default_factory=dict)  # for each round the selected clients
+    # for each round with a choice of blocks, the number of blocks sent to each client
     alphas: dict[int, dict[int, int]] = field(default_factory=dict)
+    # for each link, the times of its capacity changes and the capacities in bit/s
     capacities: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
+    # for each client and link that failed, when it began to fail and when it worked again (infinite: never); clients
+    # as client 3, links as internet → client/3
     failures: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    # the energy of each client, by transfer, compute, idle and radio
     joules: dict[int, dict[str, float]] = field(default_factory=dict)
-    ended: float = 0.0
+    ended: float = 0.0  # virtual seconds at the end
 
     def fate_of(self, transfer: Transfer) -> str:
         """Whether the bytes of a transfer were useful, or why they were wasted."""

@@ -28,17 +28,11 @@ class Breakdown(NamedTuple):
 
 
 class Bottleneck(NamedTuple):
-    """The longest phase of a round's critical path.
+    """The longest phase of a round's critical path."""
 
-    Attributes:
-        phase: ``download``, ``compute``, ``upload`` or ``waiting``.
-        name: the device profile that computed, the slowest link, ``TCP connection``, or what the round waited for.
-        seconds: the duration of the phase within the round.
-    """
-
-    phase: str
-    name: str
-    seconds: float
+    phase: str  # download, compute, upload or waiting
+    name: str  # the device profile that computed, the slowest link, TCP connection, or what the round waited for
+    seconds: float  # the duration of the phase within the round
 
 
 class _Path(NamedTuple):
@@ -193,23 +187,18 @@ class Traffic(NamedTuple):
 
 @dataclass
 class ClientUse:
-    """Seconds, bytes, joules and jobs of one client in a run.
-
-    Attributes:
-        seconds: by ``download``, ``compute``, ``upload`` and ``waiting``, the last from its update's arrival until the
-            round closed.
-        joules: by ``compute``, ``transfer``, ``idle`` and ``radio``.
-        jobs: jobs with at least one transfer.
-    """
+    """Seconds, bytes, joules and jobs of one client in a run."""
 
     client: int
     group: int
     device: str
     bytes_down: int = 0
     bytes_up: int = 0
+    # by download, compute, upload and waiting, the last from its update's arrival until the round closed
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    # by compute, transfer, idle and radio
     joules: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    jobs: int = 0
+    jobs: int = 0  # jobs with at least one transfer
 
 
 def traffic_of(timeline: Timeline) -> Traffic:

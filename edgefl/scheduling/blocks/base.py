@@ -15,17 +15,13 @@ from edgefl.registry import Registry, chosen_part, class_of
 
 
 class BlockForecast(NamedTuple):
-    """The cost of each choice for each client of a cohort; clients in the cohort's order, column α-1 for α = 1 … M.
+    """The cost of each choice for each client of a cohort; clients in the cohort's order, column α-1 for α = 1 … M."""
 
-    Attributes:
-        seconds: of the client's whole participation, alone on its path at the present capacities ``[clients, M]``;
-            infinite where a link is down.
-        bytes: of its downlink ``[clients, M]``.
-        free: whether the choice matters: False where the client receives the whole model in any case ``[clients]``.
-    """
-
+    # of the client's whole participation, alone on its path at the present capacities [clients, M]; infinite where a
+    # link is down
     seconds: NDArray[np.float64]
-    bytes: NDArray[np.int64]
+    bytes: NDArray[np.int64]  # of its downlink [clients, M]
+    # whether the choice matters: False where the client receives the whole model in any case [clients]
     free: NDArray[np.bool_]
 
     def makespan(self, alphas: NDArray[np.int64]) -> float:
@@ -63,18 +59,13 @@ def least_makespan(forecast: BlockForecast, total: int, arms: int) -> float:
 
 
 class BlockFeedback(NamedTuple):
-    """The results of one round for its aggregated clients; arrays with one entry for each client, in any order.
-
-    Attributes:
-        alpha: the α of each client (as :meth:`BlockScheduler.choose` returned it), M where it received the whole model.
-        distance: squared L2 distance between the returned local model and the new aggregate (not normalised).
-        loss: mean cross-entropy of the local path over the last local epoch, ζ_L.
-    """
+    """The results of one round for its aggregated clients; arrays with one entry for each client, in any order."""
 
     client: NDArray[np.int64]
-    alpha: NDArray[np.int64]
+    alpha: NDArray[np.int64]  # the α of each client (as choose returned it), M where it received the whole model
+    # squared L2 distance between the returned local model and the new aggregate (not normalised)
     distance: NDArray[np.float64]
-    loss: NDArray[np.float64]
+    loss: NDArray[np.float64]  # mean cross-entropy of the local path over the last local epoch, ζ_L
     compute_seconds: NDArray[np.float64]
     transfer_seconds: NDArray[np.float64]
 

@@ -27,38 +27,27 @@ class Foreseen(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """Batteries of clients, in parts of their capacity; one entry for each client.
+    """Batteries of clients, in parts of their capacity; one entry for each client."""
 
-    Attributes:
-        level: the charge now; 1 without a battery.
-        used: the charge that a whole round is predicted to use; 0 without a battery.
-    """
-
-    level: NDArray[np.float64]
-    used: NDArray[np.float64]
+    level: NDArray[np.float64]  # the charge now; 1 without a battery
+    used: NDArray[np.float64]  # the charge that a whole round is predicted to use; 0 without a battery
 
 
 class Facts(NamedTuple):
-    """Facts about the clients for a selector; ``None`` where the scenario's world does not provide them.
+    """Facts about the clients for a selector; ``None`` where the scenario's world does not provide them."""
 
-    Attributes:
-        label_support: which classes each client holds ``[clients, classes]``, True or False.
-        data_sizes: the training images n_k of each client ``[clients]``.
-        now: seconds since the run's start.
-        availability: a function from clients' numbers and the begin and end of a window, in seconds from now, to the
-            part of the window in which each client will be available.
-        local_losses: a function from different clients' numbers, ascending, and a number of images (``None``: all) to
-            the mean loss of the model that the round begins with, on as many of each client's training images. These
-            clients are charged for it: they download the model before the round and compute a forward pass. Only in
-            synchronous rounds.
-    """
-
+    # which classes each client holds [clients, classes], True or False
     label_support: NDArray[np.bool_] | None = None
     foreseen: Callable[[NDArray[np.int64]], Foreseen] | None = None
-    data_sizes: NDArray[np.int64] | None = None
-    now: float | None = None
+    data_sizes: NDArray[np.int64] | None = None  # the training images n_k of each client [clients]
+    now: float | None = None  # seconds since the run's start
+    # a function from clients' numbers and the begin and end of a window, in seconds from now, to the part of the
+    # window in which each client will be available
     availability: Callable[[NDArray[np.int64], float, float], NDArray[np.float64]] | None = None
     charge: Callable[[NDArray[np.int64]], Charge] | None = None
+    # a function from different clients' numbers, ascending, and a number of images (None: all) to the mean loss of
+    # the model that the round begins with, on as many of each client's training images. These clients are charged for
+    # it: they download the model before the round and compute a forward pass. Only in synchronous rounds.
     local_losses: Callable[[NDArray[np.int64], int | None], NDArray[np.float64]] | None = None
 
 
@@ -73,18 +62,12 @@ def needed(fact: Fact | None, selection: str, what: str) -> Fact:
 
 
 class SelectionFeedback(NamedTuple):
-    """The results of a round for its aggregated clients; arrays with one entry for each client, in any order.
-
-    Attributes:
-        loss: mean cross-entropy of the local path over the last local epoch.
-        samples: the clients' training images n_k.
-        seconds: the client's time from the start of its download to the end of its upload.
-    """
+    """The results of a round for its aggregated clients; arrays with one entry for each client, in any order."""
 
     client: NDArray[np.int64]
-    loss: NDArray[np.float64]
-    samples: NDArray[np.int64]
-    seconds: NDArray[np.float64]
+    loss: NDArray[np.float64]  # mean cross-entropy of the local path over the last local epoch
+    samples: NDArray[np.int64]  # the clients' training images n_k
+    seconds: NDArray[np.float64]  # the client's time from the start of its download to the end of its upload
 
 
 class Selector(ABC):
