@@ -33,7 +33,7 @@ from edgefl.report.rows import (
     run_names,
     short_paths,
 )
-from edgefl.report.run_record import RunRecord, measured_sentences
+from edgefl.report.run_record import RunRecord, expected_error, measured_sentences
 from edgefl.report.statistics import NO_ESTIMATE, Estimate
 from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, hidden, target_data, words
 
@@ -66,7 +66,7 @@ def details(*runs: RunRecord) -> Table:
     )
     place = sum(figure in OUTCOME for figure in FIGURES if not figure.whole and _is_shown(figure, rows))
     everything = [*names, *own[:place], *targets(rows, spread=True), *own[place:], _ended(rows)]
-    notes = [line for run in runs for line in measured_sentences(run)]
+    notes = [line for run in runs for line in (*measured_sentences(run), *expected_error(run))]
     more = [Table([*names, *whole], (), ["Of the whole run:"])] if whole else []
     several = len(runs) > 1
     for name, run in zip(run_names(runs), runs, strict=True):

@@ -189,3 +189,30 @@ def measured_sentences(run: RunRecord) -> list[str]:
         how = f"Seconds are measured in an emulation, not computed: {listed(runs)}."
     doubts = dict.fromkeys(line for each in known for line in each.trust)
     return [how, *(f"These seconds are doubtful: {line}." for line in doubts)]
+
+
+UNKNOWN = "a factor of 2 to 3"
+"""The error of a profile of which no held-out error is known, as the published deployments have it."""
+
+
+def expected_error(run: RunRecord) -> list[str]:
+    """How far computed seconds and joules may be from real ones, by the evidence of the fleet's profiles."""
+    fleet = run.scenario.get("fleet")
+    groups = [each for each in fleet if isinstance(each, dict)] if isinstance(fleet, list) else []
+    profiles = [each["profile"] for each in groups if isinstance(each.get("profile"), dict)]
+    if not profiles or measured_sentences(run):
+        return []
+    errors: dict[str, list[str]] = {}
+    for profile in profiles:
+        error: Any = profile
+        for key in ("provenance", "evidence", "compute", "error"):
+            error = error.get(key) if isinstance(error, dict) else None
+        words = f"±{100 * error:.0f} %" if isinstance(error, int | float) else UNKNOWN
+        names = errors.setdefault(words, [])
+        if (name := str(profile.get("name"))) not in names:
+            names.append(name)
+    each = [f"{words} ({', '.join(names)})" for words, names in errors.items()]
+    return [
+        f"Seconds of training are known to {listed(each)}, by the evidence of the profiles; joules at best as well, "
+        "because their watts are mostly estimates."
+    ]

@@ -227,3 +227,10 @@ def test_the_moment_of_a_real_run_agrees_with_its_summary(small_run):
             assert moment.metric == result.metric
             assert moment.seconds == pytest.approx(result.seconds)
             assert moment.joules == pytest.approx(result.joules)
+
+
+def test_details_say_what_the_evidence_of_the_fleet_implies(make_run):
+    measured = {"name": "a", "provenance": {"evidence": {"compute": {"error": 0.102}}}}
+    fleet = [{"profile": each} for each in (measured, {"name": "b"}, {"name": "c"}, measured)]
+    notes = comparison(make_run(FAR, fleet=fleet), detailed=True).notes
+    assert notes[0].startswith("Seconds of training are known to ±10 % (a) and a factor of 2 to 3 (b, c),")
