@@ -103,7 +103,8 @@ def names_in(path: Path) -> dict[str, str]:
     if path.suffix != ".safetensors":
         return {}
     with safe_open(path, "pt") as file:
-        return json.loads((file.metadata() or {}).get(_NAMES, "{}"))
+        names: dict[str, str] = json.loads((file.metadata() or {}).get(_NAMES, "{}"))
+    return names
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:

@@ -122,8 +122,9 @@ def _ours(run: RunResult, entry: dict[str, Any], label: str, result: SeedResult)
     metric = entry["metric"]
     if metric in ("accuracy_personalised", "accuracy_gain"):  # over images after personalisation
         fitted, shared = result.personalisation, result.clients
-        gain = fitted and shared and fitted.cumulative - shared.cumulative
-        return gain if metric == "accuracy_gain" or gain is None else fitted and fitted.cumulative
+        if fitted is None or shared is None:
+            return None
+        return fitted.cumulative - (shared.cumulative if metric == "accuracy_gain" else 0.0)
     table = run.rounds_of(label, result.seed)
     spent = spent_by_round(table)
     limits = {kind: entry[name] for kind, name in _LIMITS.items() if entry.get(name) is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple
@@ -56,9 +56,21 @@ def _medians(method: str, figure: str, pairs: Sequence[Gap]) -> Row:
     shares = [pair.relative for pair in pairs if pair.relative is not None]
     known = len(shares) == len(pairs)
     sizes = [abs(share) for share in shares] if known else [abs(pair.seconds) for pair in pairs]
-    medians = (median(getattr(pair, name) for pair in pairs) for name in ("predicted", "measured", "seconds"))
+    predicted = median(pair.predicted for pair in pairs)
+    measured, gap = median(pair.measured for pair in pairs), median(pair.seconds for pair in pairs)
     relative, within = (median(shares), median(sizes)) if known else (None, None)
-    return Row(method, figure, "seconds", *medians, relative, within, len(pairs), pairs[sizes.index(max(sizes))])
+    return Row(
+        method,
+        figure,
+        "seconds",
+        predicted,
+        measured,
+        gap,
+        relative,
+        within,
+        len(pairs),
+        pairs[sizes.index(max(sizes))],
+    )
 
 
 def against_table(found: Against, *, detailed: bool = False) -> Table:
@@ -163,7 +175,7 @@ def _gap(gap: float, relative: float | None, dimension: str) -> str:
 
 
 def _data(
-    found: Against, rows: list[dict[str, object]], notes: list[str], sentences: list[tuple[str, list[str]]]
+    found: Against, rows: Sequence[Mapping[str, object]], notes: list[str], sentences: list[tuple[str, list[str]]]
 ) -> dict[str, Any]:
     """The comparison for JSON, in base units and full precision."""
     runs = {"predicted": found.predicted, "measured": found.measured}
