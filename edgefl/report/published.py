@@ -122,9 +122,8 @@ def _ours(run: RunResult, entry: dict[str, Any], label: str, result: SeedResult)
     metric = entry["metric"]
     if metric in ("accuracy_personalised", "accuracy_gain"):  # over images after personalisation
         fitted, shared = result.personalisation, result.clients
-        if fitted is None or shared is None:
-            return None
-        return fitted.cumulative - (shared.cumulative if metric == "accuracy_gain" else 0.0)
+        gain = metric == "accuracy_gain"
+        return fitted.cumulative - (shared.cumulative if gain else 0.0) if fitted and shared else None
     table = run.rounds_of(label, result.seed)
     spent = spent_by_round(table)
     limits = {kind: entry[name] for kind, name in _LIMITS.items() if entry.get(name) is not None}
