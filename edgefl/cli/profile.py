@@ -265,12 +265,12 @@ def _print_check(fit: Fit, checked: Sequence[Checked]) -> None:
     if not checked:
         say("No time was left for the steps that check the fit; increase --seconds.", err=True)
         return
-    from edgefl.profiling.measured_profile import disturbed
+    from edgefl.profiling.measured_profile import DISTURBED
 
     say("Steps of model families and methods that were not used in the fit:")
     for each in checked:
         miss = each.error(fit.rates)
-        predicted, busy = (1 + miss) * each.seconds, ", disturbed" if disturbed(each.spread) else ""
+        predicted, busy = (1 + miss) * each.seconds, ", disturbed" if each.spread > DISTURBED else ""
         say(f"  {each.name}: {1e3 * each.seconds:.4g} ms, predicted {1e3 * predicted:.4g} ms ({miss:+.0%}{busy})")
     say(f"Mean error: {fit.check:.0%}.")
 

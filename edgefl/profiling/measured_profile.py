@@ -37,11 +37,6 @@ MANY = 0.25
 """The largest share of disturbed cases, and the largest mean error, without a warning."""
 
 
-def disturbed(spread: float) -> bool:
-    """True for a disturbed case, from the ratio of its median to its shortest time."""
-    return spread > DISTURBED
-
-
 def warning(spreads: Sequence[float], error: float) -> str | None:
     """A measurement's defects and their remedy; ``None`` if there are none.
 
@@ -52,7 +47,7 @@ def warning(spreads: Sequence[float], error: float) -> str | None:
     >>> warning([1.1, 1.1], 0.89).partition(":")[0]
     'the profile is not reliable'
     """
-    count = sum(map(disturbed, spreads))
+    count = sum(spread > DISTURBED for spread in spreads)
     reasons = []
     if count > MANY * len(spreads):
         reasons.append(

@@ -116,21 +116,8 @@ def scaled_to(
         if "fp32_achievable" in each
     )
     data["compute"]["fp32_peak"] = max(value(like.compute.fp32_peak), rounded(1.001 * highest))
-    data["name"], data["stack"] = name, framework
-    evidence = {
-        "kind": "fitted",
-        "source": source,
-        "count": len(times),
-        "framework": framework,
-        "error": None if error is None else rounded(error),
-    }
     how = f"{like.name}'s, scaled to {len(times)} step times"
-    data["provenance"] = with_evidence(data["provenance"], evidence, how) | {
-        "sources": [*like.provenance.sources, source],
-        "date": datetime.date.today().isoformat(),
-        "verified": False,
-    }
-    validated(DeviceProfile, data)
+    _state(data, like, how, error, name=name, source=source, count=len(times), framework=framework)
     return data, held
 
 
@@ -192,7 +179,6 @@ def fitted_profile(
             kinds[kind] = own
     fastest = max(rates.flops_per_second, *(figures[0] for figures in rates.kinds.values()))
     peak = max(value(like.compute.fp32_peak), 1.001 * fastest)
-    data["name"] = name
     data["compute"].pop("cpu_quota", None)
     data["compute"] |= {
         "fp32_peak": rounded(peak),
@@ -205,22 +191,24 @@ def fitted_profile(
         "operator_rates": kinds,
         "measured_steps": [],
     }
-    data["stack"] = framework
-    evidence = {
-        "kind": "fitted",
-        "source": source,
-        "count": count,
-        "error": None if error is None else rounded(error),
-        "framework": framework,
-    }
     how = f"fitted to {count} step times; bounds: the mean error on families that were left out, at least 10 %"
+    _state(data, like, how, error, name=name, source=source, count=count, framework=framework)
+    return data
+
+
+def _state(
+    data: dict[str, Any], like: DeviceProfile, how: str, error: float | None, *, name: str, framework: str, **facts: Any
+) -> None:
+    """Write the name, the stack and the evidence of a fit into a profile's data, and check them."""
+    data["name"], data["stack"] = name, framework
+    known = None if error is None else rounded(error)
+    evidence = {"kind": "fitted", **facts, "framework": framework, "error": known}
     data["provenance"] = with_evidence(data["provenance"], evidence, how) | {
-        "sources": [*like.provenance.sources, source],
+        "sources": [*like.provenance.sources, facts["source"]],
         "date": datetime.date.today().isoformat(),
         "verified": False,
     }
     validated(DeviceProfile, data)
-    return data
 
 
 def _overhead(fitted: float, expected: Figure, factor: float) -> dict[str, float]:
