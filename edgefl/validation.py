@@ -225,41 +225,33 @@ def _without_echoes(problems: list[_Problem]) -> list[_Problem]:
 
 
 _EXPECTED = {
-    "string_type": "text",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_parsing_size": "a smaller whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-    "dataclass_type": "a mapping",
-    "dict_type": "a mapping",
-    "mapping_type": "a mapping",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "set_type": "a list",
-    "iterable_type": "a list",
-    "date_type": "a date such as 2026-11-21",
-    "date_parsing": "a date such as 2026-11-21",
-    "date_from_datetime_parsing": "a date such as 2026-11-21",
-    "date_from_datetime_inexact": "a date without a time",
-    "none_required": "null",
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "{ge} or more",
-    "less_than": "less than {lt}",
-    "less_than_equal": "{le} or less",
-    "multiple_of": "a multiple of {multiple_of}",
-    "too_short": "at least {min_length} item(s)",
-    "too_long": "at most {max_length} item(s)",
-    "string_too_short": "text of at least {min_length} character(s)",
-    "string_too_long": "text of at most {max_length} characters",
-    "string_pattern_mismatch": "text of the form {pattern}",
+    kind: text
+    for text, kinds in {
+        "text": "string_type",
+        "a whole number": "int_type int_parsing int_from_float",
+        "a smaller whole number": "int_parsing_size",
+        "a number": "float_type float_parsing",
+        "a finite number": "finite_number",
+        "true or false": "bool_type bool_parsing",
+        "a mapping": "model_type model_attributes_type dataclass_type dict_type mapping_type",
+        "a list": "list_type tuple_type set_type iterable_type",
+        "a date such as 2026-11-21": "date_type date_parsing date_from_datetime_parsing",
+        "a date without a time": "date_from_datetime_inexact",
+        "null": "none_required",
+        "more than {gt}": "greater_than",
+        "{ge} or more": "greater_than_equal",
+        "less than {lt}": "less_than",
+        "{le} or less": "less_than_equal",
+        "a multiple of {multiple_of}": "multiple_of",
+        "at least {min_length} item(s)": "too_short",
+        "at most {max_length} item(s)": "too_long",
+        "text of at least {min_length} character(s)": "string_too_short",
+        "text of at most {max_length} characters": "string_too_long",
+        "text of the form {pattern}": "string_pattern_mismatch",
+    }.items()
+    for kind in kinds.split()
 }
+"""What was expected, by pydantic's type of an error."""
 
 
 def _expected(details: ErrorDetails) -> str:

@@ -28,23 +28,22 @@ app = typer.Typer(
 @app.command("list")
 def list_profiles(as_json: Json = False) -> None:
     """List the shipped and plugged-in device profiles."""
-    from edgefl.fleet import all_profiles, value
+    from edgefl.fleet import all_profiles
 
     profiles = all_profiles()
     if as_json:
         say_json([_summary(profile) for profile in profiles])
         return
-    rows = []
-    for profile in profiles:
-        numbers = (
-            value(profile.compute.fp32_achievable) / 1e9,
-            value(profile.compute.memory_bandwidth) / 1e9,
-            profile.memory.total / 2**30,
-            value(profile.power.idle),
-            value(profile.power.compute),
-        )
-        evidence = str(profile.evidence("compute"))
-        rows.append([profile.name, profile.kind, *(f"{number:.4g}" for number in numbers), profile.software, evidence])
+    rows = [
+        [
+            each.name,
+            each.kind,
+            *(f"{figure:.4g}" for figure in _figures(each)),
+            each.software,
+            str(each.evidence("compute")),
+        ]
+        for each in profiles
+    ]
     print_table(
         ["name", "kind", "GFLOP/s", "GB/s", "GiB", "W idle", "W training", "stack", "evidence"],
         rows,
@@ -77,17 +76,23 @@ def validate(
     file: Annotated[Path, argument(..., "The profile file to check.", parser=user_path, metavar="FILE")],
 ) -> None:
     """Check a profile file: print what is wrong (exit code 2), or `ok` and a summary."""
-    from edgefl.fleet import read_profile, value
+    from edgefl.fleet import read_profile
 
     profile = read_profile(file)
-    compute, power = profile.compute, profile.power
+    speed, bandwidth, memory, idle, training = (f"{figure:.3g}" for figure in _figures(profile))
     say(f"{file}: ok")
     say(
-        f"{profile.name} ({profile.kind}): {value(compute.fp32_achievable) / 1e9:.3g} GFLOP/s, "
-        f"{value(compute.memory_bandwidth) / 1e9:.3g} GB/s, {profile.memory.total / 2**30:.3g} GiB, "
-        f"{value(power.idle):.3g} W idle, {value(power.compute):.3g} W training, "
-        f"{'verified' if profile.provenance.verified else 'not verified'}; step times {profile.evidence('compute')}"
+        f"{profile.name} ({profile.kind}): {speed} GFLOP/s, {bandwidth} GB/s, {memory} GiB, {idle} W idle, "
+        f"{training} W training, {'verified' if profile.provenance.verified else 'not verified'}; step times "
+        f"{profile.evidence('compute')}"
     )
+
+
+def _figures(profile: DeviceProfile) -> tuple[float, ...]:
+    """GFLOP/s, GB/s, GiB, and watts when idle and in training."""
+    data = _summary(profile)
+    speeds = data["flops_per_second"] / 1e9, data["bytes_per_second"] / 1e9, data["memory_bytes"] / 2**30
+    return (*speeds, data["idle_watts"], data["compute_watts"])
 
 
 def _summary(profile: DeviceProfile) -> dict[str, Any]:

@@ -67,6 +67,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             file="--trust",
         )
     from edgefl.flower.scenario import AppScenario, load_any_scenario
+    from edgefl.record.metric import ACCURACY
     from edgefl.scenario import rehearse
 
     chosen = load_any_scenario(scenario, changes or ())
@@ -75,10 +76,15 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     if isinstance(chosen, AppScenario):
         accepted = ("scenario", "out", "method", "changes", "seed", "as_json", "details", "verbose")
         _refuse_others(context, accepted, "a Flower app trains in its own code; remove this option")
-        _simulate_apps(chosen, scenario, out, method, shown, verbose=verbose)
-        return
     labels = chosen_labels(chosen, method)
     folder = _free_folder(out, chosen)
+    if isinstance(chosen, AppScenario):
+        _begin_flower(verbose=verbose)
+        from edgefl.flower.run import run as run_apps
+
+        with _shown(folder, scenario, lambda: ACCURACY, shown) as display:
+            run_apps(chosen, out=folder, methods=labels, listeners=[display])
+        return
     check_device(device)
     rehearse(chosen, file=scenario, overrides=changes or ())
 
@@ -86,29 +92,6 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
 
     with _shown(folder, scenario, lambda: chosen.task.measured, shown) as display:
         run(chosen, out=folder, methods=labels, device=device, engine=engine, train=not no_train, listeners=[display])
-
-
-def _simulate_apps(
-    scenario: AppScenario,
-    named: str,
-    out: Path | None,
-    wanted: list[str] | None,
-    shown: Mapping[str, bool],
-    *,
-    verbose: bool,
-) -> None:
-    """Run the Flower apps of a scenario."""
-    from edgefl.flower.app import require_flwr
-    from edgefl.record.metric import ACCURACY
-
-    labels = chosen_labels(scenario, wanted)
-    folder = _free_folder(out, scenario)
-    require_flwr()
-    _silence_flower(verbose=verbose)
-    from edgefl.flower.run import run
-
-    with _shown(folder, named, lambda: ACCURACY, shown) as display:
-        run(scenario, out=folder, methods=labels, listeners=[display])
 
 
 def _refuse_others(context: typer.Context, accepted: Collection[str], reason: str) -> None:
@@ -121,8 +104,11 @@ def _refuse_others(context: typer.Context, accepted: Collection[str], reason: st
             raise UserError(reason, file=named)
 
 
-def _silence_flower(*, verbose: bool) -> None:
-    """Leave only warnings of Flower's log."""
+def _begin_flower(*, verbose: bool) -> None:
+    """Check that Flower is installed, and leave only warnings of its log."""
+    from edgefl.flower.app import require_flwr
+
+    require_flwr()
     logging.getLogger("flwr").setLevel(logging.INFO if verbose else logging.WARNING)
 
 
@@ -141,13 +127,11 @@ def _add_seeds(run: str, count: int, shown: Mapping[str, bool], *, device: Devic
 def _resume(folder: Path, shown: Mapping[str, bool], *, trust: bool, verbose: bool) -> None:
     """Finish an interrupted run."""
     from edgefl.experiment import resume
-    from edgefl.flower.app import require_flwr
     from edgefl.flower.scenario import app_scenario_of
     from edgefl.record.metric import ACCURACY
 
     if app_scenario_of(folder) is not None:
-        require_flwr()
-        _silence_flower(verbose=verbose)
+        _begin_flower(verbose=verbose)
         from edgefl.flower.run import resume as resume_apps
 
         with _shown(folder, str(folder), lambda: ACCURACY, shown) as display:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 import pyarrow as pa
 from torch import Tensor
 
-from edgefl.errors import EdgeflError, UserError
+from edgefl.errors import EdgeflError
 from edgefl.experiment.checkpoints import Checkpoints
 from edgefl.experiment.pausing import Paused
 from edgefl.experiment.recording import RecordedLearner, recording_of
@@ -42,7 +42,6 @@ class Journal(Listener):
     """The journal of one run; use as a context manager."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._file: BinaryIO = path.open("a+b", buffering=0)
         self._ends = [0]  # of each whole round
         size = path.stat().st_size
@@ -67,11 +66,7 @@ class Journal(Listener):
     def rows(self) -> Iterator[Event]:
         """The rows in it, in order."""
         for begin, end in zip(self._ends[:-1], self._ends[1:], strict=True):
-            content = os.pread(self._file.fileno(), end - begin - _HEAD, begin + _HEAD)
-            try:
-                yield from unpacked(content)
-            except pa.ArrowException as error:
-                raise UserError(f"journal damaged ({error}); the run cannot be resumed", file=str(self._path)) from None
+            yield from unpacked(os.pread(self._file.fileno(), end - begin - _HEAD, begin + _HEAD))
 
     def events(self, rows: list[Event]) -> None:
         """Add the next rows; LogDiffers if one that an earlier process also wrote differs from its row."""
@@ -141,7 +136,6 @@ class ResumedLearner(Listener):
         self._learner = learner
         self._journal = journal
         self._last = last
-        self._folder = folder
         self._checkpoints = Checkpoints(folder)
         self._answers: Learner = learner
         self._held: tuple[dict[str, Tensor], dict[str, Any]] | None = None
@@ -160,22 +154,12 @@ class ResumedLearner(Listener):
     def round_ended(self, row: RoundRow) -> None:
         if self._held is not None:
             if row.round == self.until:
-                self._restore(*self._held)
+                self._learner.restore(*self._held)
                 self._held, self._answers = None, self._learner
             return
         self._journal.commit()
         if row.round % CHECKPOINT_EVERY == 0 and row.round != self._last:
             self._checkpoints.begin(row.round, *self._learner.snapshot())
-
-    def _restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        try:
-            self._learner.restore(tensors, facts)
-        except (LookupError, ValueError, TypeError, AttributeError) as error:
-            raise UserError(
-                f"the checkpoint of round {self.until} does not fit ({error!r}); without this folder the run is "
-                "trained from its start",
-                file=str(self._folder),
-            ) from None
 
     def __enter__(self) -> Self:
         return self

@@ -76,8 +76,8 @@ def run(
     choices = validated(Choices, options)
     if engine is not None:
         scenario = with_overrides(scenario, of_engine(engine))
-    with RunDirectory(out.absolute(), choices) as directory:
-        return _execute(scenario, directory, listeners, pause, testbed=testbed, results=results)
+    with RunDirectory(out.absolute(), choices) as directory, neutral_torch():
+        return _ScenarioRuns(scenario, directory, listeners, pause, testbed=testbed, results=results).execute()
 
 
 def resume(path: Path, *, listeners: Sequence[Listener] = (), pause: Pause | None = None, trust: bool = False) -> Path:
@@ -130,20 +130,8 @@ def _continue(
         if directory.choices.emulated:
             raise UserError(f"is an emulation; to continue: {how_to_continue(path)}", file=str(path))
         allow_code(scenario, directory.inputs, path, trust=trust)
-        return _execute(scenario, directory, listeners, pause)
-
-
-@neutral_torch()
-def _execute(
-    scenario: Scenario,
-    directory: RunDirectory,
-    listeners: Sequence[Listener],
-    pause: Pause | None,
-    *,
-    testbed: MakeTestbed | None = None,
-    results: Path | None = None,
-) -> Path:
-    return _ScenarioRuns(scenario, directory, listeners, pause, testbed=testbed, results=results).execute()
+        with neutral_torch():
+            return _ScenarioRuns(scenario, directory, listeners, pause).execute()
 
 
 class _ScenarioRuns(Runs):
@@ -156,8 +144,8 @@ class _ScenarioRuns(Runs):
         listeners: Sequence[Listener],
         pause: Pause | None,
         *,
-        testbed: MakeTestbed | None,
-        results: Path | None,
+        testbed: MakeTestbed | None = None,
+        results: Path | None = None,
     ) -> None:
         rounds = scenario.training.rounds
         super().__init__(scenario, directory, listeners, name=scenario.name, seeds=scenario.seeds, rounds=rounds)

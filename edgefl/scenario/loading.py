@@ -160,25 +160,16 @@ def json_schema() -> dict[str, Any]:
     """
     schema = Scenario.model_json_schema(mode="validation")
     definitions = schema["$defs"]
-    described = {
-        "task": TASK_SECTION.json_schema(),
-        "data": data_sets_schema(),
-        "model": MODEL_SECTION.json_schema(),
-        "selection": SELECTION_SECTION.json_schema(),
-        "bandwidth": BANDWIDTH_SECTION.json_schema(),
-    }
-    sections: dict[str, tuple[dict[str, Any], str]] = {
-        "task": (schema, "what the model is trained for: a kind and its options"),
-        "data": (schema, "the data set, and how it is distributed over the clients"),
-        "model": (schema, "the model to train: its name and options"),
-        "selection": (definitions["TrainingSpec"], "how the cohort is selected: a kind and its options"),
-        "bandwidth": (
-            definitions["TrainingSpec"],
-            "how the server divides its bandwidth among transfers: a kind and its options",
-        ),
-    }
-    for name, (parent, description) in sections.items():
-        parent["properties"][name] = {**_lifted(described[name], definitions), "description": description}
+    training = definitions["TrainingSpec"]
+    for parent, name, described in (
+        (schema, "task", TASK_SECTION.json_schema()),
+        (schema, "data", data_sets_schema()),
+        (schema, "model", MODEL_SECTION.json_schema()),
+        (training, "selection", SELECTION_SECTION.json_schema()),
+        (training, "bandwidth", BANDWIDTH_SECTION.json_schema()),
+    ):
+        meaning = parent["properties"][name]["description"]
+        parent["properties"][name] = {**_lifted(described, definitions), "description": meaning}
     for name in ("targets", "budgets"):  # null is equivalent to omitting them
         allowed = schema["properties"][name]
         meaning = {key: allowed.pop(key) for key in ("description", "default", "title") if key in allowed}
