@@ -25,7 +25,7 @@ def failing(monkeypatch):
     """Makes ``edgefl verify`` do something else."""
 
     def make(action):
-        monkeypatch.setattr(edgefl.rerun.verify, "verify", action)
+        monkeypatch.setattr(edgefl.rerun.verify, "verify", lambda path, trust: action(path))
 
     return make
 
