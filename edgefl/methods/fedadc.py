@@ -91,9 +91,9 @@ class FedAdcRule(LocalRule):
 class FedAdcServer(ServerUpdate):
     """Δ̄ = Σ_k w_k (θ_t - θ_k)/η_t; m_{t+1} = Δ̄ + (β_g - β_l) m_t; θ_{t+1} = θ_t - α η_t m_{t+1}.
 
-    Algorithm 3 of Ozfatura et al. The clients' local steps already contain β_l m_t, so Δ̄ = ḡ + β_l m_t; stale clients
-    followed the momentum of their own version, which is removed instead. Momentum is in units of the gradient: it is
-    divided by the learning rate of the round that computed it and multiplied by that of the round that uses it.
+    Algorithm 3 of Ozfatura et al. The clients' local steps already contain β_l m_t, so Δ̄ = ḡ + β_l m_t. Momentum is in
+    units of the gradient: each update is divided by its own round's rate, and m is multiplied by that of the round that
+    uses it. The paper's rounds are synchronous; a stale update enters Δ̄ as it is, with its weight s_k.
     """
 
     broadcasts: ClassVar[tuple[str, ...]] = ("momentum",)
@@ -124,11 +124,7 @@ class FedAdcServer(ServerUpdate):
         return ServerSide(model.sub(momentum, alpha=self.alpha * lr), {"momentum": momentum})
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
-        before = state["momentum"]
-        momentum = (self.beta_g - self.beta_l) * before + arrivals.mean_gradient()
-        if not arrivals.fresh:
-            followed = arrivals.sum_received("momentum", arrivals.weights * arrivals.factors)
-            momentum = momentum + self.beta_l * (before - followed)
+        momentum = (self.beta_g - self.beta_l) * state["momentum"] + arrivals.mean_gradient()
         return parameters.sub(momentum, alpha=self.alpha * facts.lr), {"momentum": momentum}
 
 

@@ -70,7 +70,7 @@ class FedDynServer(ServerUpdate):
 
     The state ``shift`` is -h/α, the mean over all clients of their summed deltas, in which α cancels. With any method,
     the clients' loss gains FedDyn's linear and quadratic terms. The paper's rounds are synchronous; here the weight s_k
-    of a stale update scales what its client proposes, θ_k - h/α, and h adds whole deltas, as the clients' λ_k do.
+    of a stale update scales its delta in the mean, and h adds whole deltas, as the clients' λ_k do.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"plain sum"})
@@ -92,8 +92,7 @@ class FedDynServer(ServerUpdate):
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
         shift = state["shift"] + weighted_sum(arrivals.deltas, torch.full_like(arrivals.weights, 1 / facts.clients))
-        applied = shift if arrivals.fresh else (arrivals.weights * arrivals.factors).sum() * shift
-        return parameters + arrivals.mean() + applied, {"shift": shift}
+        return parameters + arrivals.mean() + shift, {"shift": shift}
 
 
 METHODS.register("feddyn")(

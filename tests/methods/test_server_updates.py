@@ -90,19 +90,6 @@ def test_fedadc_on_a_quadratic_is_heavy_ball_on_the_mean_gradient() -> None:
     assert float(x) == pytest.approx(ball, rel=1e-5)
 
 
-def test_fedadc_removes_the_momentum_that_each_client_followed() -> None:
-    """m = Σ w s G + β_g m_t, where -δ/η = G + β_l m of the client's own version (Ozfatura et al., Alg. 3)."""
-    now, old = torch.tensor([2.0], dtype=torch.float64), torch.tensor([-3.0], dtype=torch.float64)
-    each = [
-        Arrival(client=0, rate=0.1, steps=2, weight=0.5, version=7, received={"momentum": now}),
-        Arrival(client=1, rate=0.2, steps=2, weight=0.5, version=5, age=2, factor=0.6, received={"momentum": old}),
-    ]
-    deltas = -torch.stack([0.1 * (1.0 + 0.4 * now), 0.2 * (5.0 + 0.4 * old)])
-    server = FedAdcServer(beta_g=0.7, beta_l=0.4)
-    _, state = server.update(0 * now, Arrivals(each, deltas, deltas), {"momentum": now}, RoundFacts(0.1, 10, 7))
-    assert float(state["momentum"]) == pytest.approx(0.5 * 1.0 + 0.5 * 0.6 * 5.0 + 0.7 * 2.0)
-
-
 @pytest.mark.parametrize("name", sorted({*SERVER_UPDATES.names()} - {"flower"}))  # test_flower.py tries its strategies
 def test_no_update_touches_its_arguments_or_forgets_its_state(name) -> None:
     server = SERVER_UPDATES[name]()
@@ -253,3 +240,19 @@ def test_fedgkd_s_teacher_is_the_mean_of_the_last_models_and_silent_at_first() -
         assert float(state["teacher"]) == pytest.approx(sum(trained[-3:]) / len(trained[-3:]))
         assert float(state["teaching"]) == 1
     assert sorted(state) == ["model 1", "model 2", "model 3", "teacher", "teaching"]
+
+
+def test_stale_updates_enter_with_their_weight_and_their_own_rate():
+    """FedADC: m = (β_g - β_l) m + Σ w s Δ/η_k. FedDyn: θ + Σ w s δ + h', h' = h + Σ δ/N, whatever the weights."""
+    deltas = torch.tensor([[1.0, -2.0], [3.0, 5.0]], dtype=torch.float64)
+    each = [Arrival(0, 0.1, 4, 0.5), Arrival(1, 0.2, 4, 0.5, age=2, factor=0.25)]
+    arrivals, theta = Arrivals(each, deltas, deltas), torch.tensor([1.0, 1.0], dtype=torch.float64)
+    before = torch.tensor([2.0, -4.0], dtype=torch.float64)
+    momentum = 0.1 * before - 0.5 * deltas[0] / 0.1 - 0.5 * 0.25 * deltas[1] / 0.2
+    facts = RoundFacts(lr=0.05, clients=10)
+    model, state = FedAdcServer(beta_g=0.9, beta_l=0.8).update(theta, arrivals, {"momentum": before}, facts)
+    torch.testing.assert_close(state["momentum"], momentum)
+    torch.testing.assert_close(model, theta - 0.05 * momentum)
+    model, state = FedDynServer().update(theta, arrivals, {"shift": before}, facts)
+    torch.testing.assert_close(state["shift"], before + deltas.sum(0) / 10)
+    torch.testing.assert_close(model, theta + 0.5 * deltas[0] + 0.125 * deltas[1] + state["shift"])

@@ -80,11 +80,6 @@ class Arrivals:
         """s_k ``[K]``."""
         return self.per_client(each.factor for each in self)
 
-    @property
-    def fresh(self) -> bool:
-        """True if all trained from the latest version and have full weight, as in synchronous rounds."""
-        return all(each.age == 0 and each.factor == 1.0 for each in self)
-
     def scaled(self) -> Iterator[Tensor]:
         """s_k times the move of each client ``[n]``, over the coverage."""
         for each, move, factor in zip(self, self.moves, self.factors, strict=True):
