@@ -36,14 +36,15 @@ def page_of(file: str) -> str | None:
 def _alone(name: str) -> str:
     about, text = _parts(SCENARIOS[name])
     picture = f"![The result](../images/{name}.png)\n\n" if (PICTURES / f"{name}.png").exists() else ""
-    return f"# {name}\n\n{about}\n\n{picture}{fence(text, 'yaml')}\n[All scenarios](../gallery.md)\n"
+    others = "[All scenarios](../scenarios.md#the-shipped-scenarios)"
+    return f"# {name}\n\n{about}\n\n{picture}{fence(text, 'yaml')}\n{others}\n"
 
 
 def _paper(folder: str) -> str:
     text = (
         f"# The {PAPERS[folder]} paper's experiments\n\nEach file contains the published numbers. "
         "[How to compare a run with them](../../planning.md#the-papers-own-experiments); "
-        "[all scenarios](../../gallery.md).\n\n"
+        "[all scenarios](../../scenarios.md#the-shipped-scenarios).\n\n"
     )
     for name, file in SCENARIOS.items():
         if name.startswith(f"papers/{folder}/"):

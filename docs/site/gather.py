@@ -15,28 +15,25 @@ import scenario_reference
 ROOT = Path(__file__).resolve().parents[2]
 
 NAVIGATION = {
-    "Start": {
-        "Quick start": "quick-start", "Your own, in 15 minutes": "tutorial", "Planning": "planning",
-        "Reading a result": "reading", "Gallery": "gallery",
+    "Start": {"Your own, in fifteen minutes": "tutorial", "Results": "results", "For Flower users": "flower"},
+    "Describe my world": {
+        "Scenarios": "scenarios", "Data": "data", "Your own model": "own-model", "Methods": "methods",
+        "Schedulers": "schedulers", "Device profiles": "device-profiles",
+        "From measured rounds to a fleet": "calibration",
+        "Links, traces, topologies": "own-world",
     },
-    "Guide": {
-        "Scenarios": "scenarios", "Data": "data", "Methods": "methods", "Compression": "compression",
-        "Device profiles": "device-profiles", "From measured rounds to a fleet": "calibration",
-        "Network traces": "traces",
-        "How time is modelled": "time-model", "Emulation over real links": "emulation",
-        "Presenting a result": "report", "Resume, replay, verify": "reliability",
-        "Your own model": "own-model", "Your own data": "own-data", "Your own world": "own-world",
-        "For Flower users": "flower", "Schedulers": "schedulers",
-        "Adding parts of your own": "extending", "Parts from Python": "python",
-        "Performance": "performance",
+    "Ask without training": {
+        "Planning and sweeping": "planning", "Resume, replay, verify": "reliability", "Emulation": "emulation",
     },
-    "Findings": {"Every method on one data set": "results", "How rates were chosen": "tuning"},
+    "Present": {"Reading and presenting a result": "report", "Predicted and measured": "validation"},
     "Reference": {
-        "Command line": "reference/command-line", "Python": "reference/python",
-        "Scenario file": "reference/scenario", "Methods' options": "reference/methods",
-        "Models' options": "reference/models", "Device profile file": "reference/device-profile",
+        "Command line": "reference/command-line", "Scenario file": "reference/scenario",
+        "Methods' options": "reference/methods", "Models' options": "reference/models",
+        "Device profile file": "reference/device-profile", "Python": "reference/python",
+        "How time is modelled": "time-model", "Performance": "performance", "Adding parts of your own": "extending",
+        "Parts from Python": "python", "Architecture": "architecture", "Contributing": "contributing",
+        "Changes": "changelog",
     },
-    "Project": {"Architecture": "architecture", "Contributing": "contributing", "Changes": "changelog"},
 }  # fmt: skip
 """The side bar: pages under headings. A page that is not listed fails the build."""
 
@@ -60,7 +57,7 @@ def pages() -> dict[str, str]:
     written = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
     written["index.md"] += "".join(_contents(heading, entries) for heading, entries in NAVIGATION.items())
     shown = {_title(text): path.removesuffix(".md") for path, text in gallery.pages().items()}
-    written["gallery.md"] += _contents("", shown)
+    written["scenarios.md"] += _contents("", shown)
     return {
         **written,
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),

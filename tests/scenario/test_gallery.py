@@ -97,14 +97,14 @@ def test_the_allowance_of_lte_500phones_ends_before_the_month_and_fedadc_first()
     assert reach["fedadc"]["client_bytes"].rounds < 0.7 * reach["fedavg"]["client_bytes"].rounds
 
 
-TUNING = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text(encoding="utf-8")
-SAVED = int(re.search(r"FedBR reaches FedMLB's accuracy with (\d+) % fewer downloaded bytes", TUNING)[1])
+PAGE = (Path(__file__).parents[2] / "docs" / "results.md").read_text(encoding="utf-8")
+SAVED = int(re.search(r"FedBR reaches FedMLB's accuracy with (\d+) % fewer downloaded bytes", PAGE)[1])
 """The share of FedMLB's downloaded bytes that FedBR does not download, in percent, by the page."""
 
 
 def cells_of_the_page() -> dict[tuple[str, str], str]:
-    """What docs/tuning.md shows of ``5g_10clients``, by method and column."""
-    table = re.search(r"^\|.*accuracy, %.*\n\|.*\n((?:\|.*\n)+)", TUNING, re.MULTILINE)
+    """What docs/results.md shows of ``5g_10clients``, by method and column."""
+    table = re.search(r"^\|.*accuracy, %.*\n\|.*\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
     head, _, *rows = ([cell.strip() for cell in line.strip("|\n").split("|")] for line in table[0].splitlines())
     return {(row[0], name): cell for row in rows for name, cell in list(zip(head, row, strict=True))[1:]}
 
@@ -115,7 +115,7 @@ COLUMNS = {
     "sixty rounds, s": lambda entry: entry["seconds"],
     "download, MB": lambda entry: entry["bytes"]["down"] / 1e6,
     "energy, J": lambda entry: entry["joules"],
-    "age of front blocks, rounds": lambda entry: entry["blocks"]["front_age"] if "blocks" in entry else None,
+    "age of stale blocks, rounds": lambda entry: entry["blocks"]["front_age"] if "blocks" in entry else None,
 }
 """The figure of a run that each column shows."""
 

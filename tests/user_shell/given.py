@@ -28,7 +28,7 @@ RUNS = {
 }
 """Run directories that pages call by these names."""
 
-CALLED = {"README.md": "runs/short", "report.md": "runs/main"}
+CALLED = {"report.md": "runs/main"}
 """What pages call that run."""
 
 SHORT = {"stop": "rounds", "training.rounds": 3, "training.cohort": 2, "seeds": [0]}
@@ -60,10 +60,10 @@ class Given:
         for folder in words & set(called):
             shutil.copytree(self._run(called[folder]), session.folder / folder)
         texts = {
-            "make_tables.py": lambda: _block("own-data.md", "python", "# make_tables.py"),
-            "data.py": lambda: _block("own-data.md", "python", "# data.py"),
-            "estimates.py": lambda: _block("own-data.md", "python", "# estimates.py"),
-            "estimates.yaml": lambda: _block("own-data.md", "yaml", "name: estimates"),
+            "make_tables.py": lambda: _block("data.md", "python", "# make_tables.py"),
+            "data.py": lambda: _block("data.md", "python", "# data.py"),
+            "estimates.py": lambda: _block("data.md", "python", "# estimates.py"),
+            "estimates.yaml": lambda: _block("data.md", "yaml", "name: estimates"),
             "make_data.py": lambda: _block("tutorial.md", "python", "# make_data.py"),
             "net.py": lambda: _block("tutorial.md", "python", "# net.py"),
             "mine.yaml": lambda: _block("tutorial.md", "yaml", "# mine.yaml"),
@@ -72,7 +72,7 @@ class Given:
             "flower.yaml": lambda: _block("flower.md", "yaml", "name: flower"),
             "digits-app/pyproject.toml": lambda: _block("flower.md", "toml", "[project]"),
             "digits-app/digits_app.py": lambda: _block("flower.md", "python", "# digits_app.py"),
-            "tables.yaml": lambda: _block("own-data.md", "yaml", "name: tables"),
+            "tables.yaml": lambda: _block("data.md", "yaml", "name: tables"),
             "my.yaml": lambda: _block("scenarios.md", "yaml", "name: smallest"),
             "my-board.yaml": lambda: _block("device-profiles.md", "yaml", "name: my-board"),
             "steps.csv": lambda: _block("device-profiles.md", "text", "model,torchvision_name"),

@@ -86,7 +86,7 @@ def test_arrays_lists_tensors_and_pytorch_data_sets_give_the_same_samples(code, 
 def test_a_csv_file_next_to_the_functions_is_read_from_there_and_as_parquet(code, tmp_path, monkeypatch):
     rows = ["rooms,area,price", *(f"{row % 4},{row}.5,{3 * row}.25" for row in range(30))]
     (tmp_path / "houses.csv").write_text("\n".join(rows))
-    page = (Path(__file__).parents[3] / "docs" / "own-data.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
     place = 'Path(__file__).parent / "houses.csv"'
     assert place in page
     text = f"import numpy as np\nfrom pathlib import Path\n\ndef load():\n    table = np.loadtxt({place}, "
