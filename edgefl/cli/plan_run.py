@@ -14,7 +14,7 @@ from edgefl.record.names import SWEEP
 from edgefl.wording import listed
 
 if TYPE_CHECKING:
-    from edgefl.report.run_record import RunRecord
+    from edgefl.report.run_result import RunResult
     from edgefl.report.seed_plan import SeedPlan
     from edgefl.rerun.condition import Condition
     from edgefl.rerun.inverse import Answer, Answers, MethodAnswer
@@ -167,14 +167,14 @@ def _beyond(name: Name, found: Answer, condition: Condition) -> str:
 
 def print_seeds(run: str, difference: str, power: float | None, methods: list[str] | None, *, as_json: bool) -> None:
     """Print the seeds that each pair of methods needs."""
-    from edgefl.report.run_record import RunRecord
+    from edgefl.report.run_result import RunResult
     from edgefl.report.seed_plan import read_difference, seed_plan
     from edgefl.report.statistics import POWER
 
     wanted = POWER if power is None else power
     if not 0.0 < wanted < 1.0:
         raise UserError(f"expected a probability between 0 and 1, found {one_line(power)}", file="--power")
-    record = RunRecord(run)
+    record = RunResult(run)
     found = seed_plan(record, read_difference(difference, record.metric), power=wanted, methods=methods)
     if as_json:
         say_json(found.as_dict())
@@ -182,7 +182,7 @@ def print_seeds(run: str, difference: str, power: float | None, methods: list[st
         _print_seeds(record, found)
 
 
-def _print_seeds(run: RunRecord, plan: SeedPlan) -> None:
+def _print_seeds(run: RunResult, plan: SeedPlan) -> None:
     from edgefl.report.glance import about
     from edgefl.report.table import Column, Table, words
 

@@ -28,7 +28,7 @@ from edgefl.record.emulation import write_emulation
 from edgefl.record.events import Listener
 from edgefl.record.paths import RunPaths, SeedPaths
 from edgefl.report.prediction.bands import has_one_queue
-from edgefl.report.run_record import RunRecord
+from edgefl.report.run_result import RunResult
 from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.scenario import Scenario
 from edgefl.simulation.setup import Setup
@@ -106,7 +106,7 @@ def _predicted(out: Path) -> Path:
 
 def _write_band(predicted: Path, say: Callable[[str], None] | None) -> None:
     """With one queue for all, time the simulation again with other shares."""
-    run = RunRecord(predicted)
+    run = RunResult(predicted)
     if not has_one_queue(run):
         return
     try:

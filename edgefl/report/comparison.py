@@ -33,7 +33,7 @@ from edgefl.report.rows import (
     run_names,
     short_paths,
 )
-from edgefl.report.run_record import RunRecord, expected_error, measured_sentences
+from edgefl.report.run_result import RunResult, expected_error, measured_sentences
 from edgefl.report.statistics import NO_ESTIMATE, Estimate
 from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, hidden, target_data, words
 
@@ -41,7 +41,7 @@ SHOWN = 6
 """How many differing values of two scenarios are named."""
 
 
-def comparison(*runs: RunRecord, detailed: bool = False) -> Table:
+def comparison(*runs: RunResult, detailed: bool = False) -> Table:
     """One or several runs at a glance or in detail; CSV and JSON contain every figure of the summaries."""
     rows = comparison_rows(*runs)
     shown = details(*runs) if detailed else glance(runs[0]) if len(runs) == 1 else side_by_side(*runs)
@@ -56,7 +56,7 @@ def comparison(*runs: RunRecord, detailed: bool = False) -> Table:
     return Table(shown.columns, shown.notes, shown.title, data, shown.more, _everything(rows))
 
 
-def details(*runs: RunRecord) -> Table:
+def details(*runs: RunResult) -> Table:
     """Every figure with its interval, all differences, and how to read them."""
     rows = comparison_rows(*runs)
     names = _names(rows)
@@ -86,7 +86,7 @@ _RULES = (
 )
 
 
-def _questions(run: RunRecord) -> list[tuple[str, Comparison]]:
+def _questions(run: RunResult) -> list[tuple[str, Comparison]]:
     """What is compared: the metric, each budget of a run that continued beyond it, and each target."""
     goals = sorted({target.value for found in run.results.values() for each in found for target in each.targets})
     found: list[tuple[str, Comparison | None]] = [(run.metric.word, compare_metric(run))]
@@ -97,7 +97,7 @@ def _questions(run: RunRecord) -> list[tuple[str, Comparison]]:
     return [(what, each) for what, each in found if each is not None and each.differences]
 
 
-def _within(run: RunRecord, kind: BudgetKind, amount: float) -> Comparison | None:
+def _within(run: RunResult, kind: BudgetKind, amount: float) -> Comparison | None:
     """The methods compared by their metric at one budget of a run that continued beyond it."""
 
     def metric_of(result: SeedResult) -> float | None:
@@ -108,7 +108,7 @@ def _within(run: RunRecord, kind: BudgetKind, amount: float) -> Comparison | Non
     return compared(found, highest=run.metric.better == "higher", unseen=run.scatter) if found else None
 
 
-def _differences(run: RunRecord, what: str, standing: Comparison, name: str) -> Table:
+def _differences(run: RunResult, what: str, standing: Comparison, name: str) -> Table:
     dimension = "seconds" if what.startswith("seconds") else run.metric.dimension
     found = standing.differences
     shown = [f"{each.label} ({estimate(standing.means[each.label], dimension)})" for each in found]
@@ -130,7 +130,7 @@ def _differences(run: RunRecord, what: str, standing: Comparison, name: str) -> 
     return Table(columns, title=[f"{name}{what}: {best}"])
 
 
-def side_by_side(*runs: RunRecord) -> Table:
+def side_by_side(*runs: RunResult) -> Table:
     """What changed between two runs with the same methods; of other runs a row for each run and method."""
     if len(runs) == 2 and set(runs[0].labels) & set(runs[1].labels):
         return changes(*runs)
@@ -140,7 +140,7 @@ def side_by_side(*runs: RunRecord) -> Table:
     return Table([*_names(rows), *cells, _ended(rows)], [*lines, *remarks(rows)])
 
 
-def changes(one: RunRecord, other: RunRecord) -> Table:
+def changes(one: RunResult, other: RunResult) -> Table:
     """Two runs, a line for each method that both have: each figure before and after, and its change."""
     rows, names = comparison_rows(one, other), run_names([one, other])
     before, after = ({row.label: row for row in rows if row.run == name} for name in names)

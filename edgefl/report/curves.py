@@ -13,7 +13,7 @@ from edgefl.record.metric import Metric
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from edgefl.report.run_record import RunRecord
+    from edgefl.report.run_result import RunResult
 
 Floats = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ class MeanCurve(NamedTuple):
     high: Floats
 
 
-def metric_of(run: RunRecord) -> str:
+def metric_of(run: RunResult) -> str:
     """The column to which the scenario's targets refer: ``metric`` or ``metric_ema``."""
     return "metric_ema" if run.smoothed else "metric"
 
@@ -73,7 +73,7 @@ def spent_by_round(table: pa.Table) -> dict[str, Floats]:
     }
 
 
-def curve_of(run: RunRecord, label: str, seed: int, metric: str) -> Curve:
+def curve_of(run: RunResult, label: str, seed: int, metric: str) -> Curve:
     """The evaluations of one method and seed.
 
     Args:

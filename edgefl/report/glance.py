@@ -12,7 +12,7 @@ from typing import Any
 from edgefl.report.paired import FEWEST_SEEDS, BySeed, Comparison, compare_metric, compare_target, compared
 from edgefl.report.quantities import limit, quantity, unit_for
 from edgefl.report.rows import Row, comparison_rows, ended_by, none_completed_a_round, remarks
-from edgefl.report.run_record import RunRecord, measured_sentences
+from edgefl.report.run_result import RunResult, measured_sentences
 from edgefl.report.statistics import Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, figures, words
 from edgefl.wording import escape
@@ -20,7 +20,7 @@ from edgefl.wording import escape
 COSTS = (("time", "seconds"), ("traffic", "bytes"), ("energy", "joules"))
 
 
-def glance(run: RunRecord) -> Table:
+def glance(run: RunResult) -> Table:
     """The end of a run."""
     rows = ranked(run)
     if none_completed_a_round(rows):
@@ -33,7 +33,7 @@ def glance(run: RunRecord) -> Table:
     return Table(table.columns, [line for line in notes if line], [headline(run), "", lines[0]])
 
 
-def verdict(run: RunRecord) -> str:
+def verdict(run: RunResult) -> str:
     """The answers of a run, one sentence a line."""
     rows = comparison_rows(run)
     if none_completed_a_round(rows):
@@ -41,7 +41,7 @@ def verdict(run: RunRecord) -> str:
     return "\n".join(map(escape, answers(run)))
 
 
-def ranked(run: RunRecord) -> list[Row]:
+def ranked(run: RunResult) -> list[Row]:
     """The rows of a run, best method first; those without a figure are last."""
     rows = {row.label: row for row in comparison_rows(run)}
     standing = compare_metric(run) if run.trained else _per_round(run)["seconds"]
@@ -49,7 +49,7 @@ def ranked(run: RunRecord) -> list[Row]:
     return [rows[label] for label in [*order, *(label for label in rows if label not in order)]]
 
 
-def columns(run: RunRecord, rows: Sequence[Row]) -> list[Column]:
+def columns(run: RunResult, rows: Sequence[Row]) -> list[Column]:
     """What a run's rows show next to the methods' names."""
     ends = words("ended by", [ended_by(row) for row in rows], "stop")
     costs = [
@@ -72,7 +72,7 @@ def columns(run: RunRecord, rows: Sequence[Row]) -> list[Column]:
     return [metric, *behind, *targets(rows), *costs]
 
 
-def behind_best(run: RunRecord, standing: Comparison, rows: Sequence[Row]) -> Column:
+def behind_best(run: RunResult, standing: Comparison, rows: Sequence[Row]) -> Column:
     """How far each method is behind the best one, in points or in the metric's unit, with the interval that decides."""
     found = {each.label: each.interval for each in standing.differences}
     unit = unit_for([each.mean for each in found.values()], run.metric.dimension)
@@ -114,7 +114,7 @@ def _goal(value: float, row: Row) -> str:
     return text if row.metric.share else f"{row.metric.word} {text}"
 
 
-def headline(run: RunRecord) -> str:
+def headline(run: RunResult) -> str:
     """The scenario in one line: its name, data, clients, links and seeds, and where its seconds come from."""
     scenario: Mapping[str, Any] = run.scenario
     data, training = scenario.get("data") or {}, scenario.get("training") or {}
@@ -128,7 +128,7 @@ def headline(run: RunRecord) -> str:
     return " · ".join(filter(None, parts))
 
 
-def limits_of(run: RunRecord) -> list[str]:
+def limits_of(run: RunResult) -> list[str]:
     """The budgets, in the scenario's order."""
     found = dict.fromkeys(
         (each.kind, each.limit) for results in run.results.values() for result in results for each in result.budgets
@@ -136,7 +136,7 @@ def limits_of(run: RunRecord) -> list[str]:
     return [limit(amount, kind) + " a client" * (kind == "client_bytes") for kind, amount in found]
 
 
-def meaning(run: RunRecord) -> str:
+def meaning(run: RunResult) -> str:
     """What the rows show."""
     moment = "end of the last round within all limits" if limits_of(run) else "end of the last round"
     count = len(run.seeds)
@@ -146,12 +146,12 @@ def meaning(run: RunRecord) -> str:
     return f"{text}."
 
 
-def doubts(run: RunRecord) -> list[str]:
+def doubts(run: RunResult) -> list[str]:
     """Why the seconds of an emulation are doubtful."""
     return measured_sentences(run)[1:]
 
 
-def answers(run: RunRecord) -> list[str]:
+def answers(run: RunResult) -> list[str]:
     """The best method, and the first method at each target; without training the cheapest method of a round."""
     if not run.trained:
         return [
@@ -194,7 +194,7 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= 5 else f"{', '.join(names[:5])} and {len(names) - 5} others"
 
 
-def _first(run: RunRecord, rows: Sequence[Row], goal: float) -> str:
+def _first(run: RunResult, rows: Sequence[Row], goal: float) -> str:
     """Who is first to a target."""
     start = f"First to {_goal(goal, rows[0])}:"
     open_ones = undecided_at(run, rows, goal)
@@ -211,7 +211,7 @@ def _first(run: RunRecord, rows: Sequence[Row], goal: float) -> str:
     return f"{start} no clear winner ({_few([standing.best, *open_ones])})."
 
 
-def undecided_at(run: RunRecord, rows: Sequence[Row], goal: float) -> list[str]:
+def undecided_at(run: RunResult, rows: Sequence[Row], goal: float) -> list[str]:
     """The methods that may be first to a target as well; also those that only some seeds reach it with, but early."""
     standing = compare_target(run, goal)
     if standing is None:
@@ -222,7 +222,7 @@ def undecided_at(run: RunRecord, rows: Sequence[Row], goal: float) -> list[str]:
     return [*(each.label for each in standing.undecided), *early]
 
 
-def _per_round(run: RunRecord) -> dict[str, Comparison | None]:
+def _per_round(run: RunResult) -> dict[str, Comparison | None]:
     """The methods compared by their costs of a round; those with a seed without a round are left out."""
     whole = {label: found for label, found in run.moments.items() if all(each.rounds for each in found)}
 
@@ -232,7 +232,7 @@ def _per_round(run: RunRecord) -> dict[str, Comparison | None]:
     return {kind: compared(costs(kind), highest=False) if whole else None for _, kind in COSTS}
 
 
-def decide(run: RunRecord) -> tuple[int, str] | None:
+def decide(run: RunResult) -> tuple[int, str] | None:
     """The seeds to add so that the first open question has a clear winner, and the question.
 
     The differences and their spread are assumed to stay as they are; ``None``: nothing is open, or no number of seeds
@@ -253,7 +253,7 @@ def decide(run: RunRecord) -> tuple[int, str] | None:
     return None
 
 
-def seconds_of_a_seed(run: RunRecord) -> float | None:
+def seconds_of_a_seed(run: RunResult) -> float | None:
     """Real seconds of one more seed of all methods: the median time between the files of two runs, for each method."""
     try:
         written = sorted(
@@ -267,7 +267,7 @@ def seconds_of_a_seed(run: RunRecord) -> float | None:
     return len(run.labels) * median(gaps) if gaps and min(gaps) > 0.01 else None
 
 
-def next_steps(run: RunRecord, path: Path, pictures: Sequence[Path] = ()) -> list[str]:
+def next_steps(run: RunResult, path: Path, pictures: Sequence[Path] = ()) -> list[str]:
     """The commands that show more, and the one that decides an open question."""
     lines = [f"Page     edgefl report {path} --html page.html", f"Details  edgefl report {path} --details"]
     if (found := decide(run)) is not None:
@@ -276,7 +276,7 @@ def next_steps(run: RunRecord, path: Path, pictures: Sequence[Path] = ()) -> lis
     return lines + [f"Picture  {picture}" for picture in pictures]
 
 
-def about(run: RunRecord, seeds: int) -> str:
+def about(run: RunResult, seeds: int) -> str:
     """The real time of more seeds: ``, about 4.3 min``; empty if it is unknown."""
     if (each := seconds_of_a_seed(run)) is None:
         return ""

@@ -28,7 +28,7 @@ from statistics import stdev
 from typing import NamedTuple
 
 from edgefl.record.summary import SeedResult
-from edgefl.report.run_record import RunRecord
+from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import CONFIDENCE, MOST_SEEDS, Estimate, mean_interval, seeds_needed
 
 BySeed = Mapping[int, float]
@@ -215,7 +215,7 @@ def _interval(one: BySeed, other: BySeed, values: tuple[float, ...], confidence:
 
 
 def figures_by_seed(
-    run: RunRecord, figure: Callable[[SeedResult], float | None], *, whole: bool = False
+    run: RunResult, figure: Callable[[SeedResult], float | None], *, whole: bool = False
 ) -> dict[str, BySeed]:
     """A figure by method and seed, of the moment or of the whole run; methods without it in any seed are omitted."""
     all_results = run.results if whole else run.moments
@@ -224,7 +224,7 @@ def figures_by_seed(
     return {label: each for label, each in known.items() if each and len(each) == len(found[label])}
 
 
-def final_metrics(run: RunRecord) -> dict[str, BySeed]:
+def final_metrics(run: RunResult) -> dict[str, BySeed]:
     """The metric, or its moving average if targets refer to it; untrained models are omitted."""
 
     def metric_of(result: SeedResult) -> float | None:
@@ -235,7 +235,7 @@ def final_metrics(run: RunRecord) -> dict[str, BySeed]:
     return figures_by_seed(run, metric_of)
 
 
-def compare_metric(run: RunRecord, labels: Sequence[str] | None = None) -> Comparison | None:
+def compare_metric(run: RunResult, labels: Sequence[str] | None = None) -> Comparison | None:
     """The methods of a run (or these) compared by seed, by their metric; ``None`` if no method has one."""
     found = {label: each for label, each in final_metrics(run).items() if labels is None or label in labels}
     return compared(found, highest=run.metric.better == "higher", unseen=run.scatter) if found else None
@@ -246,7 +246,7 @@ def seconds_to(value: float, result: SeedResult) -> float | None:
     return next((found.seconds for found in result.targets if found.value == value and found.reached), None)
 
 
-def compare_target(run: RunRecord, value: float) -> Comparison | None:
+def compare_target(run: RunResult, value: float) -> Comparison | None:
     """The methods that reach a target with every seed, by the seconds to it; ``None`` if no method does.
 
     A target is reached at the end of a round, so one seed's seconds are uncertain by a round's length over √12.
@@ -257,7 +257,7 @@ def compare_target(run: RunRecord, value: float) -> Comparison | None:
     return compared(found, highest=False, unseen=unseen) if found else None
 
 
-def difference_data(run: RunRecord) -> list[dict[str, object]]:
+def difference_data(run: RunResult) -> list[dict[str, object]]:
     """For JSON: the best method minus each other one, in the metric's unit; empty with fewer than two methods."""
     standing = compare_metric(run)
     if standing is None:

@@ -13,7 +13,7 @@ from edgefl.record.metric import Metric
 from edgefl.report.curves import Curve, curve_of, mean_curve, metric_of
 from edgefl.report.figure_file import draw, new_figure
 from edgefl.report.quantities import limit, unit_for
-from edgefl.report.run_record import RunRecord
+from edgefl.report.run_result import RunResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _POINTS = 200  # samples along a mean line
 
 
-def write_pictures(run: RunRecord) -> list[Path]:
+def write_pictures(run: RunResult) -> list[Path]:
     """Write ``accuracy.png`` into the run directory, unless nothing was trained.
 
     Returns:
@@ -40,7 +40,7 @@ def write_pictures(run: RunRecord) -> list[Path]:
     return [path]
 
 
-def accuracy_figure(run: RunRecord) -> Figure:
+def accuracy_figure(run: RunResult) -> Figure:
     """Two panels, the metric over virtual time and over bytes in both directions.
 
     Each method has its own colour, dash and marker. The line is the mean over seeds, up to the end of the shortest
@@ -85,19 +85,19 @@ def _shown(metric: Metric) -> float:
     return 100.0 if metric.share else 1.0
 
 
-def _curves(run: RunRecord, label: str) -> list[Curve]:
+def _curves(run: RunResult, label: str) -> list[Curve]:
     """The curves of a method's seeds, as shown; seeds without an evaluation are omitted."""
     found = [curve_of(run, label, result.seed, metric_of(run)) for result in run.results[label]]
     return [curve._replace(values=_shown(run.metric) * curve.values) for curve in found if len(curve.values)]
 
 
-def _targets(run: RunRecord) -> list[float]:
+def _targets(run: RunResult) -> list[float]:
     """The values of all targets, as shown."""
     found = {target.value for results in run.results.values() for result in results for target in result.targets}
     return sorted(_shown(run.metric) * value for value in found)
 
 
-def _lowest(run: RunRecord, curves: dict[str, list[Curve]]) -> float | None:
+def _lowest(run: RunResult, curves: dict[str, list[Curve]]) -> float | None:
     """The start of the axis; ``None``: it is logarithmic, because values differ by a factor of 20 and more.
 
     Shares start 25 points below the lowest target if all curves reach it, all others at 0.
@@ -132,7 +132,7 @@ def _draw_method(ax: Axes, found: Sequence[Curve], kind: str, scale: float, *, l
     )
 
 
-def _draw_limits(ax: Axes, run: RunRecord, kind: str, scale: float) -> None:
+def _draw_limits(ax: Axes, run: RunResult, kind: str, scale: float) -> None:
     """Draw targets as horizontal lines, and budgets of this panel's kind as vertical lines."""
     results = [result for found in run.results.values() for result in found]
     falling = run.metric.better == "lower"  # the curves leave the other side free
@@ -167,7 +167,7 @@ def _draw_limits(ax: Axes, run: RunRecord, kind: str, scale: float) -> None:
         ax.annotate(text, (budget / scale, 0.02), **place, **style)
 
 
-def _draw_exhausted(ax: Axes, run: RunRecord, found: Sequence[Curve], kind: str, scale: float, *, colour: str) -> None:
+def _draw_exhausted(ax: Axes, run: RunResult, found: Sequence[Curve], kind: str, scale: float, *, colour: str) -> None:
     """Draw a cross on the mean line where the joules or FLOPs are used up, if they are in every seed."""
     results = [result for results in run.results.values() for result in results]
     limits = sorted({(b.kind, b.limit) for result in results for b in result.budgets if b.kind in ("joules", "flops")})

@@ -13,7 +13,7 @@ from edgefl.record.summary import SeedResult
 from edgefl.report.figures import FIGURES, METRIC, Figure
 from edgefl.report.paired import seconds_to
 from edgefl.report.quantities import LADDERS, limit
-from edgefl.report.run_record import RunRecord
+from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, TimeToTarget, mean_or_none, time_to_target
 from edgefl.wording import grouped, listed, without_method
 
@@ -55,7 +55,7 @@ class Row:
         return self.smoothed or self["accuracy.final"] or self["metric.final"]
 
 
-def comparison_rows(*runs: RunRecord) -> list[Row]:
+def comparison_rows(*runs: RunResult) -> list[Row]:
     """One row a method, runs in the order given and methods in their scenario's order."""
     names, metrics = run_names(runs), sorted({run.metric.name for run in runs})
     if len(metrics) > 1:
@@ -67,7 +67,7 @@ def comparison_rows(*runs: RunRecord) -> list[Row]:
     ]
 
 
-def run_names(runs: Sequence[RunRecord]) -> list[str]:
+def run_names(runs: Sequence[RunResult]) -> list[str]:
     """A unique name for each run: its scenario's, the values that differ, the folder's, or the path."""
     own, *others = zip(*(run.names for run in runs), strict=True)
     for names in (own, _differing_values(runs), *others):
@@ -76,7 +76,7 @@ def run_names(runs: Sequence[RunRecord]) -> list[str]:
     return [f"{run.names[-1]} ({number})" for number, run in enumerate(runs, 1)]
 
 
-def _differing_values(runs: Sequence[RunRecord]) -> list[str]:
+def _differing_values(runs: Sequence[RunResult]) -> list[str]:
     """Each run's values of the paths of the scenario that differ; empty texts if they are many."""
     paths = differing([run.scenario for run in runs])
     if not 0 < len(paths) <= MOST_PATHS:
@@ -142,7 +142,7 @@ def short_paths(paths: Sequence[str]) -> dict[str, str]:
     return {path: next((end for end in ends(path) if unique(end, path)), path) for path in paths}
 
 
-def described(runs: Sequence[RunRecord]) -> list[dict[str, object]]:
+def described(runs: Sequence[RunResult]) -> list[dict[str, object]]:
     """For JSON: each run's name, which depends on the other runs shown, and its path, which does not."""
     return [
         {"run": name, "path": str(run.given), **({} if run.setting is None else {"setting": run.setting})}
@@ -155,7 +155,7 @@ def dimension_of(figure: Figure, row: Row) -> str:
     return row.metric.dimension if figure.dimension == METRIC else figure.dimension
 
 
-def _row(name: str, label: str, results: Sequence[SeedResult], run: RunRecord) -> Row:
+def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -> Row:
     metric, measured = run.metric, results if run.trained else ()
     values = list(dict.fromkeys(target.value for result in measured for target in result.targets))
     hidden = "metric" if metric.is_accuracy else "accuracy"
@@ -179,7 +179,7 @@ def _row(name: str, label: str, results: Sequence[SeedResult], run: RunRecord) -
     )
 
 
-def _lost(label: str, results: Sequence[SeedResult], run: RunRecord) -> tuple[int, int]:
+def _lost(label: str, results: Sequence[SeedResult], run: RunResult) -> tuple[int, int]:
     fates = {fate for each in results for fate, amount in each.bytes.by_fate.items() if amount}
     failed = any(each.transfers is not None and each.transfers.failed for each in results)
     if not fates & {"late", "dropped"} and not failed:

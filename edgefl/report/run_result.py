@@ -1,26 +1,175 @@
-"""A finished run with its figure and table."""
+"""The data of a finished run, read from its directory."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections import Counter
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from edgefl.report.glance import glance
-from edgefl.report.html import render
-from edgefl.report.run_record import RunRecord
+from edgefl.errors import UserError, nearest
+from edgefl.files import user_path
+from edgefl.record import RunPaths
+from edgefl.record.emulation import Emulation, read_emulation
+from edgefl.record.metric import Metric
+from edgefl.record.names import SWEEP
+from edgefl.record.paths import how_to_continue
+from edgefl.record.summary import SeedResult, Summary, read_summary
+from edgefl.report.moment import at_the_moment, images_of, scatter
+from edgefl.wording import escape, listed
+from edgefl.yaml_file import read_yaml
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from matplotlib.figure import Figure
 
 
-class RunResult(RunRecord):
-    """A finished run: its data, a figure, and a comparison of its methods, which notebooks show.
+class RunResult:
+    """A finished run: its summary, scenario and rounds, a figure, and a comparison of its methods for notebooks.
 
     Args:
         path: a run directory that ``edgefl simulate`` has finished.
 
-    Raises:
-        UserError: the folder is not a finished run, or its summary has a schema that this version does not support.
+    Attributes:
+        path: the run directory.
+        given: the folder given by the user; for a sweep's setting, the sweep's folder.
+        summary: the contents of ``summary.json``.
+        results: the same, typed: for each method's label one :class:`SeedResult` per seed.
+        scenario: the contents of the fully resolved ``scenario.yaml``.
+        setting: of a sweep's result, the value of each path that the sweep varied.
     """
+
+    setting: dict[str, Any] | None = None
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = self.given = user_path(path, argument="path")
+        if not self.path.is_dir():
+            what = "a file" if self.path.exists() else "nothing"
+            raise UserError(f"expected a run directory, found {what}", file=str(path))
+        paths = self.paths
+        for file in (paths.summary, paths.scenario):
+            if not file.exists():
+                hint = f"; it is unfinished: {how_to_continue(path)}" if paths.state.exists() else ""
+                if (self.path / SWEEP).exists():
+                    hint = "; it is an unfinished sweep: run its command again"
+                raise UserError(f"expected a finished run, found no {file.name} in it{hint}", file=str(path))
+        self.summary: dict[str, Any]
+        typed: Summary
+        self.summary, typed = read_summary(paths.summary)
+        self.results: dict[str, tuple[SeedResult, ...]] = typed.methods
+        scenario = read_yaml(paths.scenario)
+        if not isinstance(scenario, dict):
+            raise UserError("expected a mapping", file=str(paths.scenario))
+        self.scenario: dict[str, Any] = scenario
+
+    @property
+    def paths(self) -> RunPaths:
+        """The run directory's files."""
+        return RunPaths(self.path)
+
+    @property
+    def name(self) -> str:
+        """The scenario's name."""
+        return str(self.summary["scenario"])
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Possible names, the shortest first: the scenario's name, the folder's name, the path."""
+        return self.name, self.path.resolve().name, str(self.path)
+
+    @property
+    def labels(self) -> list[str]:
+        """The methods' labels, in the scenario's order."""
+        return list(self.results)
+
+    @property
+    def seeds(self) -> list[int]:
+        """Every seed, in order of first appearance."""
+        return list(dict.fromkeys(result.seed for results in self.results.values() for result in results))
+
+    @cached_property
+    def moments(self) -> dict[str, tuple[SeedResult, ...]]:
+        """The results at the end of the last round within all budgets, which all tables show."""
+        return {
+            label: tuple(
+                at_the_moment(each, self.rounds_of(label, each.seed), self._end_of_client_bytes(label, each))
+                for each in results
+            )
+            for label, results in self.results.items()
+        }
+
+    def _end_of_client_bytes(self, label: str, result: SeedResult) -> float:
+        """When a budget of bytes of each client was exhausted in a run that continued."""
+        limits = [each.limit for each in result.budgets if each.kind == "client_bytes"]
+        if not limits or result.client_bytes <= limits[0] or result.stop.reason == "client_bytes":
+            return math.inf
+        from edgefl.record.tables import read_events
+
+        found = read_events(self.events_of(label, result.seed), ["budget"])
+        return next((each.time for each in found if each.item == "client_bytes"), math.inf)
+
+    def events_of(self, label: str, seed: int) -> Path:
+        """The event log of one method and seed."""
+        return self.paths.of(label, seed).events
+
+    @cached_property
+    def scatter(self) -> dict[str, float]:
+        """By label the standard deviation of one model's metric that seeds need not show."""
+        found = {
+            label: [
+                [value for value in self.rounds_of(label, each.seed)["metric"].to_pylist() if value is not None]
+                for each in results
+            ]
+            for label, results in self.results.items()
+        }
+        every = [value for seeds in found.values() for values in seeds for value in values]
+        images = images_of(every) if self.metric.is_accuracy else None
+        return {label: max(scatter(values, images) for values in seeds) for label, seeds in found.items()}
+
+    @property
+    def trained(self) -> bool:
+        """Whether any model was evaluated; false after ``--no-train``."""
+        return any(result.metric.best is not None for results in self.results.values() for result in results)
+
+    @property
+    def metric(self) -> Metric:
+        """The metric of the run's models."""
+        return next(result.metric.metric for results in self.results.values() for result in results)
+
+    @property
+    def smoothed(self) -> bool:
+        """Whether targets refer to the metric's moving average."""
+        return str(self.scenario.get("target_metric")).endswith("_ema")
+
+    def rounds_of(self, label: str, seed: int) -> pa.Table:
+        """The rounds of one method and seed, as in its ``rounds.parquet``."""
+        from edgefl.record.rounds import ROUNDS
+        from edgefl.record.tables import read_parquet
+
+        if label not in self.results:
+            raise UserError(f"no method '{label}' in this run; {nearest(label, self.labels)}", file=str(self.path))
+        if seed not in [result.seed for result in self.results[label]]:
+            found = ", ".join(str(result.seed) for result in self.results[label])
+            raise UserError(f"no seed {seed} of '{label}' in this run, found {found}", file=str(self.path))
+        return read_parquet(self.paths.of(label, seed).rounds, ROUNDS)
+
+    def emulation_of(self, label: str, seed: int) -> Emulation | None:
+        """How one method and seed was measured; ``None`` if it was simulated."""
+        return read_emulation(self.paths.of(label, seed).emulation)
+
+    @cached_property
+    def rounds(self) -> pa.Table:
+        """Every round of every method and seed, with ``label`` and ``seed`` as first columns."""
+        import pyarrow as pa
+
+        tables = []
+        for label, results in self.results.items():
+            for result in results:
+                table = self.rounds_of(label, result.seed)
+                table = table.add_column(0, "label", pa.array([label] * len(table), pa.string()))
+                tables.append(table.add_column(1, "seed", pa.array([result.seed] * len(table), pa.int64())))
+        return pa.concat_tables(tables, promote_options="permissive")
 
     def plot(self) -> Figure:
         """Accuracy over virtual time and over bytes, as a matplotlib figure."""
@@ -29,4 +178,54 @@ class RunResult(RunRecord):
         return accuracy_figure(self)
 
     def _repr_html_(self) -> str:
+        from edgefl.report.glance import glance
+        from edgefl.report.html import render
+
         return render("comparison.html.jinja", table=glance(self))
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return escape(f"{name}({str(self.path)!r}: {', '.join(self.labels)}; {len(self.seeds)} seeds)")
+
+
+def measured_sentences(run: RunResult) -> list[str]:
+    """How the seconds of a run were measured, and what makes them doubtful; nothing if all of them are computed."""
+    found = [run.emulation_of(label, each.seed) for label, results in run.results.items() for each in results]
+    known = [each for each in found if each is not None]
+    ways = Counter(each.words for each in known)
+    if not ways:
+        return []
+    if len(ways) == 1 and None not in found:
+        how = f"The seconds are measured in an emulation, not computed ({next(iter(ways))})."
+    else:
+        runs = [f"{count} of {len(found)} runs with {words}" for words, count in ways.items()]
+        how = f"Seconds are measured in an emulation, not computed: {listed(runs)}."
+    doubts = dict.fromkeys(line for each in known for line in each.trust)
+    return [how, *(f"These seconds are doubtful: {line}." for line in doubts)]
+
+
+UNKNOWN = "a factor of 2 to 3"
+"""The error of a profile of which no held-out error is known, as the published deployments have it."""
+
+
+def expected_error(run: RunResult) -> list[str]:
+    """How far computed seconds and joules may be from real ones, by the evidence of the fleet's profiles."""
+    fleet = run.scenario.get("fleet")
+    groups = [each for each in fleet if isinstance(each, dict)] if isinstance(fleet, list) else []
+    profiles = [each["profile"] for each in groups if isinstance(each.get("profile"), dict)]
+    if not profiles or measured_sentences(run):
+        return []
+    errors: dict[str, list[str]] = {}
+    for profile in profiles:
+        error: Any = profile
+        for key in ("provenance", "evidence", "compute", "error"):
+            error = error.get(key) if isinstance(error, dict) else None
+        words = f"±{100 * error:.0f} %" if isinstance(error, int | float) else UNKNOWN
+        names = errors.setdefault(words, [])
+        if (name := str(profile.get("name"))) not in names:
+            names.append(name)
+    each = [f"{words} ({', '.join(names)})" for words, names in errors.items()]
+    return [
+        f"Seconds of training are known to {listed(each)}, by the evidence of the profiles; joules at best as well, "
+        "because their watts are mostly estimates."
+    ]

@@ -13,7 +13,7 @@ from edgefl.errors import UserError, nearest, one_line
 from edgefl.record.metric import Metric
 from edgefl.report.glance import seconds_of_a_seed
 from edgefl.report.paired import compared, confidence_among, final_metrics
-from edgefl.report.run_record import RunRecord
+from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import POWER, seeds_needed, upper_deviation
 
 _POINTS = re.compile(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(pt|pts|points?|%)?\s*")
@@ -75,7 +75,7 @@ def read_difference(text: str, metric: Metric) -> float:
 
 
 def seed_plan(
-    run: RunRecord, difference: float, *, power: float = POWER, methods: Sequence[str] | None = None
+    run: RunResult, difference: float, *, power: float = POWER, methods: Sequence[str] | None = None
 ) -> SeedPlan:
     """The seeds that each pair of methods needs, from the spread of its differences by seed at the end of a run.
 

@@ -6,10 +6,10 @@ times and costs are those under each condition.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from edgefl.errors import UserError
 from edgefl.record.metric import Metric
 from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, Retimed, read_retimed
+from edgefl.record.summary import SeedResult
 from edgefl.report.curves import as_good, column, metric_of
 from edgefl.report.paired import FEWEST_SEEDS, compared
 from edgefl.report.quantities import estimate, limit
@@ -61,18 +62,14 @@ class Sensitivity:
 
     @cached_property
     def _spent(self) -> dict[tuple[str, int, Condition], dict[str, NDArray[np.float64]]]:
-        columns = {
-            name: self.retimed.rows.column(name).to_pylist()
-            for name in ("label", "seed", "devices", "bandwidth", "draw")
-        }
-        keys = list(zip(*columns.values(), strict=True))
-        amounts = {
-            name: self.retimed.rows.column(name).to_numpy().astype(np.float64)
-            for name in ("round", "seconds", "bytes", "joules")
-        }
+        table = self.retimed.rows
+        keys = zip(
+            *(table[name].to_pylist() for name in ("label", "seed", "devices", "bandwidth", "draw")), strict=True
+        )
         rows: dict[tuple[str, int, Condition], list[int]] = {}
         for row, (label, seed, *condition) in enumerate(keys):
             rows.setdefault((label, seed, Condition(*condition)), []).append(row)
+        amounts = {name: column(table, name) for name in ("round", "seconds", "bytes", "joules")}
         return {key: {name: values[own] for name, values in amounts.items()} for key, own in rows.items()}
 
     @cached_property
@@ -90,14 +87,11 @@ class Sensitivity:
     @cached_property
     def labels(self) -> list[str]:
         """The methods that were timed again with all their seeds, in the scenario's order."""
+        every = [*self.conditions, *self.draws]
         return [
             label
             for label, results in self.run.results.items()
-            if all(
-                (label, result.seed, condition) in self._spent
-                for result in results
-                for condition in [*self.conditions, *self.draws]
-            )
+            if all((label, result.seed, condition) in self._spent for result in results for condition in every)
         ]
 
     def questions(self) -> list[Question]:
@@ -105,10 +99,10 @@ class Sensitivity:
         results = [result for label in self.labels for result in self.run.results[label]]
         targets = sorted({target.value for result in results for target in result.targets})
         budgets = dict.fromkeys((budget.kind, budget.limit) for result in results for budget in result.budgets)
-        return [Question("target", value, self.run.metric) for value in targets] + [
-            Question(kind, amount, self.run.metric)
-            for kind, amount in budgets
-            if kind in ("seconds", "bytes", "joules")
+        found = [Question("target", value, self.run.metric) for value in targets]
+        spent: tuple[Spent, ...] = get_args(Spent)
+        return found + [
+            Question(kind, limit, self.run.metric) for own, limit in budgets for kind in spent if kind == own
         ]
 
     def total(self, label: str, condition: Condition, kind: Spent) -> Estimate:
@@ -118,49 +112,38 @@ class Sensitivity:
 
     def answer(self, question: Question, condition: Condition) -> Answer:
         """The winner under a condition."""
-        found: dict[str, dict[int, tuple[float | None, bool]]] = {
-            label: {
-                result.seed: (self._seconds_to(label, result.seed, question.amount, condition), False)
-                if question.kind == "target"
-                else self._within(label, result.seed, question, condition)
-                for result in self.run.results[label]
-            }
-            for label in self.labels
-        }
-        figures = {
-            label: {seed: value for seed, (value, _) in seeds.items() if value is not None}
-            for label, seeds in found.items()
-        }
-        whole = {label: seeds for label, seeds in figures.items() if len(seeds) == len(found[label])}
-        if not whole:
+        figures: dict[str, dict[int, float]] = {}
+        least = False
+        for label in self.labels:
+            results = self.run.results[label]
+            found = {each.seed: self._figure(label, each, question, condition) for each in results}
+            known = {seed: value for seed, (value, _) in found.items() if value is not None}
+            if len(known) == len(results):
+                figures[label] = known
+                least |= any(over for _, over in found.values())
+        if not figures:
             return Answer((), None, least=False)
-        highest = question.kind != "target" and self.run.metric.better == "higher"
-        unseen = None if question.kind == "target" else self.run.scatter
-        standing = compared(whole, highest=highest, unseen=unseen)
-        least = any(over for label in whole for _, over in found[label].values())
-        best = standing.means[standing.best]
-        leaders = standing.leaders
+        is_target = question.kind == "target"
+        highest = not is_target and self.run.metric.better == "higher"
+        standing = compared(figures, highest=highest, unseen=None if is_target else self.run.scatter)
+        best, leaders = standing.means[standing.best], standing.leaders
         if standing.seeds < FEWEST_SEEDS:  # nothing is decided, so only the means count
             leaders = [label for label, each in standing.means.items() if each.mean == best.mean]
         return Answer(tuple(leaders), best, least)
 
-    def _seconds_to(self, label: str, seed: int, goal: float, condition: Condition) -> float | None:
-        reached = np.flatnonzero(as_good(self._values(label, seed), goal, self.run.metric))
-        spent = self._spent[label, seed, condition]["seconds"]
-        return float(spent[reached[0]]) if len(reached) else None
-
-    def _within(self, label: str, seed: int, question: Question, condition: Condition) -> tuple[float | None, bool]:
-        """The metric of the last model within the budget, and whether the budget allowed further training."""
-        spent = self._spent[label, seed, condition][question.kind]
-        values = self._values(label, seed)
+    def _figure(
+        self, label: str, result: SeedResult, question: Question, condition: Condition
+    ) -> tuple[float | None, bool]:
+        """The seconds to a target, or the metric of the last model within a budget that may allow further training."""
+        amounts = self._spent[label, result.seed, condition]
+        values = column(self.run.rounds_of(label, result.seed), metric_of(self.run))[: len(amounts["round"])]
+        if question.kind == "target":
+            reached = np.flatnonzero(as_good(values, question.amount, self.run.metric))
+            return (float(amounts["seconds"][reached[0]]) if len(reached) else None), False
+        spent = amounts[question.kind]
         within = np.flatnonzero((spent <= question.amount * (1 + 1e-9)) & np.isfinite(values))
-        result = next(each for each in self.run.results[label] if each.seed == seed)
-        over = bool(len(spent)) and spent[-1] < question.amount and result.stop.reason != "rounds"
+        over = bool(len(spent)) and bool(spent[-1] < question.amount) and result.stop.reason != "rounds"
         return (float(values[within[-1]]) if len(within) else None), over
-
-    def _values(self, label: str, seed: int) -> NDArray[np.float64]:
-        rounds = len(self._spent[label, seed, self.conditions[0]]["round"])
-        return column(self.run.rounds_of(label, seed), metric_of(self.run))[:rounds]
 
 
 def read_sensitivity(run: RunResult) -> Sensitivity | None:
@@ -176,7 +159,7 @@ def read_sensitivity(run: RunResult) -> Sensitivity | None:
 
 def robustness(found: Sensitivity) -> list[str]:
     """Sentences for each question: whether the run's winner also wins under the other conditions."""
-    return [_sentence(question, found) + _in_queues(question, found) for question in found.questions()]
+    return [_sentence(question, found) for question in found.questions()]
 
 
 def kept_decisions(found: Sensitivity) -> list[str]:
@@ -190,30 +173,23 @@ def kept_decisions(found: Sensitivity) -> list[str]:
 
 
 def _sentence(question: Question, found: Sensitivity) -> str:
-    answers = {condition: found.answer(question, condition) for condition in found.conditions}
-    own = answers[OWN].leaders
+    answers = {condition: found.answer(question, condition).leaders for condition in found.conditions}
+    own = answers[OWN]
     if not own:
         return f"{question.words}: no method under the run's own conditions."
-    stays = sum(own[0] in answer.leaders for answer in answers.values())
-    rivals = f" (not decided: {', '.join(own[1:])})" if len(own) > 1 else ""
-    others = "" if stays == len(answers) else f" {_others(answers, own[0])}"
-    return f"{question.words}: {own[0]}{rivals}. It leads in {stays} of {len(answers)} conditions.{others}"
-
-
-def _in_queues(question: Question, found: Sensitivity) -> str:
-    own = found.answer(question, OWN).leaders
-    if not found.draws or not own:
-        return ""
-    stays = sum(own[0] in found.answer(question, draw).leaders for draw in found.draws)
-    return f" With {len(found.draws)} draws of the shares in queues it leads in {stays}."
-
-
-def _others(answers: Mapping[Condition, Answer], winner: str) -> str:
     others: dict[str, list[Condition]] = {}
-    for condition, answer in answers.items():
-        if winner not in answer.leaders:
-            others.setdefault(answer.leaders[0] if answer.leaders else "No method", []).append(condition)
-    return "; ".join(f"{name} leads {_where(conditions)}" for name, conditions in others.items()) + "."
+    for condition, leaders in answers.items():
+        if own[0] not in leaders:
+            others.setdefault(leaders[0] if leaders else "No method", []).append(condition)
+    stays = len(answers) - sum(map(len, others.values()))
+    rivals = f" (not decided: {', '.join(own[1:])})" if len(own) > 1 else ""
+    text = f"{question.words}: {own[0]}{rivals}. It leads in {stays} of {len(answers)} conditions."
+    if others:
+        text += f" {'; '.join(f'{name} leads {_where(conditions)}' for name, conditions in others.items())}."
+    if found.draws:
+        stays = sum(own[0] in found.answer(question, draw).leaders for draw in found.draws)
+        text += f" With {len(found.draws)} draws of the shares in queues it leads in {stays}."
+    return text
 
 
 def _where(conditions: Sequence[Condition]) -> str:

@@ -22,7 +22,7 @@ from edgefl.emulation.machine import Finding, in_namespaces
 from edgefl.errors import UserError
 from edgefl.record.paths import RunPaths
 from edgefl.report.prediction.comparing import compare_runs
-from edgefl.report.run_record import RunRecord
+from edgefl.report.run_result import RunResult
 from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
 
@@ -85,15 +85,15 @@ def gone(process: int, seconds: float = 20.0) -> bool:
 )
 def test_an_emulated_run_ends_with_the_simulated_model_and_its_bytes(tmp_path, name):
     runs = emulate(check(small(name)), out=tmp_path / "run")
-    against = compare_runs(RunRecord(runs.measured), RunRecord(runs.predicted))
+    against = compare_runs(RunResult(runs.measured), RunResult(runs.predicted))
     for label, seeds in against.seeds.items():
         found, files = seeds[0], [RunPaths(run).of(label, 0) for run in runs]
         assert found.decisions.same == 2
         assert files[0].final_model.read_bytes() == files[1].final_model.read_bytes()
         # A transfer has a head and a checksum in addition to its bytes.
         wire = found.emulation.wire_bytes
-        assert found.counted.down <= wire.down <= 1.005 * found.counted.down
-        assert found.counted.up <= wire.up <= 1.005 * found.counted.up
+        assert found.bytes["down"][2] <= wire.down <= 1.005 * found.bytes["down"][2]
+        assert found.bytes["up"][2] <= wire.up <= 1.005 * found.bytes["up"][2]
         # A busy machine makes rounds longer; nothing makes them much shorter than their bytes and seconds allow.
         assert all(gap.measured > 0.97 * gap.predicted for gap in found.rounds)
     assert verify(runs.measured) == []
@@ -115,12 +115,12 @@ def test_with_one_queue_the_command_computes_a_band_for_each_round(tmp_path):
     file, out = tmp_path / "scenario.yaml", tmp_path / "run"
     file.write_text(yaml.safe_dump(small("fifo")))
     assert main(["emulate", str(file), "--out", str(out)]) == 0
-    against = compare_runs(RunRecord(out), RunRecord(tmp_path / "run-predicted"))
+    against = compare_runs(RunResult(out), RunResult(tmp_path / "run-predicted"))
     # What one queue lost was sent again, and is counted.
     found = against.seeds["fedavg"][0]
     wire = found.emulation.wire_bytes
-    assert wire.up == pytest.approx(found.counted.up + wire.more_up, rel=0.005)
-    assert wire.down == pytest.approx(found.counted.down + wire.more_down, rel=0.005)
+    assert wire.up == pytest.approx(found.bytes["up"][2] + wire.more_up, rel=0.005)
+    assert wire.down == pytest.approx(found.bytes["down"][2] + wire.more_down, rel=0.005)
     assert against.bands.draws == 19
     assert set(against.bands.rounds) == {("fedavg", 0, 1), ("fedavg", 0, 2)}
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from edgefl.errors import UserError
 from edgefl.record.sensitivity import OWN, Condition, read_retimed
 from edgefl.report.prediction.gaps import Gap
-from edgefl.report.run_record import RunRecord
+from edgefl.report.run_result import RunResult
 
 TOLERANCE = 0.01
 """By this share a round may leave its band: emulated rounds with fair queues, which draw nothing, differ as much."""
@@ -49,13 +49,13 @@ class Bands(NamedTuple):
         return self.rounds.get((gap.place.method, gap.place.seed, gap.place.round))
 
 
-def has_one_queue(run: RunRecord) -> bool:
+def has_one_queue(run: RunResult) -> bool:
     """Whether transfers of a run share one queue (``queue: fifo``)."""
     transport = (run.scenario.get("network") or {}).get("transport") or {}
     return bool(transport.get("queue") == "fifo")
 
 
-def read_bands(predicted: RunRecord) -> Bands:
+def read_bands(predicted: RunResult) -> Bands:
     """The bands of a run, from its ``sensitivity.parquet``; none with fair queues."""
     if not has_one_queue(predicted):
         return Bands(0, {}, {}, [])

@@ -21,7 +21,7 @@ from edgefl.report.prediction.gaps import Gap, Order, Place, order_of
 from edgefl.report.prediction.jobs import PHASES, jobs_of
 from edgefl.report.quantities import limit
 from edgefl.report.rows import differing
-from edgefl.report.run_record import RunRecord
+from edgefl.report.run_result import RunResult
 from edgefl.report.timeline.data import Timeline, read_timeline
 
 Targets = dict[float, tuple[float, float]]
@@ -78,8 +78,8 @@ class SeedAgainst:
 class Against:
     """A run and its prediction."""
 
-    predicted: RunRecord
-    measured: RunRecord
+    predicted: RunResult
+    measured: RunResult
     seeds: dict[str, dict[int, SeedAgainst]]  # by method, the comparison of each seed that both runs have
     targets: dict[str, Targets]  # by method; none after --no-train
     other: list[str]  # sentences about what only one run has, and options of the scenario that differ
@@ -121,7 +121,7 @@ class Against:
         return [order for order in orders if order.pairs]
 
 
-def compare_runs(measured: RunRecord, predicted: RunRecord) -> Against:
+def compare_runs(measured: RunResult, predicted: RunResult) -> Against:
     """Compare a run with its prediction."""
     if measured.name != predicted.name:
         raise UserError(
@@ -157,7 +157,7 @@ def compare_runs(measured: RunRecord, predicted: RunRecord) -> Against:
     return Against(predicted, measured, seeds, targets, sentences, bands)
 
 
-def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, bands: Bands) -> SeedAgainst:
+def _compared(measured: RunResult, predicted: RunResult, label: str, seed: int, bands: Bands) -> SeedAgainst:
     planned, real = (read_timeline(run.paths.of(label, seed).folder) for run in (predicted, measured))
     decisions = compare_decisions(planned, real)
     moved = [_bytes(*each) for each in ((planned, decisions.same), (real, decisions.same), (real, math.inf))]

@@ -17,7 +17,7 @@ from edgefl.report.prediction.comparing import Against, SeedAgainst
 from edgefl.report.prediction.gaps import Gap, Order, percent
 from edgefl.report.prediction.jobs import PHASES
 from edgefl.report.quantities import limit, quantity, unit_for
-from edgefl.report.run_record import measured_sentences
+from edgefl.report.run_result import measured_sentences
 from edgefl.report.table import MISSING, Column, Table, Value, finite, hidden, words
 from edgefl.wording import escape, listed
 

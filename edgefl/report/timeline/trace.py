@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from edgefl.errors import UserError
 from edgefl.record.outputs import write_output
-from edgefl.report.timeline.data import Broken, Round, Timeline, Transfer
+from edgefl.report.timeline.data import Broken, Timeline, Transfer
 
 ROUNDS, CLIENTS, LINKS = 1, 2, 3
 """Process numbers; threads are numbered across all of them."""
@@ -77,18 +77,12 @@ def window_of(timeline: Timeline, rounds: tuple[int, int] | None) -> Window:
 
 
 def trace_of(timeline: Timeline, name: str, rounds: tuple[int, int] | None = None) -> dict[str, Any]:
-    """The trace of one method and seed.
-
-    Args:
-        timeline: the timeline of the method and seed.
-        name: the name of the run in the trace.
-        rounds: first and last round; ``None`` for all.
-    """
+    """The trace of one method and seed, of the first to the last of ``rounds`` or all, with the run's name."""
     window = window_of(timeline, rounds)
     transfers = [each for each in timeline.transfers if window.holds(each.started, each.ended)]
     laid = _on_clients(timeline, transfers)
     slices = [
-        *(_round(each) for each in timeline.rounds if window.holds(each.began, each.ended)),
+        *_rounds(timeline, window),
         *_computations(timeline, window),
         *(_transfer(each, track, timeline.broken.get(each.flow)) for each, track in laid),
         *_on_links(transfers),
@@ -119,26 +113,17 @@ def _micro(seconds: float) -> float:
 
 def _written(each: Slice, threads: dict[Track, int]) -> dict[str, Any]:
     start = _micro(each.started)
-    return {
-        "ph": "X",
-        "pid": each.track.process,
-        "tid": threads[each.track],
-        "name": each.name,
-        "cat": each.kind,
-        "ts": start,
-        "dur": round(max(0.0, _micro(each.ended) - start), 3),
-        "args": each.facts,
-    }
+    place = {"ph": "X", "pid": each.track.process, "tid": threads[each.track], "name": each.name, "cat": each.kind}
+    return place | {"ts": start, "dur": round(max(0.0, _micro(each.ended) - start), 3), "args": each.facts}
 
 
-def _round(each: Round) -> Slice:
-    facts = {
-        "closed_by": "its deadline" if each.critical < 0 else f"client {each.critical}",
-        "aggregated": len(each.aggregated),
-        "exposed_seconds": each.exposed,
-        "hidden_seconds": each.hidden,
-    }
-    return Slice(_SERVER, f"round {each.number}", "round", each.began, each.ended, facts)
+def _rounds(timeline: Timeline, window: Window) -> Iterable[Slice]:
+    for each in timeline.rounds:
+        if window.holds(each.began, each.ended):
+            closed_by = "its deadline" if each.critical < 0 else f"client {each.critical}"
+            facts = {"closed_by": closed_by, "aggregated": len(each.aggregated)}
+            facts |= {"exposed_seconds": each.exposed, "hidden_seconds": each.hidden}
+            yield Slice(_SERVER, f"round {each.number}", "round", each.began, each.ended, facts)
 
 
 def _client(timeline: Timeline, client: int, lane: int) -> Track:
@@ -156,20 +141,14 @@ def _computations(timeline: Timeline, window: Window) -> Iterable[Slice]:
 
 def _on_clients(timeline: Timeline, transfers: Sequence[Transfer]) -> list[tuple[Transfer, Track]]:
     """Each transfer with its track; prefetches have a separate track next to the client's current round."""
-    rounds = [each for each in transfers if each.client >= 0 and each.item not in _ASIDE]
-    prefetches = [each for each in transfers if each.item in _ASIDE]
-    relays = [each for each in transfers if each.client < 0]
-    return [
-        *((each, _client(timeline, each.client, lane)) for each, lane in _lanes(rounds, lambda each: each.client)),
-        *(
-            (each, _client(timeline, each.client, 9 + lane))
-            for each, lane in _lanes(prefetches, lambda each: each.client)
-        ),
-        *(
-            (each, Track(ROUNDS, (1, lane), f"to and from cells{f' ({lane})' if lane else ''}"))
-            for each, lane in _lanes(relays, lambda _: 0)
-        ),
-    ]
+    found = []
+    own = [each for each in transfers if each.client >= 0]
+    for first, moved in (0, [e for e in own if e.item not in _ASIDE]), (9, [e for e in own if e.item in _ASIDE]):
+        for each, lane in _lanes(moved, lambda each: each.client):
+            found.append((each, _client(timeline, each.client, first + lane)))
+    for each, lane in _lanes([each for each in transfers if each.client < 0], lambda _: 0):
+        found.append((each, Track(ROUNDS, (1, lane), f"to and from cells{f' ({lane})' if lane else ''}")))
+    return found
 
 
 def _transfer(each: Transfer, track: Track, broken: Broken | None) -> Slice:

@@ -43,48 +43,41 @@ class _Path(NamedTuple):
     up: list[Transfer]
 
 
-class _Index:
-    """The timeline's rows by job, cell and client."""
+def _paths(timeline: Timeline) -> list[_Path]:
+    """The critical path of each round."""
+    jobs: defaultdict[tuple[int, int], list[Transfer]] = defaultdict(list)
+    relays: defaultdict[tuple[int, str], list[Transfer]] = defaultdict(list)
+    computations: defaultdict[int, list[Computation]] = defaultdict(list)
+    for each in timeline.transfers:
+        transfer = each._replace(ended=timeline.end_of(each))
+        if transfer.item == "relay":
+            relays[transfer.round, transfer.path[0 if transfer.up else -1]].append(transfer)
+        elif transfer.item != "broadcast" and timeline.own_fates.get(transfer.flow) != "prefetched_in_vain":
+            # Transfers before the job's start are not on any critical path.
+            job = (transfer.client, transfer.dispatch)
+            since = timeline.sent_off.get(job, transfer.started)
+            if transfer.ended > since or transfer.started >= since:
+                jobs[job].append(transfer._replace(started=max(transfer.started, since)))
+    for computation in timeline.computations:
+        computations[computation.client].append(computation)
 
-    def __init__(self, timeline: Timeline) -> None:
-        self.timeline = timeline
-        self._jobs: defaultdict[tuple[int, int], list[Transfer]] = defaultdict(list)
-        self._relays: defaultdict[tuple[int, str], list[Transfer]] = defaultdict(list)
-        self._computations: defaultdict[int, list[Computation]] = defaultdict(list)
-        for each in timeline.transfers:
-            transfer = each._replace(ended=timeline.end_of(each))
-            if transfer.item == "relay":
-                cell = transfer.path[0] if transfer.up else transfer.path[-1]
-                self._relays[transfer.round, cell].append(transfer)
-            elif transfer.item != "broadcast" and timeline.own_fates.get(transfer.flow) != "prefetched_in_vain":
-                # Transfers before the job's start are not on any critical path.
-                since = timeline.sent_off.get((transfer.client, transfer.dispatch), transfer.started)
-                if transfer.ended > since or transfer.started >= since:
-                    within = transfer._replace(started=max(transfer.started, since))
-                    self._jobs[transfer.client, transfer.dispatch].append(within)
-        for computation in timeline.computations:
-            self._computations[computation.client].append(computation)
-
-    def path(self, round: Round) -> _Path:
-        own = self._jobs[round.critical, round.dispatch]
-        down = [transfer for transfer in own if not transfer.up]
-        up = [transfer for transfer in own if transfer.up]
+    def path(round: Round) -> _Path:
+        own = jobs[round.critical, round.dispatch]
         if not own:
             return _Path([], [], [])
-        began = min(transfer.started for transfer in own)
-        ended = max(transfer.ended for transfer in own)
-        compute = [each for each in self._computations[round.critical] if began <= each.started and each.ended <= ended]
+        began, ended = min(each.started for each in own), max(each.ended for each in own)
+        compute = [each for each in computations[round.critical] if began <= each.started and each.ended <= ended]
+        down, up = ([each for each in own if each.up is side] for side in (False, True))
         gate = (down or up)[0].path[0 if down else -1]
-        relays = self._relays.get((round.number, gate), [])
-        return _Path(
-            down + [each for each in relays if not each.up], compute, up + [each for each in relays if each.up]
-        )
+        near = relays.get((round.number, gate), [])
+        return _Path(down + [each for each in near if not each.up], compute, up + [each for each in near if each.up])
+
+    return [path(round) for round in timeline.rounds]
 
 
 def breakdown_of(timeline: Timeline) -> list[Breakdown]:
     """The seconds of each round by phase, in the rounds' order."""
-    index = _Index(timeline)
-    return [_breakdown(index.path(round), round) for round in timeline.rounds]
+    return [_breakdown(path, round) for path, round in zip(_paths(timeline), timeline.rounds, strict=True)]
 
 
 def _breakdown(path: _Path, round: Round) -> Breakdown:
@@ -110,10 +103,9 @@ def bottlenecks_of(timeline: Timeline) -> list[Bottleneck]:
     The slowest link of a transfer's path is the one with the least capacity for each flow that shared it at that time.
     A TCP connection with less than half of this share is limited by its round trips, its window or its losses.
     """
-    index, load = _Index(timeline), _Load(timeline)
+    load = _Load(timeline)
     bottlenecks = []
-    for round in timeline.rounds:
-        path = index.path(round)
+    for path, round in zip(_paths(timeline), timeline.rounds, strict=True):
         seconds = _breakdown(path, round)
         phase = max(("compute", "download", "upload", "waiting"), key=lambda name: getattr(seconds, name))
         if phase == "compute":
@@ -203,9 +195,7 @@ class ClientUse:
 
 def traffic_of(timeline: Timeline) -> Traffic:
     """All delivered bytes, each counted once."""
-    usual = [fate for fate in FATES if fate != "broken"]
-    down: dict[str, int] = dict.fromkeys(usual, 0)
-    up: dict[str, int] = dict.fromkeys(usual, 0)
+    down, up = (dict[str, int]({fate: 0 for fate in FATES if fate != "broken"}) for _ in range(2))
     backhaul = 0
     for transfer in timeline.transfers:
         if transfer.item == "relay":
@@ -225,15 +215,12 @@ def use_of_clients(timeline: Timeline) -> list[ClientUse]:
     found: dict[int, ClientUse] = {}
 
     def use(client: int) -> ClientUse:
-        if client not in found:
-            found[client] = ClientUse(client, timeline.groups.get(client, (-1, ""))[0], timeline.device_of(client))
-        return found[client]
+        group = timeline.groups.get(client, (-1, ""))[0]
+        return found.setdefault(client, ClientUse(client, group, timeline.device_of(client)))
 
-    jobs: set[tuple[int, int]] = set()
     arrived: dict[tuple[int, int], float] = {}
-    for transfer in timeline.transfers:
-        if transfer.client < 0:
-            continue
+    moved = [transfer for transfer in timeline.transfers if transfer.client >= 0]
+    for transfer in moved:
         one = use(transfer.client)
         one.seconds["upload" if transfer.up else "download"] += transfer.ended - transfer.started
         if transfer.up:
@@ -241,7 +228,6 @@ def use_of_clients(timeline: Timeline) -> list[ClientUse]:
             arrived[transfer.client, transfer.round] = transfer.ended
         else:
             one.bytes_down += transfer.bytes
-        jobs.add((transfer.client, transfer.dispatch))
     for computation in timeline.computations:
         use(computation.client).seconds["compute"] += computation.ended - computation.started
     for client, drawn in timeline.joules.items():
@@ -250,7 +236,7 @@ def use_of_clients(timeline: Timeline) -> list[ClientUse]:
         for client in round.aggregated:
             # Only arrivals of the same round count, because updates do not wait in asynchronous runs.
             use(client).seconds["waiting"] += round.ended - arrived.get((client, round.number), round.ended)
-    for client, _ in jobs:
+    for client, _ in {(transfer.client, transfer.dispatch) for transfer in moved}:
         use(client).jobs += 1
     return [found[client] for client in sorted(found)]
 
