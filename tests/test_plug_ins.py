@@ -93,31 +93,6 @@ def simulated(scenario, folder):
     return json.loads((folder / "run" / "summary.json").read_text(encoding="utf-8"))["methods"]
 
 
-def test_a_method_in_one_file_outside_the_package_runs(installed, tmp_path):
-    name, code, entry_points = package_of("methods.md#Add a method")
-    installed(name, code, entry_points)
-    assert len(code.splitlines()) < 32
-    entries = simulated(
-        """
-name: plugged-in
-data: {name: synthetic, shape: [1, 8, 8], classes: 4, train: 160, test: 40, clients: 4}
-model: {name: cnn, width: 2}
-training: {rounds: 2, cohort: 2, local: {batch: 16, lr: 0.1}}
-fleet: [{profile: raspberry-pi-5, share: 1, link: 5g}]
-methods:
-  - fedavg
-  - {method: fedlasso, kappa: 0, as: loose}
-  - {method: fedlasso, kappa: 0.01, as: tight, server: {kind: fedavgm}}
-"""
-        + NETWORK,
-        tmp_path,
-    )
-    fedavg, loose, tight = (entries[label][0] for label in ("fedavg", "loose", "tight"))
-    assert fedavg["accuracy"] == loose["accuracy"]
-    assert loose["bytes"] == fedavg["bytes"]
-    assert loose["flops"] == tight["flops"] > fedavg["flops"]
-
-
 TEACHER = "methods.md#A frozen teacher"
 TAUGHT = """
 name: taught

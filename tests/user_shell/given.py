@@ -132,7 +132,6 @@ def missing(command: Command, session: Session) -> str | None:
 NEVER = {
     "RAY_ADDRESS": "needs a cluster",
     "--compute real": "needs a profile that is measured for minutes; tests/emulation/test_trainers.py measures one",
-    "fedlasso": "tests/test_plug_ins.py installs the page's own package and runs it",
     r"runs/lte|sweep lte_500phones --grid": "trains ResNet-18 on CIFAR-10, which the page says wants a GPU",
 }
 """Documented commands that no session runs."""
