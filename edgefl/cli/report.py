@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from edgefl.cli.arguments import Details, argument, new_file, option
+from edgefl.cli.arguments import Details, Methods, argument, new_figure_file, new_file, option
 from edgefl.cli.printing import say, width
 from edgefl.errors import UserError
 from edgefl.files import user_path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Format = Literal["table", "markdown", "csv", "latex"]
 Layout = Literal["comparison", "paper"]
+Axis = Literal["time", "traffic", "energy", "computation", "rounds"]
 
 
 def report(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -34,6 +35,12 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     ),
     at: list[int] | None = option(None, "Rounds for --layout paper; half and all if not given.", metavar="N", min=1),
     html: Path | None = new_file("Write one self-contained page instead of a table."),
+    figure: Path | None = new_figure_file("Draw a figure for a paper: .pdf, .svg or .png."),
+    x: Axis | None = option(None, "X-axis of --figure; time if not given.", "--x"),
+    methods: Methods = None,
+    columns: str | None = option(
+        None, "Only these columns of the table, separated by commas, such as 'accuracy, 80 % at'.", metavar="NAMES"
+    ),
     against: Path | None = option(
         None,
         "Compare with the numbers in the scenario's paper, or with a predicted run of the same scenario.",
@@ -54,6 +61,8 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         "--output": output is not None,
         "--layout paper": layout == "paper",
         "--html": html is not None,
+        "--figure": figure is not None,
+        "--columns": columns is not None,
         "--against": against is not None,
         "--details": details,
         "--json": as_json,
@@ -64,8 +73,17 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
             raise UserError(f"{reason}; remove {' and '.join(excluded)}", file=name)
     if at and layout != "paper":
         raise UserError("needs --layout paper", file=f"--at {at[0]}")
+    if figure is None and (x or methods):
+        raise UserError("needs --figure FILE", file=f"--x {x}" if x else "--method")
     # Pages show single run directories; tables combine the seeds of a sweep's setting.
     results = [result for run in runs for result in results_in(run, together=html is None)]
+    if figure is not None:
+        from edgefl.report.figure_file import write_figure
+        from edgefl.report.pictures import accuracy_figure
+
+        write_figure(accuracy_figure(results, [x or "time"], methods or ()), figure)
+        say(f"{figure}: figure")
+        return
     if html is not None:
         from edgefl.report.page import write_page
 
@@ -74,6 +92,8 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         say(f"{html}: self-contained page")
         return
     table = _table(results, layout, at or (), against, details=details)
+    if columns is not None:
+        table = table.only([each.strip() for each in columns.split(",")])
     form_of = {
         "markdown": table.markdown,
         "csv": table.csv,
@@ -87,10 +107,12 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         write_output(output, text)
 
 
+_TABLES = ("--format", "--output", "--against", "--details", "--columns")
 _EXCLUDED_BY = {
-    "--json": ("writes JSON instead of a table", ("--format", "--html")),
-    "--layout paper": ("applies to a table only", ("--html", "--against", "--details")),
-    "--html": ("writes a page instead of a table", ("--format", "--output", "--against", "--details")),
+    "--json": ("writes JSON instead of a table", ("--format", "--html", "--figure", "--columns")),
+    "--layout paper": ("applies to a table only", ("--html", "--figure", "--against", "--details")),
+    "--html": ("writes a page instead of a table", (*_TABLES, "--figure")),
+    "--figure": ("draws a figure instead of a table", _TABLES),
 }
 """For each option the reason why it excludes others, and the options that it excludes."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from edgefl.record.kinds import BudgetKind
 from edgefl.record.summary import SeedResult
 from edgefl.report.figures import COST, FIGURES, METRIC, OUTCOME, Figure, nested
-from edgefl.report.glance import answers, glance, seconds_at, targets, verdict
+from edgefl.report.glance import answers, glance, seconds_at, standings, targets, verdict
 from edgefl.report.paired import (
     FEWEST_SEEDS,
     Comparison,
@@ -45,6 +45,7 @@ def comparison(*runs: RunResult, detailed: bool = False) -> Table:
     """One or several runs at a glance or in detail; CSV and JSON contain every figure of the summaries."""
     rows = comparison_rows(*runs)
     shown = details(*runs) if detailed else glance(runs[0]) if len(runs) == 1 else side_by_side(*runs)
+    columns = marked(runs[0], shown.columns) if len(runs) == 1 and runs[0].trained else shown.columns
     data = {
         "runs": [
             {**each, "verdict": verdict(run).split("\n"), "differences": difference_data(run)}
@@ -53,7 +54,18 @@ def comparison(*runs: RunResult, detailed: bool = False) -> Table:
         "rows": [_data(row) for row in rows],
         "notes": remarks(rows),
     }
-    return Table(shown.columns, shown.notes, shown.title, data, shown.more, _everything(rows))
+    return Table(columns, shown.notes, shown.title, data, shown.more, _everything(rows))
+
+
+def marked(run: RunRecord, columns: Sequence[Column]) -> list[Column]:
+    """The columns of a run with the best figures, and those not decided against them, marked."""
+    found = {head: each.leaders for head, each in standings(run).items() if each and len(each.means) > 1}
+    return [
+        each._replace(best=frozenset(row for row, label in enumerate(columns[0].cells) if label in found[each.head]))
+        if each.head in found
+        else each
+        for each in columns
+    ]
 
 
 def details(*runs: RunResult) -> Table:

@@ -240,17 +240,22 @@ def decide(run: RunResult) -> tuple[int, str] | None:
     """
     if not run.trained:
         return None
-    rows = comparison_rows(run)
-    goals = sorted({goal for row in rows for goal in row.targets}, reverse=run.metric.better == "lower")
-    questions = [
-        ("the best", compare_metric(run)),
-        *((_goal(goal, rows[0]), compare_target(run, goal)) for goal in goals),
-    ]
-    for name, standing in questions:
+    for head, standing in standings(run).items():
         open_ones = [each.more_seeds for each in standing.undecided] if standing else []
         if open_ones and None not in open_ones:
+            name = "the best" if head == run.metric.word else head.removesuffix(" at")
             return max(each for each in open_ones if each is not None), name
     return None
+
+
+def standings(run: RunResult) -> dict[str, Comparison | None]:
+    """The methods compared by the metric and by each target, under the headings of these columns."""
+    rows = comparison_rows(run)
+    goals = sorted({goal for row in rows for goal in row.targets}, reverse=run.metric.better == "lower")
+    return {
+        run.metric.word: compare_metric(run),
+        **{f"{_goal(goal, rows[0])} at": compare_target(run, goal) for goal in goals},
+    }
 
 
 def seconds_of_a_seed(run: RunResult) -> float | None:

@@ -1,26 +1,42 @@
-"""The run's picture: the metric over virtual time and over bytes."""
+"""Figures of the metric over what was spent: the run's picture, figures for papers, and those of the page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from edgefl.errors import UserError, nearest
 from edgefl.files import writing
 from edgefl.record.metric import Metric
+from edgefl.record.summary import SeedResult
 from edgefl.report.curves import Curve, curve_of, mean_curve, metric_of
 from edgefl.report.figure_file import draw, new_figure
 from edgefl.report.quantities import limit, unit_for
+from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Over = Literal["time", "traffic", "energy", "computation", "rounds"]
+
+PANELS: dict[Over, tuple[str, str]] = {
+    "time": ("seconds", "time"),
+    "traffic": ("bytes", "traffic, down and up"),
+    "energy": ("joules", "energy"),
+    "computation": ("flops", "computation"),
+    "rounds": ("rounds", "rounds"),
+}
+"""Of each x-axis the kind of cost, and the label."""
+
 # Okabe and Ito's palette for colour-blind readers, without the light yellow, which is not visible on white.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 _LINES: tuple[Any, ...] = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _POINTS = 200  # samples along a mean line
@@ -36,48 +52,78 @@ def write_pictures(run: RunResult) -> list[Path]:
         return []
     path = run.paths.picture
     with writing(path) as file:
-        draw(accuracy_figure(run), file, "png")
+        draw(accuracy_figure([run]), file, "png")
     return [path]
 
 
-def accuracy_figure(run: RunResult) -> Figure:
-    """Two panels, the metric over virtual time and over bytes in both directions.
+def accuracy_figure(
+    runs: Sequence[RunResult],
+    over: Sequence[Over] = ("time", "traffic"),
+    methods: Sequence[str] = (),
+    size: tuple[float, float] | None = None,
+) -> Figure:
+    """The metric over one or several costs, a panel for each.
 
     Each method has its own colour, dash and marker. The line is the mean over seeds, up to the end of the shortest
-    seed; the band extends from the lowest seed to the highest. Targets are grey horizontal lines; a budget on seconds
-    or bytes is a vertical line in its panel, and a cross marks the end of a method's joules or FLOPs.
+    seed; the band extends from the lowest seed to the highest. Targets are grey horizontal lines; a budget on the
+    panel's cost is a vertical line, and a cross marks where another budget on joules or FLOPs is exhausted.
+
+    Args:
+        runs: the finished runs.
+        over: the x-axis of each panel.
+        methods: the labels of the methods shown; all if empty.
+        size: inches; by default as wide as a page, or a panel of about half of it.
+
+    Raises:
+        UserError: no run has such a method.
     """
-    figure = new_figure(figsize=(9.0, 4.3), layout="constrained")
-    axes = figure.subplots(1, 2, sharey=True)
-    curves = {label: _curves(run, label) for label in run.labels}
-    panels = (("seconds", "virtual time"), ("bytes", "bytes down and up"))
-    for ax, (kind, name) in zip(axes, panels, strict=True):
-        unit = unit_for([float(curve.spent[kind][-1]) for found in curves.values() for curve in found], kind)
+    run, count = runs[0], len(over)
+    figure = new_figure(figsize=size or (9.0 if count > 1 else 5.0, 4.3 if count > 1 else 3.6), layout="constrained")
+    axes = list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
+    curves = _curves_of(runs, methods)
+    for ax, (kind, name) in zip(axes, [PANELS[each] for each in over], strict=True):
+        largest = [float(curve.spent[kind][-1]) for curve in chain.from_iterable(curves.values())]
+        unit = unit_for(largest, "count" if kind == "rounds" else kind)
         for number, (label, found) in enumerate(curves.items()):
             _draw_method(ax, found, kind, unit.scale, label=label, number=number)
         for number, found in enumerate(curves.values()):
-            _draw_exhausted(ax, run, found, kind, unit.scale, colour=_COLOURS[number % len(_COLOURS)])
-        _draw_limits(ax, run, kind, unit.scale)
-        ax.set_xlabel(f"{name}, {unit.symbol}")
+            _draw_exhausted(ax, runs, found, kind, unit.scale, colour=COLOURS[number % len(COLOURS)])
+        _draw_limits(ax, runs, kind, unit.scale)
+        ax.set_xlabel(f"{name}, {unit.symbol}" if unit.symbol else name)
         ax.set_xlim(left=0)
         ax.grid(color="0.92", linewidth=0.8)
         ax.set_axisbelow(True)
         ax.spines[["top", "right"]].set_visible(False)
-    lowest = _lowest(run, curves)
+    lowest = _lowest(run.metric, curves)
     if lowest is None:
         axes[0].set_yscale("log")
     else:
         axes[0].set_ylim(bottom=lowest)
-    seeds = len(run.seeds)
     unit_of_metric = ", %" if run.metric.share else ""
     start = f" (axis starts at {lowest:g} %)" if lowest else ""
     axes[0].set_ylabel(f"{'smoothed ' if run.smoothed else ''}test {run.metric.word}{unit_of_metric}{start}")
-    figure.suptitle(
-        f"{run.name}: mean{' and range' if seeds > 1 else ''} of {seeds} seed{'s' * (seeds > 1)}", fontsize=11
-    )
+    if count > 1:
+        seeds = len(run.seeds)
+        mean = f"mean{' and range' if seeds > 1 else ''} of {seeds} seed{'s' * (seeds > 1)}"
+        figure.suptitle(f"{' | '.join(run_names(runs))}: {mean}", fontsize=11)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6), frameon=False)
+    columns = min(len(labels), max(1, int(figure.get_figwidth() / 1.25)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
     return figure
+
+
+def _curves_of(runs: Sequence[RunResult], methods: Sequence[str]) -> dict[str, list[Curve]]:
+    """The curves of each method's seeds; its name contains the run's if there are several runs."""
+    known = list(dict.fromkeys(label for run in runs for label in run.labels))
+    for method in methods:
+        if method not in known:
+            raise UserError(f"no method '{method}' in this run; {nearest(method, known)}", file=str(runs[0].path))
+    return {
+        f"{name}: {label}" if len(runs) > 1 else label: _curves(run, label)
+        for name, run in zip(run_names(runs), runs, strict=True)
+        for label in run.labels
+        if not methods or label in methods
+    }
 
 
 def _shown(metric: Metric) -> float:
@@ -91,24 +137,25 @@ def _curves(run: RunResult, label: str) -> list[Curve]:
     return [curve._replace(values=_shown(run.metric) * curve.values) for curve in found if len(curve.values)]
 
 
-def _targets(run: RunResult) -> list[float]:
+def _targets(runs: Sequence[RunResult]) -> list[float]:
     """The values of all targets, as shown."""
-    found = {target.value for results in run.results.values() for result in results for target in result.targets}
-    return sorted(_shown(run.metric) * value for value in found)
+    values = {target.value for result in _results(runs) for target in result.targets}
+    return sorted(_shown(runs[0].metric) * value for value in values)
 
 
-def _lowest(run: RunResult, curves: dict[str, list[Curve]]) -> float | None:
-    """The start of the axis; ``None``: it is logarithmic, because values differ by a factor of 20 and more.
+def _results(runs: Sequence[RunResult]) -> list[SeedResult]:
+    return [result for run in runs for found in run.results.values() for result in found]
 
-    Shares start 25 points below the lowest target if all curves reach it, all others at 0.
+
+def _lowest(metric: Metric, curves: Mapping[str, Sequence[Curve]]) -> float | None:
+    """The start of the axis, below every curve; ``None``: it is logarithmic, because values differ by a factor of 20.
+
+    Shares start at a multiple of ten, all others at 0.
     """
-    targets = _targets(run)
-    found = [curve for method in curves.values() for curve in method]
-    if not run.metric.share:
-        ends = [float(end) for curve in found for end in (curve.values.min(), curve.values.max())]
-        return None if ends and max(ends) > 20 * min(ends) > 0 else 0.0
-    reached = min((float(curve.values.max()) for curve in found), default=0.0)
-    return max(0.0, targets[0] - 25) if targets and reached >= targets[0] else 0.0
+    ends = [float(end) for found in curves.values() for each in found for end in (each.values.min(), each.values.max())]
+    if metric.share:
+        return max(0.0, 10 * math.floor(min(ends) / 10)) if ends else 0.0
+    return None if ends and max(ends) > 20 * min(ends) > 0 else 0.0
 
 
 def _draw_method(ax: Axes, found: Sequence[Curve], kind: str, scale: float, *, label: str, number: int) -> None:
@@ -116,7 +163,7 @@ def _draw_method(ax: Axes, found: Sequence[Curve], kind: str, scale: float, *, l
         return
     curve = mean_curve(found, kind, _POINTS)
     axis = curve.axis / scale
-    colour = _COLOURS[number % len(_COLOURS)]
+    colour = COLOURS[number % len(COLOURS)]
     if len(found) > 1:
         ax.fill_between(axis, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
     ax.plot(
@@ -132,14 +179,14 @@ def _draw_method(ax: Axes, found: Sequence[Curve], kind: str, scale: float, *, l
     )
 
 
-def _draw_limits(ax: Axes, run: RunResult, kind: str, scale: float) -> None:
+def _draw_limits(ax: Axes, runs: Sequence[RunResult], kind: str, scale: float) -> None:
     """Draw targets as horizontal lines, and budgets of this panel's kind as vertical lines."""
-    results = [result for found in run.results.values() for result in found]
-    falling = run.metric.better == "lower"  # the curves leave the other side free
-    for target in _targets(run):
+    metric = runs[0].metric
+    falling = metric.better == "lower"  # the curves leave the other side free
+    for target in _targets(runs):
         ax.axhline(target, color="0.45", linestyle=(0, (4, 3)), linewidth=0.9, zorder=1)
         ax.annotate(
-            f"target {limit(target / _shown(run.metric), run.metric.dimension)}",
+            f"target {limit(target / _shown(metric), metric.dimension)}",
             (1.0 if falling else 0.0, target),
             xycoords=("axes fraction", "data"),
             xytext=(-4 if falling else 4, 2),
@@ -151,7 +198,7 @@ def _draw_limits(ax: Axes, run: RunResult, kind: str, scale: float) -> None:
             zorder=4,
         )
     reach = ax.dataLim.xmax * scale
-    for budget in sorted({budget.limit for result in results for budget in result.budgets if budget.kind == kind}):
+    for budget in sorted({each.limit for result in _results(runs) for each in result.budgets if each.kind == kind}):
         text = f"budget {limit(budget, kind)}"
         style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "fontsize": 8, "color": "0.2"}
         if budget > 1.25 * reach:  # a line far to the right would compress the curves
@@ -167,10 +214,14 @@ def _draw_limits(ax: Axes, run: RunResult, kind: str, scale: float) -> None:
         ax.annotate(text, (budget / scale, 0.02), **place, **style)
 
 
-def _draw_exhausted(ax: Axes, run: RunResult, found: Sequence[Curve], kind: str, scale: float, *, colour: str) -> None:
+def _draw_exhausted(
+    ax: Axes, runs: Sequence[RunResult], found: Sequence[Curve], kind: str, scale: float, *, colour: str
+) -> None:
     """Draw a cross on the mean line where the joules or FLOPs are used up, if they are in every seed."""
-    results = [result for results in run.results.values() for result in results]
-    limits = sorted({(b.kind, b.limit) for result in results for b in result.budgets if b.kind in ("joules", "flops")})
+    others = {"joules", "flops"} - {kind}
+    limits = sorted(
+        {(each.kind, each.limit) for result in _results(runs) for each in result.budgets if each.kind in others}
+    )
     cross: dict[str, Any] = {"marker": "x", "markersize": 9, "markeredgewidth": 2.5, "linestyle": "none"}
     for other, amount in limits:
         if not found or any(curve.spent[other][-1] < amount for curve in found):

@@ -21,8 +21,12 @@ from edgefl.wording import escape, listed
 from edgefl.yaml_file import read_yaml
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from matplotlib.figure import Figure
+
+    from edgefl.report.pictures import Over
 
 
 class RunResult:
@@ -171,11 +175,17 @@ class RunResult:
                 tables.append(table.add_column(1, "seed", pa.array([result.seed] * len(table), pa.int64())))
         return pa.concat_tables(tables, promote_options="permissive")
 
-    def plot(self) -> Figure:
-        """Accuracy over virtual time and over bytes, as a matplotlib figure."""
+    def plot(self, *over: Over, methods: Sequence[str] = ()) -> Figure:
+        """Accuracy, or another metric of the task, as a matplotlib figure.
+
+        Args:
+            over: the x-axis of each panel: ``time``, ``traffic``, ``energy``, ``computation`` or ``rounds``; time and
+                traffic if none is given.
+            methods: the labels of the methods shown; all if empty.
+        """
         from edgefl.report.pictures import accuracy_figure
 
-        return accuracy_figure(self)
+        return accuracy_figure([self], over or ("time", "traffic"), methods)
 
     def _repr_html_(self) -> str:
         from edgefl.report.glance import glance

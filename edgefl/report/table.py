@@ -9,9 +9,10 @@ import math
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from edgefl.errors import UserError
 from edgefl.report.quantities import unit_for
 from edgefl.report.statistics import NO_ESTIMATE, Estimate, TimeToTarget
 from edgefl.wording import escape
@@ -101,6 +102,14 @@ class Table:
         """The rows."""
         return [list(row) for row in zip(*(column.cells for column in self.shown), strict=True)]
 
+    def only(self, heads: Sequence[str]) -> Table:
+        """The table with these columns next to those that name the rows, in this order."""
+        names, others = self.columns[: self.names], {each.head: each for each in self.columns[self.names :]}
+        for head in heads:
+            if head not in others:
+                raise UserError(f"no column '{head}', expected some of {', '.join(others)}", file="--columns")
+        return replace(self, columns=[*names, *(others[head] for head in heads)], more=(), files=None)
+
     @property
     def records(self) -> list[dict[str, object]]:
         """The rows of CSV: base units and full precision, ``None`` where there is no figure."""
@@ -178,7 +187,8 @@ class Table:
         ]
         shape = "".join("l" if column.text else "r" for column in columns)
         lines = [" & ".join(row) + r" \\" for row in ([_latex(head) for head in self.heads], *rows)]
-        text = [*(f"% {escape(line)}" for line in [*self.title, *self.notes] if line), rf"\begin{{tabular}}{{{shape}}}"]
+        comments = [line for line in [*self.title, *self.notes, r"Needs \usepackage{booktabs}"] if line]
+        text = [*(f"% {escape(line)}" for line in comments), rf"\begin{{tabular}}{{{shape}}}"]
         text += [r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}", ""]
         return "\n".join([*text, *(table.latex() for table in self.more)])
 
@@ -262,12 +272,13 @@ def _markdown(text: str) -> str:
 
 _LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--",
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "\u00a0": "~",
+    "±": r"$\pm$", "−": "$-$", "→": r"$\to$", "×": r"$\times$", "≥": r"$\ge$", "≤": r"$\le$", "α": r"$\alpha$",
 }  # fmt: skip
 
 
 def _latex(text: str) -> str:
-    return re.sub(r"[&%$#_{}\\~^±–]", lambda sign: _LATEX[sign[0]], escape(text))
+    return "".join(_LATEX.get(sign, sign) for sign in escape(text))
 
 
 def _field(value: object) -> object:

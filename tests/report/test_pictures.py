@@ -9,6 +9,8 @@ import sys
 import numpy as np
 import pytest
 
+from edgefl.cli.entry import main
+from edgefl.errors import UserError
 from edgefl.report import write_pictures
 
 from .conftest import seed_result
@@ -49,12 +51,29 @@ def test_bytes_count_both_directions(three_methods):
     assert line.get_xdata()[-1] == pytest.approx(410)  # MB: 200 down and 210 up
 
 
-@pytest.mark.full
-def test_the_accuracy_axis_starts_at_zero_or_its_label_says_where(three_methods, make_run):
+def test_the_axis_starts_below_every_curve_and_its_label_says_where(three_methods):
     axes = three_methods.plot().axes[0]
-    assert (axes.get_ylim()[0], axes.get_ylabel()) == (55, "test accuracy, % (axis starts at 55 %)")
-    axes = make_run({"fedavg": [{**seed_result(), "targets": []}]}, "without targets").plot().axes[0]
-    assert (axes.get_ylim()[0], axes.get_ylabel()) == (0, "test accuracy, %")
+    start = axes.get_ylim()[0]
+    lowest = min(table for table in three_methods.rounds["accuracy"].to_pylist() if table is not None)
+    assert 100 * lowest - 10 < start <= 100 * lowest
+    assert axes.get_ylabel() == "test accuracy, %" + (f" (axis starts at {start:g} %)" if start else "")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("form", "sign"), [("pdf", b"/CIDFontType2"), ("svg", b">fedbr</text>")])
+def test_a_figure_for_a_paper_has_the_chosen_methods_and_its_fonts_are_text(three_methods, tmp_path, form, sign):
+    file = tmp_path / f"figure.{form}"
+    command = ["report", str(three_methods.path), "--figure", str(file), "--x", "energy", "--method", "fedbr"]
+    assert main(command) == 0
+    found = file.read_bytes()
+    assert main(command) == 0
+    assert file.read_bytes() == found
+    assert sign in found
+    axes = three_methods.plot("energy", methods=["fedbr"]).axes
+    assert [each.get_xlabel() for each in axes] == ["energy, kJ"]
+    assert "fedavg" not in axes[0].get_legend_handles_labels()[1]
+    with pytest.raises(UserError, match="no method 'fedad'"):
+        three_methods.plot(methods=["fedad"])
 
 
 @pytest.mark.full

@@ -100,7 +100,7 @@ def test_a_run_learns_is_verified_and_reported_in_its_metric(finished, kind):
     best = (min if lower else max)(("fedavg", "scaffold"), key=lambda label: entry_of(folder, label)["metric"]["final"])
     assert sentences.startswith(f"Best after 4 rounds:  {best}  ")
     assert f"{word[:1].upper()}{word[1:]}" in page([result])
-    assert word in accuracy_figure(result).axes[0].get_ylabel()
+    assert word in accuracy_figure([result]).axes[0].get_ylabel()
 
 
 def test_the_last_model_has_the_metric_that_plain_pytorch_computes(finished):
