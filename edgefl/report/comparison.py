@@ -57,7 +57,7 @@ def comparison(*runs: RunResult, detailed: bool = False) -> Table:
     return Table(columns, shown.notes, shown.title, data, shown.more, _everything(rows))
 
 
-def marked(run: RunRecord, columns: Sequence[Column]) -> list[Column]:
+def marked(run: RunResult, columns: Sequence[Column]) -> list[Column]:
     """The columns of a run with the best figures, and those not decided against them, marked."""
     found = {head: each.leaders for head, each in standings(run).items() if each and len(each.means) > 1}
     return [
