@@ -10,8 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from edgefl.methods.parts.checks import checked_state, checked_update
-from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts, ServerSide
+from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts, ServerSide, checked_state, checked_update
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 from edgefl.training.faults import Diverged, blaming

@@ -16,9 +16,8 @@ from edgefl.methods.fedavg import Mean
 from edgefl.methods.fedavgm import FedAvgM
 from edgefl.methods.fedopt import FedAdagrad, FedAdam, FedYogi
 from edgefl.methods.flower import KEPT
-from edgefl.methods.parts.checks import checked_update
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts
+from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, checked_update
 from edgefl.methods.recipe import METHODS
 from edgefl.scenario import load_scenario
 

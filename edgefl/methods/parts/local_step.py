@@ -9,10 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from edgefl.methods.parts.checks import checked_loss
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_rule import LocalRule
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.server import checked_loss
 from edgefl.models.layout import Layout, Weights
 from edgefl.models.random_layers import drawn_from
 
