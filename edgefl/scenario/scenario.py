@@ -31,7 +31,7 @@ from edgefl.simulation.accounts import BudgetSpec
 from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
 from edgefl.simulation.failure_specs import Crash, Failure
 from edgefl.simulation.protocol_specs import AsynchronousSpec, ProtocolSpec, SynchronousSpec
-from edgefl.simulation.round_overhead import AnyOverhead, RoundOverhead
+from edgefl.simulation.work import AnyOverhead, RoundOverhead
 from edgefl.tasks.classification import Classification
 from edgefl.training.personalisation import CalibrationSpec
 from edgefl.validation import first_repeated, validated

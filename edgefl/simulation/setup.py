@@ -30,8 +30,7 @@ from edgefl.simulation.clock import Clock
 from edgefl.simulation.cost_specs import ComputeSeconds
 from edgefl.simulation.failure_specs import Crash, Outage
 from edgefl.simulation.protocol_specs import ProtocolSpec
-from edgefl.simulation.round_overhead import RoundOverhead
-from edgefl.simulation.work import CostOf
+from edgefl.simulation.work import CostOf, RoundOverhead
 from edgefl.training.faults import blaming
 from edgefl.training.job import Learner, TrainingJob
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field
 
+from edgefl.errors import nearest
 from edgefl.fleet import Bound, DeviceProfile, FleetAssignment, InputPipeline, Pace, fits, step_seconds, training_watts
 from edgefl.methods.parts.common_finish import Predicted
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.submodels import SubModels
+from edgefl.options import Options
+from edgefl.units import Seconds
 
 if TYPE_CHECKING:
     from edgefl.cost.measure import StepCost
+
 
 CostOf: TypeAlias = "Callable[[int, int, int], StepCost]"
 """The cost of one step by (alpha, batch size, capacity level)."""
@@ -211,3 +216,43 @@ def work_on(
         cool_for=math.inf if thermal is None else thermal.after,
         **facts,
     )
+
+
+FRAMEWORKS = {"flower": {"start": 14.5, "wait": 13.4}, "flower-grpc": {"start": 0.2}}
+"""flower: a process for each message (1.1x, SuperNode); flower-grpc: one process for all rounds (`start_client`)."""
+
+
+class RoundOverhead(Options):
+    """What a participation takes in addition to its transfers and its training, before it trains and before it sends.
+
+    The client is idle in this time, and its radio sleeps.
+    """
+
+    start: Seconds = Field(default=0.0, description="to start a process and to load its data, on a core of speed 1")
+    wait: Seconds = Field(default=0.0, description="until a message is fetched, on any device")
+    per_megabyte: Seconds = Field(
+        default=0.0, description="to serialise 10^6 bytes, in each direction, on a core of speed 1"
+    )
+
+    def before_training(self, device: DeviceProfile, received: float) -> float:
+        """Seconds on a device after it has received so many bytes."""
+        return self.wait + (self.start + self.per_megabyte * received / 1e6) / device.core_speed
+
+    def before_sending(self, device: DeviceProfile, sent: float) -> float:
+        return self.per_megabyte * sent / 1e6 / device.core_speed
+
+
+def _of_framework(value: Any) -> Any:
+    """A mapping with a ``kind`` has the figures of that framework, except those that it gives."""
+    if value == "none":
+        return {}
+    if not isinstance(value, dict) or "kind" not in value:
+        return value
+    given = {name: figure for name, figure in value.items() if name != "kind"}
+    if value["kind"] not in FRAMEWORKS:
+        raise ValueError(f"unknown kind; {nearest(str(value['kind']), FRAMEWORKS)}")
+    return {**FRAMEWORKS[value["kind"]], **given}
+
+
+AnyOverhead = Annotated[RoundOverhead, BeforeValidator(_of_framework)]
+"""``round_overhead:`` of a scenario: ``none``, ``{kind: flower}``, or the seconds."""
