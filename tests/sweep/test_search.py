@@ -16,7 +16,7 @@ from edgefl.scenario.sections import HalvingSpec, SweepSpec
 from edgefl.sweep import jobs as jobs_module
 from edgefl.sweep.jobs import Job
 from edgefl.sweep.searching import halving, proposals
-from edgefl.sweep.table import figures_by_method
+from edgefl.sweep.sweeping import figures_by_method
 
 
 def job_of(setting, label, seed=0, rounds=100):
