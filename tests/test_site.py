@@ -94,7 +94,7 @@ def test_no_page_asks_another_host_for_anything(pages, site):
 def test_every_key_of_a_scenario_and_every_option_of_a_command_is_explained(site):
     from typer.main import get_command
 
-    from edgefl.cli.app import app
+    from edgefl.cli.entry import app
     from edgefl.scenario import json_schema
 
     reference = "".join((site / "reference" / f"{name}.html").read_text(encoding="utf-8")

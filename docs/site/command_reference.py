@@ -92,7 +92,7 @@ class Parameter:
 
 def page() -> str:
     """The page."""
-    from edgefl.cli.app import app
+    from edgefl.cli.entry import app
 
     return INTRODUCTION + "\n".join(_section(path, callback) for path, callback in commands(app, "edgefl"))
 

@@ -8,7 +8,7 @@ import typer
 import edgefl
 from edgefl import shipped
 from edgefl.cli import main
-from edgefl.cli.app import app
+from edgefl.cli.entry import app
 from edgefl.record.events import Listener
 from edgefl.scenario import load_scenario
 from edgefl.yaml_file import dump_yaml

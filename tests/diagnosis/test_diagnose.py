@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.func import hessian
 from typer.testing import CliRunner
 
-from edgefl.cli.app import app
+from edgefl.cli.entry import app
 from edgefl.diagnosis.diagnose import _batches, diagnose
 from edgefl.errors import UserError
 from edgefl.experiment import run

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from edgefl import RunResult
 from edgefl.api import simulate
-from edgefl.cli.app import app
+from edgefl.cli.entry import app
 from edgefl.errors import UserError
 from edgefl.flower.scenario import load_any_scenario
 from edgefl.methods.flower import KEPT

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from edgefl.cli.app import app
+from edgefl.cli.entry import app
 from edgefl.experiment import run
 from edgefl.planning.planning import plan, planned_rounds
 from edgefl.report.timeline.data import read_timeline

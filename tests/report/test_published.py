@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from edgefl.cli.app import app
+from edgefl.cli.entry import app
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.report import RunResult

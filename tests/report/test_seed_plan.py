@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from edgefl.cli.app import app
+from edgefl.cli.entry import app
 from edgefl.errors import UserError
 from edgefl.record.metric import ACCURACY, Metric
 from edgefl.report.seed_plan import read_difference, seed_plan

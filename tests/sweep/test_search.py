@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from edgefl.cli.app import app
-from edgefl.cli.entry import main
+from edgefl.cli.entry import app, main
 from edgefl.errors import UserError
 from edgefl.experiment.pausing import Pause, add_pause
 from edgefl.scenario.sections import HalvingSpec, SweepSpec

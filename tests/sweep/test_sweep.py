@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from edgefl.cli import main
-from edgefl.cli.app import app
+from edgefl.cli.entry import app
 from edgefl.errors import UserError
 from edgefl.report.sweep_result import results_in
 from edgefl.sweep import jobs as jobs_module

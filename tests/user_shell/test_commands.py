@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from edgefl.cli.app import app
+from edgefl.cli.entry import app
 from edgefl.scenario import load_scenario
 
 from .given import NEVER, Given, missing, prepare
