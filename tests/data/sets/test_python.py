@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -93,7 +94,7 @@ def test_a_csv_file_next_to_the_functions_is_read_from_there_and_as_parquet(code
     text += "delimiter=',', skiprows=1)\n    return {'train': (table[:, :2], table[:, 2])}\n"
     spec = code(text=text).for_task(Regression())
     monkeypatch.chdir(tmp_path)
-    exec(page.partition("in two lines:\n\n```python\n")[2].partition("```")[0])
+    exec("import pyarrow.csv, pyarrow.parquet\n" + re.search(r"`(pyarrow\.parquet\.write_table[^`]+)`", page)[1])
     converted = {"name": "arrays", "train": "houses.parquet", "inputs": ["rooms", "area"], "target": "price"}
     parquet = data_set({**converted, "clients": 3}).for_task(Regression())
     (tmp_path / "elsewhere").mkdir()
