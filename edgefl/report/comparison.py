@@ -33,9 +33,10 @@ from edgefl.report.rows import (
     run_names,
     short_paths,
 )
-from edgefl.report.run_result import RunResult, expected_error, measured_sentences
+from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import NO_ESTIMATE, Estimate
 from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, hidden, target_data, words
+from edgefl.report.trust_in_seconds import expected_error, measured_sentences
 
 SHOWN = 6
 """How many differing values of two scenarios are named."""

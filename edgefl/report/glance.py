@@ -7,15 +7,18 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgefl.report.paired import FEWEST_SEEDS, BySeed, Comparison, compare_metric, compare_target, compared
 from edgefl.report.quantities import limit, quantity, unit_for
 from edgefl.report.rows import Row, comparison_rows, ended_by, none_completed_a_round, remarks
-from edgefl.report.run_result import RunResult, measured_sentences
 from edgefl.report.statistics import Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, figures, words
+from edgefl.report.trust_in_seconds import measured_sentences
 from edgefl.wording import escape
+
+if TYPE_CHECKING:
+    from edgefl.report.run_result import RunResult
 
 COSTS = (("time", "seconds"), ("traffic", "bytes"), ("energy", "joules"))
 

@@ -25,11 +25,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import stdev
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from edgefl.record.summary import SeedResult
-from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import CONFIDENCE, MOST_SEEDS, Estimate, mean_interval, seeds_needed
+
+if TYPE_CHECKING:
+    from edgefl.report.run_result import RunResult
 
 BySeed = Mapping[int, float]
 """A method's figure for each seed."""

@@ -18,11 +18,12 @@ from edgefl.report.curves import Curve, curve_of, mean_curve, metric_of
 from edgefl.report.figure_file import draw, new_figure
 from edgefl.report.quantities import limit, unit_for
 from edgefl.report.rows import run_names
-from edgefl.report.run_result import RunResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from edgefl.report.run_result import RunResult
 
 Over = Literal["time", "traffic", "energy", "computation", "rounds"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError
 from edgefl.record.metric import Metric
@@ -13,9 +13,11 @@ from edgefl.record.summary import SeedResult
 from edgefl.report.figures import FIGURES, METRIC, Figure
 from edgefl.report.paired import seconds_to
 from edgefl.report.quantities import LADDERS, limit
-from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, TimeToTarget, mean_or_none, time_to_target
 from edgefl.wording import grouped, listed, without_method
+
+if TYPE_CHECKING:
+    from edgefl.report.run_result import RunResult
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from edgefl.report.prediction.comparing import Against, SeedAgainst
 from edgefl.report.prediction.gaps import Gap, Order, percent
 from edgefl.report.prediction.jobs import PHASES
 from edgefl.report.quantities import limit, quantity, unit_for
-from edgefl.report.run_result import measured_sentences
 from edgefl.report.table import MISSING, Column, Table, Value, finite, hidden, words
+from edgefl.report.trust_in_seconds import measured_sentences
 from edgefl.wording import escape, listed
 
 _SHOWN = 5
