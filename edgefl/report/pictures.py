@@ -18,6 +18,7 @@ from edgefl.report.curves import Curve, curve_of, mean_curve, metric_of
 from edgefl.report.figure_file import draw, new_figure
 from edgefl.report.quantities import limit, unit_for
 from edgefl.report.rows import run_names
+from edgefl.wording import escape
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +38,7 @@ PANELS: dict[Over, tuple[str, str]] = {
 """Of each x-axis the kind of cost, and the label."""
 
 # Okabe and Ito's palette for colour-blind readers, without the light yellow, which is not visible on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#22262B", "#56B4E9", "#E69F00")
 _LINES: tuple[Any, ...] = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _POINTS = 200  # samples along a mean line
@@ -108,7 +109,7 @@ def accuracy_figure(
         mean = f"mean{' and range' if seeds > 1 else ''} of {seeds} seed{'s' * (seeds > 1)}"
         figure.suptitle(f"{' | '.join(run_names(runs))}: {mean}", fontsize=11)
     handles, labels = axes[0].get_legend_handles_labels()
-    columns = min(len(labels), max(1, int(figure.get_figwidth() / 1.25)))
+    columns = min(len(labels), max(1, int(figure.get_figwidth() / 1.2)))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
     return figure
 
@@ -120,7 +121,7 @@ def _curves_of(runs: Sequence[RunResult], methods: Sequence[str]) -> dict[str, l
         if method not in known:
             raise UserError(f"no method '{method}' in this run; {nearest(method, known)}", file=str(runs[0].path))
     return {
-        f"{name}: {label}" if len(runs) > 1 else label: _curves(run, label)
+        escape(f"{name}: {label}" if len(runs) > 1 else label).replace("$", r"\$"): _curves(run, label)
         for name, run in zip(run_names(runs), runs, strict=True)
         for label in run.labels
         if not methods or label in methods

@@ -16,7 +16,7 @@ from edgefl.yaml_file import dump_yaml
 
 from ..small_runs import SMALL
 
-HEAVY = ("torch", "numpy", "scipy", "sklearn", "matplotlib", "plotly", "pyarrow", "pydantic", "simpy", "ruamel",
+HEAVY = ("torch", "numpy", "scipy", "sklearn", "matplotlib", "pyarrow", "pydantic", "simpy", "ruamel",
          "edgefl.scenario", "edgefl.training", "edgefl.experiment")  # fmt: skip
 
 

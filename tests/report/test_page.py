@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgefl.report.glance import glance
 from edgefl.report.html import _environment
 from edgefl.report.page import page
-from edgefl.report.page.figures import Point, front
+from edgefl.report.page.sections import facts, subtitle
+from edgefl.report.page.series import Point, front
 from edgefl.report.rows import comparison_rows
 from edgefl.wording import escape
 
@@ -51,6 +53,7 @@ def test_the_page_is_one_wellformed_file_that_names_nothing_outside(written):
     assert not [tag for tag, _ in elements.found if tag in ("link", "img", "iframe", "object")]
     assert not [attrs for tag, attrs in elements.found if "src" in attrs]
     assert all(attrs["href"].startswith("#") for _, attrs in elements.found if "href" in attrs)
+    assert len(written) < 2e6
     names = [attrs["id"] for _, attrs in elements.found if "id" in attrs]
     assert len(names) == len(set(names))
     assert {attrs["for"] for tag, attrs in elements.found if tag == "label" and "for" in attrs} <= set(names)
@@ -89,20 +92,40 @@ def test_several_runs_stand_on_one_page_with_their_names(small_run, late_run):
     data = data_of(page([small_run, late_run]))
     assert len(data["names"]) == 5
     assert data["names"][0] == "small: fedavg"
-    assert data["curves"][3] == {}
     assert data["held"][3][0]["value"] == []  # an untrained run has no accuracy to compare, and rounds are none
 
 
 def test_without_training_rounds_take_the_place_of_accuracy(late_run):
     written = page([late_run])
-    assert 'id="metric"' not in written
+    assert "<svg" not in written
     assert data_of(written)["held"][0][0]["value"] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_run_without_event_logs_says_what_cannot_be_said(three_methods):
-    written = page([three_methods])
-    assert "contains no event log" in written
-    assert data_of(written)["traffic"] == [None, None, None]
+def test_sections_without_content_are_left_out(three_methods, written):
+    def sections(text):
+        return {
+            attrs["id"] for tag, attrs in Elements(text).found if tag in ("section", "details") and attrs.get("id", "")
+        }
+
+    logged = {"rounds", "devices", "traffic"}
+    assert logged <= sections(written)
+    assert not logged & sections(page([three_methods]))
+    assert not {"robustness", "fairness"} & sections(written)
+
+
+def test_the_facts_are_the_words_and_figures_of_the_terminal(three_methods, small_run, late_run):
+    table = glance(three_methods)
+    (best, metric, cost) = facts([three_methods])
+    cells = {column.head: column.cells for column in table.columns}
+    assert table.title[-1].startswith(f"{best.head}:  {best.figure}  {metric.figure}")
+    assert metric.words == f"{cells['behind'][1]} points ahead of {cells['method'][1]}"
+    assert cost.figure == ", ".join(cells[head][0] for head in ("time", "traffic", "energy"))
+    assert [fact.head for fact in facts([late_run])] == [
+        "Least time a round",
+        "Least traffic a round",
+        "Least energy a round",
+    ]
+    assert subtitle([small_run, late_run])[0].startswith("2 runs · ")
 
 
 @settings(max_examples=30)

@@ -50,7 +50,7 @@ def test_the_page_is_escaped(received, tmp_path):
     page = tmp_path / "page.html"
     run = received(hostile + ESCAPES)
     assert main(["report", str(run), "--html", str(page)]) == 0
-    own, _, _ = page.read_text(encoding="utf-8").partition("plotly.js v")
+    own = page.read_text(encoding="utf-8")
     assert CONTROL.findall(own) == []
     assert "<img" not in own
     assert html.escape(f"n{hostile}") in own

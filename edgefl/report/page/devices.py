@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from edgefl.report.page.series import Series
 from edgefl.report.quantities import estimate, limit, quantity
@@ -16,7 +19,7 @@ _BUSY = ("download", "compute", "upload")
 
 
 def devices_data(series: Sequence[Series]) -> dict[str, Any]:
-    """Rows for each kind of device under each method, and the methods with event logs.
+    """Energy per job, and rows for each kind of device under each method with an event log.
 
     ``batteries``: whether a device has a battery, so that its use is a column.
     """
@@ -24,7 +27,7 @@ def devices_data(series: Sequence[Series]) -> dict[str, Any]:
     kinds = [row for one in logged for row in _kinds(one)]
     batteries = any(row[-1] != "–" for row in kinds)
     return {
-        "methods": {number: one.name for number, one in enumerate(series) if one.timelines},
+        "methods": [one.name for one in logged],
         "energy": _energy(logged),
         "kinds": kinds if batteries else [row[:-1] for row in kinds],
         "batteries": batteries,
@@ -34,7 +37,7 @@ def devices_data(series: Sequence[Series]) -> dict[str, Any]:
 def _energy(logged: Sequence[Series]) -> list[list[str]]:
     """Joules per job by kind of device, one column for each method, the mean over all kinds first."""
     found = [[use for timeline in one.timelines for use in use_of_clients(timeline)] for one in logged]
-    kinds = list(dict.fromkeys(kind for uses in found for kind in by_device(uses)))
+    kinds = [kind for kind in dict.fromkeys(kind for uses in found for kind in by_device(uses)) if kind != "–"]
 
     def joules_a_job(uses: Sequence[ClientUse]) -> str:
         jobs = sum(use.jobs for use in uses)
@@ -92,6 +95,27 @@ def fairness_data(series: Sequence[Series]) -> list[list[str]]:
             if mean is not None and worst is not None:
                 rows.append([one.name, words, *(estimate(value, one.run.metric.dimension) for value in (mean, worst))])
     return rows
+
+
+def blocks_data(series: Sequence[Series]) -> dict[str, Any]:
+    """How many clients were sent how many of the model's last blocks, in each quarter of the rounds with a choice."""
+    chosen = {one.name: found for one in series if (found := [each.alphas for each in one.timelines if each.alphas])}
+    given = [round for found in chosen.values() for alphas in found for round in alphas.values()]
+    counts = sorted({alpha for round in given for alpha in round.values()})
+    rows = []
+    for name, found in chosen.items():
+        rounds = sorted({round for alphas in found for round in alphas})
+        for part in np.array_split(rounds, min(4, len(rounds))):
+            sent = Counter(alpha for alphas in found for round in part for alpha in alphas.get(int(round), {}).values())
+            mean = [f"{sent[alpha] / len(part) / len(found):.1f}" for alpha in counts]
+            rows.append([name, f"{part[0]}–{part[-1]}", *mean])
+    return {"counts": counts, "rows": rows} if rows else {}
+
+
+def fleet_words(run: RunResult) -> str:
+    """The devices in one line, such as ``20 % raspberry-pi-4, 80 % jetson-nano``."""
+    found = [(_share(group), group.get("profile")) for group in _groups(run)]
+    return ", ".join(f"{share} {_mapping(profile).get('name', profile)}" for share, profile in found)
 
 
 def fleet_data(runs: Sequence[RunResult]) -> list[dict[str, Any]]:

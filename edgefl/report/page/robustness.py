@@ -34,26 +34,12 @@ def timed(run: RunResult) -> Timed:
 
 
 def robustness_data(runs: Sequence[RunResult], timings: Sequence[Timed]) -> list[dict[str, Any]]:
-    """For each run, a sentence and a grid for each target and budget, or how to create them."""
+    """For each run that was timed under other conditions a sentence and a grid for each target and budget."""
     return [
-        {
-            "name": name,
-            **(_found(found) if isinstance(found, Sensitivity) and run.trained else {"missing": _missing(run, found)}),
-        }
+        {"name": name, **(_found(found) if isinstance(found, Sensitivity) else {"missing": f"Left out: {found}"})}
         for name, run, found in zip(run_names(runs), runs, timings, strict=True)
+        if found is not None and run.trained
     ]
-
-
-def _missing(run: RunResult, found: Timed) -> str:
-    if isinstance(found, UserError):
-        return f"Left out: {found}"
-    if not run.trained:
-        return "Nothing was trained, so there is no winner."
-    return (
-        f"Not calculated for this run. edgefl replay {run.path} --sensitivity times its rounds again on slower and "
-        "faster devices and links, without training; the next page then shows which method wins there. This is not "
-        "possible if arrival times decide what is trained (deadline, over-selection, asynchronous aggregation)."
-    )
 
 
 def _found(found: Sensitivity) -> dict[str, Any]:

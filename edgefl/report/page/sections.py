@@ -1,4 +1,4 @@
-"""The page's sections as data; ``sections.html.jinja`` has a macro for each, and the script adds the drawings."""
+"""The page's sections as data; ``sections.html.jinja`` has a macro for each."""
 
 from __future__ import annotations
 
@@ -6,58 +6,160 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from edgefl.report.comparison import details, side_by_side
-from edgefl.report.glance import glance
-from edgefl.report.page.devices import devices_data, fairness_data, fleet_data
-from edgefl.report.page.figures import front_over, stretches
+from edgefl.report.comparison import details, marked, side_by_side
+from edgefl.report.glance import answers, glance, headline, next_steps
+from edgefl.report.page.devices import blocks_data, devices_data, fairness_data, fleet_data, fleet_words
+from edgefl.report.page.drawings import drawings
 from edgefl.report.page.robustness import Timed, bands, robustness_data
-from edgefl.report.page.series import COSTS, Series
+from edgefl.report.page.series import COSTS, Series, front_over, stretches
 from edgefl.report.quantities import quantity
-from edgefl.report.rows import run_names
+from edgefl.report.rows import comparison_rows, none_completed_a_round, run_names
 from edgefl.report.run_result import RunResult
-from edgefl.report.timeline.usage import bottleneck_counts, bottlenecks_of, traffic_of
+from edgefl.report.table import Table
+from edgefl.report.timeline.usage import bottlenecks_of, breakdown_of, traffic_of
+from edgefl.wording import counted, listed
 
 _WORDS = {"seconds": "time", "bytes": "traffic", "joules": "energy"}
 
 
 class Section(NamedTuple):
-    """A part of the page: the name of its macro and anchor, its heading, and the macro's arguments."""
+    """A part of the page."""
 
-    name: str
-    title: str
-    data: dict[str, Any]
+    name: str  # of its macro and anchor
+    title: str  # its heading
+    data: dict[str, Any]  # the macro's arguments
+    folded: bool = False  # whether a reader opens it
+
+
+class Fact(NamedTuple):
+    """A fact of the first screen."""
+
+    head: str
+    figure: str
+    words: str
+
+
+def subtitle(runs: Sequence[RunResult]) -> list[str]:
+    """What was run."""
+    if len(runs) == 1:
+        model = runs[0].scenario.get("model")
+        name = model.get("name") if isinstance(model, dict) else None
+        what = headline(runs[0]).removeprefix(f"{runs[0].name} · ") + (f" · model {name}" if name else "")
+        return [what, fleet_words(runs[0])]
+    labels = dict.fromkeys(label for run in runs for label in run.labels)
+    seeds = {seed for run in runs for seed in run.seeds}
+    return [" · ".join([counted(len(runs), "run"), counted(len(labels), "method"), counted(len(seeds), "seed")])]
+
+
+def facts(runs: Sequence[RunResult]) -> list[Fact]:
+    """Of one run who is best and how sure that is, the metric with its lead, and the cost; else who is best in each."""
+    found = []
+    for name, run in zip(run_names(runs), runs, strict=True):
+        lines = [] if none_completed_a_round(comparison_rows(run)) else answers(run)
+        for line in lines[:1] if run.trained else lines:
+            head, *words = line.split("  ")
+            head = head.rstrip(":") if words else ""
+            found.append(Fact(name if len(runs) > 1 else head, words[0] if words else line, "  ".join(words[1:])))
+    if len(runs) > 1 or not runs[0].trained or not found:
+        return found
+    best, table = found[0], glance(runs[0])
+    cells = {column.head: column.cells for column in table.columns}
+    word, lead = runs[0].metric.word, ""
+    if "behind" in cells:
+        lead = f"{cells['behind'][1]} {'points ' * runs[0].metric.share}ahead of {cells['method'][1]}"
+    costs = ", ".join(cells[head][0] for head in _WORDS.values())
+    targets = ", ".join(f"{head} {cells[head][0]}" for head in cells if head.endswith(" at"))
+    sure = best.words.partition("  ")[2].strip("()")
+    return [
+        best._replace(words=sure),
+        Fact(word, cells[word][0], lead),
+        Fact(f"cost of {cells['method'][0]}", costs, targets),
+    ]
 
 
 def sections(runs: Sequence[RunResult], series: Sequence[Series], timings: Sequence[Timed]) -> list[Section]:
     """All sections for which these runs have data, in order; ``timings``: each run under other conditions."""
     trained = any(run.trained for run in runs)
-    choosing = {
-        number: one.name for number, one in enumerate(series) if any(timeline.alphas for timeline in one.timelines)
-    }
     metric = runs[0].metric.word
     title = f"{metric[:1].upper()}{metric[1:]}"
-    words = {kind: _WORDS[kind] for kind in COSTS}
+    logged = any(one.timelines for one in series)
+    robust = robustness_data(runs, timings)
     found = [
-        ("outcome", "Outcome", _outcome(runs, timings)),
-        trained and ("metric", title, {"word": metric}),
-        ("budget", "Who wins at your budget?", {"trained": trained, "costs": words, "word": metric}),
-        trained and ("front", f"{title} against cost", {"lines": _front(series), "word": metric}),
-        trained and ("robustness", "The winner on other devices and links", {"runs": robustness_data(runs, timings)}),
-        ("traffic", "Traffic", {"rows": _traffic(series)}),
-        ("time", "Time of a round", {"rows": _time(series)}),
-        ("devices", "Devices", devices_data(series)),
-        trained and ("fairness", "The worst tenth of clients", {"rows": fairness_data(series), "title": title}),
-        bool(choosing) and ("blocks", "Blocks sent", {"methods": choosing}),
-        ("fleet", "Fleet and network", {"runs": fleet_data(runs)}),
-        ("scenario", "Scenario", {"runs": _scenarios(runs)}),
-        ("reading", "How to read this page", {}),
+        Section("outcome", f"{title} and cost" if trained else "Costs", _outcome(runs, trained=trained)),
+        logged and Section("rounds", "What limited the rounds", _rounds(series)),
+        logged and Section("devices", "Devices", devices_data(series)),
+        Section("budget", "Who wins at your budget?", {"trained": trained, "costs": _WORDS, "word": metric}),
+        robust and Section("robustness", "The winner on other devices and links", {"runs": robust}),
+        Section("statistics", "All figures, intervals and differences",
+                {"every": details(*runs), "bands": bands(runs, timings)}, True),
+        trained and Section("front", f"{title} against cost", {"lines": _front(series)}, True),
+        logged and Section("traffic", "Traffic: useful and wasted bytes", {"rows": _traffic(series)}, True),
+        (rows := fairness_data(series))
+        and Section("fairness", "The worst tenth of clients", {"rows": rows, "title": title}, True),
+        (blocks := blocks_data(series)) and Section("blocks", "Blocks sent", blocks, True),
+        (fleet := fleet_data(runs)) and Section("fleet", "Fleet and network", {"runs": fleet}, True),
+        Section("scenario", "Scenario with all defaults", {"runs": _scenarios(runs)}, True),
+        Section("reading", "How to read this page", {}, True),
+    ]  # fmt: skip
+    return [section for section in found if isinstance(section, Section)]
+
+
+def _outcome(runs: Sequence[RunResult], *, trained: bool) -> dict[str, Any]:
+    """The picture, the few columns of the table, and the commands that lead on."""
+    pictures = drawings(runs) if trained else {}
+    if len(runs) > 1:
+        return {"shown": side_by_side(*runs), "pictures": pictures, "steps": []}
+    run, table = runs[0], glance(runs[0])
+    ends = [column for column in table.columns if column.key == "stop"]
+    columns = [column for column in table.columns if column.key != "stop"]
+    notes = [
+        f"{ends[0].head}: {', '.join(' '.join(each) for each in zip(columns[0].cells, ends[0].cells, strict=True))}."
+    ] * bool(ends) + list(table.notes)  # fmt: skip
+    steps = [line[:9].split() + line[9:].split("   ") for line in next_steps(run, run.path)[1:]]
+    shown = Table(marked(run, columns) if run.trained and columns else columns, notes)
+    return {"shown": shown, "pictures": pictures, "steps": steps}
+
+
+def _rounds(series: Sequence[Series]) -> dict[str, Any]:
+    """What limited the rounds: a sentence, the share of rounds of each cause and method, and the seconds of a round."""
+    logged = [one for one in series if one.timelines]
+    counts: list[Counter[tuple[str, str]]] = []
+    phases = []
+    for one in logged:
+        causes = [each for timeline in one.timelines for each in bottlenecks_of(timeline)]
+        counts.append(Counter((_PHASES[each.phase], each.name) for each in causes))
+        rounds = [each for timeline in one.timelines for each in breakdown_of(timeline)]
+        if rounds:
+            phases.append(
+                (one.name, {name: sum(getattr(each, name) for each in rounds) / len(rounds) for name in _PHASES})
+            )
+    every: Counter[tuple[str, str]] = sum(counts, Counter())
+    total = every.total()
+    top = [f"{100 * count / total:.0f} % by {phase} {name}" for (phase, name), count in every.most_common(2)]
+    rows = [
+        [f"{phase} {name}", *(f"{100 * each[phase, name] / max(1, each.total()):.0f} %" for each in counts)]
+        for (phase, name), _ in every.most_common(6)
     ]
-    return [Section(*section) for section in found if section]
+    shown = [name for name in _PHASES if any(seconds[name] > 1e-9 for _, seconds in phases)]
+    longest = max((sum(seconds.values()) for _, seconds in phases), default=1.0)
+    return {
+        "sentence": f"Rounds are limited {listed(top)}." if top else "",
+        "methods": [one.name for one in logged],
+        "rows": rows,
+        "phases": shown,
+        "bars": [(name, [(each, quantity(seconds[each], "seconds"), 100 * seconds[each] / longest) for each in shown])
+                 for name, seconds in phases],
+    }  # fmt: skip
 
 
-def _outcome(runs: Sequence[RunResult], timings: Sequence[Timed]) -> dict[str, Any]:
-    shown = glance(runs[0]) if len(runs) == 1 else side_by_side(*runs)
-    return {"shown": shown, "every": details(*runs), "bands": bands(runs, timings)}
+_PHASES = {
+    "download": "download over",
+    "compute": "computing on",
+    "upload": "upload over",
+    "waiting": "waiting for",
+    "hidden": "",
+}
+"""The phases of a round, in words that the cause follows."""
 
 
 def _front(series: Sequence[Series]) -> list[tuple[str, str]]:
@@ -102,18 +204,6 @@ def _traffic(series: Sequence[Series]) -> list[list[str]]:
 
 def _fate(fate: str) -> str:
     return {"prefetched_in_vain": "prefetched but not used", "broken": "of broken attempts"}.get(fate, fate)
-
-
-def _time(series: Sequence[Series]) -> list[list[str]]:
-    """Rows of what limited the rounds."""
-    rows = []
-    for one in series:
-        rounds = sum(len(timeline.rounds) for timeline in one.timelines)
-        found = [each for timeline in one.timelines for each in bottlenecks_of(timeline)]
-        for each, count in bottleneck_counts(found)[:4]:
-            share = f"{100 * count / rounds:.0f} %"
-            rows.append([one.name, each.name, each.phase, share, quantity(each.seconds / count, "seconds")])
-    return rows
 
 
 def _scenarios(runs: Sequence[RunResult]) -> list[tuple[str, str]]:

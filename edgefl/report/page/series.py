@@ -1,18 +1,22 @@
-"""The data of the page's drawings and sliders: one *series* for each method of each run."""
+"""The data of the budget sliders and of the Pareto front: one *series* for each method of each run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from edgefl.record.metric import ACCURACY, Metric
 from edgefl.record.summary import SeedResult
-from edgefl.report.curves import AXES, Curve, column, curve_of, mean_curve, metric_of, spent_by_round
+from edgefl.report.curves import Curve, column, curve_of, metric_of, spent_by_round
+from edgefl.report.paired import confidence_among
+from edgefl.report.quantities import FROM, LADDERS
 from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
+from edgefl.report.statistics import t_factor
 from edgefl.report.timeline.data import Timeline, read_timeline
 
 COSTS: tuple[Literal["seconds", "bytes", "joules"], ...] = ("seconds", "bytes", "joules")
@@ -58,7 +62,30 @@ def series_of(runs: Sequence[RunResult]) -> list[Series]:
     ]
 
 
-def budget_data(series: Series, *, trained: bool) -> list[dict[str, Any]]:
+def slider_data(runs: Sequence[RunResult], series: Sequence[Series]) -> dict[str, Any]:
+    """All data that the page's script needs."""
+    trained, metric = any(run.trained for run in runs), runs[0].metric
+    found = [(budget.kind, budget.limit) for one in series for result in one.results for budget in result.budgets]
+    return {
+        "trained": trained,
+        "metric": {"share": metric.share, "higher": metric.better == "higher"},
+        "names": [one.name for one in series],
+        "ladders": LADDERS,
+        "from": FROM,
+        "t": _t_factors(max(len(one.results) for one in series), len(series)),
+        "budgets": {kind: sorted({amount for each, amount in found if each == kind}) for kind in COSTS},
+        "held": [_held(one, trained=trained) for one in series],
+        "unseen": [one.run.scatter[one.label] if trained else 0.0 for one in series],
+    }
+
+
+def _t_factors(seeds: int, methods: int) -> list[list[float]]:
+    """The factor between standard error and half width, by the number of seeds and of comparisons, from 0 on."""
+    among = [confidence_among(max(1, count)) for count in range(max(2, methods))]
+    return [[t_factor(count, each) if count > 1 else 0.0 for each in among] for count in range(seeds + 1)]
+
+
+def _held(series: Series, *, trained: bool) -> list[dict[str, Any]]:
     """For each seed the amounts spent by the end of each round, and the last metric by then; else the round."""
     found = []
     for result in series.results:
@@ -67,23 +94,55 @@ def budget_data(series: Series, *, trained: bool) -> list[dict[str, Any]]:
         values = column(table, metric_of(series.run)) if trained else spent["rounds"]
         last = np.maximum.accumulate(np.where(np.isfinite(values), np.arange(len(values)), -1))
         known = last >= 0
-        amounts: dict[str, Any] = {kind: plain(spent[kind][known]) for kind in COSTS}
+        amounts: dict[str, Any] = {kind: _short(spent[kind][known]) for kind in COSTS}
         total = {kind: result.spent(kind) for kind in COSTS}
-        found.append({"seed": result.seed, **amounts, "value": plain(values[last[known]]), "total": total})
+        found.append({"seed": result.seed, **amounts, "value": _short(values[last[known]]), "total": total})
     return found
 
 
-def curve_data(series: Series) -> dict[str, dict[str, list[float]]]:
-    """The mean curve with its band over each axis; empty if nothing was evaluated."""
-    if not series.curves:
-        return {}
-    drawn = {kind: mean_curve(series.curves, kind) for kind in AXES}
-    return {
-        kind: {"x": plain(curve.axis), "y": plain(curve.mean), "low": plain(curve.low), "high": plain(curve.high)}
-        for kind, curve in drawn.items()
-    }
-
-
-def plain(values: Any) -> list[float]:
-    """Numbers for JSON, with seven significant digits, which is finer than any screen."""
+def _short(values: Any) -> list[float]:
+    """Numbers for JSON, with seven significant digits."""
     return [float(f"{value:.7g}") for value in np.asarray(values, dtype=np.float64).tolist()]
+
+
+class Point(NamedTuple):
+    """A model: its cost, its metric, and the index of its series."""
+
+    cost: float
+    value: float
+    series: int
+
+
+def front_over(series: Sequence[Series], kind: str) -> list[Point]:
+    """The Pareto front of all methods' models over one cost, each the mean over the seeds of one evaluation."""
+    points = [
+        Point(
+            sum(float(curve.spent[kind][at]) for curve in one.curves) / len(one.curves),
+            sum(float(curve.values[at]) for curve in one.curves) / len(one.curves),
+            number,
+        )
+        for number, one in enumerate(series)
+        for at in range(min((len(curve.values) for curve in one.curves), default=0))
+    ]
+    return front(points, series[0].run.metric)
+
+
+def front(points: Sequence[Point], metric: Metric = ACCURACY) -> list[Point]:
+    """The points that no other point dominates (as good or better for less, or better for the same cost)."""
+    found: list[Point] = []
+    sign = 1 if metric.better == "higher" else -1
+    for point in sorted(points, key=lambda point: (point.cost, -sign * point.value, point.series)):
+        if not found or sign * point.value > sign * found[-1].value:
+            found.append(point)
+    return found
+
+
+def stretches(points: Sequence[Point]) -> list[tuple[Point, Point]]:
+    """The first and last point of each run of successive front points that belong to the same series."""
+    found: list[tuple[Point, Point]] = []
+    for point in points:
+        if found and found[-1][1].series == point.series:
+            found[-1] = (found[-1][0], point)
+        else:
+            found.append((point, point))
+    return found

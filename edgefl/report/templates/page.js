@@ -1,32 +1,10 @@
 "use strict";
+// The budget sliders: who leads among the models evaluated within three limits.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const all = (selector) => [...document.querySelectorAll(selector)];
   const byId = (name) => document.getElementById(name);
-  const chosen = (name) => (document.querySelector(`input[name="${name}"]:checked`) || {}).value;
   // Avoid line breaks between a number and its sign or unit.
   const together = (words) => words.replace(/ ± /g, "\u00a0±\u00a0").replace(/ \[/g, "\u00a0[").replace(/([\d\]]) (?=(%|[kMGTP]?(B|J|s|FLOP|min|h|days)\b))/g, "$1\u00a0");
-  const escaped = (words) => String(words).replace(/[&<>]/g, (sign) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[sign]);
-  const names = data.names.map(escaped);
-
-  // Okabe and Ito's colours, lighter on dark backgrounds; line dashes and markers distinguish methods without colour.
-  const COLOURS = {
-    light: ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#33383f", "#56B4E9", "#E69F00"],
-    dark: ["#4DA6E0", "#FF8A4C", "#2FC49B", "#E6A0C8", "#E4E7EB", "#9AD4F7", "#F6BC48"],
-  };
-  const SEQUENCE = {
-    light: ["#440154", "#3b528b", "#21918c", "#5ec962", "#fde725", "#f98e52", "#d8576b"],
-    dark: ["#8f6fd0", "#5f86d6", "#2fb3ad", "#7ddc7c", "#fde725", "#f98e52", "#e57f8f"],
-  };
-  const DASHES = ["solid", "dash", "dashdot", "dot", "longdash"];
-  const SIGNS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "star"];
-  const PATTERNS = ["", "/", ".", "x", "-", "\\", "|"];
-  const WORDS = { seconds: "virtual time", bytes: "bytes down and up", flops: "FLOPs", joules: "energy", rounds: "rounds" };
-  const dark = () => document.documentElement.dataset.theme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches;
-  const colour = (index) => COLOURS[dark() ? "dark" : "light"][index % 7];
-  const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-  const narrow = () => innerWidth < 640;
-
   const quantity = (value, kind) => {
     if (kind === "fraction") return `${(100 * value).toFixed(1)} %`;
     if (kind === "rounds" || kind === "number") return `${Number(value.toPrecision(3))}`;
@@ -37,166 +15,6 @@
     return `${decimals > 6 ? number.toExponential(1) : number.toFixed(decimals)} ${symbol}`;
   };
   const listed = (words) => words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words[words.length - 1]}`;
-
-  // Drawing
-
-  const axis = (title, more) => ({
-    title: { text: title, standoff: 8 }, gridcolor: ink("grid"), linecolor: ink("line"), zeroline: false, fixedrange: true,
-    automargin: true, ...more,
-  });
-  const layout = (more) => ({
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", dragmode: false, hovermode: "closest",
-    font: { family: getComputedStyle(document.body).fontFamily, size: narrow() ? 11 : 13, color: ink("ink") },
-    margin: { l: 52, r: 12, t: 8, b: 44 }, showlegend: true,
-    legend: { orientation: "h", x: 0, yref: "container", y: 0, yanchor: "bottom", traceorder: "normal" },
-    hoverlabel: { bgcolor: ink("card"), bordercolor: ink("line"), font: { color: ink("ink") } }, ...more,
-  });
-  const put = (name, traces, more) => {
-    const place = byId(name);
-    if (!place) return;
-    Plotly.react(place, traces, layout(more), { responsive: true, displaylogo: false, displayModeBar: false });
-  };
-  const axisTitle = (kind) => { const symbol = data.units[kind].symbol; return symbol ? `${WORDS[kind]}, ${symbol}` : WORDS[kind]; };
-  const percent = data.metric.share ? 100 : 1;
-  const sign = data.metric.share ? " %" : "";
-  const digits = data.metric.share ? ".1f" : ".4g";
-  const inPercent = (values) => values.map((value) => percent * value);
-  const metricTitle = `${data.metric.word}${data.metric.share ? ", %" : ""}`;
-  const across = () => data.targets.map((target) => ({
-    type: "line", xref: "paper", x0: 0, x1: 1, y0: percent * target, y1: percent * target, layer: "below", line: { color: ink("quiet"), width: 1, dash: "dash" },
-  }));
-
-  const drawMetric = () => {
-    if (!byId("metric-drawing")) return;
-    const kind = chosen("over");
-    const { scale } = data.units[kind];
-    const traces = [];
-    let reach = 0;
-    data.curves.forEach((curves, index) => {
-      if (!curves[kind]) return;
-      const { x, y, low, high } = curves[kind];
-      const shown = x.map((value) => value / scale);
-      reach = Math.max(reach, shown[shown.length - 1]);
-      if (low.some((value, at) => value !== high[at])) {
-        traces.push({
-          x: [...shown, ...[...shown].reverse()], y: inPercent([...high, ...[...low].reverse()]), fill: "toself", fillcolor: `${colour(index)}26`,
-          line: { width: 0 }, mode: "lines", hoverinfo: "skip", showlegend: false, legendgroup: String(index),
-        });
-      }
-      traces.push({
-        x: shown, y: inPercent(y), name: names[index], legendgroup: String(index), mode: "lines+markers",
-        line: { color: colour(index), width: 2.4, dash: DASHES[index % 5] },
-        marker: { symbol: SIGNS[index % 8], size: 9, color: colour(index), maxdisplayed: 6, line: { color: ink("edge"), width: 1 } },
-        hovertemplate: `%{y:${digits}}${sign} at %{x:.4g} ` + data.units[kind].symbol + `<extra>${names[index]}</extra>`,
-      });
-    });
-    const budgets = data.budgets[kind].map((value) => value / scale).filter((value) => value <= 1.25 * reach).map((value) => ({
-      type: "line", yref: "paper", x0: value, x1: value, y0: 0, y1: 1, layer: "below", line: { color: ink("quiet"), width: 1.5, dash: "dot" },
-    }));
-    put("metric-drawing", traces, {
-      xaxis: axis(axisTitle(kind), { rangemode: "tozero" }), yaxis: axis(metricTitle), shapes: [...across(), ...budgets],
-      annotations: data.targets.map((target) => ({
-        xref: "paper", x: 0, xanchor: "left", y: percent * target, yanchor: "bottom", showarrow: false, text: `target ${Number((percent * target).toPrecision(4))}${sign}`,
-        font: { size: 11, color: ink("quiet") },
-      })),
-    });
-  };
-
-  const drawFront = () => {
-    if (!byId("front-drawing")) return;
-    const kind = chosen("cost");
-    const { scale } = data.units[kind];
-    const { models, front, owner } = data.pareto[kind];
-    const traces = [{
-      x: front.x.map((value) => value / scale), y: inPercent(front.y), mode: "lines", name: "Pareto front", line: { color: ink("ink"), width: 1.5, shape: "hv" }, hoverinfo: "skip",
-    }];
-    models.forEach(({ x, y }, index) => {
-      const best = new Set(owner.map((series, at) => (series === index ? front.x[at] : null)));
-      const size = x.map((value) => (best.has(value) ? 11 : 8));
-      traces.push({
-        x: x.map((value) => value / scale), y: inPercent(y), mode: "markers", name: names[index],
-        marker: { symbol: SIGNS[index % 8], size, color: colour(index), opacity: x.map((value) => (best.has(value) ? 1 : 0.45)), line: { color: ink("edge"), width: 1 } },
-        hovertemplate: `round %{pointNumber}: %{y:${digits}}${sign} for %{x:.4g} ` + data.units[kind].symbol + `<extra>${names[index]}</extra>`,
-      });
-    });
-    put("front-drawing", traces, { xaxis: axis(axisTitle(kind), { rangemode: "tozero" }), yaxis: axis(metricTitle), shapes: across() });
-  };
-
-  const bars = (name, rows, parts, title, more) => {
-    const place = byId(name);
-    if (!place) return;
-    place.style.height = `${Math.max(13, 1.7 * rows.length + 7.5)}rem`;
-    const traces = parts.map(({ words, values, base }, index) => ({
-      type: "bar", orientation: "h", y: rows, x: values, name: words,
-      marker: { color: base || colour(index), pattern: { shape: PATTERNS[index % 7], fillmode: "overlay", fgcolor: ink("card"), fgopacity: 0.55, size: 8, solidity: 0.2 }, line: { color: ink("edge"), width: 1 } },
-      hovertemplate: `%{y}: %{x:.4g}<extra>${words}</extra>`,
-    }));
-    put(name, traces, { barmode: "stack", bargap: 0.28, xaxis: axis(title, { rangemode: "tozero" }), yaxis: axis("", { autorange: "reversed", gridcolor: "rgba(0,0,0,0)" }), ...more });
-  };
-  // Rows are keyed by number, because two names may be equal; the ticks show the names.
-  const rowAxis = (words) => ({ yaxis: axis("", { autorange: "reversed", gridcolor: "rgba(0,0,0,0)", tickvals: words.map((_, at) => at), ticktext: words }) });
-
-  const drawTraffic = () => {
-    const rows = [];
-    data.traffic.forEach((each, index) => { if (each) rows.push([`${names[index]} ↓`, each.down], [`${names[index]} ↑`, each.up]); });
-    const fates = [...new Set(rows.flatMap(([, found]) => Object.keys(found)))].filter((fate) => fate === "useful" || rows.some(([, found]) => found[fate]));
-    const largest = Math.max(1, ...rows.map(([, found]) => Object.values(found).reduce((sum, value) => sum + value, 0)));
-    const [symbol, scale] = [...data.ladders.bytes].reverse().find(([, size]) => largest >= size);
-    bars("traffic-drawing", rows.map((_, at) => at), fates.map((fate) => ({ words: escaped(fate.replace(/_/g, " ")), values: rows.map(([, found]) => (found[fate] || 0) / scale) })),
-      `delivered (↓ down, ↑ up), ${symbol}`, rowAxis(rows.map(([words]) => words)));
-  };
-
-  const drawTime = () => {
-    const rows = data.phases.map((each, index) => [names[index], each]).filter(([, each]) => each);
-    if (!rows.length) return;
-    const parts = ["download", "compute", "upload", "waiting", "hidden"].filter((phase) => rows.some(([, each]) => each[phase] > 1e-9));
-    bars("time-drawing", rows.map((_, at) => at), parts.map((phase) => ({
-      words: phase === "hidden" ? "hidden (before the round)" : phase, values: rows.map(([, each]) => each[phase]),
-    })), "seconds per round, mean", rowAxis(rows.map(([words]) => words)));
-  };
-
-  const drawClients = () => {
-    const picker = byId("clients-method");
-    if (!picker) return;
-    const { kinds, rows } = data.clients[Number(picker.value)];
-    const busy = (row) => row[6] + row[7] + row[8];
-    put("clients-drawing", kinds.map((kind, index) => {
-      const own = rows.filter((row) => row[2] === index);
-      return {
-        x: own.map(busy), y: own.map((row) => row[10]), text: own.map((row) => `client ${row[1]}, seed ${row[0]}, ${row[3]} jobs`), mode: "markers", name: escaped(kind),
-        marker: { symbol: SIGNS[index % 8], color: colour(index), size: 10, opacity: 0.85, line: { color: ink("edge"), width: 1 } },
-        hovertemplate: `%{text}: %{x:.3g} s, %{y:.3g} J<extra>${escaped(kind)}</extra>`,
-      };
-    }), { xaxis: axis("busy seconds in the run", { rangemode: "tozero" }), yaxis: axis("joules in the run", { rangemode: "tozero" }) });
-    if (byId("clients-details").open) fillClients(kinds, rows);
-  };
-  const fillClients = (kinds, rows) => {
-    const table = byId("clients-table");
-    table.replaceChildren();
-    const line = (parent, tag, cells) => {
-      const row = parent.insertRow();
-      cells.forEach((words, at) => { const cell = document.createElement(tag); cell.textContent = words; if (at > 2 || at < 2) cell.className = "number"; row.append(cell); });
-    };
-    line(table.createTHead(), "th", ["seed", "client", "device", "jobs", "down", "up", "download", "compute", "upload", "waiting", "energy"]);
-    const body = table.createTBody();
-    rows.forEach(([seed, client, kind, jobs, down, up, ...rest]) => line(body, "td", [
-      seed, client, kinds[kind], jobs, quantity(down, "bytes"), quantity(up, "bytes"), ...rest.slice(0, 4).map((value) => quantity(value, "seconds")), quantity(rest[4], "joules"),
-    ]));
-  };
-
-  const drawBlocks = () => {
-    const picker = byId("blocks-method");
-    if (!picker) return;
-    const { rounds, blocks } = data.alphas[Number(picker.value)];
-    const shown = Object.keys(blocks).sort((one, other) => one - other);
-    put("blocks-drawing", shown.map((alpha, index) => ({
-      type: "bar", x: rounds, y: blocks[alpha], name: `α = ${alpha}`,
-      marker: { color: SEQUENCE[dark() ? "dark" : "light"][index % 7], pattern: { shape: PATTERNS[index % 7], fillmode: "overlay", fgcolor: "#ffffff", fgopacity: 0.45, size: 8, solidity: 0.2 }, line: { color: ink("edge"), width: 1 } },
-      hovertemplate: `round %{x}: %{y:.3g} clients<extra>α = ${alpha}</extra>`,
-    })), { barmode: "stack", bargap: 0.15, xaxis: axis("round"), yaxis: axis("clients, mean over seeds") });
-  };
-
-  // The budget sliders
 
   const COSTS = ["seconds", "bytes", "joules"];
   const measure = !data.trained ? "rounds" : data.metric.share ? "fraction" : "number";
@@ -290,7 +108,7 @@
       const row = body.insertRow();
       const key = document.createElement("span");
       key.className = "key";
-      key.style.background = colour(each.index);
+      key.style.background = `var(--m${each.index % 7})`;
       const name = row.insertCell();
       name.append(key, data.names[each.index]);
       const cells = each.missing ? ["–", "–", "–", "–"] : [written(each), ...COSTS.map((kind) => quantity(each.spent[kind], kind))];
@@ -307,14 +125,6 @@
     byId(`budget-${kind}`).addEventListener("input", updateStandings);
   });
 
-  const draw = () => { drawMetric(); drawFront(); drawTraffic(); drawTime(); drawClients(); drawBlocks(); updateStandings(); };
-  all('input[name="over"]').forEach((button) => button.addEventListener("change", drawMetric));
-  all('input[name="cost"]').forEach((button) => button.addEventListener("change", drawFront));
-  ["clients-method", "blocks-method"].forEach((name) => { if (byId(name)) byId(name).addEventListener("change", draw); });
-  if (byId("clients-details")) byId("clients-details").addEventListener("toggle", drawClients);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "light"; draw(); });
-  addEventListener("afterprint", () => { delete document.documentElement.dataset.theme; draw(); });
-  draw();
+  updateStandings();
   document.documentElement.dataset.ready = "yes";
 })();
