@@ -1,7 +1,5 @@
 """``python -m edgefl``: the same as the command ``edgefl``."""
 
-from __future__ import annotations
-
 import sys
 
 from edgefl.cli import main

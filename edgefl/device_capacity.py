@@ -1,7 +1,5 @@
 """FedScale's ``client_device_capacity``: the speed and the link of half a million phones, one row for each."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ A file is written next to its place, under the name returned by :func:`aside`, a
 has the old content or the new one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

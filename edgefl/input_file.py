@@ -1,7 +1,5 @@
 """Files that a scenario names: the types of fields that name files, and functions that find them."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

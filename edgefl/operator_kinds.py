@@ -5,8 +5,6 @@ that overwrites its input than in a normalisation. ``edgefl.cost`` determines th
 profile may give rates by kind.
 """
 
-from __future__ import annotations
-
 WIDTHS = ((8, "thin"), (32, "narrow"), (128, "medium"))
 """Upper limits of a convolution's channels (the smaller of inputs and outputs) for each name; above them: wide."""
 

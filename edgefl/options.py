@@ -1,7 +1,5 @@
 """The base classes of all sections of scenarios, profiles and summaries, and of all parts that a scenario can name."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, GetCoreSchemaHandler

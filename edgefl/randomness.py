@@ -4,8 +4,6 @@ Every draw in edgefl comes from a generator keyed by (seed, purpose, ids). Two m
 same numbers (common random numbers), and no result depends on the order in which jobs or clients run.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -6,8 +6,6 @@ used; any error while it is imported, even ``sys.exit``, becomes one :class:`~ed
 plug-in and its package.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import pkgutil

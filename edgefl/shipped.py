@@ -1,7 +1,5 @@
 """The location of the scenarios, device profiles and network traces that are shipped with edgefl."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

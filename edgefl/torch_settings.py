@@ -4,8 +4,6 @@ The caller of edgefl may have changed any of them. No figure depends on that: ev
 :func:`neutral_torch`.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress

@@ -5,8 +5,6 @@ unit from the table below. Units are case-sensitive, because ``Mb`` and ``MB`` d
 prefixes are powers of 1000; ``KiB``, ``MiB``, ``GiB`` are powers of 1024.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Annotated, Any, get_args

@@ -1,7 +1,5 @@
 """Text for people: escapes, and the grammar of messages that are composed of parts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import TypeVar

@@ -4,8 +4,6 @@ YAML 1.2 reads ``1e-3`` as a number and ``off`` as a word. The result contains o
 booleans, dates and null; a file cannot name a Python object.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import io

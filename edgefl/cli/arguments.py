@@ -1,7 +1,5 @@
 """Arguments and options that several commands share, each with one name and one help text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

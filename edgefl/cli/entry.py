@@ -3,8 +3,6 @@
 Exit codes: 0 done; 2 the user's input is wrong; 1 a fault; 128 + the signal's number when stopped by Ctrl-C or SIGTERM.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import signal

@@ -1,7 +1,5 @@
 """The progress of a run, on standard error: one line that changes on a terminal, a few plain lines otherwise."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time

@@ -1,7 +1,5 @@
 """``edgefl replay``: re-time a finished run on another network or on other devices."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from pathlib import Path

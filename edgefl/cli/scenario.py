@@ -1,7 +1,5 @@
 """``edgefl scenario``: list the shipped scenarios, check scenario files, and print their schema for editors."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

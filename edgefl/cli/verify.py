@@ -1,7 +1,5 @@
 """``edgefl verify``: check a run's event log against the rules of the model, and the run against its scenario."""
 
-from __future__ import annotations
-
 import typer
 
 from edgefl.cli.arguments import Run, Trust

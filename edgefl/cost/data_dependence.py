@@ -4,8 +4,6 @@ The operators of a local step must not depend on numbers: they are counted on te
 replayed. PyTorch tags the operators that do depend on numbers; this module lists the operators that the tags miss.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from types import FrameType
 from typing import Any, NamedTuple

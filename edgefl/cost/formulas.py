@@ -11,8 +11,6 @@ A device has a separate speed for each kind. Kinds depend on the operator and on
 batch; their names are :data:`edgefl.operator_kinds.KINDS`.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections import Counter

@@ -1,7 +1,5 @@
 """The cost of one local step of a method, measured by running it on tensors without data."""
 
-from __future__ import annotations
-
 import random
 import warnings
 from collections import Counter

@@ -4,8 +4,6 @@ PyTorch computes these by chains of other operators in Python, which takes up to
 compiler (a second) for the first one. Only shapes, types and storages matter here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import Any

@@ -1,7 +1,5 @@
 """Arrays by name from files of users: .npz, .safetensors and .parquet; nothing in such a file is executed."""
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence

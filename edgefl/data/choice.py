@@ -1,7 +1,5 @@
 """The samples that are used, held out for tuning, and tested on; fixed choices, the same in every run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

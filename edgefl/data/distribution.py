@@ -1,7 +1,5 @@
 """Who holds what: the sizes of clients' data, and how their targets differ from those of all clients together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """A data set divided among clients, for training and evaluation, and the sizes of the parts."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Literal

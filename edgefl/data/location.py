@@ -1,7 +1,5 @@
 """The folder of data sets on this machine."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Data of users' own files and functions: what such data sets have in common, and how their arrays become samples."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, NoReturn, Self

@@ -1,7 +1,5 @@
 """The samples that a data set reads, their description without inputs, and checks of both."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """The scenario's ``data`` section: samples, number of clients and partition; and the interface of every data set."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace

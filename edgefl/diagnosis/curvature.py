@@ -1,7 +1,5 @@
 """Second-order properties of the loss at one model, from Hessian-vector products."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

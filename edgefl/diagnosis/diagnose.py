@@ -1,7 +1,5 @@
 """``edgefl diagnose``: the curvature of the loss at the models that a run kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the processes and links of a run are like, from the run's setup."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal

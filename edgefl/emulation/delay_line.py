@@ -5,8 +5,6 @@ from it, and is then routed to the first link. Segments of TCP are read and writ
 (GSO), so that one system call carries several packets.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

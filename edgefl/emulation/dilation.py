@@ -4,8 +4,6 @@ Rates of links are divided by the dilation and latencies multiplied by it, so a 
 in real time runs more slowly and gives the same times.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Runs a scenario twice, simulated and emulated, with the same training."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 All others in its process namespace end with it.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import socket

@@ -1,7 +1,5 @@
 """The real links between network namespaces: created, shaped, and changed while transfers run."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """What this machine can do for an emulation, and what is missing."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

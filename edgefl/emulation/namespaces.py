@@ -1,7 +1,5 @@
 """Work inside the network namespaces of other processes."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

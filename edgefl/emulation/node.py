@@ -8,8 +8,6 @@ On a connection each transfer is a head (number and length), its content and the
 again; one of an aborted transfer is reset, so that its queued bytes do not hinder the next one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import mmap

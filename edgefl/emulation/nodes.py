@@ -1,7 +1,5 @@
 """The coordinator's connection to the nodes: orders go out, reports come in, each with the moment that it speaks of."""
 
-from __future__ import annotations
-
 import json
 import selectors
 import socket

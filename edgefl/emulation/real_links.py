@@ -5,8 +5,6 @@ each node. The namespaces have no names, so they end with their processes, and t
 one, however it ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import pickle
 import subprocess

@@ -5,8 +5,6 @@ no link until the latency of its path has passed. So a sender's own packets go t
 from there to be routed like those of others.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import NamedTuple
 

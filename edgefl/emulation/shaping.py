@@ -9,8 +9,6 @@ Below each leaf is a token bucket (tbf). It splits segments into packets, and is
 that is nearly stopped keeps its debt of tokens when its rate is raised again, but tbf begins with a full bucket.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

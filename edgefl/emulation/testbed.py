@@ -1,7 +1,5 @@
 """One run's real world: starts its processes and links, carries its transfers, and watches its own load."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 

@@ -3,8 +3,6 @@
 The messages are those of ``linux/rtnetlink.h`` and ``linux/pkt_sched.h``.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import struct

@@ -1,7 +1,5 @@
 """The training processes of an emulation, each under a CPU quota that stands for its client's device."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

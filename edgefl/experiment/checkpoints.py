@@ -4,8 +4,6 @@ A client's state is one file, which is written again only if it changed since th
 written last, so a checkpoint is complete or absent; then the files that it does not name are removed.
 """
 
-from __future__ import annotations
-
 import json
 import weakref
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A run directory in progress: its lock, its finished runs, and its continuation after an interruption."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The errors of an experiment that are not mistakes in its scenario."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The inputs that a run's results depend on: files, by digest, and packages. A run continues only with the same."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping

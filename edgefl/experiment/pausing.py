@@ -1,7 +1,5 @@
 """Pause a run: its figures are on disk, and the run can be resumed with the same outcome."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Advice on the precision of a run on this processor, in a sentence; the run itself is never changed."""
 
-from __future__ import annotations
-
 from edgefl.cost.law import CostModel
 from edgefl.cost.measure import StepCost
 from edgefl.experiment.wiring import skeleton

@@ -3,8 +3,6 @@
 A learner that returns these numbers lets the simulation run again without training.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The least possible seconds of each round of a run, from the costs that its world gives each client."""
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
 

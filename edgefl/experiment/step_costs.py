@@ -1,7 +1,5 @@
 """The costs of the local steps of a run: measured on first use, or read from its ``costs.json``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import astuple, fields, replace
 

@@ -1,7 +1,5 @@
 """The summary of one run: its entry in ``summary.json``, and the reason for an early end, in words."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from typing import Any

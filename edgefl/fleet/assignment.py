@@ -1,7 +1,5 @@
 """The groups of a scenario's fleet, and the group of each client."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What happens to devices over time: when they are available, accidents, random slowdowns and heat."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Batteries: initial charge, charging, and which devices have enough charge to take part."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated
 

@@ -9,8 +9,6 @@ changed. The joules of a client over a round are therefore::
         + promotion_joules(each wake-up of the radio) + tail_joules(each gap after a transfer)
 """
 
-from __future__ import annotations
-
 from edgefl.fleet.figure import Bound, value
 from edgefl.fleet.profile import DeviceProfile, Direction
 

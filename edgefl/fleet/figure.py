@@ -4,8 +4,6 @@ Data sheets and measurements disagree, often by a factor of two. A profile may t
 lowest and highest plausible value and the nominal value for calculations.
 """
 
-from __future__ import annotations
-
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator

@@ -1,7 +1,5 @@
 """The input pipeline of a client: reading, decoding and transforming samples on cores of the processor."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from edgefl.fleet.profile import DeviceProfile

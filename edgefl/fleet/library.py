@@ -1,7 +1,5 @@
 """Find a device profile by the name of a shipped or plugged-in profile, or by the path of a file."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The contents of a device profile: speed, memory and power of a kind of device, and the sources of the figures."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self, TypeVar

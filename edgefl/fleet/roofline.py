@@ -7,8 +7,6 @@ devices depends on the model. A profile may give the three figures by kind of op
 convolutions of small images at a lower rate, and loops over the groups of a grouped convolution.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

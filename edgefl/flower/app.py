@@ -1,7 +1,5 @@
 """Load a Flower app as ``flwr run`` does: its components and run configuration are in its ``pyproject.toml``."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import re

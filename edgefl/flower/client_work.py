@@ -3,8 +3,6 @@
 Operators of PyTorch are counted as the app executes them; they, optimizer steps and waits become seconds.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import warnings

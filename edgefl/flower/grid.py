@@ -1,7 +1,5 @@
 """An app's run in the simulated world: its messages, the rounds into which they fall, and the ``Grid`` that it gets."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Sequence

@@ -1,7 +1,5 @@
 """The bytes of Flower's messages, and the error messages that Flower would give."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any, NamedTuple
 

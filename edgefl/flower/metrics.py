@@ -1,7 +1,5 @@
 """The metrics that an app computes: from the results of strategies, current and legacy, while it runs."""
 
-from __future__ import annotations
-
 import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Run or resume the apps of a scenario, and write the run directory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path

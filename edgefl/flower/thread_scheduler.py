@@ -8,8 +8,6 @@ What an app's thread asks of the world (:meth:`ThreadScheduler.in_world`) happen
 a listener or of a file ends the run, and the app cannot catch it.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable, Generator

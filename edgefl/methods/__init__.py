@@ -3,8 +3,6 @@
 The names that an author of a method needs are attributes of this package.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

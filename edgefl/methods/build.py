@@ -1,7 +1,5 @@
 """Build a method from a scenario's entry, pass options to its parts, and check that the parts fit together."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any

@@ -4,8 +4,6 @@ The client of share p trains the first ⌊p D⌋ of D blocks and their classifie
 cross-entropies + λ_t · their divergences from each other. The server averages each number over those that trained it.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import torch

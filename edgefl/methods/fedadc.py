@@ -6,8 +6,6 @@
    they can be sent then (``overlap: true``): only Δ̄ remains on the critical path.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 

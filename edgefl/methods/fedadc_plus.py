@@ -4,8 +4,6 @@ The target has the received model's probability of each other class i times 1 - 
 images of i, and the rest on the label. Local rule, server update and payload are FedADC's.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import torch

@@ -7,8 +7,6 @@
 All else is FedAvg's.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

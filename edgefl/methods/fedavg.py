@@ -7,8 +7,6 @@
 The loss is :class:`CrossEntropy`, the step ``Sgd``, the server update :class:`Mean`; the whole model travels both ways.
 """
 
-from __future__ import annotations
-
 import torch
 from pydantic import Field
 from torch import Tensor

@@ -3,8 +3,6 @@
 m ← β m + Δ with Δ the weighted mean of the deltas; θ ← θ + η_s m.
 """
 
-from __future__ import annotations
-
 import torch
 from pydantic import Field
 from torch import Tensor

@@ -7,8 +7,6 @@
 4. The client returns its whole local model; the server takes the mean.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field

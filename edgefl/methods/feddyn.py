@@ -4,8 +4,6 @@
 2. The server computes h ← h - (α/N) Σ_S (θ_k - θ_t) and θ_{t+1} = mean_S θ_k - h/α, with N clients in all.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

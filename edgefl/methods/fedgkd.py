@@ -4,8 +4,6 @@ The server keeps its last M models and sends their mean, the teacher, next to th
 cross-entropy + γ T² · divergence from the teacher's predictions. All else is FedAvg's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar
 

@@ -4,8 +4,6 @@ Hybrid path m runs the local blocks 1 … m, then the received blocks m+1 … M.
 cross-entropy of the paths + λ2 · mean divergence from the paths. All else is FedAvg's.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

@@ -4,8 +4,6 @@
 else is FedAvg's.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

@@ -3,8 +3,6 @@
 With the mean delta Δ: m ← β1 m + (1 - β1) Δ; v ← as each method says, from Δ²; θ ← θ + η_s m/(√v + τ).
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import ClassVar
 

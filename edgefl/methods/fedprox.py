@@ -3,8 +3,6 @@
 Client k minimises ℓ(θ) + (μ/2)‖θ - θ_t‖². All else is FedAvg's.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """FedRolex: HeteroFL with a window of channels that moves by one each round (Alam et al. 2022, Sec. 3.2, Alg. 1)."""
 
-from __future__ import annotations
-
 from edgefl.methods.fedavg import CrossEntropy, Mean
 from edgefl.methods.parts.local_rule import Sgd
 from edgefl.methods.parts.submodels import RollingWidth

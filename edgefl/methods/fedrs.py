@@ -1,7 +1,5 @@
 """FedRS: smaller logits for classes that are absent from, or rare in, a client's data (Li and Zhan 2021)."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import torch

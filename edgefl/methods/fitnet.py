@@ -1,7 +1,5 @@
 """FedAvg+FitNet: the received model's features are hints for the local ones (Romero et al. 2015; Kim et al. 2022)."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

@@ -4,8 +4,6 @@ In each step the client draws a width among those that its device allows, and tr
 ``distill``, a narrower network also learns from the client's widest one (Sec. 3 and Alg. 1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 

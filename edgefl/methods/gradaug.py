@@ -1,7 +1,5 @@
 """GradAug: narrower sub-networks on smaller images learn from the full network (Yang et al. 2020)."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

@@ -5,8 +5,6 @@
 3. The server averages each number over the clients that trained it; the others stay.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """FedAvg+KD: distillation from the received model (Hinton et al. 2015; baseline of Kim et al. 2022)."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

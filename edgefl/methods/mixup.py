@@ -1,7 +1,5 @@
 """Mixup: FedAvg on convex combinations of pairs of images (Zhang et al. 2018)."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

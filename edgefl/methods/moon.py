@@ -4,8 +4,6 @@ The model gets a projection head. The loss is cross-entropy + μ · contrastive 
 model's as the positive pair and those of the client's last local model, which it keeps, as the negative one.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """FedLS-NTD: distillation from the received model over the classes that are not the label (Lee et al. 2022, Eq. 4)."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import torch

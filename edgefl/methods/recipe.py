@@ -1,7 +1,5 @@
 """Methods and recipes: named combinations of objective, local rule, server update, payload and client state."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

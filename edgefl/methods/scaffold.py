@@ -5,8 +5,6 @@
 3. The server computes x ← x + η_s mean (y - x) and c ← c + (1/N) Σ (c_k⁺ - c_k), with N clients in all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar, Literal

@@ -3,8 +3,6 @@
 m ← β m + Σ_k w_k (θ_t - θ_k)/η_t; θ_{t+1} = θ_t - α η_t m. A stale update has the θ and η of its own version.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

@@ -1,7 +1,5 @@
 """Stochastic Depth: FedAvg with residual blocks dropped at random during training (Huang et al. 2016)."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

@@ -3,8 +3,6 @@
 Fast clients train more epochs until then; slow ones train and return only the last blocks.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

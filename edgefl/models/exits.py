@@ -4,8 +4,6 @@ A model of blocks b_1 … b_D and a last block becomes b_1, exit 1, b_2, exit 2,
 of its own blocks do not change. Its first 2d blocks are a network that predicts with d classifiers.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Mapping, Sequence

@@ -11,8 +11,6 @@ The weights of 2-D convolutions ``[outputs, inputs, height, width]`` are stored 
 convolutions of channels-last images read them in this order; otherwise every call would convert them first.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Low-rank adapters (LoRA; Hu et al., ICLR 2022), which are trained and sent in place of a model's weights."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from fnmatch import fnmatchcase

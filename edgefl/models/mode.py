@@ -4,8 +4,6 @@ The mode is an input of the call, not a state of the module, so one skeleton ser
 and sub-networks. It is passed in a context variable, which is separate for each thread.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

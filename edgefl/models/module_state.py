@@ -1,7 +1,5 @@
 """What an ordinary module changes when it is called: state that no job has, and attributes that calls make anew."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle

@@ -1,7 +1,5 @@
 """Group and batch normalisation that read the mode of the call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import ClassVar, Literal
 

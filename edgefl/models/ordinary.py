@@ -1,7 +1,5 @@
 """Ordinary PyTorch modules as models: from any ``nn.Module`` to blocks that are called with weights."""
 
-from __future__ import annotations
-
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Pretrained weights from a file, as the first server model."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import pickle

@@ -6,8 +6,6 @@ stochastic depth) are replaced by a hash of the key, the number of the call in t
 stays so where clients are stacked or a step is traced: the key is a tensor.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,5 @@
 """The registry of models, and functions to build and initialise one."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Residual blocks, which a step may drop (Stochastic Depth)."""
 
-from __future__ import annotations
-
 from typing import cast
 
 from torch import Tensor, nn

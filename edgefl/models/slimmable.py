@@ -4,8 +4,6 @@ A narrower sub-network is not a separate module: a call in a mode of smaller wid
 of input channels is always that of the actual input.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal, cast
 

@@ -5,8 +5,6 @@ can begin at such a call if exactly one value reaches it from the calls before: 
 value, its tap.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Rates that a server gives to transfers instead of equal shares: strict ranks, and weights within a rank."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

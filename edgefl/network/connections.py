@@ -1,7 +1,5 @@
 """The connections between pairs of nodes: which are open, and how far their windows have grown."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import simpy

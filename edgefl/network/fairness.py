@@ -6,8 +6,6 @@ here, and each sweep handles every *local* bottleneck at once: a link whose leve
 groups cross stays the lowest, because levels of other links only rise when it is frozen.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Which flows share which links, and at what rates: the state of the network, without a clock."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import math

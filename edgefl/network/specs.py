@@ -1,7 +1,5 @@
 """The options of a scenario's ``network:``: the topology, and the named links that connect clients to it."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Literal, Self
 

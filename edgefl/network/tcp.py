@@ -1,7 +1,5 @@
 """A TCP connection as a fluid: set-up, headers, slow start, and the effect of lost packets, as pure formulas."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from dataclasses import dataclass

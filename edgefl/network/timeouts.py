@@ -1,7 +1,5 @@
 """When an attempt to transfer something breaks, and how it is repeated: ``network.transport.timeouts``."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator

@@ -1,7 +1,5 @@
 """Capacity traces from files: Mahimahi packet-delivery traces, tables, and logs of bytes and milliseconds."""
 
-from __future__ import annotations
-
 import bisect
 import itertools
 import math

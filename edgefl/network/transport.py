@@ -1,7 +1,5 @@
 """How a connection uses its path in addition to fair sharing: as a pure fluid, or like TCP."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

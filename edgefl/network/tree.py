@@ -5,8 +5,6 @@
 then each client's, down before up.
 """
 
-from __future__ import annotations
-
 import re
 from array import array
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """``edgefl schedule``: compare schedulers over the same rounds of a world, without training."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace

@@ -1,7 +1,5 @@
 """What a round's local training costs on devices, asked without a scenario."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

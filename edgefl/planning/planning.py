@@ -1,7 +1,5 @@
 """Plan a scenario: simulate some rounds without training and summarize them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The profile, the link and the scenario of a calibrated client, as plain data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date

@@ -5,8 +5,6 @@ takes ``l + 8 B / (r exp(σ z))`` seconds: l is the delay before the first byte,
 normal number of each round. Outliers are left out: values whose logarithm is far from the others'.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

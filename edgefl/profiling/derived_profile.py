@@ -1,7 +1,5 @@
 """Derive the profile of a device from that of a similar one, by three ratios of their speeds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple, get_args
 

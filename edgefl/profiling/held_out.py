@@ -1,7 +1,5 @@
 """Training steps of edgefl's models and methods for validating a device profile; its fit uses none of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

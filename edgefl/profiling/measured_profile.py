@@ -1,7 +1,5 @@
 """Make a device profile from a measurement, wherever it was taken."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

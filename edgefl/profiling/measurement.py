@@ -1,7 +1,5 @@
 """The measuring script: pack it, run it here, count what its cases execute, and read the file that it writes."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import tempfile

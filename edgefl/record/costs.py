@@ -1,7 +1,5 @@
 """``costs.json``: the local steps of a run directory that were measured, with which devices compute their seconds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

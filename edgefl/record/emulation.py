@@ -1,7 +1,5 @@
 """``emulation.json``: how an emulated run's seconds were measured, what its interfaces carried, how busy it was."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Literal

@@ -4,8 +4,6 @@ Every figure that edgefl reports is a sum over these rows, and ``edgefl verify``
 laws that every run obeys.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Sequence

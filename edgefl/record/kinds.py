@@ -1,7 +1,5 @@
 """The words of a run directory: kinds of events, of budgets, reasons why runs stop, fates of jobs; its columns."""
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """The file names that edgefl uses in a run directory, and a check for labels that name a method's folder."""
 
-from __future__ import annotations
-
 import re
 
 SCENARIO = "scenario.yaml"

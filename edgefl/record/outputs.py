@@ -4,8 +4,6 @@ An output is never a file of a run directory or a sweep, and never has the exten
 which commands read: a mistyped option must not destroy a result or an input.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike

@@ -1,7 +1,5 @@
 """The rows of ``rounds.parquet`` and ``clients.parquet``, and their columns."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple

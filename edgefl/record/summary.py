@@ -1,7 +1,5 @@
 """The contents of ``summary.json``, written and read by one model; keys of a later edgefl are kept and ignored."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The comparison of runs in all formats: at a glance, in detail, and what changed between two runs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

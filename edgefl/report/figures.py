@@ -1,7 +1,5 @@
 """The figures of a run's summary that reports show, one list for all formats."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ FedMLB (Kim et al. 2022, Tables 1 to 4) reports the exponential moving average o
 and the rounds to two targets, with ``1000+`` if a run of 1000 rounds does not reach a target.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Quantities as readable text: ``12.3 s``, ``4.5 min``, ``120 MB``, ``3.2 kJ``, ``95.2 ± 0.3 %``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

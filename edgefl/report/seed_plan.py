@@ -1,7 +1,5 @@
 """How many seeds each pair of a run's methods needs, so that a difference of a given size is decided."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ This module reads the file that ``edgefl replay RUN --sensitivity`` writes. Mode
 times and costs are those under each condition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

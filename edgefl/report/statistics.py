@@ -7,8 +7,6 @@ Two rules apply to all reports; the rule for ties is in :mod:`edgefl.report.pair
    if all seeds reached the target; else the number that did, and the median if more than half of them did.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A condition on a run, as a user writes it: ``accuracy=0.9 within 1h and within 500 MB``."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

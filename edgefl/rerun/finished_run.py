@@ -1,7 +1,5 @@
 """A finished run, ready to be executed again with its own numbers instead of training."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ Training stays the same: the run is simulated again with its recorded training, 
 of the run. A larger model is therefore assumed to reach the same metric in the same rounds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress

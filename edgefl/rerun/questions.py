@@ -1,7 +1,5 @@
 """The questions: which part of the world is scaled, and how a run's setup changes with the factor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 A budget that ends a run reads the clock only at its end, so a replay uses the training as far as it goes.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterable, Sequence

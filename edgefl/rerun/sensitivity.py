@@ -6,8 +6,6 @@ the method might have done better or worse. If the conditions would change what 
 unavailable at the new time), the file gives the reason and contains no rows of the method.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ scenario, the run is also simulated again with its recorded training into a temp
 rows, rounds and figures.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """Sections that name a registered part and set its options: ``model: {name: cnn, width: 16}``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

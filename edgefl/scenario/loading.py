@@ -1,7 +1,5 @@
 """Load and check a scenario file, write a scenario with all defaults filled in, and the JSON schema of such files."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from os import PathLike

@@ -1,7 +1,5 @@
 """The ``methods:`` list: the methods to compare, with their options and labels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A single training step by name, as the command line and tables of measured times name it."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

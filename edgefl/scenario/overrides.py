@@ -4,8 +4,6 @@ A path is dotted, with list items by index (``fleet.0.share``). The value is YAM
 mappings on the path are created; whether a key is valid is checked by the scenario's schema.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The fields of a scenario that name files, and the folders to which relative paths refer."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Checks that need the parts to be built: the model fits the data, the scheduler fits the model, all files exist."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Smaller sections of a scenario: training, evaluation, targets, sweep and published results."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 

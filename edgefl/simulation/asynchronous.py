@@ -1,7 +1,5 @@
 """Asynchronous aggregation: clients start and finish at any time; the server aggregates once it has enough updates."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass

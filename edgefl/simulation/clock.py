@@ -1,7 +1,5 @@
 """SimPy's environment, for one run of a world."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from typing import Any
 

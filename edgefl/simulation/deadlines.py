@@ -1,7 +1,5 @@
 """The deadline of a round: fixed, or from how long clients took in earlier rounds."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from statistics import median

@@ -1,7 +1,5 @@
 """A protocol's decisions before clients take part, and the predictions that they depend on."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Generator, Sequence
 from functools import cached_property, partial

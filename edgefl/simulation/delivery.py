@@ -1,7 +1,5 @@
 """Transfers from their request until everything has arrived, in one attempt or, after time-outs, in several."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The options of ``failures:``: crashes of clients and outages of links, at given times."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, Self

@@ -1,7 +1,5 @@
 """Hierarchical rounds: the server sends each cell the model once, and each cell returns its clients' mean."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 
 import simpy

@@ -3,8 +3,6 @@
 The laws use only the run's files and its fleet, and share no code with the simulation.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence

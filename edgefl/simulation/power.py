@@ -1,7 +1,5 @@
 """Radios and batteries of devices that take part: tails, promotions, and the exact time at which a battery is empty."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass

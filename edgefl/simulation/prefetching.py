@@ -1,7 +1,5 @@
 """Transfers before the round, or the dispatch, that needs them; broadcasts to clients outside the cohort."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Generator, Mapping
 
 import simpy

@@ -1,7 +1,5 @@
 """Which clients can take part, and which drop out during a round: devices become available and unavailable."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The options of ``protocol:``: how rounds run, which updates they aggregate, and the weight of stale ones."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, ClassVar, Literal, Self
 

@@ -1,7 +1,5 @@
 """The end of a round: the next model, its metric, its cost, and whether the run continues."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

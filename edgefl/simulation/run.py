@@ -1,7 +1,5 @@
 """One run from the first event to the last."""
 
-from __future__ import annotations
-
 import gc
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Synchronous rounds: pick a cohort, wait for its updates, close the round, aggregate."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence

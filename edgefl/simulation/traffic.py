@@ -1,7 +1,5 @@
 """Transfers between the server, cells and clients: their start, and the network's reports on them."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict

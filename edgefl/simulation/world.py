@@ -1,7 +1,5 @@
 """The world of one run: the clock, the network, the clients' model versions, and the log of all events."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The settings of a sweep, and its jobs: one setting with one seed and all methods, in its own run directory."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

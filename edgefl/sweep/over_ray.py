@@ -1,7 +1,5 @@
 """Run jobs on the machines of a Ray cluster, each in its own process with one thread."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import uuid

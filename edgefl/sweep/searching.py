@@ -3,8 +3,6 @@
 A search is a grid whose best setting is chosen, successive halving, or optuna's proposals.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence

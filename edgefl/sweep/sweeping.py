@@ -1,7 +1,5 @@
 """Run a sweep or a search, in worker processes or on Ray, and write its table."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The base class of tasks, and the registry of them."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Classification: each sample has one class."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Language modelling: the next token of every place of a sequence."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar, Literal
 

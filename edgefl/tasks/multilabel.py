@@ -1,7 +1,5 @@
 """Multilabel classification: each sample has any number of labels."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Regression: each sample has one or more numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 

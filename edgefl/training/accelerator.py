@@ -1,7 +1,5 @@
 """Everything that is particular to CUDA devices: settings, memory, waiting, and graphs of kernels."""
 
-from __future__ import annotations
-
 import gc
 import math
 import os

@@ -1,7 +1,5 @@
 """The interface of training engines, which take resolved jobs and return trained weights and losses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType

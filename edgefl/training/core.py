@@ -1,7 +1,5 @@
 """The parts that all methods of one scenario and seed share, so that only the method differs."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

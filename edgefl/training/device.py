@@ -1,7 +1,5 @@
 """The training device, and the settings for exact arithmetic on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Metric and loss of one model, batch by batch; the result does not depend on which worker computes which batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from math import fsum, isfinite, nan

@@ -1,7 +1,5 @@
 """Errors during training; importable without torch, so that the simulation can distinguish them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

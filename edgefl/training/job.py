@@ -1,7 +1,5 @@
 """Training jobs. A job is a value that contains all inputs, and its result is a pure function of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import nan

@@ -1,7 +1,5 @@
 """Resolve a job to a task: the model it starts from, and the frozen copies and vectors that its method reads."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple

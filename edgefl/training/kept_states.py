@@ -1,7 +1,5 @@
 """Client states between jobs, as chains of futures: a state is the outcome of a job, which may not be trained yet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import torch

@@ -1,7 +1,5 @@
 """A method's learner: jobs are futures, and all jobs whose results are needed are trained in one call."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """One client's local training, from the received to the final weights: the reference for all engines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 

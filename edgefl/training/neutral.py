@@ -1,7 +1,5 @@
 """A learner that does not train: neutral numbers replace training results (``--no-train``)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import nan
 

@@ -1,7 +1,5 @@
 """Training of parts of a model: from the whole model's vector to a part's and back, and an engine for each part."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

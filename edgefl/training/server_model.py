@@ -1,7 +1,5 @@
 """The server side: the latest model, the state of the server update, and the next model from the clients' deltas."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite

@@ -1,7 +1,5 @@
 """The traffic between server and clients: a method's codecs encode and decode the numbers that are sent."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

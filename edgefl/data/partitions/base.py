@@ -1,7 +1,5 @@
 """The base class of partitions: seeded rules that assign training samples to clients."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 
 import numpy as np

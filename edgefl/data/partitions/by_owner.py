@@ -1,7 +1,5 @@
 """Partitions by owner: a client is a speaker, a writer or a device, or a file lists the samples of each."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path

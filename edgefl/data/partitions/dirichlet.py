@@ -1,7 +1,5 @@
 """Dirichlet label skew with equal sizes (FedMLB, FedDyn) or unequal sizes (FedAlign, FedADC)."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from typing import Literal
 

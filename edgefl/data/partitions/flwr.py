@@ -1,7 +1,5 @@
 """The partitioners of Flower's library flwr-datasets, by name."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import io

@@ -1,7 +1,5 @@
 """Partitions that ignore classes: equal shards, or sizes that differ."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

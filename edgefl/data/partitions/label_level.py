@@ -1,7 +1,5 @@
 """FedBR's level ε: the share of one class in a client's data, or the number of classes that a client lacks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Sort-and-partition: a few equal blocks of different classes for each client."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Arrays from files: .npz, .safetensors, or columns of .parquet."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Real handwritten digits from scikit-learn, enlarged to 28×28, with additional slightly distorted copies."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Data sets in the form of the Hugging Face library datasets, from folders on this machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal
 

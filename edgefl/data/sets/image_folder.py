@@ -1,7 +1,5 @@
 """Folders of image files, a subfolder for each class."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """Any folder of Parquet files in the form of image sets on the Hugging Face hub."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

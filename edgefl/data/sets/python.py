@@ -1,7 +1,5 @@
 """Data from a function in a Python file of the user."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

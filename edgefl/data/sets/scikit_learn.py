@@ -1,7 +1,5 @@
 """Tables that scikit-learn contains."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Plays as character data: a client is a speaker, and the model predicts the next character."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tiny-ImageNet: 64×64 photographs in two hundred classes."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from typing import Any, Literal

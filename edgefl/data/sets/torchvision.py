@@ -1,7 +1,5 @@
 """Data sets of torchvision, with its folders, checksums and downloads: MNIST and its relatives, and CIFAR."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar

@@ -1,7 +1,5 @@
 """Generated vibrations of rotating machines, healthy and with three faults."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 import numpy as np

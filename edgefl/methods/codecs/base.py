@@ -1,7 +1,5 @@
 """The base class of codecs: a codec encodes a tensor for sending and decodes it at the receiver."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """A codec applied to a model: tensor by tensor, parameters only."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Half as many bits: numbers are sent in a shorter floating-point format."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

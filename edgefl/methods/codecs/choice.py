@@ -1,7 +1,5 @@
 """The ``codec:`` of a scenario: the codecs of a method's uplink and downlink."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import Field, PlainSerializer, PlainValidator, field_validator

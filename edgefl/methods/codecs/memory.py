@@ -1,7 +1,5 @@
 """Client state for codecs."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """No compression: numbers are sent as float32."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

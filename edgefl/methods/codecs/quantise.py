@@ -1,7 +1,5 @@
 """Few bits per number: whole multiples of a scale."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

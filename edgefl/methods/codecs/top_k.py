@@ -1,7 +1,5 @@
 """Few numbers: the largest ones and their positions."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The vectors that a server broadcasts must be in the downlink with all their bytes, so that none is sent for free."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import torch

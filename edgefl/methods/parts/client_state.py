@@ -1,7 +1,5 @@
 """The vectors that clients keep between their rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar

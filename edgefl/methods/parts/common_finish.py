@@ -1,7 +1,5 @@
 """Local work to a common finish: each client gets as much work as it can complete by the time that others need."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple

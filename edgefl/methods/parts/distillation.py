@@ -1,7 +1,5 @@
 """Distances between predictions for the papers' distillation losses."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """The options of local training."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from edgefl.fleet import InputPipeline

@@ -1,7 +1,5 @@
 """The part of a model that each client keeps for itself, such as batch norm (FedBN; Li et al., ICLR 2021)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

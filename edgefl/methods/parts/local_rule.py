@@ -1,7 +1,5 @@
 """The base class of local rules: a rule computes new parameters from a gradient, as algebra on flat vectors."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The precision of products in a client's forward pass."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal

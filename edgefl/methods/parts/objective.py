@@ -1,7 +1,5 @@
 """The base class of objectives, the losses of clients, and what each is given."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

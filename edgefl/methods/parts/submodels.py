@@ -1,7 +1,5 @@
 """The interface of methods whose clients train parts of the model, as large as their devices allow."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

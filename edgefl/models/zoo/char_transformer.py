@@ -1,7 +1,5 @@
 """A small causal transformer over characters, which predicts the next character."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import sqrt
 

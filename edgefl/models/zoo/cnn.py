@@ -1,7 +1,5 @@
 """The small convolutional network of the first federated-learning experiments, in four blocks."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """A small convolutional network for windows of sensors and other sequences of numbers, in four blocks."""
 
-from __future__ import annotations
-
 from pydantic import Field
 from torch import nn
 

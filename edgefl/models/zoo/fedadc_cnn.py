@@ -1,7 +1,5 @@
 """The plain convolutional network of the FedADC paper (Ozfatura et al. 2021)."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from torch import nn

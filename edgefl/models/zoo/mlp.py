@@ -1,7 +1,5 @@
 """A perceptron with hidden layers, for tables, sensor windows and other vectors."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """MobileNetV2 for small images, in eight blocks (Sandler et al. 2018; Kim et al. 2022, Table 9)."""
 
-from __future__ import annotations
-
 import warnings
 
 from pydantic import Field

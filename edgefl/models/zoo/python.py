@@ -1,7 +1,5 @@
 """A model from a Python file of the user."""
 
-from __future__ import annotations
-
 from pydantic import Field, JsonValue
 from torch import nn
 

@@ -1,7 +1,5 @@
 """ResNet-18 in six blocks, split as in FedMLB (He et al. 2016; Kim et al. 2022)."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

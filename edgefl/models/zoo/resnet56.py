@@ -1,7 +1,5 @@
 """ResNet-56 in bottleneck form, as in the FedAlign paper for CIFAR (Mendieta et al. 2022)."""
 
-from __future__ import annotations
-
 from pydantic import Field
 from torch import nn
 

@@ -1,7 +1,5 @@
 """ShuffleNet v1 with three groups for small images, in five blocks (Zhang et al. 2018; Kim et al. 2022, Table 9)."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

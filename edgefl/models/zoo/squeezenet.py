@@ -1,7 +1,5 @@
 """SqueezeNet with residual connections, in nine blocks (Iandola et al. 2016; Kim et al. 2022, Table 9)."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

@@ -1,7 +1,5 @@
 """The image models of timm (PyTorch Image Models)."""
 
-from __future__ import annotations
-
 import difflib
 from typing import Any, ClassVar
 

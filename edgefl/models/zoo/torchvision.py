@@ -1,7 +1,5 @@
 """The classification models of torchvision."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from pydantic import Field

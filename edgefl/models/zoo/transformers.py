@@ -1,7 +1,5 @@
 """The models of Hugging Face's transformers, from a configuration."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """VGG-9 with group norm, in seven blocks, from FedMLB's additional experiments (Kim et al. 2022, Table 9)."""
 
-from __future__ import annotations
-
 from pydantic import Field
 from torch import nn
 

@@ -1,7 +1,5 @@
 """The winner on other devices and links: grids of devices by bandwidth, and ranges of seconds and joules."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page's sections as data; ``sections.html.jinja`` has a macro for each."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The data of the budget sliders and of the Pareto front: one *series* for each method of each run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Builds the page from its template, sections, style, script and data."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -5,8 +5,6 @@ contain a further one with probability (n - 1) / (n + 1): with the run's own dra
 nine in ten.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from itertools import pairwise
 from statistics import median

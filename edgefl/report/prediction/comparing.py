@@ -5,8 +5,6 @@ deadline. From the first one that differs, the runs train different models on di
 no longer the same rounds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

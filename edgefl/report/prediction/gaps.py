@@ -1,7 +1,5 @@
 """Predicted and measured seconds side by side: each pair, and the order of the methods (Kendall's τ)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations

@@ -1,7 +1,5 @@
 """The phases of each job: how long its client downloads, computes, uploads and waits."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A run and its prediction: a line for each method, the figures behind it, data for programs, and a picture."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

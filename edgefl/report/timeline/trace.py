@@ -6,8 +6,6 @@ thread. Slices that overlap are on further threads, because slices of one thread
 on the tracks of its client and of each link; an arrow connects the sender's track with the receiver's.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence

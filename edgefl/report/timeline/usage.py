@@ -1,7 +1,5 @@
 """Bytes by direction and fate, and the bytes, joules and seconds of each client."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence

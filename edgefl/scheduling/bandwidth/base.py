@@ -1,7 +1,5 @@
 """The interface of bandwidth allocations, which decide how transfers share links."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The bandwidth allocations: equal, proportional, shortest first, deadline first, and least makespan."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The interface of block schedulers: choose each client's number of blocks α from forecasts, and learn from results."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple

@@ -1,7 +1,5 @@
 """GMBS, FedBR's greedy-based model block selection."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The best blocks that a round's time and bytes allow, by integer programming."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
 

@@ -1,7 +1,5 @@
 """Numbers of blocks that need no forecast: fixed, all, and random (the paper's FedBR-Ran)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

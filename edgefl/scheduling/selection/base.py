@@ -1,7 +1,5 @@
 """The interface of selectors, which pick the clients of a round."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar

@@ -1,7 +1,5 @@
 """Data-aware selection: cohorts whose clients together hold every class."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

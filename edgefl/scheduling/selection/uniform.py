@@ -1,7 +1,5 @@
 """Uniform selection without replacement, and the same clients in every round."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

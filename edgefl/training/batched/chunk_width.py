@@ -1,7 +1,5 @@
 """The number of jobs trained side by side: computed from the memory of one step, not by trial."""
 
-from __future__ import annotations
-
 import torch
 
 from edgefl.cost.measure import measure

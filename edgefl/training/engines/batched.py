@@ -1,7 +1,5 @@
 """The engine for accelerators: one call runs the local steps of many clients on stacked parameters."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby

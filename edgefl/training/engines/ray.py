@@ -1,7 +1,5 @@
 """The engine for several machines: jobs are distributed over a Ray cluster's CPUs or GPUs."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """The reference engine: one client after another."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The code that a worker process runs: it trains jobs and evaluates batches exactly as the sequential engine does."""
 
-from __future__ import annotations
-
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Mapping

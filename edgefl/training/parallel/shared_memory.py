@@ -1,7 +1,5 @@
 """Memory that this process shares with its worker processes: files in memory, which PyTorch maps."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import weakref

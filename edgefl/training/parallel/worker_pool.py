@@ -1,7 +1,5 @@
 """Worker processes; they are new processes, not forks, because a fork can block on this process's threads."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal
