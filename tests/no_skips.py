@@ -1,7 +1,5 @@
 """The option ``--no-skips`` of pytest: what skips itself fails, in an environment that lacks nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 OPTION = "--no-skips"

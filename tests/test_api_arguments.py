@@ -1,7 +1,5 @@
 """A wrong argument from Python is refused, and nothing is written."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Registries, units, files and YAML."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

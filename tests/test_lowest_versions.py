@@ -1,7 +1,5 @@
 """The rooms of models, methods, networks and devices pass with the oldest dependencies that pyproject.toml allows."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Parts of installed packages: the recipes of the docs run, and a broken part is named before anything is trained."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

@@ -1,7 +1,5 @@
 """Python files that a scenario names by path."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from hashlib import sha256

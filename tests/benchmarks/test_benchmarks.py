@@ -1,7 +1,5 @@
 """The benchmarks run and compare what they say; how fast anything is belongs to no test."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

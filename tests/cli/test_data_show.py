@@ -1,7 +1,5 @@
 """``edgefl data show``: tables, JSON and a picture of who holds what."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

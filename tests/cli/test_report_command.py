@@ -1,7 +1,5 @@
 """``edgefl report`` prints and writes what the report room makes of run directories."""
 
-from __future__ import annotations
-
 import csv
 import io
 import shutil

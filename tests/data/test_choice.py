@@ -1,7 +1,5 @@
 """Choices of samples, and their distribution."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Data sections and their content."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

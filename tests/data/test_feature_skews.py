@@ -1,7 +1,5 @@
 """Each client's inputs are transformed in its own way: by how much, whose, and when."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

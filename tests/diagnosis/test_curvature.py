@@ -1,7 +1,5 @@
 """Products, eigenvalues and traces against the dense Hessian of a tiny model in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The diagnosis of a run's models, against a dense Hessian of the same loss."""
 
-from __future__ import annotations
-
 import copy
 import json
 

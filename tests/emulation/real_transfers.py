@@ -3,8 +3,6 @@
 ``carry`` starts a lab in new namespaces; the lab starts a peer for each node, makes the links and plays the case.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Crashes and outages in real namespaces: processes are killed and replaced, links carry nothing for a while."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """The machine that emulates, and its temporary folder."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ What runs always checks only what a busy machine cannot break: nothing is faster
 outage. The exact comparison is slow, and needs an idle machine.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

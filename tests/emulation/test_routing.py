@@ -1,7 +1,5 @@
 """What the nodes' kernels are told about routes, delays and windows."""
 
-from __future__ import annotations
-
 import pytest
 
 from edgefl.emulation import shaping

@@ -1,7 +1,5 @@
 """The plan of real links follows the simulated network's routes exactly."""
 
-from __future__ import annotations
-
 import networkx as nx
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Whatever a scenario reads by path is digested: a run goes on with what it began with, or not at all."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

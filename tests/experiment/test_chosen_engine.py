@@ -1,7 +1,5 @@
 """The engine that a run chooses, and the caller's PyTorch settings."""
 
-from __future__ import annotations
-
 import json
 from contextlib import contextmanager
 

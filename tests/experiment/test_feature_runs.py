@@ -1,7 +1,5 @@
 """Runs with codecs, local parts and prefetching."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow.parquet as pq

@@ -1,7 +1,5 @@
 """Accuracies on each client, and the final models."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow.parquet as pq

@@ -1,7 +1,5 @@
 """Runs whose server is a Flower strategy: resumption, verification, replay, protocols, codecs, partial models."""
 
-from __future__ import annotations
-
 import json
 from importlib import metadata
 

@@ -1,7 +1,5 @@
 """Data of users' own: every engine trains alike on them, and a run goes on only with the same data."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

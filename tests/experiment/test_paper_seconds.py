@@ -1,7 +1,5 @@
 """Seconds and costs that papers state."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow.parquet as pq

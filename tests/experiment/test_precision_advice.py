@@ -1,7 +1,5 @@
 """What a run and a plan say about bfloat16 on this processor; they never choose it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Runs of models that are pretrained, or read characters."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs of every protocol and engine with training."""
 
-from __future__ import annotations
-
 import pyarrow.parquet as pq
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """What a run records of software and models."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

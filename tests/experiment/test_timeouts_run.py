@@ -1,7 +1,5 @@
 """Runs with training over links that fail: verified, planned and reported."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Small runs of small apps."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import textwrap

@@ -1,7 +1,5 @@
 """How runs of apps end early: errors of edgefl's own parts cannot be caught by the app, and no thread is left."""
 
-from __future__ import annotations
-
 import textwrap
 import threading
 

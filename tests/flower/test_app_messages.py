@@ -1,7 +1,5 @@
 """What becomes of messages that are late, queued, wrong or shared, as Flower's SuperLink and SuperNodes do it."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import pytest

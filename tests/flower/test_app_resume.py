@@ -1,7 +1,5 @@
 """Interrupted runs of apps, continued: the result is that of a run without an interruption."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

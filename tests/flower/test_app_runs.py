@@ -1,7 +1,5 @@
 """Whole runs of apps in virtual time, against hand computation."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

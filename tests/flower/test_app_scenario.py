@@ -1,7 +1,5 @@
 """Scenarios with the key ``flower``: what they accept and what they refuse, without the package flwr."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

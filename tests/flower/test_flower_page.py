@@ -1,7 +1,5 @@
 """docs/flower.md: its example runs, and it names every strategy."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The same app in Flower's own simulation: equal accuracies, and how long both take."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """An app that does what edgefl's fedavg does takes the virtual seconds of fedavg."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections import Counter

@@ -1,7 +1,5 @@
 """Threads of an app and the simulated world take turns."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

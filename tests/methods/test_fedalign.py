@@ -1,7 +1,5 @@
 """FedAlign against linear algebra that does it another way."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

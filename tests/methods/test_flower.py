@@ -1,7 +1,5 @@
 """Flower's strategies as server updates, against edgefl's own updates and formulas computed here with NumPy."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

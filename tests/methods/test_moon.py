@@ -1,7 +1,5 @@
 """MOON against its formula, and where its term must vanish."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """TimelyFL against its partial training and aggregation computed in float64, and its bytes and FLOPs by hand."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import torch

@@ -1,7 +1,5 @@
 """The character model: causal, deterministic, the same as PyTorch's own layers, and trained by every method it fits."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Blocks, layouts and vectors of a model."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

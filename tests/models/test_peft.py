@@ -1,7 +1,5 @@
 """LoRA: adapters are what is trained, sent and averaged, and a step costs what PyTorch measures."""
 
-from __future__ import annotations
-
 import copy
 import sys
 

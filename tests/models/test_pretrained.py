@@ -1,7 +1,5 @@
 """Pretrained weights from a file are the first server model; a file of another model is refused in one sentence."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from safetensors.torch import save_file

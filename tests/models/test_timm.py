@@ -1,7 +1,5 @@
 """Models of timm by name."""
 
-from __future__ import annotations
-
 import pytest
 
 from edgefl.cost.measure import measure

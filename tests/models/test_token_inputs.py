@@ -1,7 +1,5 @@
 """Ordinary modules that read integers: they are called with the type of the data, and refused where it does not fit."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

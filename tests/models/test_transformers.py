@@ -1,7 +1,5 @@
 """Models of transformers by their configuration, or from the files of a checkpoint."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sys

@@ -1,7 +1,5 @@
 """One queue for all, and one stream for many."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from statistics import fmean, pstdev

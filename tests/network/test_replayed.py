@@ -1,7 +1,5 @@
 """Which client follows which trace: groups, folders, pairs, and where each client starts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import simpy

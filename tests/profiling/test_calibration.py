@@ -1,7 +1,5 @@
 """A log that a known device and link produced gives them back, and a simulation with them takes the log's seconds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date
 

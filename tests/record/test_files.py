@@ -1,7 +1,5 @@
 """Files of a run are read as they were written; what edgefl does not write is refused with file and field."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow.parquet as pq

@@ -1,7 +1,5 @@
 """The end of a run: one moment in every row, a winner only where it is certain, and what would decide."""
 
-from __future__ import annotations
-
 import os
 import re
 

@@ -1,7 +1,5 @@
 """A run's tables open in the tools where people already look, with types and without edgefl."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest

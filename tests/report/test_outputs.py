@@ -1,7 +1,5 @@
 """An output never replaces a file of a run, a file of a sweep or an input."""
 
-from __future__ import annotations
-
 import pytest
 
 from edgefl.cli.entry import main

@@ -1,7 +1,5 @@
 """The page in a real browser: it renders, asks for nothing, says nothing on the console, and its sliders answer."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

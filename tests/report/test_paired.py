@@ -1,7 +1,5 @@
 """Methods compared by seed: the intervals' coverage, the level of winners, and the tests, against scipy and counts."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """The table as papers lay it out, against the definition of the smoothed accuracy worked out anew."""
 
-from __future__ import annotations
-
 import csv
 import io
 

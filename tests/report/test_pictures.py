@@ -1,7 +1,5 @@
 """The picture shows every method, target and budget, and is the same each time."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A run against its prediction: gaps in closed form, the order of the methods and decisions."""
 
-from __future__ import annotations
-
 import copy
 import csv
 import io

@@ -1,7 +1,5 @@
 """Quantities in words, and results of a run."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """The comparison says what the summaries say, in every format and on every width."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The seeds that a run's comparisons need: the table of pairs, and the sentence of the verdict."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Means, intervals, censored times and the seeds that a comparison needs, against scipy, simulations and tables."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The trace keeps the rules of the Chrome trace-event format, and tells what the log tells."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """What is told of a run's timeline agrees with the figures that the run itself summed up while it went on."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

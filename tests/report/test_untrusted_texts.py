@@ -1,7 +1,5 @@
 """Names and messages of a run are shown as text, in every output."""
 
-from __future__ import annotations
-
 import html
 import re
 

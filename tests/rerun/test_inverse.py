@@ -1,7 +1,5 @@
 """An answer to an inverse question meets the condition in a run of its own, and the neighbour beyond it does not."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow.parquet as pq

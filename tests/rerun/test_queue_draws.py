@@ -1,7 +1,5 @@
 """With one queue for all, the range over draws of the shares is computed, shown, and compared with a measured run."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import replace

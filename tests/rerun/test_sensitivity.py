@@ -1,7 +1,5 @@
 """A run timed again under other conditions is what a run under them would have been, or says what it is not."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import defaultdict

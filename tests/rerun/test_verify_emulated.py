@@ -1,7 +1,5 @@
 """The log of an emulated run is checked with the laws of a real world: no computed seconds, but all bytes and sums."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil

@@ -1,7 +1,5 @@
 """A client's last batch of one sample, with which PyTorch's batch norm cannot train, is found before training."""
 
-from __future__ import annotations
-
 import pytest
 
 from edgefl.cost.measure import measure

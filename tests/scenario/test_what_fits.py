@@ -1,7 +1,5 @@
 """What fits with what in a scenario."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 
 import pytest

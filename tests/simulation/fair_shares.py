@@ -1,7 +1,5 @@
 """An audit of the transfers of a run: no link carries more than its capacity, and durations follow from fair shares."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from types import SimpleNamespace

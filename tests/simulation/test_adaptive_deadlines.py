@@ -1,7 +1,5 @@
 """Deadlines from earlier durations, by hand: a client of r MB/s takes 1/r s down, 2 s computing, 1/r s up."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings

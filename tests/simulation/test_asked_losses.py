@@ -4,8 +4,6 @@ A model takes 1 s over 8 Mbit/s, local training 2 s for twenty images, so a forw
 takes 2 s · 10 / (3 · 20) = 1/3 s.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from edgefl.fleet import DeviceProfile

@@ -1,7 +1,5 @@
 """Clients outside of the cohort are sent the whole model in full rounds; a model has four blocks of 250 kB, or 1 s."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What a client's job costs: its devices, batches and cost models."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

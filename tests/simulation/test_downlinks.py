@@ -1,7 +1,5 @@
 """Blocks and models that are sent down, to one client or to many."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

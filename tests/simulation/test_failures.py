@@ -1,7 +1,5 @@
 """Attempts to reach a server, and failures."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

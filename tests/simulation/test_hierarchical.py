@@ -1,7 +1,5 @@
 """Cells that average, and when they close."""
 
-from __future__ import annotations
-
 import pytest
 
 from .conftest import cells

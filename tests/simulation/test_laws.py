@@ -1,7 +1,5 @@
 """A log that gains or loses a second, a byte, a joule, a job or a model is found by the laws of conservation."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

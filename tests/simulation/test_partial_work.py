@@ -1,7 +1,5 @@
 """Work that ends early or together: partial work, TimelyFL, a common finish."""
 
-from __future__ import annotations
-
 import pytest
 
 from .conftest import BLOCK, device

@@ -1,7 +1,5 @@
 """Phases of a job, and when a run ends."""
 
-from __future__ import annotations
-
 import pytest
 import simpy
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Power, and who is present."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

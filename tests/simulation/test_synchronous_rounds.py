@@ -1,7 +1,5 @@
 """Synchronous rounds against times worked out by hand: a model takes 1 s over 8 Mbit/s, local training 2 s."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

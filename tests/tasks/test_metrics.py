@@ -1,7 +1,5 @@
 """Losses and metrics of the tasks, against other computations of them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whole runs of other tasks than classification."""
 
-from __future__ import annotations
-
 import json
 from functools import cache, partial
 

@@ -1,7 +1,5 @@
 """Models that a method changes, and parts of models."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

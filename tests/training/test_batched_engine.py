@@ -1,7 +1,5 @@
 """Clients side by side come to what they come to one after another, within rounding."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """What stays local is not sent, survives between a client's rounds, and is averaged only to evaluate."""
 
-from __future__ import annotations
-
 import copy
 import sys
 

@@ -1,7 +1,5 @@
 """What the learner keeps of losses and models, and the learner that trains nothing."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

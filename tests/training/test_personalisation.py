@@ -1,7 +1,5 @@
 """Calibration against logistic regression by hand, and what its options must come to."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Precision and accelerators."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 
 import pytest

@@ -1,7 +1,5 @@
 """Every method and engine on a rehearsed CUDA device: all tensors are on it, and the numbers are the CPU's."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Server updates under stale weights and rates that decay: each against its own derivation in float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -3,8 +3,6 @@
 A fork after that would wait without end for threads that the copy lacks; it ends the process here.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

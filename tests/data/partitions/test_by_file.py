@@ -1,7 +1,5 @@
 """Clients that a file lists: every form of the same list gives the same shards."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

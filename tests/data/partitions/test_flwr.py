@@ -1,7 +1,5 @@
 """Partitioners of flwr-datasets by name: what they promise, the same sizes without labels, one message each."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Arrays from files: every format gives the same samples, and every wrong file one message."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

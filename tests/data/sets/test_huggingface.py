@@ -1,7 +1,5 @@
 """Folders of save_to_disk: columns and splits by name, and one message for everything that is wrong."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """Folders of images: classes by subfolder, and one message that names the file for everything that is wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -1,7 +1,5 @@
 """Data from a function of the user: arrays or PyTorch data sets, and one message for everything that is wrong."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Speakers as clients: what is read is what the file says, and no character is trained and tested on."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np
