@@ -22,7 +22,7 @@ def python_of(page, *, examples):
 
 
 def marked(page):
-    dear = page.name in ("own-world.md", "python.md")
+    dear = page.name in ("own-world.md", "extending.md")
     return pytest.param(page, marks=[pytest.mark.full] * dear, id=page.relative_to(ROOT).as_posix())
 
 

@@ -81,7 +81,8 @@ def blocks(page, language):
 def package_of(page):
     """The name, the code and the entry points of a page's package."""
     project = tomllib.loads(blocks(page, "toml")[0])["project"]
-    code = [block for block in blocks(page, "python") if not block.startswith("# ")]  # else a file of its own
+    others = ("# ", ">>>")  # files of their own, and examples
+    code = [block for block in blocks(page, "python") if not block.startswith(others)]
     return project["name"], "\n\n".join(code), project["entry-points"]
 
 

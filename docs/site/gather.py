@@ -30,8 +30,8 @@ NAVIGATION = {
         "Command line": "reference/command-line", "Scenario file": "reference/scenario",
         "Methods' options": "reference/methods", "Models' options": "reference/models",
         "Device profile file": "reference/device-profile", "Python": "reference/python",
-        "How time is modelled": "time-model", "Performance": "performance", "Adding parts of your own": "extending",
-        "Parts from Python": "python", "Architecture": "architecture", "Contributing": "contributing",
+        "How time is modelled": "time-model", "Performance": "performance", "Parts of your own": "extending",
+        "Architecture": "architecture", "Contributing": "contributing",
         "Changes": "changelog",
     },
 }  # fmt: skip
