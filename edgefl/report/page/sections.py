@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from edgefl.report.comparison import details, marked, side_by_side
-from edgefl.report.glance import answers, glance, headline, next_steps
+from edgefl.report.glance import glance, headline, next_steps, verdict
 from edgefl.report.page.devices import blocks_data, devices_data, fairness_data, fleet_data, fleet_words
 from edgefl.report.page.drawings import drawings
 from edgefl.report.page.robustness import Timed, bands, robustness_data
@@ -53,12 +53,12 @@ def facts(runs: Sequence[RunResult]) -> list[Fact]:
     """Of one run who is best and how sure that is, the metric with its lead, and the cost; else who is best in each."""
     found = []
     for name, run in zip(run_names(runs), runs, strict=True):
-        lines = [] if none_completed_a_round(comparison_rows(run)) else answers(run)
-        for line in lines[:1] if run.trained else lines:
+        empty = none_completed_a_round(comparison_rows(run))
+        for line in verdict(run).split("\n")[: 1 if run.trained or empty else None]:
             head, *words = line.split("  ")
             head = head.rstrip(":") if words else ""
             found.append(Fact(name if len(runs) > 1 else head, words[0] if words else line, "  ".join(words[1:])))
-    if len(runs) > 1 or not runs[0].trained or not found:
+    if len(runs) > 1 or not runs[0].trained:
         return found
     best, table = found[0], glance(runs[0])
     cells = {column.head: column.cells for column in table.columns}
@@ -133,15 +133,15 @@ def _rounds(series: Sequence[Series]) -> dict[str, Any]:
             )
     every: Counter[tuple[str, str]] = sum(counts, Counter())
     total = every.total()
-    top = [f"{100 * count / total:.0f} % by {phase} {name}" for (phase, name), count in every.most_common(2)]
+    top = [f"{100 * count / total:.0f} % wait for {phase}{name}" for (phase, name), count in every.most_common(2)]
     rows = [
-        [f"{phase} {name}", *(f"{100 * each[phase, name] / max(1, each.total()):.0f} %" for each in counts)]
+        [f"{phase}{name}", *(f"{100 * each[phase, name] / max(1, each.total()):.0f} %" for each in counts)]
         for (phase, name), _ in every.most_common(6)
     ]
     shown = [name for name in _PHASES if any(seconds[name] > 1e-9 for _, seconds in phases)]
     longest = max((sum(seconds.values()) for _, seconds in phases), default=1.0)
     return {
-        "sentence": f"Rounds are limited {listed(top)}." if top else "",
+        "sentence": f"Of all rounds, {listed(top)}." if top else "",
         "methods": [one.name for one in logged],
         "rows": rows,
         "phases": shown,
@@ -151,10 +151,10 @@ def _rounds(series: Sequence[Series]) -> dict[str, Any]:
 
 
 _PHASES = {
-    "download": "download over",
-    "compute": "computing on",
-    "upload": "upload over",
-    "waiting": "waiting for",
+    "download": "download over ",
+    "compute": "computing on ",
+    "upload": "upload over ",
+    "waiting": "",
     "hidden": "",
 }
 """The phases of a round, in words that the cause follows."""
