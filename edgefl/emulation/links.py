@@ -3,21 +3,24 @@
 import json
 import math
 import os
+import pickle
 import re
 import selectors
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from typing import Self
+from contextlib import AbstractContextManager, ExitStack, suppress
+from pathlib import Path
+from typing import Any, Self
 
 from edgefl.emulation import shaping
 from edgefl.emulation.machine import has_netem
 from edgefl.emulation.namespaces import entered, inside, opened, python, set_parameters, wait_for_own
 from edgefl.emulation.routing import Routing
 from edgefl.emulation.traffic_control import Rate, TrafficControl, Valve
-from edgefl.emulation.wiring import Carried, LinkSettings, Pair, WiredLink, Wiring
+from edgefl.emulation.wiring import LINK_MAKER, Carried, LinkSettings, Pair, WiredLink, Wiring
 
 _ADDRESS = "02:00:00:00:00:01"
 """With one address for both ends no node needs to ask for the other's."""
@@ -268,3 +271,67 @@ def put_window_limits_in_force(pairs: Iterable[Pair], pids: Mapping[str, int], a
 
 def _ended(connection: socket.socket) -> bool:
     return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == bytes([_CLOSED])
+
+
+_AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+
+
+def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
+    with ExitStack() as stack:
+        control = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        control.connect(coordinator)
+
+        def report(**facts: Any) -> None:
+            control.sendall(json.dumps(facts).encode() + b"\n")
+
+        try:
+            control_name = congestion_control(settings.queue)
+            # Each in a network namespace of its own.
+            nodes = {
+                name: _started("unshare", "--net", *python("node"), name, coordinator, control_name)
+                for name in wiring.nodes
+            }
+            lives = dict.fromkeys(wiring.nodes, 0)
+            links = Links(wiring, {name: node.pid for name, node in nodes.items()}, settings)
+            stack.callback(links.close)
+            report(node=LINK_MAKER)
+            for line in stack.enter_context(control.makefile("rb")):
+                links.check()
+                order = json.loads(line)
+                match order["do"]:
+                    case "capacities":
+                        links.set_capacities({(source, target): rate for source, target, rate in order["changes"]})
+                    case "kill":
+                        name = order["name"]
+                        nodes[name].kill()
+                        nodes[name].wait()
+                        # Its successor starts now, so that it is ready when the node is back.
+                        lives[name] += 1
+                        life = str(lives[name])
+                        with links.inside(name):
+                            nodes[name] = _started(*python("node"), name, coordinator, control_name, life)
+                    case "counters":
+                        report(counters=[[*ends, *count] for ends, count in links.counters().items()])
+        except OSError as error:
+            with suppress(OSError):  # the coordinator may be what has ended
+                report(broken=str(error))
+            raise
+
+
+def congestion_control(queue: str) -> str:
+    """Of the connections that nodes open: cubic for one queue, as most servers have it; the namespace's if empty."""
+    return "cubic" if queue == "fifo" and "cubic" in _AVAILABLE.read_text().split() else ""
+
+
+def _started(*command: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL)
+
+
+def main() -> None:
+    """``python -m edgefl.emulation.links COORDINATOR``, with the pickled plan on standard input."""
+    (coordinator,) = sys.argv[1:]
+    _live(coordinator, *pickle.load(sys.stdin.buffer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """The processes and links of an emulation, from their start to their removal.
 
-A process inside new namespaces (``python -m edgefl.emulation.link_maker``) makes the links and starts one process for
+A process inside new namespaces (``python -m edgefl.emulation.links``) makes the links and starts one process for
 each node. The namespaces have no names, so they end with their processes, and these end with their connection to this
 one, however it ends.
 """
