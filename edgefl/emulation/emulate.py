@@ -13,9 +13,8 @@ from typing import Literal, NamedTuple
 from edgefl.emulation.arrangement import check_scenario, content_of, settings_of, taking_part, wiring_of, wiring_of_all
 from edgefl.emulation.dilation import assumed_rates, choose_dilation
 from edgefl.emulation.machine import check, missing
-from edgefl.emulation.measurement_quality import measured
 from edgefl.emulation.real_links import RealLinks
-from edgefl.emulation.testbed import Testbed
+from edgefl.emulation.testbed import Testbed, measured
 from edgefl.emulation.trainer import Plan
 from edgefl.emulation.trainers import Trainers, at_a_time, check_real_training, quotas_of
 from edgefl.emulation.wiring import Wiring

@@ -14,7 +14,7 @@ import simpy
 from edgefl import user_code
 from edgefl.cpu_quota import CpuQuota
 from edgefl.emulation import trainers
-from edgefl.emulation.measurement_quality import starved
+from edgefl.emulation.testbed import starved
 from edgefl.emulation.trainer import Plan, Trainer
 from edgefl.emulation.trainers import at_a_time, check_real_training, quotas_of
 from edgefl.errors import UserError
