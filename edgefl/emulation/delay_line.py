@@ -16,7 +16,7 @@ from collections import deque
 from contextlib import suppress
 from typing import NamedTuple
 
-from edgefl.emulation.namespaces import inside
+from edgefl.emulation.nodes import inside
 
 _SET_DEVICE, _SET_OFFLOAD, _SET_HEADER = 0x400454CA, 0x400454D0, 0x400454D8
 """TUNSETIFF, TUNSETOFFLOAD and TUNSETVNETHDRSZ of Linux."""

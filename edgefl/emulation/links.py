@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from edgefl.emulation import shaping
 from edgefl.emulation.machine import has_netem
-from edgefl.emulation.namespaces import entered, inside, opened, python, set_parameters, wait_for_own
+from edgefl.emulation.nodes import entered, inside, opened, python, set_parameters, wait_for_own
 from edgefl.emulation.routing import Routing
 from edgefl.emulation.traffic_control import Rate, TrafficControl, Valve
 from edgefl.emulation.wiring import LINK_MAKER, Carried, LinkSettings, Pair, WiredLink, Wiring
@@ -93,7 +93,7 @@ class Links:
             self._control(source).wake(self._routing.device(target))
 
     def inside(self, node: str) -> AbstractContextManager[None]:
-        """As :func:`~edgefl.emulation.namespaces.inside`, also for a node without its process."""
+        """As :func:`~edgefl.emulation.nodes.inside`, also for a node without its process."""
         return entered(self._namespaces[node])
 
     def counters(self) -> dict[Pair, Carried]:

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from edgefl.emulation.machine import in_namespaces
-from edgefl.emulation.namespaces import python
-from edgefl.emulation.nodes import EmulationFailed, Nodes
+from edgefl.emulation.nodes import EmulationFailed, Nodes, python
 from edgefl.emulation.wiring import LINK_MAKER, Carried, LinkSettings, Pair, Wiring
 
 MOST_WARM_BYTES = 1 << 23

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple, Self
 
-from edgefl.emulation.namespaces import entered
+from edgefl.emulation.nodes import entered
 
 _NEW_QDISC, _NEW_CLASS, _ERROR = 36, 40, 2
 _REQUEST, _ACKNOWLEDGE = 1, 4

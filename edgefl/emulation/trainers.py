@@ -11,8 +11,7 @@ import cloudpickle
 import simpy
 
 from edgefl.cpu_quota import LEAST, MOST, CpuQuota
-from edgefl.emulation.namespaces import python
-from edgefl.emulation.nodes import Nodes
+from edgefl.emulation.nodes import Nodes, python
 from edgefl.emulation.trainer import Plan
 from edgefl.emulation.wiring import TRAINER
 from edgefl.errors import UserError

@@ -13,9 +13,8 @@ from typing import cast
 
 import pytest
 
-from edgefl.emulation.namespaces import python
 from edgefl.emulation.node import Node
-from edgefl.emulation.nodes import EmulationFailed, Nodes
+from edgefl.emulation.nodes import EmulationFailed, Nodes, python
 
 
 @pytest.fixture
