@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgefl.diagnosis.curvature import Curvature, landscape
-from edgefl.diagnosis.diagnose import dissimilarity
+from edgefl.diagnosis.diagnose import Curvature, dissimilarity, landscape
 from edgefl.methods.parts.objective import Batch
 from edgefl.models.block_model import BlockModel
 from edgefl.models.norm import BatchNorm
@@ -75,8 +74,8 @@ def test_the_plane_is_that_of_the_two_largest_eigenvalues(tiny, dense):
 
 
 def test_hutchinson_estimates_trace_and_diagonal(tiny, dense, monkeypatch):
-    monkeypatch.setattr("edgefl.diagnosis.curvature.TOLERANCE", -1.0)
-    monkeypatch.setattr("edgefl.diagnosis.curvature.ITERATIONS", 80)
+    monkeypatch.setattr("edgefl.diagnosis.diagnose.TOLERANCE", -1.0)
+    monkeypatch.setattr("edgefl.diagnosis.diagnose.ITERATIONS", 80)
     found = tiny.diagonal()
     assert found.probes == 80
     # The variance of vᵀHv is twice the squared sum of off-diagonal entries.
