@@ -8,11 +8,10 @@ from typing import ClassVar
 import simpy
 
 from edgefl.methods.parts.payload import Part
-from edgefl.simulation.deadlines import READS, Deadlines
 from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.participation import Deadline, Participation
 from edgefl.simulation.prefetching import Broadcasting, Prefetch
-from edgefl.simulation.protocol_specs import RoundsSpec, SynchronousSpec
+from edgefl.simulation.protocol_specs import READS, Deadlines, RoundsSpec, SynchronousSpec
 from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.work import Plan
 from edgefl.simulation.world import World

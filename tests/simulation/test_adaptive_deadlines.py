@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgefl.simulation.deadlines import AdaptiveDeadline
+from edgefl.simulation.protocol_specs import AdaptiveDeadline
 
 from .conftest import cells
 from .fair_shares import outages
