@@ -1,5 +1,6 @@
 """The training device, and the settings for exact arithmetic on it."""
 
+import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -51,3 +52,18 @@ def multiplies_bfloat16() -> bool:
     Without them (x86 processors without AVX-512, for example) a convolution takes several times as long as in float32.
     """
     return bool(torch._C._has_mkldnn) and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+_MMAP_THRESHOLD, _TRIM_THRESHOLD, _MOST = -3, -1, (1 << 31) - 1
+"""``M_MMAP_THRESHOLD`` and ``M_TRIM_THRESHOLD`` of mallopt(3), and its largest value."""
+
+
+def keep_freed_memory() -> None:
+    """Keep freed memory for the next step: returning it to the system and allocating it again clears every page."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, TypeError, OSError):
+        return  # not glibc's
+    if not mallopt(_MMAP_THRESHOLD, _MOST):
+        mallopt(_MMAP_THRESHOLD, 32 << 20)  # the maximum before glibc 2.35
+    mallopt(_TRIM_THRESHOLD, _MOST)
