@@ -21,29 +21,21 @@ if TYPE_CHECKING:
 
 
 def simulate(
+    # a scenario, the path of its file, or the name of a shipped one. A file may run a Flower app; then device, engine
+    # and train cannot be given.
     scenario: Scenario | str | PathLike[str],
     *,
+    # the run directory, new or empty: existing files are never overwritten or removed. To run again into the same
+    # folder, remove it first.
     out: str | PathLike[str],
-    overrides: Overrides = (),
-    methods: Sequence[str] | None = None,
-    device: DeviceName = "auto",
-    engine: EngineKind | None = None,
-    train: bool = True,
-    listeners: Sequence[Listener] = (),
+    overrides: Overrides = (),  # changes by path, {"training.rounds": 20} or ["training.rounds=20"]
+    methods: Sequence[str] | None = None,  # labels of the methods to run; all if not given
+    device: DeviceName = "auto",  # where training runs
+    engine: EngineKind | None = None,  # how training runs; the scenario's training.engine if not given
+    train: bool = True,  # false simulates only devices and network, without accuracies
+    listeners: Sequence[Listener] = (),  # follow the runs; see Listener
 ) -> RunResult:
     """Run a scenario and return its results.
-
-    Args:
-        scenario: a scenario, the path of its file, or the name of a shipped one. A file may run a Flower app; then
-            ``device``, ``engine`` and ``train`` cannot be given.
-        out: the run directory, new or empty: existing files are never overwritten or removed. To run again into the
-            same folder, remove it first.
-        overrides: changes by path, ``{"training.rounds": 20}`` or ``["training.rounds=20"]``.
-        methods: labels of the methods to run; all if not given.
-        device: where training runs.
-        engine: how training runs; the scenario's ``training.engine`` if not given.
-        train: false simulates only devices and network, without accuracies.
-        listeners: follow the runs; see :class:`edgefl.Listener`.
 
     Raises:
         UserError: something in the scenario or the arguments is wrong, or ``out`` is not empty.

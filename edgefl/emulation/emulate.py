@@ -138,16 +138,20 @@ class Emulated(NamedTuple):
 
 
 def emulate(
-    scenario: Scenario,
+    scenario: Scenario,  # may also have methods that are not run
     *,
-    out: Path,
-    methods: Sequence[str] | None = None,
-    device: str = "auto",
-    train: bool = True,
-    dilation: float | None = None,
+    out: Path,  # the run directory of the emulation; that of the simulation is OUT-predicted
+    methods: Sequence[str] | None = None,  # labels of the methods to run; all of them if not given
+    device: str = "auto",  # where training runs
+    train: bool = True,  # False runs only devices and network, with placeholder numbers in place of training
+    dilation: float | None = None,  # real seconds for one second of the scenario; chosen by rule if not given
+    # called with the part that begins, the reason of each dilation that was chosen, and why there is no band over
+    # queue draws
     say: Callable[[str], None] | None = None,
+    # paced: local training takes the predicted seconds; real: it takes the time of a process that trains under the
+    # CPU quota of the client's profile
     compute: Literal["paced", "real"] = "paced",
-    listeners: Sequence[Listener] = (),
+    listeners: Sequence[Listener] = (),  # follow all runs, the simulated ones first
 ) -> Emulated:
     """Simulate a scenario's methods, then emulate them.
 
@@ -155,19 +159,6 @@ def emulate(
     no training disturbs transfers. Jobs that only the emulation has (because a decision depends on time) are trained
     when they are needed, and the clock stands still meanwhile. With ``queue: fifo`` the simulation is timed again at
     the end with other draws of the shares (``sensitivity.parquet``), for the band that a comparison shows.
-
-    Args:
-        scenario: may also have methods that are not run.
-        out: the run directory of the emulation; that of the simulation is ``OUT-predicted``.
-        methods: labels of the methods to run; all of them if not given.
-        device: where training runs.
-        train: ``False`` runs only devices and network, with placeholder numbers in place of training.
-        dilation: real seconds for one second of the scenario; chosen by rule if not given.
-        say: called with the part that begins, the reason of each dilation that was chosen, and why there is no band
-            over queue draws.
-        compute: ``paced``: local training takes the predicted seconds; ``real``: it takes the time of a process that
-            trains under the CPU quota of the client's profile.
-        listeners: follow all runs, the simulated ones first.
 
     Raises:
         EmulationFailed: a process, a link or a transfer failed.

@@ -50,29 +50,22 @@ def no_narrower() -> UserError:
 
 
 class Conv2d(nn.Conv2d):
-    """A 2-D convolution of the leading channels; parameters as of ``torch.nn.Conv2d``, padding keeps the size.
-
-    Args:
-        inputs: channels of the full-width input.
-        outputs: channels of the full-width output.
-        padding: zeros around the image; half the kernel by default, which keeps the size at stride 1.
-        groups: number of channel groups that do not mix; equal to ``inputs`` for depthwise.
-        slim_outputs: a narrower width keeps fewer outputs; off for a layer whose outputs are the classes.
-        fan_out: initialise by N(0, 2 / fan-out), bias 0, instead of PyTorch's uniform default.
-    """
+    """A 2-D convolution of the leading channels; parameters as of ``torch.nn.Conv2d``, padding keeps the size."""
 
     def __init__(
         self,
-        inputs: int,
-        outputs: int,
+        inputs: int,  # channels of the full-width input
+        outputs: int,  # channels of the full-width output
         kernel: int,
         *,
         stride: int = 1,
+        # zeros around the image; half the kernel by default, which keeps the size at stride 1
         padding: int | None = None,
-        groups: int = 1,
+        groups: int = 1,  # number of channel groups that do not mix; equal to inputs for depthwise
         bias: bool = False,
+        # a narrower width keeps fewer outputs; off for a layer whose outputs are the classes
         slim_outputs: bool = True,
-        fan_out: bool = False,
+        fan_out: bool = False,  # initialise by N(0, 2 / fan-out), bias 0, instead of PyTorch's uniform default
     ) -> None:
         pad = kernel // 2 if padding is None else padding
         super().__init__(inputs, outputs, kernel, stride=stride, padding=pad, groups=groups, bias=bias)

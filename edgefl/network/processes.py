@@ -151,14 +151,6 @@ class GeneratedRates:
     intervals the series restarts independently of its past, so that a link that was idle for years does not require all
     steps in between.
 
-    Args:
-        name: the link's name and direction.
-        quantiles: percent (0 to 100) to bit/s, at least two, rising; linear in between, flat outside.
-        step: seconds for which a value is valid.
-        correlation: lag-1 autocorrelation of the Gaussian series, in [0, 1).
-        outage_every: mean seconds between the end of an outage and the next one; infinite for none.
-        outage_seconds: mean length of an outage.
-
     >>> rates = GeneratedRates(0, "5g down", 3, quantiles={0: 1e6, 100: 9e6}, step=1.0, correlation=0.7)
     >>> client = rates.process(2)
     >>> client.next_change(0.25), 1e6 <= client.value(0.25) <= 9e6
@@ -168,14 +160,16 @@ class GeneratedRates:
     def __init__(
         self,
         seed: int,
-        name: str,
+        name: str,  # the link's name and direction
         clients: int,
         *,
+        # percent (0 to 100) to bit/s, at least two, rising; linear in between, flat outside
         quantiles: Mapping[float, float],
-        step: float,
-        correlation: float,
+        step: float,  # seconds for which a value is valid
+        correlation: float,  # lag-1 autocorrelation of the Gaussian series, in [0, 1)
+        # mean seconds between the end of an outage and the next one; infinite for none
         outage_every: float = math.inf,
-        outage_seconds: float = 0.0,
+        outage_seconds: float = 0.0,  # mean length of an outage
     ) -> None:
         self._seed, self._name, self._clients = seed, name, clients
         points = sorted(quantiles.items())

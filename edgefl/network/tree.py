@@ -22,18 +22,6 @@ _NUMBER = re.compile("0|[1-9][0-9]{0,8}")
 class TreeLinks:
     """The links of a star, or of cells behind their backhaul.
 
-    Args:
-        server: the server's capacity (down, up), bit/s; *down* is from the server towards the clients.
-        down: each client's downlink capacity, bit/s.
-        up: each client's uplink capacity, bit/s.
-        latency: one-way seconds between the server and a client, for all or for each client.
-        backhaul: each cell's capacity (down, up), bit/s; none for a star.
-        cell: each client's cell; needed where there are cells.
-        sharing: how the clients of a cell share its channel, separately for down and up. ``wired``: not at all.
-            ``rate_fair``: equal rates, each using time in proportion to 1/capacity (WiFi's anomaly: Heusse et al.,
-            INFOCOM 2003). ``airtime_fair``: equal shares of the time, so rates in proportion to capacity
-            (proportionally fair cells).
-
     >>> star = TreeLinks(server=(1e9, 1e9), down=[8e6, 4e6], up=[1e6, 1e6], latency=0.02)
     >>> star.path("server", "client/1"), star.path("client/1", "server")
     ((0, 4), (5, 1))
@@ -44,12 +32,17 @@ class TreeLinks:
     def __init__(
         self,
         *,
+        # the server's capacity (down, up), bit/s; *down* is from the server towards the clients
         server: tuple[float, float],
-        down: Iterable[float],
-        up: Iterable[float],
+        down: Iterable[float],  # each client's downlink capacity, bit/s
+        up: Iterable[float],  # each client's uplink capacity, bit/s
+        # one-way seconds between the server and a client, for all or for each client
         latency: float | Iterable[float] = 0.0,
-        backhaul: Sequence[tuple[float, float]] = (),
-        cell: Sequence[int] | None = None,
+        backhaul: Sequence[tuple[float, float]] = (),  # each cell's capacity (down, up), bit/s; none for a star
+        cell: Sequence[int] | None = None,  # each client's cell; needed where there are cells
+        # how the clients of a cell share its channel, separately for down and up. wired: not at all. rate_fair: equal
+        # rates, each using time in proportion to 1/capacity (WiFi's anomaly: Heusse et al., INFOCOM 2003).
+        # airtime_fair: equal shares of the time, so rates in proportion to capacity (proportionally fair cells).
         sharing: Sharing = "wired",
     ) -> None:
         downs, ups = array("d", down), array("d", up)

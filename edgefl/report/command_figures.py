@@ -21,22 +21,16 @@ BAND = 0.25
 
 
 def predicted_figure(
-    title: str,
+    title: str,  # the figure's title
+    # family (its colour), kind (its marker), measured and predicted seconds, which are positive
     points: Sequence[tuple[str, str, float, float]],
     *,
-    of: str = "a step",
-    markers: Mapping[str, str] = STEPS,
+    of: str = "a step",  # what the seconds are those of
+    markers: Mapping[str, str] = STEPS,  # the marker of each kind
+    # what the markers mean, the second line of the title
     legend: str = "circles: all parameters trained; triangles: the head alone",
 ) -> Figure:
-    """Predicted over measured seconds on logarithmic axes, with the diagonal and a band of ±25 %.
-
-    Args:
-        title: the figure's title.
-        points: family (its colour), kind (its marker), measured and predicted seconds, which are positive.
-        of: what the seconds are those of.
-        markers: the marker of each kind.
-        legend: what the markers mean, the second line of the title.
-    """
+    """Predicted over measured seconds on logarithmic axes, with the diagonal and a band of ±25 %."""
     figure = new_figure(figsize=(8.2, 6.2), layout="constrained")
     axes = figure.add_subplot()
     numbers = [number for *_, measured, predicted in points for number in (measured, predicted)]

@@ -32,26 +32,16 @@ _BINS = 24
 
 
 def holdings_figure(
-    title: str,
-    what: str,
-    sizes: _Integers,
+    title: str,  # the figure's title
+    what: str,  # what the categories are, such as classes
+    sizes: _Integers,  # training samples of each client
     *,
-    counts: _Integers | None = None,
-    distances: _Floats | None = None,
-    means: _Floats | None = None,
-    names: Sequence[str] = (),
+    counts: _Integers | None = None,  # samples of each category on each client; None: targets are no categories
+    distances: _Floats | None = None,  # distance of each client's shares from those of all clients
+    means: _Floats | None = None,  # the mean target of each client
+    names: Sequence[str] = (),  # names of the categories; without, their numbers
 ) -> Figure:
-    """A bar for each client with its classes as parts, and distributions over clients next to them.
-
-    Args:
-        title: the figure's title.
-        what: what the categories are, such as ``classes``.
-        sizes: training samples of each client.
-        counts: samples of each category on each client; ``None``: targets are no categories.
-        distances: distance of each client's shares from those of all clients.
-        means: the mean target of each client.
-        names: names of the categories; without, their numbers.
-    """
+    """A bar for each client with its classes as parts, and distributions over clients next to them."""
     figure = new_figure(figsize=(11.0, 4.8), layout="constrained")
     distributions = [(sizes.astype(np.float64), "training samples of a client", (0.0, float(sizes.max())))]
     if distances is not None:

@@ -59,22 +59,16 @@ def write_pictures(run: RunResult) -> list[Path]:
 
 
 def accuracy_figure(
-    runs: Sequence[RunResult],
-    over: Sequence[Over] = ("time", "traffic"),
-    methods: Sequence[str] = (),
-    size: tuple[float, float] | None = None,
+    runs: Sequence[RunResult],  # the finished runs
+    over: Sequence[Over] = ("time", "traffic"),  # the x-axis of each panel
+    methods: Sequence[str] = (),  # the labels of the methods shown; all if empty
+    size: tuple[float, float] | None = None,  # inches; by default as wide as a page, or a panel of about half of it
 ) -> Figure:
     """The metric over one or several costs, a panel for each.
 
     Each method has its own colour, dash and marker. The line is the mean over seeds, up to the end of the shortest
     seed; the band extends from the lowest seed to the highest. Targets are grey horizontal lines; a budget on the
     panel's cost is a vertical line, and a cross marks where another budget on joules or FLOPs is exhausted.
-
-    Args:
-        runs: the finished runs.
-        over: the x-axis of each panel.
-        methods: the labels of the methods shown; all if empty.
-        size: inches; by default as wide as a page, or a panel of about half of it.
 
     Raises:
         UserError: no run has such a method.

@@ -31,14 +31,6 @@ class Deadline(NamedTuple):
 class Participation(Participant):
     """A client of the cohort, from the start of the round until its update has arrived or the round has closed.
 
-    Args:
-        round: the round, which is also the model version that it trains from.
-        chosen: the number of blocks from the block scheduler, if there is one.
-        on_downloaded, on_left: called when it holds everything (or never will), and when its participation has ended:
-            it has arrived, was refused, or has dropped out.
-        deadline: the time until which its update must have arrived, for clients that reduce their local steps.
-        closes: the time at which its round closes at the latest, seconds; infinite without a deadline.
-
     Attributes:
         prefetch: its prefetch, complete or not, until it begins.
         hidden_seconds: transfer seconds before the round began.
@@ -50,14 +42,18 @@ class Participation(Participant):
         self,
         world: World,
         client: int,
-        round: int,
+        round: int,  # the round, which is also the model version that it trains from
         downlink: Downlink,
         *,
-        chosen: int | None,
+        chosen: int | None,  # the number of blocks from the block scheduler, if there is one
+        # on_downloaded, on_left: called when it holds everything (or never will), and when its participation has
+        # ended: it has arrived, was refused, or has dropped out
         on_downloaded: Callable[[Participation], None],
         on_left: Callable[[Participation], None],
         prefetch: Prefetch | None = None,
+        # the time until which its update must have arrived, for clients that reduce their local steps
         deadline: Deadline | None = None,
+        # the time at which its round closes at the latest, seconds; infinite without a deadline
         closes: float = math.inf,
         plan: Plan | None = None,
     ) -> None:

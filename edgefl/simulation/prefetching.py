@@ -15,12 +15,6 @@ from edgefl.training.faults import blaming
 class Prefetch:
     """Parts that a client receives before the round that needs them.
 
-    Args:
-        round: the round that will need them.
-        awake: the client takes part in the present round too, so its idle watts are charged there.
-        dispatch: the number of the job that will need them; ``None``: the client's next one.
-        within_round: the round has begun, so that the transfer lengthens it.
-
     Attributes:
         over: triggers when it is over: its participation has begun, or it was dropped.
     """
@@ -30,11 +24,11 @@ class Prefetch:
         world: World,
         client: int,
         parts: tuple[Part, ...],
-        round: int,
+        round: int,  # the round that will need them
         *,
-        awake: bool,
-        dispatch: int | None = None,
-        within_round: bool = False,
+        awake: bool,  # the client takes part in the present round too, so its idle watts are charged there
+        dispatch: int | None = None,  # the number of the job that will need them; None: the client's next one
+        within_round: bool = False,  # the round has begun, so that the transfer lengthens it
     ) -> None:
         self.parts = parts
         self.within_round = within_round

@@ -128,26 +128,19 @@ def _one_step(jobs: Sequence[Job]) -> Search:
 
 
 def search(
-    steps: Search,
-    identity: Sequence[str],
-    out: Path,
+    steps: Search,  # yields jobs, and receives the figures of each
+    identity: Sequence[str],  # texts that identify this search
+    out: Path,  # its folder; new, empty, or that of the same search
     *,
-    processes: int | None = None,
-    cluster: bool = False,
+    processes: int | None = None,  # how many jobs run at the same time; by default as many as there are processors
+    cluster: bool = False,  # run them on a Ray cluster; the table is the same as with local processes
+    # called with each finished or paused job, why it failed or None, and how many of the step remain
     done: Callable[[Job, str | None, int], None] | None = None,
 ) -> SweepResult:
     """Run the jobs that a search yields, step by step, and write the table of all jobs.
 
     A search uses only results on disk, so after an interruption it yields the same jobs again. Jobs that finished or
     paused earlier are not run again; an interrupted one is resumed.
-
-    Args:
-        steps: yields jobs, and receives the figures of each.
-        identity: texts that identify this search.
-        out: its folder; new, empty, or that of the same search.
-        processes: how many jobs run at the same time; by default as many as there are processors.
-        cluster: run them on a Ray cluster; the table is the same as with local processes.
-        done: called with each finished or paused job, why it failed or ``None``, and how many of the step remain.
     """
     folder = out / "jobs"
     failures: dict[str, str] = {}

@@ -89,27 +89,20 @@ class TrainingCore:
     all other methods.
 
     As a context manager, it closes its engines at the end.
-
-    Args:
-        data: the clients' data, on the training device.
-        model: the scenario's skeleton, which the core takes over and moves to the training device.
-        seed: decides the initial model x^0; see ``initial_vector``.
-        engine: a specification, or an engine's name; see :func:`~edgefl.training.engine_spec.choose_engine`.
-        workers: number of concurrent jobs in the parallel engine; by default the process's cores. It never changes a
-            result.
-        results: a folder in which results are kept, so that no job is trained twice; not for the batched engine, whose
-            bits depend on the jobs that are trained side by side.
     """
 
     def __init__(
         self,
-        data: JobData,
-        model: BlockModel,
-        seed: int,
+        data: JobData,  # the clients' data, on the training device
+        model: BlockModel,  # the scenario's skeleton, which the core takes over and moves to the training device
+        seed: int,  # decides the initial model x^0; see initial_vector
         device: torch.device | str = "cpu",
         *,
-        engine: EngineSpec | str = "auto",
+        engine: EngineSpec | str = "auto",  # a specification, or an engine's name; see choose_engine
+        # number of concurrent jobs in the parallel engine; by default the process's cores. It never changes a result.
         workers: int | None = None,
+        # a folder in which results are kept, so that no job is trained twice; not for the batched engine, whose bits
+        # depend on the jobs that are trained side by side
         results: Path | None = None,
     ) -> None:
         keep_freed_memory()

@@ -41,24 +41,19 @@ class MethodLearner:
     unrounded.
 
     A job must be submitted while its version is the latest, or while another job with the same version is pending.
-
-    Args:
-        model: the skeleton adapted by the method's objective; it is not modified.
-        initial: the initial model x^0 ``[size]``, version 0.
-        seed: the run's seed, for random choices of a codec.
-        parts: the parts of the model that clients train, for methods with capacity levels.
     """
 
     def __init__(
         self,
         method: Method,
-        model: BlockModel,
-        initial: Tensor,
+        model: BlockModel,  # the skeleton adapted by the method's objective; it is not modified
+        initial: Tensor,  # the initial model x^0 [size], version 0
         data: JobData,
         engine: Engine,
         *,
-        seed: int = 0,
+        seed: int = 0,  # the run's seed, for random choices of a codec
         kept_models: KeptModels | None = None,
+        # the parts of the model that clients train, for methods with capacity levels
         parts: PartsOfModel | None = None,
     ) -> None:
         self._method = method

@@ -51,21 +51,17 @@ class ServerModel:
     The method's server update computes the parameters. Buffers (batch norm's running statistics and counters) are
     averaged with the same weights; the papers' code does the same with all other entries of a model's state. So is the
     clients' local part, which only evaluations of the server's model read: it is not sent.
-
-    Args:
-        initial: model version 0 ``[size]``.
-        clients: N, the number of clients in the fleet.
-        parts: the parts of the model that clients train, if they do not train all of it. Each number of the model then
-            becomes the server update of the clients that trained it, and their weights are divided by their sum.
     """
 
     def __init__(  # noqa: PLR0917  (a server is made of this many things)
         self,
         method: Method,
-        initial: Tensor,
+        initial: Tensor,  # model version 0 [size]
         layout: Layout,
-        clients: int,
+        clients: int,  # N, the number of clients in the fleet
         wire: Wire,
+        # the parts of the model that clients train, if they do not train all of it. Each number of the model then
+        # becomes the server update of the clients that trained it, and their weights are divided by their sum.
         parts: PartsOfModel | None = None,
     ) -> None:
         self.version = 0

@@ -42,11 +42,6 @@ class BatchedEngine:
     reused in later rounds; for rules that do not accept the learning rate as a tensor, as long as it does not change.
 
     Results agree with the sequential engine's within rounding; they are not bit-identical.
-
-    Args:
-        width: maximum number of jobs in a chunk; by default chosen by the device's memory.
-        replay: repeats the step of a whole chunk; by default chosen by the device.
-        convolutions: see :class:`~edgefl.training.engine_spec.EngineSpec`.
     """
 
     def __init__(
@@ -54,11 +49,12 @@ class BatchedEngine:
         model: BlockModel,
         data: JobData,
         device: torch.device,
-        width: int | None = None,
+        width: int | None = None,  # maximum number of jobs in a chunk; by default chosen by the device's memory
+        # repeats the step of a whole chunk; by default chosen by the device
         replay: Callable[[Callable[[], None]], Replay] | None = None,
         *,
         precision: Precision = "float32",
-        convolutions: Convolutions = "grouped",
+        convolutions: Convolutions = "grouped",  # see EngineSpec
     ) -> None:
         self._mode = {**TRAINING, "unfolded": convolutions == "products"}
         self._model = model

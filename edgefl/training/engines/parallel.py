@@ -54,19 +54,16 @@ class ParallelEngine:
     this process trains and evaluates, one job after another. This never changes a result.
 
     Worker processes belong to the process, not to the engine or the calling thread: the next engine uses them again.
-
-    Args:
-        workers: number of concurrent jobs, at least 1.
-        settled: seconds of training before worker processes start, unless some are ready already; ``None``: never.
     """
 
     def __init__(
         self,
         model: BlockModel,
         data: JobData,
-        workers: int,
+        workers: int,  # number of concurrent jobs, at least 1
         precision: Precision = "float32",
         *,
+        # seconds of training before worker processes start, unless some are ready already; None: never
         settled: float | None = SETTLED_SECONDS,
     ) -> None:
         self._model, self._data, self._workers, self._precision = model, data, workers, precision
