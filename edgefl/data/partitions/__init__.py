@@ -7,9 +7,8 @@ from pydantic import Field
 from edgefl.data.partitions.by_owner import ByFile, Natural
 from edgefl.data.partitions.dirichlet import Dirichlet
 from edgefl.data.partitions.flwr import Flwr
-from edgefl.data.partitions.iid import Iid, Quantity
+from edgefl.data.partitions.iid import Iid, Quantity, SortAndPartition
 from edgefl.data.partitions.label_level import LabelLevel
-from edgefl.data.partitions.shards import SortAndPartition
 
 AnyPartition = Annotated[
     Iid | LabelLevel | SortAndPartition | Dirichlet | Quantity | Natural | ByFile | Flwr, Field(discriminator="kind")

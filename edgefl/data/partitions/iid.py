@@ -6,7 +6,12 @@ import numpy as np
 from pydantic import Field
 
 from edgefl.data.choice import largest_remainders
-from edgefl.data.partitions.base import Partition, require_a_sample_for_each
+from edgefl.data.partitions.base import (
+    ClasswisePartition,
+    Partition,
+    require_a_sample_for_each,
+    require_samples_of_each_class,
+)
 from edgefl.data.sharding import Integers, Shards
 from edgefl.errors import UserError
 
@@ -74,3 +79,65 @@ class Quantity(Partition):
     ) -> Shards:
         sizes = self.sizes(np.bincount(labels, minlength=classes), clients, rng)
         return Shards.of(np.repeat(np.arange(clients), sizes), rng.permutation(len(labels)), clients)
+
+
+class SortAndPartition(ClasswisePartition):
+    """Every client gets ``s`` equal blocks of ``s`` different classes (FedADC, Section IV).
+
+    Each class is split into clients·s/classes equal blocks, of one size for all classes; remaining images are not used.
+    The assignment of classes to clients is random, with exactly ``s`` classes for each client.
+    """
+
+    kind: Literal["shards"] = Field(default="shards", description="sort-and-partition, s classes for each client")
+    s: int = Field(ge=1, description="classes of each client")
+
+    def check(self, class_sizes: Integers, clients: int) -> None:
+        self._block(class_sizes, clients)
+
+    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """The same size for all; nothing is drawn."""
+        return np.full(clients, self.s * self._block(class_sizes, clients), dtype=np.int64)
+
+    def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        return class_assignment(clients, len(class_sizes), self.s, rng) * self._block(class_sizes, clients)
+
+    def _block(self, class_sizes: Integers, clients: int) -> int:
+        classes = len(class_sizes)
+        require_a_sample_for_each(class_sizes, clients)
+        require_samples_of_each_class(class_sizes, self.kind)
+        if self.s > classes:
+            raise UserError(
+                f"partition shards expects s to be at most the number of classes, {classes}, found {self.s}"
+            )
+        if clients * self.s % classes:
+            raise UserError(
+                f"partition shards expects clients · s to be a multiple of the {classes} classes, found {clients} · "
+                f"{self.s} = {clients * self.s}"
+            )
+        block = int(class_sizes.min()) // (clients * self.s // classes)
+        if block == 0:
+            raise UserError(
+                f"partition shards expects at least {clients * self.s // classes} samples of each class, found "
+                f"{class_sizes.min()}; take fewer clients or a smaller s"
+            )
+        return block
+
+
+def class_assignment(clients: int, classes: int, s: int, rng: np.random.Generator) -> Integers:
+    """The assignment of class blocks to clients, ``[clients, classes]`` of 0 and 1 with equal row and column sums.
+
+    Clients draw one after another, in proportion to the remaining blocks. If a class has as many blocks left as there
+    are clients left, all of them must take it; so every client gets ``s`` classes.
+    """
+    left = np.full(classes, clients * s // classes, dtype=np.int64)
+    assigned = np.zeros((clients, classes), dtype=np.int64)
+    waits = rng.standard_exponential((clients, classes))
+    for client in range(clients):
+        # The s smallest of exponential times with these rates are a weighted draw without replacement.
+        with np.errstate(divide="ignore"):
+            arrival = waits[client] / left
+        arrival[left == clients - client] = -1.0
+        chosen = np.argsort(arrival, kind="stable")[:s]
+        assigned[client, chosen] = 1
+        left[chosen] -= 1
+    return assigned

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from edgefl.data.partitions import Iid, Quantity, SortAndPartition
-from edgefl.data.partitions.shards import class_assignment
+from edgefl.data.partitions.iid import class_assignment
 from edgefl.data.sharding import cut_like_training
 from edgefl.errors import UserError
 
