@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.network.allotment import Outlook
 from edgefl.network.connections import Connection, Connections
+from edgefl.network.fairness import Outlook
 from edgefl.network.flow import Alone, Flow, FlowObserver
 from edgefl.network.processes import CapacityProcess
 from edgefl.network.tcp import Opening

@@ -13,7 +13,7 @@ import math
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 
-from edgefl.network.allotment import Terms
+from edgefl.network.fairness import Terms
 
 _BUCKET = 128  # two levels of at most ~128 entries serve 16,000 flows with short sums at C speed
 

@@ -13,7 +13,7 @@ import simpy
 from numpy.typing import NDArray
 from simpy.events import EventPriority
 
-from edgefl.network.allotment import Outlook
+from edgefl.network.fairness import Outlook
 from edgefl.network.processes import CapacityProcess
 from edgefl.network.tcp import Opening
 from edgefl.network.topology import Node, Route, Topology

@@ -15,8 +15,8 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from edgefl.network.allotment import Allocator, Outlook, Terms
 from edgefl.network.connections import TcpFlows
+from edgefl.network.fairness import Allocator, Outlook, Terms
 from edgefl.network.flow import Agenda, Alone, Flow, FlowObserver, Multicast
 from edgefl.network.processes import CapacityProcess
 from edgefl.network.sharing import Sharing

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.network.allotment import Allocator, Claim, Progress, Terms, allotted
 from edgefl.network.bundle import Bundle, Stream
-from edgefl.network.fairness import fair_levels, link_level
+from edgefl.network.fairness import Allocator, Claim, Progress, Terms, allotted, fair_levels, link_level
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
 

@@ -9,7 +9,7 @@ import simpy
 
 from edgefl.fleet import Direction
 from edgefl.methods.parts.payload import Part
-from edgefl.network.allotment import Outlook
+from edgefl.network.fairness import Outlook
 from edgefl.network.flow import Flow, Network
 from edgefl.network.timeouts import Timeouts
 from edgefl.network.topology import Node

@@ -5,7 +5,7 @@ from collections.abc import Collection, Generator, Mapping
 import simpy
 
 from edgefl.methods.parts.payload import Downlink, Part
-from edgefl.network.allotment import Outlook
+from edgefl.network.fairness import Outlook
 from edgefl.network.topology import Node
 from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.world import World

@@ -13,7 +13,7 @@ import numpy as np
 from edgefl.errors import WrongAnswer
 from edgefl.fleet import Direction
 from edgefl.methods.parts.payload import Part
-from edgefl.network.allotment import Outlook, Progress, Shares
+from edgefl.network.fairness import Outlook, Progress, Shares
 from edgefl.network.flow import Alone, Flow, Network
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.tcp import Opening
@@ -31,7 +31,7 @@ from edgefl.training.faults import blaming
 
 
 class Allocation:
-    """Answers the network's questions (:class:`~edgefl.network.allotment.Allocator`) with a scenario's allocation."""
+    """Answers the network's questions (:class:`~edgefl.network.fairness.Allocator`) with a scenario's allocation."""
 
     def __init__(self, spec: BandwidthSpec, label: str) -> None:
         self._spec = spec

@@ -11,7 +11,7 @@ from edgefl.fleet import Pace, Slowdown
 from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.payload import Downlink, Part
 from edgefl.methods.parts.server import checked_downlink
-from edgefl.network.allotment import Outlook
+from edgefl.network.fairness import Outlook
 from edgefl.record.events import detail
 from edgefl.record.kinds import EventKind, Lost
 from edgefl.simulation.accounts import Accounts, FrontBlocks

@@ -11,7 +11,7 @@ import itertools
 import math
 from typing import NamedTuple
 
-from edgefl.network.allotment import Outlook, Progress
+from edgefl.network.fairness import Outlook, Progress
 from edgefl.network.tcp import Opening
 from edgefl.network.transport import Transport
 

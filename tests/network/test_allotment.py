@@ -9,7 +9,7 @@ import simpy
 from scipy.optimize import linprog
 
 from edgefl.network import FifoQueue, FlowNetwork, Tcp, Transport, lv08
-from edgefl.network.allotment import Claim, Outlook, Shares, allotted
+from edgefl.network.fairness import Claim, Outlook, Shares, allotted
 from edgefl.network.tree import TreeLinks
 from edgefl.scheduling.bandwidth.base import bandwidth
 from edgefl.simulation.traffic import Allocation

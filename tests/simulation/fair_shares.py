@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import networkx as nx
 
 from edgefl.network import GraphLinks
-from edgefl.network.allotment import Outlook
+from edgefl.network.fairness import Outlook
 from edgefl.network.tcp import Opening
 from edgefl.simulation.traffic import Allocation
 
