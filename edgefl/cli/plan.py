@@ -12,7 +12,7 @@ from edgefl.cli.printing import quiet, say_json, show
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
-    from edgefl.planning.figures import BudgetPlan, MethodPlan, Plan
+    from edgefl.planning.observation import BudgetPlan, MethodPlan, Plan
     from edgefl.report.table import Column
 
 

@@ -9,8 +9,7 @@ from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import DeviceProfile, compute_joules, fits
 from edgefl.fleet.figure import value
 from edgefl.methods.recipe import Method
-from edgefl.planning.figures import Range
-from edgefl.planning.observation import work_seconds
+from edgefl.planning.observation import Range, work_seconds
 from edgefl.simulation.cost_specs import MeasuredCost
 from edgefl.simulation.work import batch_counts
 

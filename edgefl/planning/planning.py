@@ -17,8 +17,17 @@ from edgefl.fleet.figure import value
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.specs import FileTopology
 from edgefl.network.tcp import Opening
-from edgefl.planning.figures import BudgetPlan, DevicePlan, MethodPlan, Part, Plan, Range
-from edgefl.planning.observation import Observation, Spent, work_seconds
+from edgefl.planning.observation import (
+    BudgetPlan,
+    DevicePlan,
+    MethodPlan,
+    Observation,
+    Part,
+    Plan,
+    Range,
+    Spent,
+    work_seconds,
+)
 from edgefl.record.events import Event
 from edgefl.record.kinds import BudgetKind
 from edgefl.record.rounds import RoundRow
