@@ -7,7 +7,7 @@ import typer
 
 from edgefl.files import user_path
 from edgefl.hardware import DeviceName
-from edgefl.record.outputs import output_path
+from edgefl.record.paths import output_path
 
 
 def option(default: Any, help: str, *names: str, unset: str = "", **settings: Any) -> Any:

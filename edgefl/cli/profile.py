@@ -14,7 +14,7 @@ from edgefl.cli.profile_listing import app, print_errors, profile_yaml, say_left
 from edgefl.errors import UserError
 from edgefl.files import user_path, writing_output
 from edgefl.record.names import SCENARIO
-from edgefl.record.outputs import new_output_path
+from edgefl.record.paths import new_output_path
 
 if TYPE_CHECKING:
     from edgefl.fleet import DeviceProfile

@@ -10,7 +10,7 @@ from edgefl.cli.arguments import Details, Methods, argument, new_figure_file, ne
 from edgefl.cli.printing import say, width
 from edgefl.errors import UserError
 from edgefl.files import user_path
-from edgefl.record.outputs import write_output
+from edgefl.record.paths import write_output
 from edgefl.wording import escape
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from edgefl.errors import UserError
-from edgefl.record.outputs import output_file, output_path
+from edgefl.record.paths import output_file, output_path
 from edgefl.record.summary import SeedResult
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import pytest
 from edgefl.cli.entry import main
 from edgefl.errors import UserError
 from edgefl.record import names
-from edgefl.record.outputs import INPUT_ENDINGS, output_path
+from edgefl.record.paths import INPUT_ENDINGS, output_path
 
 OPTIONS = {
     "a report": ["report", "RUN", "-o"],

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgefl.errors import UserError
-from edgefl.record.outputs import write_output
+from edgefl.record.paths import write_output
 from edgefl.report.html import render
 from edgefl.report.page.robustness import Timed, timed
 from edgefl.report.page.sections import facts, sections, subtitle

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgefl.errors import UserError
-from edgefl.record.outputs import write_output
+from edgefl.record.paths import write_output
 from edgefl.report.timeline.data import Broken, Timeline, Transfer
 
 ROUNDS, CLIENTS, LINKS = 1, 2, 3
