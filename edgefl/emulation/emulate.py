@@ -32,7 +32,7 @@ from edgefl.record.emulation import write_emulation
 from edgefl.record.events import Listener
 from edgefl.record.paths import RunPaths, SeedPaths
 from edgefl.record.tables import read_events
-from edgefl.report.prediction.bands import has_one_queue
+from edgefl.report.prediction.gaps import has_one_queue
 from edgefl.report.run_result import RunResult
 from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.scenario import Scenario

@@ -13,7 +13,7 @@ from edgefl.experiment import run
 from edgefl.network.transport import TransportSpec
 from edgefl.report import RunResult
 from edgefl.report.page import page
-from edgefl.report.prediction.bands import Band
+from edgefl.report.prediction.gaps import Band
 from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.scenario.loading import check
 

@@ -14,8 +14,7 @@ from typing import NamedTuple
 from edgefl.errors import UserError
 from edgefl.record.emulation import Emulation
 from edgefl.record.summary import SeedResult
-from edgefl.report.prediction.bands import Bands, read_bands
-from edgefl.report.prediction.gaps import Gap, Order, Place, order_of
+from edgefl.report.prediction.gaps import Bands, Gap, Order, Place, order_of, read_bands
 from edgefl.report.prediction.jobs import PHASES, jobs_of
 from edgefl.report.quantities import limit
 from edgefl.report.rows import differing

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from edgefl.files import writing
 from edgefl.report.command_figures import predicted_figure
 from edgefl.report.figures import draw
-from edgefl.report.prediction.bands import Bands
 from edgefl.report.prediction.comparing import Against, SeedAgainst
-from edgefl.report.prediction.gaps import Gap, Order, percent
+from edgefl.report.prediction.gaps import Bands, Gap, Order, percent
 from edgefl.report.prediction.jobs import PHASES
 from edgefl.report.quantities import limit, quantity, unit_for
 from edgefl.report.table import MISSING, Column, Table, Value, finite, hidden, words
