@@ -18,10 +18,10 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import content_of
 from edgefl.models.registry import ModelSpec, build_model, initial_vector
 from edgefl.training.base import ENGINES, Engine, EngineInputs, JobData, JobResult, JobTask
-from edgefl.training.client_data import ClientData
 from edgefl.training.device import keep_freed_memory
 from edgefl.training.engine_spec import EngineSpec, check_precision, choose_engine
 from edgefl.training.job import Evaluation
+from edgefl.training.job_inputs import ClientData
 from edgefl.training.kept_states import KeptModels
 from edgefl.training.learner import MethodLearner
 from edgefl.training.parts_of_models import EngineOfParts, PartsOfModel
