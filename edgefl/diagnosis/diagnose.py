@@ -26,7 +26,7 @@ from edgefl.record import RunPaths, SeedPaths
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.accelerator import room_for_data
-from edgefl.training.device import choose_device, exact_arithmetic
+from edgefl.training.engine_spec import choose_device, exact_arithmetic
 from edgefl.training.evaluation import PLAIN
 
 ITERATIONS = 100

@@ -5,7 +5,7 @@ from edgefl.cost.measure import StepCost
 from edgefl.experiment.wiring import skeleton
 from edgefl.methods.build import build_method
 from edgefl.scenario import Scenario
-from edgefl.training.device import choose_device, has_bfloat16_matrix_units, multiplies_bfloat16
+from edgefl.training.engine_spec import choose_device, has_bfloat16_matrix_units, multiplies_bfloat16
 
 MEASURED_GAIN = 2.6
 """Images per second in bfloat16 over float32: ResNet-18 with group norm, batch 50, engine ``parallel`` on two cores

@@ -208,7 +208,7 @@ class _ScenarioRuns(Runs):
     def _load(self, seed: int) -> FederatedData:
         from edgefl.data.federated import load_federated
         from edgefl.training.accelerator import room_for_data
-        from edgefl.training.device import choose_device
+        from edgefl.training.engine_spec import choose_device
 
         device = choose_device(self._choices.device)
         split, room = self._chosen.evaluation.split, room_for_data(device)

@@ -31,7 +31,7 @@ def run_all_on_ray(jobs: Sequence[Job], folder: Path, at_once: int | None, done:
     """
     if not jobs:
         return
-    from edgefl.training.device import choose_device
+    from edgefl.training.engine_spec import choose_device
     from edgefl.training.engines.ray import connected, needs
 
     ray = connected()

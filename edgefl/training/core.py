@@ -18,8 +18,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import content_of
 from edgefl.models.registry import ModelSpec, build_model, initial_vector
 from edgefl.training.base import ENGINES, Engine, EngineInputs, JobData, JobResult, JobTask
-from edgefl.training.device import keep_freed_memory
-from edgefl.training.engine_spec import EngineSpec, check_precision, choose_engine
+from edgefl.training.engine_spec import EngineSpec, check_precision, choose_engine, keep_freed_memory
 from edgefl.training.job import Evaluation
 from edgefl.training.job_inputs import ClientData
 from edgefl.training.kept_states import KeptModels

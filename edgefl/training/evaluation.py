@@ -15,7 +15,7 @@ from edgefl.models.mode import Mode, using
 from edgefl.tasks.base import Task
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import EvaluationData, JobData, JobResult
-from edgefl.training.device import exact_arithmetic
+from edgefl.training.engine_spec import exact_arithmetic
 from edgefl.training.job import Evaluation
 
 PLAIN = asdict(Mode(training=False, track=False))

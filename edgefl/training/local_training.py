@@ -14,7 +14,7 @@ from edgefl.models.mode import Mode, using
 from edgefl.models.random_layers import KEY
 from edgefl.randomness import generator
 from edgefl.training.base import JobData, JobResult, JobTask
-from edgefl.training.device import exact_arithmetic
+from edgefl.training.engine_spec import exact_arithmetic
 from edgefl.training.faults import TrainingFault
 
 TRAINING = asdict(Mode())

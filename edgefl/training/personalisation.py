@@ -29,7 +29,7 @@ from edgefl.models.mode import using
 from edgefl.options import Component
 from edgefl.tasks.base import Task
 from edgefl.training.base import Engine, JobData, JobTask
-from edgefl.training.device import exact_arithmetic
+from edgefl.training.engine_spec import exact_arithmetic
 from edgefl.training.evaluation import PLAIN, batch_on
 
 

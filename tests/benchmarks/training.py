@@ -43,8 +43,15 @@ from edgefl.record.summary import SeedResult
 from edgefl.scenario import load_scenario
 from edgefl.training import accelerator
 from edgefl.training.core import TrainingCore
-from edgefl.training.device import choose_device, exact_arithmetic, multiplies_bfloat16
-from edgefl.training.engine_spec import EngineSpec, check_precision, choose_engine, engines_on
+from edgefl.training.engine_spec import (
+    EngineSpec,
+    check_precision,
+    choose_device,
+    choose_engine,
+    engines_on,
+    exact_arithmetic,
+    multiplies_bfloat16,
+)
 from edgefl.training.job import JobId, TrainingJob
 from edgefl.training.parallel.worker_pool import shared_pool
 

@@ -7,8 +7,7 @@ from edgefl.errors import UserError
 from edgefl.hardware import ENGINE_NAMES, cores
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import ENGINES, EngineInputs
-from edgefl.training.device import choose_device, exact_arithmetic
-from edgefl.training.engine_spec import EngineSpec, choose_engine, engines_on
+from edgefl.training.engine_spec import EngineSpec, choose_device, choose_engine, engines_on, exact_arithmetic
 from edgefl.training.engines.batched import BatchedEngine
 from edgefl.training.engines.parallel import ParallelEngine
 from edgefl.training.engines.ray import connected

@@ -13,8 +13,7 @@ from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS
 from edgefl.training import accelerator
 from edgefl.training.core import TrainingCore
-from edgefl.training.device import exact_arithmetic
-from edgefl.training.engine_spec import EngineSpec, check_precision
+from edgefl.training.engine_spec import EngineSpec, check_precision, exact_arithmetic
 from edgefl.training.engines.ray import needs
 from edgefl.training.evaluation import batch_on
 

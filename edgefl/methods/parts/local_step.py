@@ -23,7 +23,7 @@ def computing(precision: Precision, device: torch.device) -> AbstractContextMana
     ``bfloat16`` is PyTorch's autocast: products have operands of 8 significant bits and accumulate in float32;
     parameters, their gradient, norms, the logits' cross-entropy and all other sums of edgefl stay float32. The backward
     pass of an operator uses the types of its forward pass. ``tf32`` is a setting of the whole device
-    (:func:`~edgefl.training.device.exact_arithmetic`) and, like ``float32``, needs no context.
+    (:func:`~edgefl.training.engine_spec.exact_arithmetic`) and, like ``float32``, needs no context.
 
     >>> one = torch.ones(2, 2)
     >>> with computing("bfloat16", one.device):

@@ -18,8 +18,7 @@ from edgefl.training.accelerator import Replay
 from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
 from edgefl.training.batched.chunk_width import ChunkWidths
 from edgefl.training.batched.stack import Stack
-from edgefl.training.device import exact_arithmetic
-from edgefl.training.engine_spec import Convolutions
+from edgefl.training.engine_spec import Convolutions, exact_arithmetic
 from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation

@@ -15,7 +15,7 @@ from typing import Any
 
 from edgefl.errors import EdgeflError
 from edgefl.torch_settings import INTRA_OP_THREADS
-from edgefl.training.device import keep_freed_memory
+from edgefl.training.engine_spec import keep_freed_memory
 
 _IDLE_SECONDS = 60
 """After so long without work, worker processes end; the next call starts new ones."""
