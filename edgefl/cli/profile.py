@@ -18,8 +18,7 @@ from edgefl.record.paths import new_output_path
 
 if TYPE_CHECKING:
     from edgefl.fleet import DeviceProfile
-    from edgefl.profiling.calibrated import Predicted
-    from edgefl.profiling.calibration import Calibration
+    from edgefl.profiling.calibration import Calibration, Predicted
     from edgefl.profiling.measured_profile import Checked, Fit, Unmeasured
     from edgefl.profiling.measurement import Measurement
     from edgefl.scenario import Scenario
@@ -330,8 +329,7 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
     """
     from edgefl.files import write_file, writing_folder
     from edgefl.fleet import load_profile
-    from edgefl.profiling.calibrated import predicted
-    from edgefl.profiling.calibration import calibrate, read_client_log
+    from edgefl.profiling.calibration import calibrate, predicted, read_client_log
     from edgefl.scenario import load_scenario
     from edgefl.units import parse
 
@@ -373,7 +371,7 @@ def _files(
     """The text of each file by name."""
     from datetime import datetime
 
-    from edgefl.profiling.calibrated import link_data, profile_data, scenario_data
+    from edgefl.profiling.calibration import link_data, profile_data, scenario_data
     from edgefl.yaml_file import dump_yaml
 
     name = f"{base.name}-calibrated"

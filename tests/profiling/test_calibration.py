@@ -14,8 +14,15 @@ from edgefl.experiment import run
 from edgefl.fleet import load_profile, read_profile, step_seconds
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.network.tcp import Opening
-from edgefl.profiling.calibrated import link_data, predicted, profile_data
-from edgefl.profiling.calibration import COLUMNS, ClientLog, calibrate, read_client_log
+from edgefl.profiling.calibration import (
+    COLUMNS,
+    ClientLog,
+    calibrate,
+    link_data,
+    predicted,
+    profile_data,
+    read_client_log,
+)
 from edgefl.record.tables import read_events
 from edgefl.scenario import load_scenario, resolve
 from edgefl.yaml_file import dump_yaml
