@@ -19,7 +19,7 @@ from edgefl.emulation import shaping
 from edgefl.emulation.machine import has_netem
 from edgefl.emulation.nodes import entered, inside, opened, python, set_parameters, wait_for_own
 from edgefl.emulation.routing import Routing
-from edgefl.emulation.traffic_control import Rate, TrafficControl, Valve
+from edgefl.emulation.shaping import Rate, TrafficControl, Valve
 from edgefl.emulation.wiring import LINK_MAKER, Carried, LinkSettings, Pair, WiredLink, Wiring
 
 _ADDRESS = "02:00:00:00:00:01"

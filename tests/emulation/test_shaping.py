@@ -13,7 +13,7 @@ from edgefl.emulation import shaping
 from edgefl.emulation.dilation import USED_PART, PacketRates, choose_dilation, packet_rates
 from edgefl.emulation.emulate import MOST_CLIENTS, RANDOM_BYTES, content_of, taking_part
 from edgefl.emulation.routing import Routing
-from edgefl.emulation.traffic_control import Rate
+from edgefl.emulation.shaping import Rate
 from edgefl.emulation.wiring import LinkSettings, WiredLink, plan_wiring
 from edgefl.errors import UserError
 from edgefl.experiment import run
