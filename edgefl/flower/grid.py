@@ -11,8 +11,7 @@ import simpy
 from edgefl.errors import EdgeflError, UserError, in_words
 from edgefl.flower.client_work import Clients
 from edgefl.flower.exchange import Exchange
-from edgefl.flower.messages import Sent, Wire, copied_message, node_id_of
-from edgefl.flower.metrics import Metrics
+from edgefl.flower.messages import Metrics, Sent, Wire, copied_message, node_id_of
 from edgefl.flower.thread_scheduler import AppRaised, ThreadScheduler
 from edgefl.simulation.presence import Participant
 from edgefl.simulation.rounds import UNKNOWN, RoundBook

@@ -21,7 +21,7 @@ from edgefl.fleet import assign
 from edgefl.flower.app import App, loaded, located_error
 from edgefl.flower.client_work import Clients, Costs, Replies, Works
 from edgefl.flower.grid import AppBook, AppRun, virtual_grid
-from edgefl.flower.metrics import Metrics, observed
+from edgefl.flower.messages import Metrics, observed
 from edgefl.flower.scenario import AppMethod, AppScenario
 from edgefl.flower.thread_scheduler import ThreadScheduler
 from edgefl.flower.virtual_time import AppTime, replaced, seeded, virtual_time
