@@ -18,7 +18,7 @@ from edgefl.input_file import code_files, digest_of_file, input_files, parts_of
 from edgefl.options import Options
 from edgefl.record import RunPaths, names
 from edgefl.scenario import Scenario, resolve
-from edgefl.scenario.paths import what_decides
+from edgefl.scenario.overrides import what_decides
 from edgefl.user_code import allow, read_code
 
 SCENARIO, DATA = "scenario", "data"

@@ -15,8 +15,7 @@ from edgefl.input_file import code_files
 from edgefl.options import Options
 from edgefl.scenario.components import BANDWIDTH_SECTION, MODEL_SECTION, SELECTION_SECTION, TASK_SECTION
 from edgefl.scenario.methods import method_files, methods_schema
-from edgefl.scenario.overrides import Override, Overrides, blamed, overridden, parse_overrides
-from edgefl.scenario.paths import anchored, found_below
+from edgefl.scenario.overrides import Override, Overrides, anchored, blamed, found_below, overridden, parse_overrides
 from edgefl.scenario.scenario import Scenario
 from edgefl.user_code import allow
 from edgefl.validation import shown, validated

@@ -11,7 +11,7 @@ from edgefl.input_file import EXISTS, input_files
 from edgefl.record.names import STATE
 from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
-from edgefl.scenario.paths import FILES, anchored
+from edgefl.scenario.overrides import FILES, anchored
 
 from ..small_runs import CELLS, Stop, tree
 

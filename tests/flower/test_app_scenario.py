@@ -13,7 +13,7 @@ from edgefl.errors import UserError
 from edgefl.flower.app import digest_of_app, require_flwr
 from edgefl.flower.scenario import AppScenario, AppSpec, flat, load_any_scenario
 from edgefl.scenario import Scenario, load_scenario, resolve
-from edgefl.scenario.paths import what_decides
+from edgefl.scenario.overrides import what_decides
 from edgefl.validation import validated
 from edgefl.yaml_file import dump_yaml
 
