@@ -8,7 +8,7 @@ import pytest
 
 from edgefl.report import comparison, comparison_rows, glance, verdict
 from edgefl.report.glance import decide, next_steps, seconds_of_a_seed
-from edgefl.report.moment import at_the_moment
+from edgefl.report.run_result import at_the_moment
 
 from .conftest import seed_result, target
 
