@@ -206,7 +206,7 @@ class BlockModel(nn.Module):
         return inputs
 
     def exits(self, weights: Weights, inputs: Tensor) -> list[Tensor]:
-        """The outputs of internal classifiers (see ``edgefl.models.exits``), first to last, and of the last block."""
+        """The outputs of internal classifiers, first to last, and of the last block."""
         found: list[Tensor] = []
         with using(exits=found, ensemble=False):
             last = self.apply_blocks(weights, inputs)
