@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import doctest
+import json
 import re
 import runpy
 from typing import get_args
@@ -32,6 +33,18 @@ def test_the_examples_of_a_page_give_what_it_says(page):
     problems: list[str] = []
     doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(test, out=problems.append)
     assert not problems, "".join(problems)
+
+
+@pytest.mark.full
+def test_the_example_notebook_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads((ROOT / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
+    namespace: dict[str, object] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), namespace)
+    assert namespace["run"].labels == ["fedavg", "fedadc"]
+    assert "fedadc" in namespace["run"]._repr_html_()
 
 
 PACKAGES = ("methods.md", "extending.md", "data.md", "flower.md")
