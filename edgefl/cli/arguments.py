@@ -71,7 +71,7 @@ def new_figure_file(help: str, *names: str) -> Any:
 
 
 def _figure_path(name: str) -> Path:
-    from edgefl.report.figures import figure_path
+    from edgefl.report.figure_file import figure_path
 
     return figure_path(name)
 

@@ -46,7 +46,7 @@ def show(
     classes = chosen.data.class_names() if found.what == "classes" else []
     if picture is not None:
         from edgefl.report.data_distribution import holdings_figure
-        from edgefl.report.figures import write_figure
+        from edgefl.report.figure_file import write_figure
 
         title = f"{chosen.name}: {found.sizes.sum():,} training samples of {len(found.sizes):,} clients, seed {number}"
         drawn = holdings_figure(

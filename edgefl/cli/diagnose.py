@@ -51,7 +51,7 @@ def diagnose(  # noqa: PLR0917  (the options of the command)
 
 def _draw(found: list[Diagnosis], path: Path) -> None:
     from edgefl.report.command_figures import landscape_figure
-    from edgefl.report.figures import write_figure
+    from edgefl.report.figure_file import write_figure
 
     several = len({each.seed for each in found}) > 1
     panels = [

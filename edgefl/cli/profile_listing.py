@@ -134,7 +134,7 @@ def check_profile(
     compared = compare(device, found)
     if picture is not None:
         from edgefl.report.command_figures import predicted_figure
-        from edgefl.report.figures import write_figure
+        from edgefl.report.figure_file import write_figure
 
         points = [(each.time.family, each.time.part, each.time.seconds, each.predicted) for each in compared]
         write_figure(predicted_figure(f"{device.name}: {table.name}", points), picture)

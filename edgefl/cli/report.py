@@ -78,7 +78,7 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     # Pages show single run directories; tables combine the seeds of a sweep's setting.
     results = [result for run in runs for result in results_in(run, together=html is None)]
     if figure is not None:
-        from edgefl.report.figures import write_figure
+        from edgefl.report.figure_file import write_figure
         from edgefl.report.pictures import accuracy_figure
 
         write_figure(accuracy_figure(results, [x or "time"], methods or ()), figure)

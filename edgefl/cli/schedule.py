@@ -51,7 +51,7 @@ def schedule(  # noqa: PLR0917  (Typer reads options from the signature)
 
 def _draw(made: SchedulerComparison, path: Path) -> None:
     from edgefl.report.command_figures import SchedulerPoint, scheduler_figure
-    from edgefl.report.figures import write_figure
+    from edgefl.report.figure_file import write_figure
 
     points = [
         SchedulerPoint(name, each.makespan, each.joules, each.jain)

@@ -26,7 +26,7 @@ def timeline(  # noqa: PLR0917  (the options of the command)
 
     The trace is in the Chrome trace-event format; open it at ui.perfetto.dev in a browser.
     """
-    from edgefl.report.figures import write_figure
+    from edgefl.report.figure_file import write_figure
     from edgefl.report.timeline.gantt import gantt_figure
     from edgefl.report.timeline.trace import trace_of, write_trace
 

@@ -202,7 +202,7 @@ class RealLinks:
         assert command is not None, "checked before"
         with said.open("wb") as messages:
             self._maker = subprocess.Popen(
-                [*command, *python("link_maker"), str(folder / "coordinator")],
+                [*command, *python("links"), str(folder / "coordinator")],
                 stdin=subprocess.PIPE,
                 stdout=messages,
                 stderr=messages,

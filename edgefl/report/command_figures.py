@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from edgefl.report.figures import new_figure
+from edgefl.report.figure_file import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.report.figures import new_figure
+from edgefl.report.figure_file import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

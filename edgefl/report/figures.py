@@ -1,68 +1,9 @@
 """The figures of a run's summary that reports show, one list for all formats."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
-from edgefl.errors import UserError
-from edgefl.record.paths import output_file, output_path
 from edgefl.record.summary import SeedResult
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-def new_figure(**options: Any) -> Figure:
-    """Return a matplotlib figure with these options of its class, without pyplot, so no window system is needed."""
-    from matplotlib.figure import Figure
-
-    return Figure(**options)
-
-
-def draw(figure: Figure, file: BinaryIO, form: str) -> None:
-    """Draw a figure into an open file; its fonts stay text.
-
-    Args:
-        figure: the figure.
-        file: receives the bytes.
-        form: a format of matplotlib, such as ``png``.
-
-    Raises:
-        ValueError: matplotlib has no such format.
-    """
-    import matplotlib
-
-    undated = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with matplotlib.rc_context(
-        {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "edgefl"}
-    ):
-        figure.savefig(file, dpi=160, format=form, metadata=undated.get(form))
-
-
-def figure_path(name: str | PathLike[str]) -> Path:
-    """Return the path of a figure after checking it, so that a command need not compute what it cannot draw."""
-    path = output_path(name)
-    from matplotlib.backend_bases import FigureCanvasBase
-
-    known, form = FigureCanvasBase.get_supported_filetypes(), _form(path)
-    if form not in known:
-        raise UserError(
-            f"cannot be written: expected one of the formats {', '.join(sorted(known))}, found '{form}'", file=str(path)
-        )
-    return path
-
-
-def write_figure(figure: Figure, path: Path) -> None:
-    """Draw a figure into a file that the user named; the file extension sets the format, PNG without one."""
-    with output_file(figure_path(path)) as file:
-        draw(figure, file, _form(path))
-
-
-def _form(path: Path) -> str:
-    return path.suffix.removeprefix(".").lower() or "png"
 
 
 class Figure(NamedTuple):

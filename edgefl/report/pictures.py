@@ -15,7 +15,7 @@ from edgefl.files import writing
 from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
 from edgefl.report.curves import Curve, curve_of, mean_curve, metric_of
-from edgefl.report.figures import draw, new_figure
+from edgefl.report.figure_file import draw, new_figure
 from edgefl.report.quantities import limit, unit_for
 from edgefl.report.rows import run_names
 from edgefl.wording import escape

@@ -19,7 +19,7 @@ from edgefl.fleet import DeviceProfile, load_profile
 from edgefl.profiling.step_table import StepTime, read_step_table
 from edgefl.profiling.table_profile import scaled_to
 from edgefl.report.command_figures import predicted_figure
-from edgefl.report.figures import write_figure
+from edgefl.report.figure_file import write_figure
 
 MNIST, CIFAR = "1.1 ms", "1.9 ms"
 """Reading an image on a core of speed 1."""

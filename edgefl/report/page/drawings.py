@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from io import BytesIO
 
-from edgefl.report.figures import draw
+from edgefl.report.figure_file import draw
 from edgefl.report.pictures import COLOURS, PANELS, Over, accuracy_figure
 from edgefl.report.run_result import RunResult
 

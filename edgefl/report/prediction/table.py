@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from edgefl.files import writing
 from edgefl.report.command_figures import predicted_figure
-from edgefl.report.figures import draw
+from edgefl.report.figure_file import draw
 from edgefl.report.prediction.comparing import Against, SeedAgainst
 from edgefl.report.prediction.gaps import Bands, Gap, Order, percent
 from edgefl.report.prediction.jobs import PHASES

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edgefl.report.figures import new_figure
+from edgefl.report.figure_file import new_figure
 from edgefl.report.timeline.data import Timeline
 from edgefl.report.timeline.trace import Window, window_of
 
