@@ -47,6 +47,7 @@ def gather(folder: Path) -> None:
     """Write everything that Sphinx reads into a folder, which is emptied first."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "docs" / "images", folder / "images")
+    shutil.copy(ROOT / "docs" / "notebook.ipynb", folder)
     for path, text in pages().items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(led(path, text), encoding="utf-8")
