@@ -35,7 +35,13 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     device: Device = "auto",
     engine: EngineKind | None = option(None, "How training runs.", unset="the scenario's"),
     no_train: NoTrain = False,
-    resume: Path | None = option(None, "Resume an interrupted run.", parser=user_path, metavar="DIR"),
+    resume: Path | None = option(
+        None,
+        "Resume an interrupted run; with --rounds or --set, go on with a finished one.",
+        parser=user_path,
+        metavar="DIR",
+    ),
+    rounds: int | None = option(None, "With --resume: the rounds of the run in total.", min=1, metavar="N"),
     add_seeds: int | None = option(
         None, "Extend a finished run by N seeds; the present ones are not executed again.", min=1, metavar="N"
     ),
@@ -46,6 +52,16 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
 ) -> None:
     """Run a scenario and compare its methods: which accuracy each one reaches, and when."""
     shown = {"as_json": as_json, "detailed": details}
+    if resume is not None and (rounds is not None or changes):
+        reason = (
+            "a run that goes on keeps its other options; expected --resume RUN with --rounds N or --set budgets.… or "
+            "--set stop=rounds, and no more than --device, --trust and --json"
+        )
+        accepted = ("resume", "rounds", "changes", "device", "as_json", "trust", "details")
+        _refuse_others(context, accepted, reason)
+        wanted = [*(changes or ()), *([] if rounds is None else [f"training.rounds={rounds}"])]
+        _go_on(resume, wanted, shown, device=device, trust=trust)
+        return
     if resume is not None:
         reason = "a resumed run keeps its scenario and options; expected --resume DIR alone"
         _refuse_others(context, ("resume", "as_json", "trust", "details", "verbose"), reason)
@@ -53,6 +69,10 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         return
     if scenario is None:
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
+    if rounds is not None:
+        raise UserError(
+            "expected it with --resume RUN; of a new run, the rounds are --set training.rounds=N", file="--rounds"
+        )
     if add_seeds is not None:
         reason = (
             "new seeds of a run have its scenario and options; expected RUN --add-seeds N, and no more than --device, "
@@ -122,6 +142,15 @@ def _add_seeds(run: str, count: int, shown: Mapping[str, bool], *, device: Devic
     check_device(device)
     with _shown(folder, run, lambda: _metric_of(folder), shown) as display:
         add_seeds(folder, count, device=device, listeners=[display], trust=trust)
+
+
+def _go_on(folder: Path, changes: list[str], shown: Mapping[str, bool], *, device: DeviceName, trust: bool) -> None:
+    """Go on with a finished run."""
+    from edgefl.experiment import go_on
+
+    check_device(device)
+    with _shown(folder, str(folder), lambda: _metric_of(folder), shown) as display:
+        go_on(folder, changes, device=device, listeners=[display], trust=trust)
 
 
 def _resume(folder: Path, shown: Mapping[str, bool], *, trust: bool, verbose: bool) -> None:

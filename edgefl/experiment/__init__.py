@@ -2,7 +2,7 @@
 
 from edgefl.experiment.directory import look_free
 from edgefl.experiment.faults import NotWritten, RunsFailed
-from edgefl.experiment.run import add_seeds, resume, run
+from edgefl.experiment.run import add_seeds, go_on, resume, run
 from edgefl.record.paths import is_interrupted
 
-__all__ = ["NotWritten", "RunsFailed", "add_seeds", "is_interrupted", "look_free", "resume", "run"]
+__all__ = ["NotWritten", "RunsFailed", "add_seeds", "go_on", "is_interrupted", "look_free", "resume", "run"]

@@ -1,13 +1,15 @@
 """Checkpoints of a run's learner: files of tensors, and a manifest ``round-N.json`` that names them.
 
 A client's state is one file, which is written again only if it changed since the last checkpoint. The manifest is
-written last, so a checkpoint is complete or absent; then the files that it does not name are removed.
+written last, so a checkpoint is complete or absent; then the files that neither it nor the regular one before it name
+are removed. From that one, which no end of the run has touched, a finished run can go on: it is kept as one file.
 """
 
 import json
 import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -15,12 +17,21 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.files import write_file
+
+CHECKPOINT_EVERY = 10
+"""Rounds between checkpoints. A kill costs the rounds since the last one that is whole; it is written meanwhile."""
+
+MOST_KEPT_BYTES = 500_000_000
+"""The tensors of the checkpoint that a finished run keeps; a larger one is not kept."""
+
+Checkpoint = tuple[int, dict[str, Tensor], dict[str, Any]]
+"""The number of rounds that had ended, the tensors by name, and the other facts."""
 
 
 class _Stored(NamedTuple):
@@ -52,11 +63,29 @@ class Checkpoints:
         self._writing: Future[None] | None = None
         self._stored: dict[int, _Stored] = {}
 
-    def newest(self) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
-        """The rounds that had ended at the newest checkpoint, its tensors and other facts; ``None`` without one."""
+    def newest(self) -> Checkpoint | None:
         manifest = max(self._folder.glob("round-*.json"), default=None)
-        if manifest is None:
-            return None
+        return None if manifest is None else self._read(manifest)
+
+    def keep(self, ended: int, path: Path) -> None:
+        """Write the last regular checkpoint before the end of round ``ended`` to one file, if it is small enough.
+
+        Its bytes do not depend on interruptions of the run.
+        """
+        path.unlink(missing_ok=True)
+        manifest = self._manifest(_regular_before(ended))
+        if not manifest.exists() or json.loads(manifest.read_bytes())["bytes"] > MOST_KEPT_BYTES:
+            return
+        round, tensors, facts = self._read(manifest)
+        firsts: dict[tuple[object, ...], str] = {}
+        same = {name: firsts.setdefault(_content(tensor), name) for name, tensor in sorted(tensors.items())}
+        content = json.dumps({"round": round, "facts": facts, "tensors": same}, sort_keys=True)
+        write_file(path, save({name: tensors[name] for name in firsts.values()}, {"checkpoint": content}))
+
+    def _manifest(self, round: int) -> Path:
+        return self._folder / f"round-{round:06d}.json"
+
+    def _read(self, manifest: Path) -> Checkpoint:
         try:
             found = json.loads(manifest.read_bytes())
             files = {file: load_file(self._folder / file) for file in {file for file, _ in found["tensors"].values()}}
@@ -88,7 +117,8 @@ class Checkpoints:
             stored[id(tensor)] = known
         self._stored = stored
         places = {name: (stored[id(tensor)].file, stored[id(tensor)].key) for name, tensor in tensors.items()}
-        facts = {"round": round, "tensors": places, "facts": facts}
+        size = sum(tensor.nbytes for tensor in tensors.values())
+        facts = {"round": round, "bytes": size, "tensors": places, "facts": facts}
         self._writing = self._thread.submit(self._write, fresh, facts)
 
     def finish(self) -> None:
@@ -107,9 +137,11 @@ class Checkpoints:
         for each in fresh:
             if each.tensor._version != each.version:
                 raise RuntimeError(f"'{each.key}' was changed in place after round {round}; parts return new tensors")
-        name = f"round-{round:06d}.json"
-        write_file(self._folder / name, json.dumps(manifest))
-        kept = {name, *(file for file, _ in manifest["tensors"].values())}
+        write_file(self._manifest(round), json.dumps(manifest))
+        manifests = [each for each in map(self._manifest, (_regular_before(round), round)) if each.exists()]
+        kept = {each.name for each in manifests}
+        for each in manifests:
+            kept |= {file for file, _ in json.loads(each.read_bytes())["tensors"].values()}
         for path in self._folder.glob("round-*"):
             if path.name not in kept:
                 path.unlink()
@@ -128,3 +160,24 @@ class Checkpoints:
                 raise
         finally:
             self._thread.shutdown()
+
+
+def read_kept(path: Path) -> Checkpoint:
+    """The checkpoint that :meth:`Checkpoints.keep` wrote."""
+    try:
+        with safe_open(path, "pt") as file:
+            found = json.loads(file.metadata()["checkpoint"])
+        tensors = load_file(path)
+        return found["round"], {name: tensors[first] for name, first in found["tensors"].items()}, found["facts"]
+    except (OSError, ValueError, LookupError, TypeError, SafetensorError) as error:
+        reason = f"this checkpoint cannot be read ({error}); without it the run is trained from its start"
+        raise UserError(reason, file=str(path)) from None
+
+
+def _regular_before(round: int) -> int:
+    return (round - 1) // CHECKPOINT_EVERY * CHECKPOINT_EVERY
+
+
+def _content(tensor: Tensor) -> tuple[object, ...]:
+    numbers = tensor.reshape(-1).contiguous().view(torch.uint8).numpy()
+    return tensor.dtype, tuple(tensor.shape), sha256(numbers.data).digest()

@@ -16,12 +16,13 @@ from edgefl.errors import UserError
 from edgefl.experiment.inputs import SCENARIO, Input, check_inputs, digest_of_scenario, digests, in_words, keep_code
 from edgefl.experiment.recording import read_recording
 from edgefl.files import aside, read_json, write_file
+from edgefl.hardware import DeviceName
 from edgefl.options import Options
 from edgefl.record import RunPaths, names
 from edgefl.record.costs import read_costs
 from edgefl.record.paths import how_to_continue, is_interrupted
 from edgefl.record.summary import SCHEMA, SeedResult, Summary, is_summary, read_summary
-from edgefl.scenario import load_scenario, resolve
+from edgefl.scenario import Scenario, load_scenario, resolve
 from edgefl.validation import validated
 from edgefl.version import __version__
 from edgefl.yaml_file import dump_yaml, read_yaml
@@ -66,6 +67,9 @@ class State(Options):
     choices: Choices
     seeds: tuple[int, ...] | None = None
     finished: tuple[Finished, ...]
+
+    def text(self) -> str:
+        return json.dumps(self.model_dump(mode="json", exclude_unset=True), allow_nan=False)
 
 
 @dataclass(frozen=True)
@@ -231,18 +235,20 @@ class RunDirectory:
             finished=tuple(finished),
             **({} if self.seeds is None else {"seeds": self.seeds}),
         )
-        return json.dumps(state.model_dump(mode="json", exclude_unset=True), allow_nan=False)
+        return state.text()
 
     def _state_file(self) -> Path:
         """The file that says what is left to do; the summary of a run to which seeds will be added."""
         paths = self.paths
         if self._new_seeds is not None:
-            _check_seeds_can_be_added(self.path)
+            check_finished(self.path)
             return paths.summary
         for file in (paths.state, paths.faulted):
             if file.exists():
                 return file
-        reason = "its run is finished" if is_summary(paths.summary) else "it contains no interrupted run"
+        reason = "it contains no interrupted run"
+        if is_summary(paths.summary):
+            reason = "its run is finished; to go on: --rounds N, --set budgets.seconds=… or --set stop=rounds"
         raise UserError(f"nothing to resume: {reason}", file=str(self.path))
 
     def _read(self) -> None:
@@ -266,19 +272,20 @@ def _read_state(file: Path) -> State:
     return validated(State, data, file=str(file))
 
 
-def _check_seeds_can_be_added(path: Path) -> Summary:
+def check_finished(path: Path) -> Summary:
+    """The summary of a run that can have more seeds or rounds."""
     summary, paths = read_run_summary(path), RunPaths(path)
     reason = None
     if is_interrupted(path):
         reason = f"contains an interrupted run; to continue: {how_to_continue(path)}"
     elif "flower" in read_yaml(paths.scenario):
-        reason = "is a run of a Flower app, to which no seeds can be added: simulate it again"
+        reason = "is a run of a Flower app, which cannot be extended: simulate it again"
     elif paths.faulted.exists():
-        reason = f"has runs that ended by a fault; complete them before seeds are added: {how_to_continue(path)}"
+        reason = f"has runs that ended by a fault; complete them before you extend it: {how_to_continue(path)}"
     elif not summary.of_this_version:
-        reason = f"was created by edgefl {summary.edgefl}, this is {__version__}; only the same version can add seeds"
-    elif any(paths.of(label, each.seed).emulation.exists() for label, each in _runs(summary)):
-        reason = "is an emulation, to which no seeds can be added: emulate more seeds"
+        reason = f"was created by edgefl {summary.edgefl}, this is {__version__}; only the same version can extend it"
+    elif any(paths.of(label, each.seed).emulation.exists() for label, each in runs_of(summary)):
+        reason = "is an emulation, which cannot be extended: emulate again"
     if reason is not None:
         raise UserError(reason, file=str(path))
     return summary
@@ -286,8 +293,7 @@ def _check_seeds_can_be_added(path: Path) -> Summary:
 
 def _state_with(new_seeds: NewSeeds, path: Path) -> State:
     """The state of a finished run in which the new seeds are missing; nothing is written."""
-    summary, paths = _check_seeds_can_be_added(path), RunPaths(path)
-    check_inputs(summary.inputs, {SCENARIO: Input(str(paths.scenario), digest_of_scenario(read_yaml(paths.scenario)))})
+    summary, paths = check_finished(path), RunPaths(path)
     scenario = load_scenario(paths.scenario, run_code=False)
     extended = scenario.with_seeds(new_seeds.after(scenario.seeds))
     steps = read_costs(paths.costs)
@@ -295,26 +301,31 @@ def _state_with(new_seeds: NewSeeds, path: Path) -> State:
     used = {
         label: tuple((step.alpha, step.batch, step.level) for step in steps.get(label, ())) for label in summary.methods
     }
-    label, first = _runs(summary)[0]
+    finished = tuple(
+        Finished(label=label, seed=each.seed, entry=each, costs=used[label]) for label, each in runs_of(summary)
+    )
+    state = state_of(extended, summary, paths, new_seeds.device)
+    return state.model_copy(update={"seeds": extended.seeds, "finished": finished})
+
+
+def state_of(extended: Scenario, summary: Summary, paths: RunPaths, device: DeviceName) -> State:
+    """The state of an extended run, of which nothing has begun; ``summary`` and ``paths`` are of the finished one."""
+    check_inputs(summary.inputs, {SCENARIO: Input(str(paths.scenario), digest_of_scenario(read_yaml(paths.scenario)))})
+    label, first = runs_of(summary)[0]
     recording = read_recording(paths.of(label, first.seed).events)  # only the log shows whether models were trained
+    trained = bool(recording.digests or recording.evaluations)
     return State(
         edgefl=__version__,
         schema_version=SCHEMA,
         inputs={**summary.inputs, SCENARIO: digest_of_scenario(resolve(extended))},
         software=summary.software,
-        choices=Choices(
-            methods=tuple(summary.methods),
-            device=new_seeds.device,
-            train=bool(recording.digests or recording.evaluations),
-        ),
-        seeds=extended.seeds,
-        finished=tuple(
-            Finished(label=label, seed=each.seed, entry=each, costs=used[label]) for label, each in _runs(summary)
-        ),
+        choices=Choices(methods=tuple(summary.methods), device=device, train=trained),
+        finished=(),
     )
 
 
-def _runs(summary: Summary) -> list[tuple[str, SeedResult]]:
+def runs_of(summary: Summary) -> list[tuple[str, SeedResult]]:
+    """Each run's label and entry."""
     return [(label, each) for label, entries in summary.methods.items() for each in entries]
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from edgefl.errors import EdgeflError
+from edgefl.experiment import checkpoints
 from edgefl.experiment.checkpoints import Checkpoints
 from edgefl.experiment.pausing import Paused
 from edgefl.experiment.recording import RecordedLearner, recording_of
@@ -116,10 +117,6 @@ def unpacked(content: bytes) -> Iterator[Event]:
     return map(Event._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
-CHECKPOINT_EVERY = 10
-"""Rounds between checkpoints. A kill costs the rounds since the last one that is whole; it is written meanwhile."""
-
-
 class ResumedLearner(Listener):
     """A :class:`~edgefl.training.job.Learner` that trains with another one and writes checkpoints.
 
@@ -127,15 +124,23 @@ class ResumedLearner(Listener):
     rows of the journal and nothing is trained. Then the checkpoint's tensors are loaded and training continues. It
     commits the journal after every round, so the journal comes before it in the list of listeners. As a context manager
     it completes its last checkpoint; a paused run gets one of its last round, so that nothing is trained again. The
-    ``last`` round needs no checkpoint; ``None`` if something is trained after it.
+    ``last`` round needs no checkpoint; ``None`` if something is trained after it. ``kept`` is the file of the
+    checkpoint that a finished run keeps, if it keeps one.
     """
 
     def __init__(
-        self, learner: MethodLearner, method: str, journal: Journal, folder: Path, last: int | None = None
+        self,
+        learner: MethodLearner,
+        method: str,
+        journal: Journal,
+        folder: Path,
+        last: int | None = None,
+        *,
+        kept: Path | None = None,
     ) -> None:
         self._learner = learner
         self._journal = journal
-        self._last = last
+        self._last, self._kept, self._ended = last, kept, 0
         self._checkpoints = Checkpoints(folder)
         self._answers: Learner = learner
         self._held: tuple[dict[str, Tensor], dict[str, Any]] | None = None
@@ -152,13 +157,14 @@ class ResumedLearner(Listener):
         return getattr(self._answers, name)
 
     def round_ended(self, row: RoundRow) -> None:
+        self._ended = row.round
         if self._held is not None:
             if row.round == self.until:
                 self._learner.restore(*self._held)
                 self._held, self._answers = None, self._learner
             return
         self._journal.commit()
-        if row.round % CHECKPOINT_EVERY == 0 and row.round != self._last:
+        if row.round % checkpoints.CHECKPOINT_EVERY == 0 and row.round != self._last:
             self._checkpoints.begin(row.round, *self._learner.snapshot())
 
     def __enter__(self) -> Self:
@@ -173,6 +179,8 @@ class ResumedLearner(Listener):
         self._checkpoints.__exit__(kind, error, trace)
         if error is None and self._held is not None:
             raise LogDiffers(f"the run ends before round {self.until}, which has a checkpoint: it cannot be resumed")
+        if error is None and self._kept is not None:
+            self._checkpoints.keep(self._ended, self._kept)
 
 
 def _missing(name: str) -> LogDiffers:

@@ -6,21 +6,24 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from edgefl.errors import UserError
-from edgefl.experiment.directory import Choices, NewSeeds, RunDirectory
+from edgefl.experiment import longer
+from edgefl.experiment.directory import Choices, NewSeeds, RunDirectory, check_finished
 from edgefl.experiment.inputs import Inputs, allow_code, software_of
 from edgefl.experiment.pausing import Pause
+from edgefl.experiment.resuming import LogDiffers
 from edgefl.experiment.runs import MakeTestbed, OneRun, Runs
 from edgefl.experiment.step_costs import StepCosts, StepKey
 from edgefl.experiment.wiring import SharedWorld, reads_labels, shared_world, step_costs
+from edgefl.hardware import DeviceName
 from edgefl.record.costs import StepRow
 from edgefl.record.events import Listener
-from edgefl.record.paths import how_to_continue
+from edgefl.record.paths import RunPaths, how_to_continue, is_interrupted
 from edgefl.record.summary import SeedResult
 from edgefl.scenario import Scenario, load_scenario, with_overrides
-from edgefl.scenario.overrides import of_engine
+from edgefl.scenario.overrides import Overrides, of_engine
 from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.torch_settings import neutral_torch
 from edgefl.validation import validated
@@ -93,14 +96,67 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), pause: Pause | Non
             example).
         RunsFailed, NotWritten, Paused: as for :func:`run`.
     """
-    return _continue(RunDirectory(path.absolute(), None), path, listeners, pause, trust=trust)
+    path = path.absolute()
+    if not RunPaths(path).longer.exists():
+        return _continue(RunDirectory(path, None), path, listeners, pause, trust=trust)
+    with longer.locked(path):
+        _finish_longer(path, listeners, pause, trust=trust)
+    return path
+
+
+def go_on(
+    path: Path,
+    changes: Overrides,
+    *,
+    device: DeviceName = "auto",
+    listeners: Sequence[Listener] = (),
+    pause: Pause | None = None,
+    trust: bool = False,
+) -> Path:
+    """Go on with a finished run; the result is identical byte for byte to that of a run with the changes.
+
+    ``changes`` are a larger number ``training.rounds``, larger ``budgets`` or ``stop: rounds``. Training goes on from
+    the checkpoint that the run kept, or else starts again. The finished run stays readable until all runs are done. If
+    it is interrupted, :func:`resume` continues. ``device`` should be that of the present run; ``trust`` is as for
+    :func:`resume`.
+
+    Raises:
+        UserError: the run cannot go on with these changes.
+        RunsFailed, NotWritten, Paused: as for :func:`run`.
+    """
+    path = path.absolute()
+    check_finished(path)
+    with longer.locked(path):
+        advice = longer.begin(path, changes, device)
+        for listener in listeners:
+            listener.advised(advice)
+        try:
+            _finish_longer(path, listeners, pause, trust=trust)
+        except UserError:
+            longer.forget(path)
+            raise
+    return path
+
+
+def _finish_longer(path: Path, listeners: Sequence[Listener], pause: Pause | None, *, trust: bool) -> None:
+    folder = RunPaths(path).longer
+    if is_interrupted(folder) or RunPaths(folder).faulted.exists():
+        try:
+            _continue(RunDirectory(folder, None), folder, listeners, pause, trust=trust)
+        except LogDiffers:
+            # The end of the finished run was foreseen, as where clients of the next rounds are picked in advance.
+            longer.restart(path)
+            for listener in listeners:
+                listener.advised("the end of the finished run changed its earlier rounds: it is trained from its start")
+            _continue(RunDirectory(folder, None), folder, listeners, pause, trust=trust)
+    longer.adopt(path)
 
 
 def add_seeds(
     path: Path,
     count: int,
     *,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
+    device: DeviceName = "auto",
     listeners: Sequence[Listener] = (),
     pause: Pause | None = None,
     trust: bool = False,

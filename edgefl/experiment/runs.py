@@ -174,18 +174,21 @@ class OneRun:
     def trained(self, core: TrainingCore, data: FederatedData) -> SeedResult:
         """Simulate with training, and store the results on disk after every round."""
         scenario, method, seed = self._scenario, self._costs.method, self._world.seed
-        kept = kept_models_of(scenario)
+        models = kept_models_of(scenario)
         try:
             with blaming(self._method.label, 0, "setup"):
-                learner = core.learner(method, kept)
+                learner = core.learner(method, models)
         except PartFault as fault:
             with EventFile(self._paths.events) as table:
                 return self._entry(self._unbegun([table, *self._followers], fault))
-        final_models = FinalModels(scenario, self._paths, core, data, seed, method, learner, kept)
+        final_models = FinalModels(scenario, self._paths, core, data, seed, method, learner, models)
         last = scenario.training.rounds if scenario.personalisation is None else None
+        keeps = scenario.keep_models != "none" and self._testbed is None
+        paths, label = self._paths, self._method.label
+        kept = paths.checkpoint if keeps else None
         with (
-            Journal(self._paths.journal) as journal,
-            ResumedLearner(learner, self._method.label, journal, self._paths.checkpoints, last) as resumed,
+            Journal(paths.journal) as journal,
+            ResumedLearner(learner, label, journal, paths.checkpoints, last, kept=kept) as resumed,
         ):
             writers = [journal, resumed, final_models]
             outcome = self._simulate(cast("Learner", resumed), trains=True, writers=writers)

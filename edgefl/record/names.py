@@ -12,10 +12,11 @@ STATE = "unfinished.json"
 FAULTED = "faulted.json"
 LOCK = "unfinished.lock"
 INPUTS = "inputs"
+LONGER = "longer"
 
 FILES = (SCENARIO, SUMMARY, COSTS, SENSITIVITY, PICTURE, AGAINST, STATE, FAULTED, LOCK)
 """The files next to the methods' folders."""
-OWN = frozenset((*FILES, INPUTS))
+OWN = frozenset((*FILES, INPUTS, LONGER))
 """Everything that edgefl creates next to the methods' folders; a label must not be one of these names."""
 
 EVENTS = "events.parquet"
@@ -23,13 +24,14 @@ ROUNDS = "rounds.parquet"
 CLIENTS = "clients.parquet"
 FINAL_MODEL = "final.safetensors"
 CLIENT_MODELS = "clients.safetensors"
+CHECKPOINT = "checkpoint.safetensors"
 PAUSES = "pauses.json"
 EMULATION = "emulation.json"
 JOURNAL = "journal.arrow"
 CHECKPOINTS = "checkpoints"
 REPLIES = "replies"
 
-SEED_FILES = (EVENTS, ROUNDS, CLIENTS, FINAL_MODEL, CLIENT_MODELS, PAUSES, EMULATION, JOURNAL)
+SEED_FILES = (EVENTS, ROUNDS, CLIENTS, FINAL_MODEL, CLIENT_MODELS, CHECKPOINT, PAUSES, EMULATION, JOURNAL)
 """The files in the folder of one method and seed."""
 SEED_FOLDERS = (CHECKPOINTS, REPLIES)
 """The folders next to them, while the run is in progress."""

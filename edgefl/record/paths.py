@@ -23,6 +23,7 @@ class SeedPaths:
 
     Attributes:
         client_models: the local models of the last round.
+        checkpoint: what a longer run continues from.
         pauses: the run's figures at each pause.
         emulation: how an emulated run was measured; a simulated run has no such file.
         journal, checkpoints, replies: what continues the run while it is in progress.
@@ -35,6 +36,7 @@ class SeedPaths:
         self.clients = folder / names.CLIENTS
         self.final_model = folder / names.FINAL_MODEL
         self.client_models = folder / names.CLIENT_MODELS
+        self.checkpoint = folder / names.CHECKPOINT
         self.pauses = folder / names.PAUSES
         self.emulation = folder / names.EMULATION
         self.journal = folder / names.JOURNAL
@@ -82,6 +84,7 @@ class RunPaths:
         state: the finished runs, while others are in progress; if this file exists, the directory can be resumed.
         faulted: the same for a finished run directory in which some runs failed.
         inputs: the folder of copies of the run's Python files; they are never executed from here.
+        longer: the folder of the same run with more rounds, until it is finished.
     """
 
     def __init__(self, root: Path) -> None:
@@ -96,6 +99,7 @@ class RunPaths:
         self.faulted = root / names.FAULTED
         self.lock = root / names.LOCK
         self.inputs = root / names.INPUTS
+        self.longer = root / names.LONGER
 
     def code(self, field: str) -> Path:
         """The copy of the Python file that a field of the scenario names."""
@@ -131,8 +135,8 @@ class RunPaths:
 
 
 def is_interrupted(run: Path) -> bool:
-    """True if a folder contains a run that was begun and not finished."""
-    return RunPaths(run).state.is_file()
+    """True if a folder contains a run that was begun and not finished, or one that is to have more rounds."""
+    return RunPaths(run).state.is_file() or RunPaths(run).longer.is_dir()
 
 
 def is_emulated(run: Path) -> bool:
@@ -147,7 +151,8 @@ def how_to_continue(run: str | Path) -> str:
     """The command that continues an unfinished run, or one with faults."""
     if is_emulated(Path(run)):
         return "start the emulation again in another folder, because measured seconds cannot be resumed"
-    return f"edgefl simulate --resume {shlex.quote(str(run))}"
+    whole = Path(run).parent if Path(run).name == names.LONGER else run
+    return f"edgefl simulate --resume {shlex.quote(str(whole))}"
 
 
 INPUT_ENDINGS = (".yaml", ".yml", ".parquet", ".safetensors", ".arrow")

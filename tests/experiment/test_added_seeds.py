@@ -101,12 +101,12 @@ def test_what_cannot_be_extended_is_refused_and_stays_as_it_is(small_run, tmp_pa
     summary = small_run / names.SUMMARY
     sound = summary.read_text(encoding="utf-8")
     summary.write_text(json.dumps({**json.loads(sound), "edgefl": "0.0.1"}), encoding="utf-8")
-    refused(small_run, "was created by edgefl 0.0.1", "only the same version can add seeds")
+    refused(small_run, "was created by edgefl 0.0.1", "only the same version can extend it")
     summary.write_text(json.dumps({**json.loads(sound), "software": {"torch": "1.0"}}), encoding="utf-8")
     refused(small_run, "the run began with torch 1.0")
     summary.write_text(sound, encoding="utf-8")
     (small_run / names.FAULTED).write_text("{}", encoding="utf-8")
-    refused(small_run, "has runs that ended by a fault; complete them before seeds are added")
+    refused(small_run, "has runs that ended by a fault; complete them before you extend it")
     (small_run / names.FAULTED).unlink()
     emulation = small_run / "scaffold" / "seed-4" / names.EMULATION
     emulation.write_text("{}", encoding="utf-8")

@@ -31,15 +31,17 @@ def test_a_clients_state_is_one_file_that_is_written_only_when_it_changed(tmp_pa
         assert len(first) == 5
         # The second client was picked; the first is not needed any more, so the third has another number now.
         kept = {name.replace("/2/", "/1/"): each for name, each in before.items() if name.startswith("state/2/")}
-        writer.begin(20, {"latest": torch.ones(3), **states({0: 7.0}), **kept}, {"picked": [1]})
+        now = {"latest": torch.ones(3), **states({0: 7.0}), **kept}
+        writer.begin(20, now, {"picked": [1]})
+        writer.begin(30, now, {"picked": []})
     second = files(tmp_path)
     assert sorted(second) == [
         "round-000010-state-2.safetensors", "round-000020-latest.safetensors", "round-000020-state-0.safetensors",
-        "round-000020.json",
+        "round-000020.json", "round-000030.json",
     ]  # fmt: skip
     assert second["round-000010-state-2.safetensors"] == first["round-000010-state-2.safetensors"]
     round, tensors, facts = Checkpoints(tmp_path).newest()
-    assert (round, facts) == (20, {"picked": [1]})
+    assert (round, facts) == (30, {"picked": []})
     assert {name: tensor[0].item() for name, tensor in tensors.items()} == {
         "latest": 1.0, "state/0/h": 7.0, "state/0/v": 7.0, "state/1/h": 2.5, "state/1/v": 2.5,
     }  # fmt: skip

@@ -349,7 +349,7 @@ def full_disk(*arguments, **options):
     ],
 )
 def test_a_full_disk_ends_a_run_that_can_be_resumed(small, tmp_path, monkeypatch, place, name):
-    monkeypatch.setattr("edgefl.experiment.resuming.CHECKPOINT_EVERY", 2)
+    monkeypatch.setattr("edgefl.experiment.checkpoints.CHECKPOINT_EVERY", 2)
     scenario = small(methods=["scaffold"])
     expected = run(scenario, out=tmp_path / "expected")
     with monkeypatch.context() as disk:

@@ -98,7 +98,7 @@ WORLDS = {
 @pytest.fixture
 def often(monkeypatch):
     """A checkpoint after every third round."""
-    monkeypatch.setattr("edgefl.experiment.resuming.CHECKPOINT_EVERY", 3)
+    monkeypatch.setattr("edgefl.experiment.checkpoints.CHECKPOINT_EVERY", 3)
 
 
 def full(world, after):
