@@ -57,8 +57,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             "a run that goes on keeps its other options; expected --resume RUN with --rounds N or --set budgets.… or "
             "--set stop=rounds, and no more than --device, --trust and --json"
         )
-        accepted = ("resume", "rounds", "changes", "device", "as_json", "trust", "details")
-        _refuse_others(context, accepted, reason)
+        _refuse_others(context, ("resume", "rounds", "changes", "device", "as_json", "trust", "details"), reason)
         wanted = [*(changes or ()), *([] if rounds is None else [f"training.rounds={rounds}"])]
         _go_on(resume, wanted, shown, device=device, trust=trust)
         return
