@@ -242,6 +242,7 @@ def check_device(device: DeviceName) -> None:
 def print_result(run: Path, *, as_json: bool, detailed: bool = False) -> None:
     """Print a finished run at a glance or in detail, and draw its picture; or print its summary as JSON."""
     from edgefl.flower.scenario import app_scenario_of
+    from edgefl.record.kinds import BUDGETS
     from edgefl.report import RunResult, comparison, comparison_rows, none_completed_a_round, write_pictures
     from edgefl.report.glance import next_steps
     from edgefl.rerun.replay import not_replayable
@@ -265,6 +266,9 @@ def print_result(run: Path, *, as_json: bool, detailed: bool = False) -> None:
     say("")
     for line in next_steps(result, run, pictures):
         say(line)
+    ends = {each.stop.reason for results in result.results.values() for each in results}
+    if ends & set(BUDGETS) and app_scenario_of(run) is None:
+        say(f"More     edgefl simulate --resume {run} --set stop=rounds   (or a larger budget)")
     timed = not_replayable(run) if result.trained and app_scenario_of(run) is None else {}
     if timed:
         say(f"Replay   edgefl replay {run} --set …   (without {', '.join(timed)}: times decided what was trained)")
