@@ -124,7 +124,7 @@ def check_profile(
     as_json: Json = False,
 ) -> None:
     """Compare the seconds that a profile predicts for training steps with measured ones."""
-    from edgefl.fleet import load_profile
+    from edgefl.fleet import load_profile, measured_step
     from edgefl.profiling.step_table import read_step_table
     from edgefl.profiling.table_profile import as_dict, compare
 
@@ -144,9 +144,9 @@ def check_profile(
     say_left_out(found)
     print_steps(compared)
     print_errors(compared)
-    own = sum(device.compute.measured(each.time.signature) is not None for each in compared)
+    own = sum(measured_step(device, each.time.operators) is not None for each in compared)
     if own:
-        say(f"{own} of these steps are in the profile's measured steps, so their errors confirm nothing.")
+        say(f"{own} of these steps are, or are similar to, the profile's measured steps; their errors confirm nothing.")
 
 
 def say_left_out(table: StepTable) -> None:

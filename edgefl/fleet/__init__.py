@@ -19,7 +19,15 @@ from edgefl.fleet.figure import Bound, Estimate, value
 from edgefl.fleet.input import InputPipeline
 from edgefl.fleet.library import all_profiles, load_profile, profile_names, read_profile
 from edgefl.fleet.profile import DeviceProfile, Direction
-from edgefl.fleet.roofline import Operator, fits, fleet_step_seconds, step_seconds, step_signature
+from edgefl.fleet.roofline import (
+    Operator,
+    fits,
+    fleet_step_seconds,
+    measured_step,
+    step_evidence,
+    step_seconds,
+    step_signature,
+)
 
 __all__ = [
     "Accidents",
@@ -42,10 +50,12 @@ __all__ = [
     "group_counts",
     "idle_joules",
     "load_profile",
+    "measured_step",
     "profile_names",
     "promotion_joules",
     "read_profile",
     "resolve",
+    "step_evidence",
     "step_seconds",
     "step_signature",
     "tail_joules",

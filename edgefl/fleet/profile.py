@@ -38,13 +38,25 @@ AnyLoad = Annotated[Load, BeforeValidator(from_number, json_schema_input_type=fl
 
 
 class MeasuredStep(Options):
-    """The measured time of one training step, which replaces the roofline's prediction for the same step."""
+    """The measured time of one training step, which replaces the roofline's prediction for the same step.
+
+    With its counted work, the time also serves for steps of similar work, in proportion to their work.
+    """
 
     signature: str = Field(
         pattern=r"^[0-9a-f]{16}$", description="The step's signature, as printed by `edgefl cost --json`."
     )
     step: str = Field(description="A description for readers: model, method, batch.")
     seconds: Seconds | Estimate[Seconds] = Field(description="Duration of the step, including all overheads.")
+    training_flops: float | None = Field(None, ge=0, description="FLOPs of the step, as in `edgefl cost --json`.")
+    bytes_touched: Bytes | None = Field(None, description="Bytes that its operators move, as printed there.")
+    launches: float | None = Field(None, ge=0, description="Executed operators, as printed there.")
+
+    @property
+    def work(self) -> tuple[float, float, float] | None:
+        """FLOPs, bytes and operators; ``None`` if one of them is not given."""
+        work = (self.training_flops, self.bytes_touched, self.launches)
+        return None if None in work else work  # type: ignore[return-value]
 
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"

@@ -8,6 +8,7 @@ convolutions of small images at a lower rate, and loops over the groups of a gro
 """
 
 import hashlib
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.fleet.figure import Bound, value
-from edgefl.fleet.profile import DeviceProfile
+from edgefl.fleet.profile import DeviceProfile, MeasuredStep
 
 
 class Operator(Protocol):
@@ -56,7 +57,7 @@ def step_signature(operators: Iterable[Operator]) -> str:
 def step_seconds(
     profile: DeviceProfile, operators: Iterable[Operator], *, bound: Bound = "nominal", hot: bool = False
 ) -> float:
-    """Seconds of one training step on one device: the measured time if the profile has it, else by the roofline.
+    """Seconds of one training step on one device: a measured time (:func:`measured_step`), else by the roofline.
 
     ``bound`` selects the lowest, nominal or highest seconds that the profile's uncertain figures allow. If heat has
     lowered the device's rate (``hot``), a measured time is scaled as a whole: the part of arithmetic in it is unknown.
@@ -94,13 +95,65 @@ def fleet_step_seconds(
             each[row] += group * np.array([getattr(operator, "groups", 0) for operator in operators])
     seconds = np.asarray((each * count).sum(axis=1) + per_step[:, 0], np.float64)
     tables = [row for row, profile in enumerate(profiles) if profile.compute.measured_steps]
-    if tables:
-        signature = step_signature(operators)
-        for row in tables:
-            measured = profiles[row].compute.measured(signature)
-            if measured is not None:
-                seconds[row] = value(measured.seconds, bound) / profiles[row].sustained(hot)
+    for row in tables:
+        measured = measured_step(profiles[row], operators)
+        if measured is not None:
+            step, factor = measured
+            factors = dict(zip(("low", "nominal", "high"), sorted((1.0, factor, factor**2)), strict=True))
+            seconds[row] = factors[bound] * value(step.seconds, bound) / profiles[row].sustained(hot)
     return seconds
+
+
+SIMILAR = 2.0
+"""Steps of one model and nearly one size: each figure of their work differs by at most this factor."""
+
+
+def measured_step(profile: DeviceProfile, operators: Iterable[Operator]) -> tuple[MeasuredStep, float] | None:
+    """The profile's measured step that is this one, or the most similar one, and the factor on its seconds.
+
+    The factor is 1 for the same step. For a similar one it is the quotient of their counted work, in seconds by the
+    device's general rates; the lowest seconds assume that the difference costs nothing, the highest that it costs twice
+    as much. ``None`` if no step is similar: the roofline predicts this one.
+    """
+    operators = tuple(operators)
+    compute = profile.compute
+    if not compute.measured_steps or (same := compute.measured(step_signature(operators))) is not None:
+        return (same, 1.0) if compute.measured_steps else None
+    counts = np.array([each.count for each in operators], np.float64)
+    moved = np.array([(each.flops, each.bytes, 1.0) for each in operators], np.float64).reshape(-1, 3)
+    work = counts @ moved
+    rate, bandwidth, launch, per_step = profile.rates()
+    costs = np.array([1 / rate, 1 / bandwidth, launch])
+    found: list[tuple[float, int, float]] = []
+    for index, step in enumerate(compute.measured_steps):
+        if step.work is not None:
+            difference = np.abs(np.log(np.maximum(work, 1) / np.maximum(step.work, 1))).max()
+            factor = float((work @ costs + per_step) / (np.array(step.work) @ costs + per_step))
+            found.append((float(difference), index, factor))
+    difference, index, factor = min(found, default=(math.inf, 0, 1.0))
+    return (compute.measured_steps[index], factor) if difference <= math.log(SIMILAR) else None
+
+
+def step_evidence(profile: DeviceProfile, steps: Iterable[Iterable[Operator]]) -> str:
+    """A few words on what confirms the seconds of these steps, such as ``fitted, ±10 %``.
+
+    >>> from edgefl.fleet import load_profile
+    >>> step_evidence(load_profile("raspberry-pi-5"), [])
+    'fitted, ±14 %'
+    """
+    plain = str(profile.evidence("compute"))
+    measured = profile.compute.measured_steps
+    if not measured:
+        return plain
+    found = [measured_step(profile, each) for each in steps]
+    factors = sorted(each[1] for each in found if each is not None and each[1] != 1)
+    texts = ["measured"] if any(each is not None and each[1] == 1 for each in found) else []
+    if factors:
+        ends = dict.fromkeys(f"{each:.3g}" for each in (factors[0], factors[-1]))
+        texts.append(f"measured on similar steps, times {' to '.join(ends)}")
+    if None in found or not found:
+        texts.append(f"{plain}, as none of {len(measured)} measured steps is similar and has its work counted")
+    return "; ".join(texts)
 
 
 def small_images(operators: Sequence[Operator], half_rate_pixels: float) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from edgefl.cost.law import CostModel
 from edgefl.experiment.step_costs import StepCosts
-from edgefl.fleet import DeviceProfile, compute_joules, fits
+from edgefl.fleet import DeviceProfile, compute_joules, fits, step_evidence
 from edgefl.fleet.figure import value
 from edgefl.methods.recipe import Method
 from edgefl.planning.observation import Range, work_seconds
@@ -52,7 +52,7 @@ def on_devices(model: CostModel, method: Method, images: int, profiles: Sequence
             Range.of(lambda bound: value(profile.memory.training, bound)),
             seconds,
             Range.of(lambda bound: compute_joules(profile, getattr(seconds, bound), bound=bound)),
-            str(profile.evidence("compute")),
+            step_evidence(profile, (costs.step(blocks, size).operators for size in batches)),
         )
 
     return [on(profile) for profile in profiles]

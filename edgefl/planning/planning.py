@@ -12,7 +12,7 @@ from edgefl.experiment.precision_advice import precision_advice
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import EarlyEnd
 from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs, world_of
-from edgefl.fleet import DeviceProfile, Direction, FleetGroup
+from edgefl.fleet import DeviceProfile, Direction, FleetGroup, step_evidence
 from edgefl.fleet.figure import value
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.specs import FileTopology
@@ -83,6 +83,7 @@ def _device_plan(
     peak = max((work.peak_memory_bytes for work in works), default=0.0)
     smallest = memories[int(np.argmin(room))] if memories else profile.memory
     training = Range.of(lambda bound: value(smallest.training, bound))
+    steps = sorted({(work.alpha, size, work.level) for work in works for size in work.batches})
     total = Spent()
     mine = set(clients.tolist())
     for (round, client), spent in seen.spent.items():
@@ -99,7 +100,7 @@ def _device_plan(
     return DevicePlan(
         device=profile.name,
         link=group.link,
-        evidence=str(profile.evidence("compute")),
+        evidence=step_evidence(profile, (costs.step(*step).operators for step in steps)),
         clients=len(clients),
         refused=refused,
         why=_why(peak, training) if refused else None,

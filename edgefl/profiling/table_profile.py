@@ -234,7 +234,14 @@ def with_step_times(
     data: dict[str, Any] = profile.model_dump(mode="json", exclude_none=True)
     kept = [row for row in data["compute"]["measured_steps"] if row["signature"] not in measured]
     made = [
-        {"signature": signature, "step": rows[0].text, "seconds": _seconds([row.seconds for row in rows])}
+        {
+            "signature": signature,
+            "step": rows[0].text,
+            "seconds": _seconds([row.seconds for row in rows]),
+            "training_flops": float(sum(each.flops * each.count for each in rows[0].operators)),
+            "bytes_touched": float(sum(each.bytes * each.count for each in rows[0].operators)),
+            "launches": float(sum(each.count for each in rows[0].operators)),
+        }
         for signature, rows in measured.items()
     ]
     data["name"] = name

@@ -8,8 +8,7 @@ from edgefl.errors import UserError
 from edgefl.experiment.step_costs import StepKey
 from edgefl.fleet import DeviceProfile, step_signature
 from edgefl.fleet.battery import Battery
-from edgefl.fleet.figure import scaled
-from edgefl.fleet.profile import slower
+from edgefl.fleet.profile import scaled_figures, slower
 from edgefl.methods.parts.payload import ModelSizes
 from edgefl.network.client_links import DIRECTIONS, scaled_links
 from edgefl.network.specs import Rates
@@ -105,8 +104,8 @@ def with_larger_model(
 ) -> Setup:
     """Multiply the model's bytes, and each step's FLOPs and bytes of memory, by a factor.
 
-    The number of operators stays the same, and so do their overheads. If a device has a measured time of one of the
-    run's ``steps``, the time grows by the factor. ``cost`` is that of any step, also of one that the run did not
+    The number of operators stays the same, and so do their overheads. Measured times of the run's ``steps``,
+    and those with counted work, grow by the factor. ``cost`` is that of any step, also of one that the run did not
     execute.
     """
     grown = {key: larger_step(step, factor) for key, step in steps.items()}
@@ -114,9 +113,11 @@ def with_larger_model(
 
     def larger(profile: DeviceProfile) -> DeviceProfile:
         times = tuple(
-            each.model_copy(update={"signature": renamed[each.signature], "seconds": scaled(each.seconds, factor)})
+            scaled_figures(each, dict.fromkeys(("seconds", "training_flops", "bytes_touched"), factor)).model_copy(
+                update={"signature": renamed.get(each.signature, each.signature)}
+            )
             for each in profile.compute.measured_steps
-            if each.signature in renamed
+            if each.signature in renamed or each.work is not None
         )
         return profile.model_copy(update={"compute": profile.compute.model_copy(update={"measured_steps": times})})
 

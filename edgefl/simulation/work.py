@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
@@ -11,8 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from edgefl.errors import nearest
-from edgefl.fleet import Bound, DeviceProfile, FleetAssignment, InputPipeline, Pace, fits, step_seconds, training_watts
+from edgefl.errors import Note, nearest
+from edgefl.fleet import (
+    Bound,
+    DeviceProfile,
+    FleetAssignment,
+    InputPipeline,
+    Operator,
+    Pace,
+    fits,
+    measured_step,
+    step_seconds,
+    training_watts,
+)
 from edgefl.methods.parts.common_finish import Predicted
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.submodels import SubModels
@@ -186,6 +198,16 @@ class WorkModel:
         )
 
 
+def note_roofline(profile: DeviceProfile, steps: Iterable[Iterable[Operator]]) -> None:
+    """Say in a note where a device has measured steps, and a step's seconds are not from one of them."""
+    if profile.compute.measured_steps and any(measured_step(profile, step) is None for step in steps):
+        message = (
+            f"'{profile.name}' has measured steps, but none with counted work (training_flops, bytes_touched, "
+            "launches) is similar to some steps of this run: the roofline predicts their seconds"
+        )
+        warnings.warn(message, Note, stacklevel=1)
+
+
 def work_on(
     profile: DeviceProfile,
     costs: Mapping[int, StepCost],
@@ -196,6 +218,7 @@ def work_on(
     **facts: Any,
 ) -> Work:
     """The work of these steps, by batch size, and ``other`` seconds; ``facts`` are the work's further fields."""
+    note_roofline(profile, [costs[size].operators for size in batches])
     (seconds, waiting), (hot_seconds, _) = (
         local_seconds(profile, costs, batches, pipeline, hot=hot) for hot in (False, True)
     )

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from edgefl.cli.profile import app
 from edgefl.cost import CostModel
 from edgefl.errors import UserError
-from edgefl.fleet import load_profile, read_profile, step_seconds
+from edgefl.fleet import load_profile, read_profile, step_evidence, step_seconds
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
@@ -42,6 +42,25 @@ def test_the_measured_steps_take_their_time_and_others_the_rooflines(tmp_path):
     assert step_seconds(profile, operators()) == pytest.approx(0.095)
     assert step_seconds(profile, operators("fedprox")) == pytest.approx(0.1205)
     assert step_seconds(profile, operators(batch=8)) == step_seconds(base, operators(batch=8))
+
+
+def test_a_measured_time_serves_in_proportion_for_a_step_of_a_little_more_work(tmp_path):
+    table = written(tmp_path, "model,method,batch,seconds\ncnn, fedavg, 32, 29.4\n")
+    run("fit", "--steps", table, "-o", tmp_path / "mine.yaml", "--like", "raspberry-pi-4")
+    profile, base, more = read_profile(tmp_path / "mine.yaml"), load_profile("raspberry-pi-4"), operators(momentum=0.9)
+    low, nominal, high = (step_seconds(profile, more, bound=bound) for bound in ("low", "nominal", "high"))
+    assert (low, high) == (pytest.approx(29.4), pytest.approx(nominal**2 / 29.4))
+    assert nominal / 29.4 == pytest.approx(step_seconds(base, more) / step_seconds(base, operators()), rel=0.05)
+    assert nominal > 29.5
+    assert step_evidence(profile, [more]) == f"measured on similar steps, times {nominal / 29.4:.3g}"
+    (step,) = profile.compute.measured_steps
+    bare = step.model_copy(update={"training_flops": None})  # as in profiles of before
+    old = profile.model_copy(update={"compute": profile.compute.model_copy(update={"measured_steps": (bare,)})})
+    assert step_seconds(old, operators()) == pytest.approx(29.4)
+    assert step_seconds(old, more) == step_seconds(base, more)
+    assert step_evidence(old, [operators(), more]) == (
+        f"measured; {base.evidence('compute')}, as none of 1 measured steps is similar and has its work counted"
+    )
 
 
 def test_repeated_rows_give_median_and_bounds(tmp_path):
