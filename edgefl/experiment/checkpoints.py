@@ -139,9 +139,9 @@ class Checkpoints:
                 raise RuntimeError(f"'{each.key}' was changed in place after round {round}; parts return new tensors")
         write_file(self._manifest(round), json.dumps(manifest))
         manifests = [each for each in map(self._manifest, (_regular_before(round), round)) if each.exists()]
-        kept = {each.name for each in manifests}
-        for each in manifests:
-            kept |= {file for file, _ in json.loads(each.read_bytes())["tensors"].values()}
+        kept = {known.name for known in manifests}
+        for known in manifests:
+            kept |= {file for file, _ in json.loads(known.read_bytes())["tensors"].values()}
         for path in self._folder.glob("round-*"):
             if path.name not in kept:
                 path.unlink()

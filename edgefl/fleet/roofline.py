@@ -117,8 +117,10 @@ def measured_step(profile: DeviceProfile, operators: Iterable[Operator]) -> tupl
     """
     operators = tuple(operators)
     compute = profile.compute
-    if not compute.measured_steps or (same := compute.measured(step_signature(operators))) is not None:
-        return (same, 1.0) if compute.measured_steps else None
+    if not compute.measured_steps:
+        return None
+    if (same := compute.measured(step_signature(operators))) is not None:
+        return same, 1.0
     counts = np.array([each.count for each in operators], np.float64)
     moved = np.array([(each.flops, each.bytes, 1.0) for each in operators], np.float64).reshape(-1, 3)
     work = counts @ moved
