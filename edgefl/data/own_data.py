@@ -1,5 +1,6 @@
 """Data of users' own files and functions: what such data sets have in common, and how their arrays become samples."""
 
+import warnings
 from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, NoReturn, Self
@@ -13,7 +14,7 @@ from edgefl.data.pictures import Colours, Pictures
 from edgefl.data.samples import Kind, Samples, WrongSamples, checked_samples, strata
 from edgefl.data.sharding import Integers
 from edgefl.data.spec import DataSpec
-from edgefl.errors import UserError, WrongAnswer
+from edgefl.errors import Note, UserError, WrongAnswer
 from edgefl.tasks.base import MOST_CLASSES
 
 Channels = Literal["first", "last"]
@@ -101,9 +102,11 @@ class OwnData(DataSpec):
             return _part(one._replace(owner=owner), kept), _part(one._replace(owner=owner), out)
         other = self._split(test, one)
         if _same(train.inputs, test.inputs) and np.array_equal(one.labels, other.labels):
-            test.refuse(
-                "the test data are the training data; leave them out, so that data.test_share of the samples are for "
-                "testing"
+            warnings.warn(
+                f"{test.place}: the test data are the training data, so accuracies are those of training; leave them "
+                "out, so that data.test_share of the samples are for testing",
+                Note,
+                stacklevel=1,
             )
         if self.task.classes and (unknown := np.setdiff1d(other.labels, one.labels)).size and self.classes is None:
             test.refuse(

@@ -13,7 +13,7 @@ from edgefl.data.dataset import load
 from edgefl.data.federated import load_federated, shard_sizes
 from edgefl.data.sets.arrays import Arrays
 from edgefl.data.spec import data_set
-from edgefl.errors import UserError
+from edgefl.errors import Note, UserError
 from edgefl.yaml_file import dump_yaml
 
 from ...small_runs import SMALL
@@ -191,8 +191,15 @@ WRONG = {
 WRONG_TESTS = {
     "another shape": (rewritten(x=X[:, :3]), "test inputs of the shape [4], as in the training data, found [3]"),
     "an unknown label": (rewritten(y=Y + 1), "in the training data, found 3 in 'y'; set data.classes to the number"),
-    "the training data": (rewritten(), "the test data are the training data; leave them out"),
 }
+
+
+def test_test_data_that_are_the_training_data_are_noted(tmp_path):
+    np.savez(tmp_path / "all.npz", x=X, y=Y)
+    file = str(tmp_path / "all.npz")
+    with pytest.warns(Note, match="the test data are the training data, so accuracies are those of training"):
+        _, test = load(data_set({"name": "arrays", "clients": 8, "train": file, "test": file}))
+    assert len(test) == len(X)
 
 
 def refused(capsys, tmp_path, data, model=None):
@@ -325,7 +332,6 @@ def test_one_file_has_both_splits_under_any_names(tmp_path):
     names = {"inputs": "x_train", "target": "y_train", "test_inputs": "x_test", "test_target": "y_test"}
     train, test = load(Arrays(train=file, clients=5, **names))
     assert (len(train), test.labels.tolist()) == (60, [0, 1, 2, 0, 1, 2])
-    assert "are the training data" in message_of(train=file, test=file, inputs="x_train", target="y_train")
 
 
 def test_stated_classes_may_be_empty_and_a_partition_that_needs_all_says_which(arrays, tmp_path):
