@@ -14,7 +14,8 @@ from typing import Literal, NamedTuple
 import networkx as nx
 import numpy as np
 
-from edgefl.emulation.machine import assumed_rates, check, choose_dilation, missing
+from edgefl.emulation.dilation import assumed_rates, choose_dilation
+from edgefl.emulation.machine import check, missing
 from edgefl.emulation.real_links import RealLinks
 from edgefl.emulation.testbed import Testbed, measured
 from edgefl.emulation.trainer import Plan

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.emulation import shaping
+from edgefl.emulation.dilation import USED_PART, PacketRates, choose_dilation, packet_rates
 from edgefl.emulation.emulate import MOST_CLIENTS, RANDOM_BYTES, content_of, taking_part
-from edgefl.emulation.machine import USED_PART, PacketRates, choose_dilation, packet_rates
 from edgefl.emulation.routing import Routing
 from edgefl.emulation.shaping import Rate
 from edgefl.emulation.wiring import LinkSettings, WiredLink, plan_wiring
