@@ -141,7 +141,7 @@ def step_evidence(profile: DeviceProfile, steps: Iterable[Iterable[Operator]]) -
 
     >>> from edgefl.fleet import load_profile
     >>> step_evidence(load_profile("raspberry-pi-5"), [])
-    'fitted, ±14 %'
+    'derived, ±12 %'
     """
     plain = str(profile.evidence("compute"))
     measured = profile.compute.measured_steps

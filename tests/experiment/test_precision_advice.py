@@ -13,7 +13,7 @@ from edgefl.models.registry import MODELS, build_model
 from edgefl.planning.planning import plan
 from edgefl.record.events import Listener
 from edgefl.scenario import load_scenario
-from edgefl.training import device as matrix_units
+from edgefl.training import engine_spec as matrix_units
 
 LARGE = {
     "model": {"name": "resnet18"},

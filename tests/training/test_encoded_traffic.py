@@ -195,7 +195,7 @@ def test_fedbrs_update_leads_from_what_the_server_sent_last_of_each_block(tiny):
     layout, count = seen.layout, seen.layout.parameter_count
     sent = []
     for round, alpha in enumerate((3, 1, 2)):
-        sent.append(seen.learner._received(round).vector)
+        sent.append(seen.learner._versions[round].vector)
         before = JobId("m", 3, 1, round - 1) if round else None
         seen.learner.submit(TrainingJob(JobId("m", 3, 1, round), round, round, alpha, 4, before))
         seen.learner.aggregate(round, [JobId("m", 3, 1, round)], round)
@@ -215,7 +215,7 @@ def test_what_fedbrs_client_left_out_is_added_only_where_its_own_weights_do_not_
     layout, count = seen.layout, seen.layout.parameter_count
     sent, kept = [], []
     for round, alpha in enumerate((3, 1)):
-        sent.append(seen.learner._received(round).vector)
+        sent.append(seen.learner._versions[round].vector)
         before = JobId("m", 3, 1, round - 1) if round else None
         seen.learner.submit(TrainingJob(JobId("m", 3, 1, round), round, round, alpha, 4, before))
         seen.learner.aggregate(round, [JobId("m", 3, 1, round)], round)
@@ -270,9 +270,9 @@ def test_feddyns_server_and_clients_agree_on_what_each_client_has_added(tiny):
 def test_a_round_in_which_nothing_arrives_changes_nothing_of_what_clients_receive(tiny):
     method = tiny.method(coded("fedadc", {"down": "quantise"}))
     learner = play(tiny.core().learner(method), method, 2)
-    before = learner._received(2)
+    before = learner._versions[2]
     learner.aggregate(2, [], 2)
-    assert torch.equal(learner._received(3).vector, before.vector)
+    assert torch.equal(learner._versions[3].vector, before.vector)
 
 
 def test_a_models_bytes_are_those_of_its_tensors_buffers_and_short_ones_plain(tiny):
