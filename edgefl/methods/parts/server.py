@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from math import nan
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from torch import Tensor, zeros_like
 
@@ -161,6 +162,14 @@ class ServerUpdate(Component):
     """Names of server-state vectors that clients receive in addition to the model (FedADC's ``momentum``)."""
     default_weighting: ClassVar[Weighting | None] = None
     """Weights of the mean in its paper, used if a scenario chooses it for another method; ``None``: the method's."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if (found := [*signature(cls.update).parameters][1:]) and len(found) != 4:
+            raise TypeError(
+                f"{cls.__name__}.update({', '.join(found)}): expected (parameters, arrivals, state, facts); "
+                "arrivals.deltas and arrivals.weights are what deltas and weights were"
+            )
 
     @property
     def carried_by(self) -> Mapping[str, str | None]:
