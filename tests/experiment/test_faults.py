@@ -304,7 +304,7 @@ def test_a_fault_after_the_last_round_ends_its_method_alone(small, tmp_path, mon
 
     def failing(*arguments):
         counted.append(0)
-        if len(counted) == 2:  # the first method asks once
+        if len(counted) == 4:  # each method asks twice
             sys.exit(3)
         return metric_of_one(*arguments)
 
