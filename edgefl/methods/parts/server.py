@@ -165,7 +165,7 @@ class ServerUpdate(Component):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if (found := [*signature(cls.update).parameters][1:]) and len(found) != 4:
+        if "deltas" in (found := [*signature(cls.update).parameters][1:]):
             raise TypeError(
                 f"{cls.__name__}.update({', '.join(found)}): expected (parameters, arrivals, state, facts); "
                 "arrivals.deltas and arrivals.weights are what deltas and weights were"
