@@ -105,7 +105,7 @@ def test_a_plan_knows_the_encoded_bytes(small, finished):
 
 def test_a_methods_codec_replaces_the_scenarios_direction_by_direction(small):
     from edgefl.experiment.wiring import recipe_of
-    from edgefl.methods.codecs.none import Cast
+    from edgefl.methods.codecs.cast import Cast
     from edgefl.methods.codecs.quantise import Quantise
 
     scenario = small(

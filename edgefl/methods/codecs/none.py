@@ -1,10 +1,9 @@
 """No compression: numbers are sent as float32."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.codecs.base import CODECS, Codec, Encoded, carried, sent_bytes
@@ -62,32 +61,3 @@ def transmitted(codec: Codec, parameters: Tensor, layout: Layout, numbers: np.ra
 
 def _shortens(codec: Codec, shape: torch.Size) -> bool:
     return 0 < sent_bytes(codec, shape) < FLOAT_BYTES * shape.numel()
-
-
-HALF_BYTES = 2
-
-
-@CODECS.register("cast")
-class Cast(Codec):
-    """Rounds each number to the nearest in a 16-bit format.
-
-    ``float16`` keeps 11 bits, and larger numbers than 65504 are clamped; ``bfloat16`` keeps 8 bits and the range of
-    float32.
-
-    >>> Cast(to="bfloat16").bytes(torch.Size([3, 5]))
-    30
-    """
-
-    to: Literal["float16", "bfloat16"] = Field(default="float16", description="float16 (finer) or bfloat16 (wider)")
-
-    def bytes(self, shape: torch.Size) -> int:
-        return HALF_BYTES * shape.numel()
-
-    def encode(self, tensor: Tensor, numbers: np.random.Generator) -> Encoded:
-        kind = torch.float16 if self.to == "float16" else torch.bfloat16
-        # Only finite numbers are clamped, so that a diverged model is still detected.
-        held = tensor.clamp(torch.finfo(kind).min, torch.finfo(kind).max)
-        return {"values": torch.where(tensor.isfinite(), held, tensor).to(kind)}
-
-    def decode(self, encoded: Encoded, shape: torch.Size) -> Tensor:
-        return encoded["values"].float()
