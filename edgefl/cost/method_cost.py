@@ -12,7 +12,7 @@ from edgefl.cost.formulas import uncounted
 from edgefl.cost.law import CostModel
 from edgefl.cost.measure import StepCost
 from edgefl.errors import UserError
-from edgefl.methods.codecs.none import encoded_sizes
+from edgefl.methods.codecs.by_tensor import encoded_sizes
 from edgefl.methods.fedbr import FedBR
 from edgefl.methods.fedmlb import FedMLB
 from edgefl.methods.parts.local_part import OWN, keeping_local

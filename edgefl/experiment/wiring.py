@@ -14,7 +14,8 @@ from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import FleetAssignment, assign
 from edgefl.methods.build import build_method
 from edgefl.methods.codecs.base import Codec
-from edgefl.methods.codecs.none import NoCodec, encoded_sizes
+from edgefl.methods.codecs.by_tensor import encoded_sizes
+from edgefl.methods.codecs.none import NoCodec
 from edgefl.methods.fedbr import uniform_blocks
 from edgefl.methods.parts.payload import ModelSizes
 from edgefl.methods.recipe import Method

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from edgefl.methods.codecs.none import transmitted
+from edgefl.methods.codecs.by_tensor import transmitted
 from edgefl.methods.parts.client_state import ClientState
 from edgefl.methods.parts.payload import ModelSizes
 from edgefl.methods.parts.server import checked_parts

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from edgefl.errors import UserError, WrongAnswer
 from edgefl.methods.build import build_method
-from edgefl.methods.codecs.none import encoded_sizes
+from edgefl.methods.codecs.by_tensor import encoded_sizes
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.local_options import LocalOptions

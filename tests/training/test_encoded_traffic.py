@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from edgefl.methods.codecs.by_tensor import encoded_sizes, transmitted
 from edgefl.methods.codecs.choice import Codecs, codec
-from edgefl.methods.codecs.none import encoded_sizes, transmitted
 from edgefl.methods.parts.payload import ModelSizes
 from edgefl.randomness import generator
 from edgefl.training.job import JobId, TrainingJob
