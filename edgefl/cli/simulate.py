@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,9 +87,16 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             file="--trust",
         )
     from edgefl.flower.scenario import AppScenario, load_any_scenario
+    from edgefl.record import RunPaths
     from edgefl.record.metric import ACCURACY
     from edgefl.scenario import rehearse
 
+    if RunPaths(user_path(scenario)).summary.is_file():
+        raise UserError(
+            f"is a finished run; to go on with it: edgefl simulate --resume {shlex.quote(scenario)} --rounds N (or "
+            "--set stop=rounds, or a larger budget); for more seeds: --add-seeds N",
+            file=scenario,
+        )
     chosen = load_any_scenario(scenario, changes or ())
     if seed:
         chosen = chosen.with_seeds(seed)

@@ -1,4 +1,4 @@
-"""The coordinator's connection to the nodes: orders go out, reports come in, each with the moment that it speaks of."""
+"""Namespaces, and the connection to the nodes in them: orders go out, reports come in, each with its moment."""
 
 import ctypes
 import json

@@ -1,4 +1,4 @@
-"""The rules by which links are shaped and windows are chosen, and the commands for ``tc``. Pure.
+"""The rules by which links are shaped and windows are chosen, and what sets them.
 
 On the sending side of each link is a hierarchical token bucket (htb). Its one inner class has the link's rate. Each
 sender and receiver whose transfers cross the link has a leaf class, which may borrow all of that rate; htb serves

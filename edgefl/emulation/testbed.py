@@ -1,4 +1,4 @@
-"""One run's real world: starts its processes and links, carries its transfers, and watches its own load."""
+"""One run's real world: starts its processes and links, carries its transfers, and judges its own load."""
 
 from __future__ import annotations
 

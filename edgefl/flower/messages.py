@@ -1,4 +1,4 @@
-"""The bytes of Flower's messages, and the error messages that Flower would give."""
+"""The bytes and metrics of Flower's messages, and the error messages that Flower would give."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""Weighted max-min fairness, solved on groups of flows.
+"""Weighted max-min fairness, solved on groups of flows, and shares that an allocation gives out.
 
 The flows of one group cross the same shared links, so at the optimum they all have the same *level*, except flows whose
 own cap is below it. Progressive filling (Bertsekas and Gallager, Data Networks, section 6.5.2) is applied to the groups

@@ -1,4 +1,4 @@
-"""What each client and group of devices spends in a short simulation, collected from its event log."""
+"""The figures of a plan, and what each client spends in a short simulation, collected from its event log."""
 
 from __future__ import annotations
 

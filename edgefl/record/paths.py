@@ -1,4 +1,4 @@
-"""The paths in a run directory, and what can be done with one that is not finished."""
+"""The paths in a run directory and of outputs, and what can be done with a run that is not finished."""
 
 from __future__ import annotations
 

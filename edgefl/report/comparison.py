@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from edgefl.record.kinds import BudgetKind
 from edgefl.record.summary import SeedResult
+from edgefl.report.error_of_seconds import expected_error, measured_sentences
 from edgefl.report.figures import COST, FIGURES, METRIC, OUTCOME, Figure, nested
 from edgefl.report.glance import answers, glance, seconds_at, standings, targets, verdict
 from edgefl.report.paired import (
@@ -34,7 +35,6 @@ from edgefl.report.rows import (
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import NO_ESTIMATE, Estimate
 from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, hidden, target_data, words
-from edgefl.report.trust_in_seconds import expected_error, measured_sentences
 
 SHOWN = 6
 """How many differing values of two scenarios are named."""

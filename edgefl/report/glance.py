@@ -9,12 +9,12 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from edgefl.report.error_of_seconds import measured_sentences
 from edgefl.report.paired import FEWEST_SEEDS, BySeed, Comparison, compare_metric, compare_target, compared
 from edgefl.report.quantities import limit, quantity, unit_for
 from edgefl.report.rows import Row, comparison_rows, ended_by, none_completed_a_round, remarks
 from edgefl.report.statistics import Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, figures, words
-from edgefl.report.trust_in_seconds import measured_sentences
 from edgefl.wording import escape
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The duration and cost of a client's local training on its device."""
+"""The duration and cost of a client's local training on its device, and the framework's time in a round."""
 
 from __future__ import annotations
 

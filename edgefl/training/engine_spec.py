@@ -1,4 +1,4 @@
-"""The ``engine:`` of a scenario's training, and the choice of an engine: by rule, not by timing, to be repeatable."""
+"""The device and the ``engine:`` of a scenario's training, chosen by rule, not by timing, to be repeatable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resolve a job to a task: the model it starts from, and the frozen copies and vectors that its method reads."""
+"""Resolve a job to a task: its client's data, the model it starts from, and what its method reads."""
 
 from __future__ import annotations
 

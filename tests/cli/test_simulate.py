@@ -56,6 +56,8 @@ def test_a_person_gets_a_table_the_verdict_and_the_files(capsys, tmp_path):
     assert "Details  edgefl report here --details" in output
     assert list((tmp_path / "here").glob("*.png"))
     assert main(["verify", "here"]) == 0
+    assert main(["simulate", "here", "--set", "training.rounds=9"]) == 2
+    assert "to go on with it: edgefl simulate --resume here --rounds N" in capsys.readouterr().err
 
 
 def test_a_run_whose_input_turns_out_wrong_leaves_nothing(capsys, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""The base class of server updates: the next model from the clients' deltas, as algebra on flat vectors."""
+"""The base class of server updates, algebra on flat vectors: the next model from the clients' deltas; and checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predicted and measured seconds side by side: each pair, and the order of the methods (Kendall's τ)."""
+"""Predicted and measured seconds side by side: pairs, bands of draws, the methods' order (Kendall's τ)."""
 
 import math
 from collections import defaultdict
