@@ -45,7 +45,7 @@ ELSEWHERE = {
     "fleet[].profile.compute.measured_steps[].training_flops": "tests/profiling/test_step_table.py",
     "fleet[].profile.compute.measured_steps[].bytes_touched": "likewise",
     "fleet[].profile.compute.measured_steps[].launches": "likewise",
-    "model<timm>": "tests/models/test_timm.py, where timm is installed",
+    "model<timm>": "tests/models/test_small_models.py, where timm is installed",
     "model<transformers>": "tests/models/test_transformers.py, where transformers is installed",
     "model<python>.lora": "tests/models/test_peft.py, where peft is installed",
     "model<torchvision>.lora": "likewise",
