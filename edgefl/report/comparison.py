@@ -57,8 +57,10 @@ def comparison(*runs: RunResult, detailed: bool = False) -> Table:
 
 
 def marked(run: RunResult, columns: Sequence[Column]) -> list[Column]:
-    """The columns of a run with the best figures, and those not decided against them, marked."""
-    found = {head: each.leaders for head, each in standings(run).items() if each and len(each.means) > 1}
+    """The columns of a run with the best figures, and those not decided against them, marked; none if all are."""
+    found = {
+        head: each.leaders for head, each in standings(run).items() if each and len(each.leaders) < len(each.means)
+    }
     return [
         each._replace(best=frozenset(row for row, label in enumerate(columns[0].cells) if label in found[each.head]))
         if each.head in found
