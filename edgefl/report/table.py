@@ -176,7 +176,7 @@ class Table:
         return "\n".join([part for part in parts if part] + [table.markdown() for table in self.more])
 
     def latex(self) -> str:
-        """A ``tabular`` for the booktabs package, best figures bold, with the notes as comments above it."""
+        """A ``tabular`` for the booktabs package, best figures bold, small enough for an article, notes as comments."""
         columns = self.shown
         rows = [
             [
@@ -188,8 +188,9 @@ class Table:
         shape = "".join("l" if column.text else "r" for column in columns)
         lines = [" & ".join(row) + r" \\" for row in ([_latex(head) for head in self.heads], *rows)]
         comments = [line for line in [*self.title, *self.notes, r"Needs \usepackage{booktabs}"] if line]
-        text = [*(f"% {escape(line)}" for line in comments), rf"\begin{{tabular}}{{{shape}}}"]
-        text += [r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}", ""]
+        text = [*(f"% {escape(line)}" for line in comments), r"{\small\setlength{\tabcolsep}{3pt}%"]
+        text += [rf"\begin{{tabular}}{{{shape}}}", r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
+        text += [r"\end{tabular}}", ""]
         return "\n".join([*text, *(table.latex() for table in self.more)])
 
     def csv(self) -> str:
