@@ -48,6 +48,8 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
         method = "fedavg"
     if (method is None) == (not all_methods):
         raise UserError("expected --method NAME, --on DEVICE,… or --all")
+    if on is not None and alpha is not None:
+        raise UserError("seconds of devices are for the whole model; leave out --on or --alpha")
     spec, methods = read_step(model, method, changes or [])
     with quiet(as_json):
         costs = CostModel(build_model(spec, read_shape(shape, field="--shape"), classes, read_task(task)))

@@ -280,7 +280,9 @@ def next_steps(run: RunResult, path: Path, pictures: Sequence[Path] = ()) -> lis
     lines = [f"Page     edgefl report {path} --html page.html", f"Details  edgefl report {path} --details"]
     if (found := decide(run)) is not None:
         seeds, question = found
-        lines.append(f"Decide   edgefl simulate {path} --add-seeds {seeds}   ({question}{about(run, seeds)})")
+        few = f"edgefl simulate {path} --add-seeds {seeds}"
+        needed = few if seeds <= 30 else f"too close: about {float(f'{seeds:.1g}'):g} more seeds needed"
+        lines.append(f"Decide   {needed}   ({question}{about(run, seeds)})")
     return lines + [f"Picture  {picture}" for picture in pictures]
 
 

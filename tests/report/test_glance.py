@@ -151,6 +151,8 @@ def test_what_would_decide_is_named_with_its_command_and_its_time(make_run):
     assert question == "the best"
     wanted = f"Decide   edgefl simulate {run.path} --add-seeds {more}   (the best, about {more:.2g} min)"
     assert next_steps(run, run.path)[-1] == wanted
+    close = make_run({"a": seeds([0.900, 0.92, 0.94]), "b": seeds([0.899, 0.93, 0.94])}, folder="close")
+    assert re.search(r"too close: about \d0+ more seeds needed", next_steps(close, close.path)[-1])
     assert decide(make_run(FAR, folder="far")) is None
     assert decide(make_run({"a": seeds([0.9, 0.8]), "b": seeds([0.9, 0.8])}, folder="equal")) is None
     ahead, _ = decide(make_run({"a": seeds([0.9, 0.91]), "b": seeds([0.8, 0.81])}, folder="two"))

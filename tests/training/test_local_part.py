@@ -45,6 +45,7 @@ class Ordinary(OrdinaryModel):
 
 STATISTICS = {f"{layer}.running_{what}" for layer in ("norm", "last") for what in ("mean", "var")}
 NORMS = STATISTICS | {f"{layer}.{what}" for layer in ("norm", "last") for what in ("weight", "bias")}
+EVERYTHING = {name for name in Net().state_dict() if "tracked" not in name}
 FEDBN = {"local": ["norm", "last"]}
 
 
@@ -116,7 +117,9 @@ def by_hand(core, data, method, local, rounds):
 
 
 @pytest.mark.parametrize(
-    ("options", "local"), [({"buffers": "local"}, STATISTICS), (FEDBN, NORMS)], ids=["buffers", "fedbn"]
+    ("options", "local"),
+    [({"buffers": "local"}, STATISTICS), (FEDBN, NORMS), ({"local": ["*"]}, EVERYTHING)],
+    ids=["buffers", "fedbn", "alone"],
 )
 def test_rounds_are_those_of_the_algorithm_by_hand(tiny, options, local):
     method = tiny.method("fedavg", weight_decay=0.0, clip_norm=None, lr=0.05, momentum=0.0)
