@@ -233,9 +233,10 @@ def _traced(  # noqa: PLR0917  (they come in the order of `trace`)
     recorder, others = Recorder(), _other_generators()
     with without_data(method.label):
         trained = Trained(objective, layout, alpha, parameters)
-        parameters = trained.parameters
+        parameters, options = trained.parameters, method.local.on(layout, trained.first)
         with Recorder():  # not counted: the step's records start after it
-            memory = rule.begin(parameters, {name: vectors[name] for name in sorted(rule.vectors)}, method.local, 1)
+            held = {name: vectors[name] for name in sorted(rule.vectors)} | rule.first(parameters)
+            memory = rule.begin(parameters, {name: held[name] for name in sorted(rule.vectors)}, options, 1)
         with recorder:
             local_step(
                 objective,
@@ -245,8 +246,8 @@ def _traced(  # noqa: PLR0917  (they come in the order of `trace`)
                 images,
                 context,
                 memory,
-                method.local,
-                method.local.lr,
+                options,
+                options.lr_at(0),
                 leaves=trained.leaves,
                 entering=recorder.entering,
             )

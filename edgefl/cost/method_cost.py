@@ -158,7 +158,7 @@ def stored_parameters(model: BlockModel, method: Method, alpha: int) -> StoredPa
 
     kept = () if method.state is None else method.state.vectors
     own = sum(place.stop - place.start for place in model.layout.local_parameters)
-    between = sum(own if name == OWN else sum(trained) for name in kept)
+    between = sum({OWN: own, "step": 1}.get(name, sum(trained)) for name in kept)
     without_norm = held(
         [whole - _numbers(each) for whole, each in zip(every, norms, strict=True)],
         [part - _numbers(t for t in each if t.requires_grad) for part, each in zip(trained, norms, strict=True)],

@@ -14,6 +14,7 @@ from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.client_state import ClientState, StatesTogether
 from edgefl.methods.parts.common_finish import CommonFinish
 from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_rule import Sgd
 from edgefl.methods.parts.objective import CLIENT_FACTS
 from edgefl.methods.parts.payload import ModelSizes
 from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting
@@ -156,6 +157,9 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
     rule = part(recipe.rule)
     merged = _finishing(_merged(local, options.get("local")), recipe.common_finish)
     rule.accept(merged)
+    if recipe.rule is Sgd and (merged.optimizer.kind != "sgd" or not rule.persist_momentum):
+        rule = merged.optimizer.rule()
+        rule.accept(merged)
     server.accept(merged)
     weighting = options.get("weighting") or (chosen and chosen.default_weighting) or recipe.weighting
     payload = part(recipe.payload)

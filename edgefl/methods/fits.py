@@ -90,9 +90,10 @@ def parts_of(method: Method) -> list[Part]:
     label, server = f"method '{method.label}'", method.server
     controls: set[Need] = {"whole model"} if server.broadcasts or server.client_state() is not None else set()
     controls |= {"server start"} if server.client_state() is not None else set()
+    own_rule: set[Need] = set() if type(method.rule) is type(method.local.optimizer.rule()) else {"sgd"}
     parts = [
         Part(type(method.objective).__name__, method.objective.needs),
-        Part(type(method.rule).__name__, method.rule.needs, "local"),
+        Part(type(method.rule).__name__, method.rule.needs | own_rule, "local"),
         Part(f"server update '{server.registered_name}'", server.needs | controls, "server"),
         Part(f"the payload of {label}", method.payload.needs),
     ]
@@ -117,6 +118,8 @@ def taken_by(method: Method) -> dict[Need, str]:
         takes["whole model"] = takes["one size"] = f"clients of {label} train parts of the model of different sizes"
     if method.payload.sends_blocks:
         takes["server start"] = f"{label} sends only some blocks"
+    if (kind := method.local.optimizer.kind) != "sgd":
+        takes["sgd"] = f"local.optimizer is {kind}; expected local: {{optimizer: sgd}}"
     if method.local.momentum:
         takes["no momentum"] = f"local.momentum is {method.local.momentum:g}; expected local: {{momentum: 0}}"
     if not codecs.up.exact:

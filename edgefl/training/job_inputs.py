@@ -14,6 +14,7 @@ from torch import Tensor
 from edgefl.data.batches import JobBatches, StackedBatches, fetch, job_batches
 from edgefl.data.dataset import Dataset
 from edgefl.data.federated import FederatedData
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_part import OWN
 from edgefl.methods.parts.objective import Batch
 from edgefl.methods.recipe import Method
@@ -140,6 +141,7 @@ class JobResolver:
         self._parts = parts
         self._vectors = sorted(method.objective.vectors | method.rule.vectors)
         self._completed: tuple[Tensor, Tensor, Tensor] | None = None
+        self._options: dict[tuple[int, int], LocalOptions] = {}
 
     def resolve(
         self, job: TrainingJob, received: Received, state: State | None, front: Tensor | None = None
@@ -169,7 +171,7 @@ class JobResolver:
             dispatch=job.id.dispatch,
             objective=method.objective,
             rule=method.rule,
-            options=method.local,
+            options=self._options_for(layout, job),
             lr=method.local.lr_at(job.round),
             steps=job.steps,
             alpha=job.alpha,
@@ -180,6 +182,13 @@ class JobResolver:
             level=job.level,
         )
         return JobInputs(task, {**received.broadcasts, **(state or {})})
+
+    def _options_for(self, layout: Layout, job: TrainingJob) -> LocalOptions:
+        """The same object for all jobs that train the same part of the model."""
+        first = self._depth - job.alpha if self._method.objective.trains_last else 0
+        if (first, job.level) not in self._options:
+            self._options[first, job.level] = self._method.local.on(layout, first)
+        return self._options[first, job.level]
 
     def _start(self, job: TrainingJob, received: Tensor, state: State | None, front: Tensor | None) -> Tensor:
         """If only the last alpha blocks were received, those in front are the client's own."""

@@ -1,9 +1,13 @@
 """The options of local training."""
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, PrivateAttr
 
 from edgefl.fleet import InputPipeline
 from edgefl.methods.parts.common_finish import CommonFinish
+from edgefl.methods.parts.optimizers import LocalOptimizer, PlainSgd
+from edgefl.models.layout import Layout, matching
 from edgefl.options import Component
 
 
@@ -19,9 +23,15 @@ class LocalOptions(Component):
     batch: int = Field(default=32, ge=1, le=1_000_000_000, description="images in a minibatch")
     lr: float = Field(default=0.1, gt=0, description="learning rate η_0")
     lr_decay: float = Field(default=1.0, gt=0, le=1, description="η_t = η_0 · lr_decay^t, per round")
+    optimizer: LocalOptimizer = Field(default=PlainSgd(), description="the optimizer: a kind and its options")
     momentum: float = Field(default=0.0, ge=0, lt=1, description="heavy-ball momentum, re-created every round")
     nesterov: bool = Field(default=False, description="Nesterov momentum")
-    weight_decay: float = Field(default=0.0, ge=0, description="L2 penalty, added to the gradient after clipping")
+    weight_decay: float = Field(
+        default=0.0, ge=0, description="L2 penalty, added to the gradient after clipping; AdamW's is decoupled"
+    )
+    no_decay: tuple[str, ...] = Field(
+        default=(), description="parameters without weight decay: patterns of names BLOCK.NAME, such as '*.bias'"
+    )
     clip_norm: float | None = Field(default=None, gt=0, description="maximum global L2 norm of the gradient")
     drop_last: bool = Field(default=False, description="drop an incomplete last batch (FedAlign)")
     input: InputPipeline | None = Field(
@@ -30,6 +40,32 @@ class LocalOptions(Component):
     common_finish: CommonFinish | None = Field(
         default=None, description="how the server changes each client's steps to a common finish; null: it does not"
     )
+
+    _decayed: tuple[slice, ...] = PrivateAttr((slice(None),))
+
+    @property
+    def decayed(self) -> tuple[slice, ...]:
+        """The places of the parameters with weight decay in the trained vector; see :meth:`on`."""
+        return self._decayed
+
+    def on(self, layout: Layout, first: int = 0) -> Self:
+        """The options for a model of which the blocks from ``first`` (0-based) on are trained."""
+        if not self.no_decay:
+            return self
+        names = {f"{layout.block_names[each.block]}.{each.name}": each for each in layout.parameters}
+        without = matching(names, self.no_decay, field="training.local.no_decay")
+        before, _ = layout.before(first)
+        places: list[slice] = []
+        for name, entry in names.items():
+            start = entry.start - before
+            if name in without or start < 0:
+                continue
+            if places and places[-1].stop == start:
+                start = places.pop().start
+            places.append(slice(start, entry.start - before + entry.numel))
+        options = self.model_copy()
+        options._decayed = tuple(places)
+        return options
 
     def lr_at(self, round: int) -> float:
         """η_t, the learning rate of a round, from 0.

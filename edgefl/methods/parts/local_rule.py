@@ -1,17 +1,21 @@
 """The base class of local rules: a rule computes new parameters from a gradient, as algebra on flat vectors."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
-from pydantic import Field
+from pydantic import Field, SerializeAsAny
 from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
-from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.options import Component
+
+if TYPE_CHECKING:
+    from edgefl.methods.parts.local_options import LocalOptions
 
 
 class LocalRule(Component):
@@ -46,6 +50,10 @@ class LocalRule(Component):
     def client_state(self) -> ClientState | None:
         """The client state of this rule, in addition to the method's; none by default."""
         return None
+
+    def first(self, parameters: Tensor) -> State:
+        """The state of its :attr:`kept` names before a client's first job; zeros by default."""
+        return {name: torch.zeros_like(parameters) for name in self.kept}
 
     def takes(self) -> dict[Need, str]:
         """What it takes from other parts, with the reasons."""
@@ -95,19 +103,26 @@ def clipped(gradient: Tensor, options: LocalOptions) -> Tensor:
 def direction(parameters: Tensor, gradient: Tensor, options: LocalOptions) -> Tensor:
     """The clipped gradient plus coupled weight decay, in place; weight decay is added after clipping."""
     gradient = clipped(gradient, options)
-    return gradient.add_(parameters, alpha=options.weight_decay) if options.weight_decay else gradient
+    if options.weight_decay:
+        for place in options.decayed:
+            gradient[..., place].add_(parameters[..., place], alpha=options.weight_decay)
+    return gradient
 
 
-class Velocity(ClientState):
-    """The momentum buffer at the end of the client's last job."""
+class KeptState(ClientState):
+    """The optimizer's state at the end of the client's last job."""
 
-    vectors: ClassVar[tuple[str, ...]] = ("velocity",)
+    rule: SerializeAsAny[LocalRule]
+
+    @property
+    def vectors(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.rule.kept
 
     def first(self, received: Tensor, parameter_count: int) -> State:
-        return {"velocity": received.new_zeros(parameter_count)}
+        return self.rule.first(received[..., :parameter_count])
 
     def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
-        return {"velocity": vectors["velocity"]}
+        return {name: vectors[name] for name in self.vectors}
 
 
 class Sgd(LocalRule):
@@ -132,7 +147,7 @@ class Sgd(LocalRule):
         return ("velocity",) if self.persist_momentum else ()
 
     def client_state(self) -> ClientState | None:
-        return Velocity() if self.persist_momentum else None
+        return KeptState(rule=self) if self.persist_momentum else None
 
     def takes(self) -> dict[Need, str]:
         return {"zero momentum": "persist_momentum keeps it"} if self.persist_momentum else {}

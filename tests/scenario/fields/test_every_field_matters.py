@@ -45,6 +45,10 @@ ELSEWHERE = {
     "fleet[].profile.compute.measured_steps[].training_flops": "tests/profiling/test_step_table.py",
     "fleet[].profile.compute.measured_steps[].bytes_touched": "likewise",
     "fleet[].profile.compute.measured_steps[].launches": "likewise",
+    "training.local.optimizer": "tests/methods/test_optimizers.py",
+    "training.local.no_decay": "likewise",
+    "methods[].local.optimizer": "likewise",
+    "methods[].local.no_decay": "likewise",
     "model<timm>": "tests/models/test_small_models.py, where timm is installed",
     "model<transformers>": "tests/models/test_transformers.py, where transformers is installed",
     "model<python>.lora": "tests/models/test_peft.py, where peft is installed",
@@ -100,7 +104,7 @@ DEAR = ("model", "data")
 
 
 def _below(field: str, section: str) -> bool:
-    return field == section or field.startswith((f"{section}.", f"{section}["))
+    return field == section or field.startswith((f"{section}.", f"{section}[", f"{section}<"))
 
 
 def _proof(field: str) -> str:

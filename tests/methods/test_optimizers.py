@@ -1,0 +1,144 @@
+"""Local optimizers are those of ``torch.optim``, under every engine, and their state between a client's jobs."""
+
+from __future__ import annotations
+
+import sys
+
+import cloudpickle
+import pytest
+import torch
+from torch import nn
+
+from edgefl.data.batches import job_batches
+from edgefl.data.federated import load_federated
+from edgefl.data.sets.synthetic import Synthetic
+from edgefl.errors import UserError
+from edgefl.methods.build import build_method
+from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.objective import Batch
+from edgefl.models.registry import MODELS, build_model, initial_vector
+from edgefl.training.base import JobTask
+from edgefl.training.core import TrainingCore
+from edgefl.training.engines.batched import BatchedEngine
+from edgefl.training.engines.parallel import ParallelEngine
+from edgefl.training.engines.sequential import SequentialEngine
+from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.job_inputs import ClientData
+from edgefl.training.parallel.worker_pool import shared_pool
+
+OPTIMIZERS = [
+    ({"kind": "sgd"}, torch.optim.SGD),
+    ({"kind": "adam"}, torch.optim.Adam),
+    ({"kind": "adam", "betas": [0.0, 0.9], "eps": 1e-4, "amsgrad": True}, torch.optim.Adam),
+    ({"kind": "adamw"}, torch.optim.AdamW),
+    ({"kind": "adagrad", "lr_decay": 0.1, "initial_accumulator_value": 0.2}, torch.optim.Adagrad),
+    ({"kind": "rmsprop"}, torch.optim.RMSprop),
+    ({"kind": "rmsprop", "alpha": 0.9, "centered": True, "momentum": 0.8, "eps": 1e-3}, torch.optim.RMSprop),
+]
+CPU = torch.device("cpu")
+CLIENTS, STEPS = 3, 5
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a worker process cannot import the tests
+
+
+class DoubleData(ClientData):
+    """Images in float64."""
+
+    def batches(self, task):
+        for batch in super().batches(task):
+            yield Batch(batch.inputs.double(), batch.labels)
+
+    def side_by_side(self, tasks):
+        return None
+
+
+def local_of(entry, **options):
+    given = {"batch": 8, "lr": 0.02, "steps": STEPS, "weight_decay": 0.05, "clip_norm": 0.5, "no_decay": ("*.bias",)}
+    return LocalOptions(optimizer=entry, **{**given, **options})
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Data, a model and its first weights in float64."""
+    data = load_federated(Synthetic(shape=(1, 8, 8), classes=3, train=60, test=12, clients=CLIENTS), seed=0)
+    model = build_model(MODELS["cnn"](width=2), data.shape, data.classes)
+    return data, model, initial_vector(model, 0).double()
+
+
+def jobs(world, entry):
+    _, model, start = world
+    method = build_method("fedavg", local_of(entry))
+    return [
+        JobTask(
+            method="m", seed=0, client=client, round=0, dispatch=0, objective=method.objective, rule=method.rule,
+            options=method.local.on(model.layout), lr=method.local.lr, steps=STEPS, alpha=model.depth, start=start,
+        )
+        for client in range(CLIENTS)
+    ]  # fmt: skip
+
+
+def by_torch(world, kind, entry, client):
+    """The weights after the same job, with leaves and an optimizer as in any tutorial."""
+    data, model, start = world
+    local, entries = local_of(entry), model.layout.parameters
+    leaves = [nn.Parameter(each.view(start[each.start : each.start + each.numel]).clone()) for each in entries]
+    biases = [leaf for leaf, each in zip(leaves, entries, strict=True) if each.name.endswith("bias")]
+    others = [leaf for leaf in leaves if all(leaf is not bias for bias in biases)]
+    groups = [{"params": others, "weight_decay": local.weight_decay}, {"params": biases, "weight_decay": 0.0}]
+    optimizer = kind(groups, lr=local.lr, **{name: value for name, value in entry.items() if name != "kind"})
+    plan = job_batches(data.train, "none", data.shards.shard(client), local, STEPS, seed=0, client=client, dispatch=0)
+    for step in range(STEPS):
+        batch, weights = plan.step(step), tuple({} for _ in model.layout.block_names)
+        for each, leaf in zip(entries, leaves, strict=True):
+            weights[each.block][each.name] = leaf
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model.apply_blocks(weights, batch.inputs.double()), batch.labels).backward()
+        nn.utils.clip_grad_norm_(leaves, local.clip_norm)
+        optimizer.step()
+    return torch.cat([each.flat(leaf.detach()) for each, leaf in zip(entries, leaves, strict=True)])
+
+
+@pytest.mark.usefixtures("worker_processes")
+@pytest.mark.parametrize(("entry", "kind"), OPTIMIZERS, ids=lambda each: str(each)[:40])
+def test_a_job_is_that_of_torch_under_every_engine(world, entry, kind):
+    data, model, _ = world
+    batches, tasks = DoubleData(data), jobs(world, entry)
+    wanted = torch.stack([by_torch(world, kind, entry, client) for client in range(CLIENTS)])
+    engines = [SequentialEngine(model, batches, CPU), BatchedEngine(model, batches, CPU, 4)]
+    shared_pool(2).wait()
+    engines.append(ParallelEngine(model, batches, 2))
+    for engine in engines:
+        found = torch.stack([result.final for result in engine.train(tasks)])
+        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+        engine.close()
+
+
+def test_the_state_of_one_client_alone_goes_on_if_it_is_kept(world):
+    """Two jobs of five steps are one of ten: there is no other client in the mean."""
+    data, model, _ = world
+
+    def trained(state, rounds, steps):
+        entry = {"kind": "adamw", "state": state}
+        method = build_method("fedavg", local_of(entry, batch=20, steps=steps, clip_norm=None))
+        with TrainingCore(ClientData(data), model, 0, engine="sequential") as core:
+            learner, last = core.learner(method), None
+            for round in range(rounds):
+                job = JobId("m", 0, 1, round)
+                learner.submit(TrainingJob(job, round, round, model.depth, steps, last))
+                last = learner.aggregate(round, [job], round) and job
+            return learner.model(rounds)
+
+    # A batch is all of the client's images, so all steps have the same one.
+    once = trained("reset", 1, 10)
+    torch.testing.assert_close(trained("keep", 2, 5), once, rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(trained("reset", 2, 5), once, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["scaffold", "fedadc", "fednova", "slowmo"])
+def test_methods_of_sgd_refuse_other_optimizers(method):
+    with pytest.raises(UserError, match=r"needs local steps of SGD, and local\.optimizer is adam"):
+        build_method(method, LocalOptions(optimizer="adam"))
+
+
+def test_momentum_is_an_option_of_sgd():
+    with pytest.raises(UserError, match=r"local\.momentum: this is an option of SGD"):
+        build_method("fedavg", LocalOptions(optimizer="rmsprop", momentum=0.9))
