@@ -115,7 +115,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return func.decompose(*args, **keywords)
             finally:
                 super().__exit__(None, None, None)  # type: ignore[no-untyped-call]
-        given = [*args, *keywords.values()]
+        given = [*args, *(value for key, value in keywords.items() if key != "out")]
         # Random inputs may have data here, one variant of a step after the other; see Objective.variants.
         without_data = not self._with_data and any(tensor.is_meta for tensor in _tensors(given))
         dependence = data_dependence(func, args, dict(keywords)) if without_data else None
@@ -126,10 +126,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.draws[name.removesuffix("_")] = whose(frame for frame, _ in walk_stack(None))
         inputs = list(_tensors(given))
         plain = inputs and inputs[0].is_meta and inputs[0].is_floating_point() and keywords.get("dtype") is None
-        shortcut = SHORTCUTS.get(name) if plain else None
+        shortcut = SHORTCUTS.get(name) if plain and "out" not in keywords else None
         result = func(*args, **keywords) if shortcut is None else shortcut(args)
         outputs = list(_tensors([result]))
-        known = {self._bring(tensor) for tensor in inputs}
+        known = {self._bring(tensor) for tensor in _tensors([inputs, keywords.get("out")])}
         writes = func._schema.is_mutable
         fresh = [tensor for tensor in outputs if tensor.untyped_storage()._cdata not in known]
         for tensor in fresh:

@@ -20,7 +20,7 @@ from edgefl.training.engines import sequential
 from edgefl.training.local_training import train_job
 from edgefl.yaml_file import dump_yaml
 
-from ..small_runs import SMALL
+from ..small_runs import ACCIDENTS, SMALL
 
 COMMAND = [sys.executable, "-c", "import sys; from edgefl.cli import main; sys.exit(main())"]
 
@@ -74,7 +74,8 @@ def test_ctrl_c_at_a_random_moment_ends_with_130_and_a_way_to_go_on(tmp_path, ti
             assert is_interrupted(folder)
 
 
-METHODS = [{"method": "fedadc", "overlap": True}, pytest.param("fedbr", marks=pytest.mark.full)]
+KEPT = {"method": "fedavg", "local": {"optimizer": {"kind": "adamw", "state": "keep"}, "lr": 0.01}}
+METHODS = [{"method": "fedadc", "overlap": True}, KEPT, pytest.param("fedbr", marks=pytest.mark.full)]
 
 
 @pytest.fixture
@@ -90,9 +91,9 @@ def trained(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("method", METHODS, ids=["fedadc", "fedbr"])
+@pytest.mark.parametrize("method", METHODS, ids=["fedadc", "kept optimizer", "fedbr"])
 def test_a_run_that_was_left_twice_comes_to_the_same_bytes(small, tmp_path, trained, method):
-    scenario = small(methods=[method], training__rounds=5)
+    scenario = small(methods=[method], training__rounds=5, **(ACCIDENTS if method is KEPT else {}))
     run(scenario, out=tmp_path / "whole", engine="sequential")
     jobs, trained[:] = sorted(trained), []
     with pytest.raises(Paused):

@@ -16,7 +16,7 @@ from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.training.learner import MethodLearner
 
-from ..small_runs import FAILING, LEVELS, LOCAL_PART, OUTAGES, TCP, TIMEOUTS, tree
+from ..small_runs import ACCIDENTS, FAILING, LEVELS, LOCAL_PART, OUTAGES, TCP, TIMEOUTS, tree
 
 METHODS = [{"method": "fedadc", "overlap": True}, "scaffold", {"method": "fedbr", "scheduler": "random"}]
 SLOW = {"network.links.5g.down": "3 Mbit/s", "network.links.5g.up": "1 Mbit/s", "network.links.5g.redraw": None}
@@ -60,6 +60,7 @@ def test_budgets_and_targets_can_be_asked_afterwards(small, tmp_path):
 
 # Enough retries, so that no client drops out on either network.
 PATIENT = {**FAILING, "network__transport": {"timeouts": {**TIMEOUTS, "retries": 40}}}
+ADAM = {"method": "fedavg", "local": {"optimizer": {"kind": "adam", "state": "keep"}}}
 SHORTER = {**OUTAGES, "outage_length": "200 ms"}
 LATENCY = {"network.topology.latency": "90 ms"}
 FEATURES = {
@@ -68,6 +69,7 @@ FEATURES = {
     "broken transfers": (PATIENT, {"network.links.5g.down": SHORTER, "network.links.5g.up": SHORTER}),
     "capacity levels": (LEVELS, LATENCY),
     "local part": (LOCAL_PART, LATENCY),
+    "kept optimizer": ({**ACCIDENTS, "methods": [ADAM]}, LATENCY),
     "broadcasts": (
         {
             "methods": [
