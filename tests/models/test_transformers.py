@@ -42,7 +42,7 @@ def built(kind, head="sequence_classification", shape=(12,), classes=30, **optio
 
 
 def library_model(model):
-    wrapper = model.blocks["model"] if model.depth == 1 else model.blocks["embedding"]._whole[0]
+    wrapper = model.blocks["model"] if model.depth == 1 else model.blocks["embedding"]._compute.keywords["module"]
     return wrapper._model[0]
 
 
