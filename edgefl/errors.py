@@ -67,6 +67,15 @@ def in_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def first_line(error: BaseException) -> str:
+    r"""The first line of a library's message, or the error's type if it has none.
+
+    >>> first_line(ValueError("too small\nmore")), first_line(KeyboardInterrupt())
+    ('too small', 'KeyboardInterrupt')
+    """
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
 def one_line(value: object) -> str:
     """A value from a plug-in's code for use in a message, cut to 60 characters.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
+from types import FrameType
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -329,6 +330,12 @@ _REFUSAL = "Expected more than 1 value per channel"
 def is_refusal(error: Exception) -> bool:
     """True for the error of PyTorch's batch norm that it got one number per channel."""
     return _REFUSAL in str(error)
+
+
+def layer_in(frames: Iterable[FrameType], module: nn.Module) -> str:
+    """The path of the innermost layer of a module whose code runs in these frames; empty if none does."""
+    names = {id(layer): name for name, layer in module.named_modules()}
+    return max((names.get(id(frame.f_locals.get("self")), "") for frame in frames), key=len, default="")
 
 
 def has_library_norms(model: nn.Module) -> bool:

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from traceback import walk_stack
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.errors import UserError
-from edgefl.models.block_model import BlockModel
+from edgefl.models.block_model import BlockModel, layer_in
 from edgefl.models.mode import using
 
 
@@ -158,11 +158,11 @@ def traced_axes(model: BlockModel) -> list[Axes]:
 
     The inputs of the first layers and the outputs of the model are always whole.
     """
-    weights, tracing = model.zero_weights(), Tracing()
+    weights, tracing = model.zero_weights(), Tracing(model)
     for block in weights:
         for tensor in block.values():
             tracing.name(tensor, tuple(tracing.groups.new(size) for size in tensor.shape))
-    with torch.no_grad(), using(training=False, track=False, width=1.0, keep=None), _named(model, tracing), tracing:
+    with torch.no_grad(), using(training=False, track=False, width=1.0, keep=None), tracing:
         outputs = model.apply_blocks(weights, model.inputs(_BATCH))
     for axis in tracing.axes(outputs):
         tracing.groups.keep(axis)
@@ -172,34 +172,13 @@ def traced_axes(model: BlockModel) -> list[Axes]:
     ]
 
 
-@contextmanager
-def _named(model: BlockModel, tracing: Tracing) -> Iterator[None]:
-    handles = []
-    for name, layer in model.blocks.named_modules():
-        if not name:
-            continue
-
-        def enter(_: nn.Module, __: Any, name: str = name) -> None:
-            tracing.layers.append(name)
-
-        def leave(_: nn.Module, __: Any, ___: Any) -> None:
-            tracing.layers.pop()
-
-        handles += [layer.register_forward_pre_hook(enter), layer.register_forward_hook(leave)]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Follows the dimensions of tensors through operators; ``layers`` are those being called, the innermost last."""
+    """Follows the dimensions of tensors through operators."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: BlockModel) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.groups = Groups()
-        self.layers: list[str] = []
+        self._model = model
         # The tensors are held, so that an id is not used twice.
         self._axes: dict[int, tuple[Tensor, Axes]] = {}
 
@@ -227,7 +206,8 @@ class Tracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return any(piece.group is not None for axis in self.axes(tensor) for piece in self.groups.of(axis))
 
     def _refusal(self, operator: str) -> UserError:
-        layer = f"the layer '{self.layers[-1]}'" if self.layers else "its forward"
+        name = layer_in((frame for frame, _ in walk_stack(None)), self._model.blocks)
+        layer = f"the layer '{name}'" if name else "its forward"
         return UserError(
             f"the model cannot be trained at a smaller width: {layer} applies '{operator}' to channels, and it is "
             "unknown which of them belong together; expected convolutions, linear layers, norms, pooling, sums and "

@@ -165,13 +165,6 @@ class Layout:
     def size(self) -> int:
         return self.parameter_count + self.buffer_count
 
-    def block_sizes(self) -> tuple[int, ...]:
-        """Number of parameters and buffers in each block."""
-        sizes = [0] * len(self.block_names)
-        for entry in self.entries:
-            sizes[entry.block] += entry.numel
-        return tuple(sizes)
-
     def block_bytes(self) -> tuple[int, ...]:
         """Bytes on the wire of each block, without local tensors."""
         sizes = [0] * len(self.block_names)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor, nn
 
-from edgefl.errors import UserError, nearest, optional
+from edgefl.errors import UserError, first_line, nearest, optional
 from edgefl.options import Component
 
 BASE = "base_layer"
@@ -38,8 +38,7 @@ def add_adapters(module: nn.Module, lora: Lora) -> None:
         try:
             peft.inject_adapter_in_model(peft.LoraConfig(target_modules=targets, **options), module)
         except (ValueError, TypeError, RuntimeError) as error:
-            reason = str(error).strip().partition("\n")[0]
-            raise UserError(f"peft cannot adapt these layers: {reason}", field="lora") from None
+            raise UserError(f"peft cannot adapt these layers: {first_line(error)}", field="lora") from None
 
 
 def without_adapters(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

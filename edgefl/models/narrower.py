@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Mapping
+from traceback import walk_tb
 from typing import Any, Literal
 
 import torch
@@ -12,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
-from edgefl.errors import UserError
-from edgefl.models.block_model import BlockModel, Nested
+from edgefl.errors import UserError, first_line
+from edgefl.models.block_model import BlockModel, Nested, layer_in
 from edgefl.models.channels import Axes, Axis, kept_numbers, sizes_of, traced_axes
 from edgefl.models.layout import Entry, Numbers, taken, variables
 from edgefl.models.mode import using
@@ -134,21 +135,15 @@ class Cut:
 
     def _try(self, model: BlockModel) -> None:
         shape = (2, *self._whole.tap_shapes[-1])
-        called: list[str] = []
-        named = [(name, layer) for name, layer in model.blocks.named_modules() if name]
-        hooks = [layer.register_forward_pre_hook(lambda *_, name=name: called.append(name)) for name, layer in named]
         try:
             with torch.no_grad(), using(training=False, track=False, width=1.0, keep=None):
                 found = tuple(model.apply_blocks(model.zero_weights(), model.inputs(2)).shape)
         except Exception as error:  # noqa: BLE001  (whatever the module's code raises)
-            layer, reason = called[-1] if called else "", str(error).strip().splitlines()[:1]
+            layer = layer_in((frame for frame, _ in walk_tb(error.__traceback__)), model.blocks)
             raise UserError(
                 f"the model cannot be trained at a smaller width: its layer '{layer}' does not take fewer channels "
-                f"({(reason or [type(error).__name__])[0]})"
+                f"({first_line(error)})"
             ) from None
-        finally:
-            for hook in hooks:
-                hook.remove()
         if found != shape:
             raise UserError(f"the model cannot be trained at a smaller width: it then returns {found}, not {shape}")
 

@@ -2,19 +2,20 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any, NamedTuple, Self
+from traceback import walk_stack
+from typing import Any, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.lazy import LazyModuleMixin
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from edgefl.errors import UserError, one_line
-from edgefl.models.block_model import BlockModel
+from edgefl.errors import UserError, first_line, one_line
+from edgefl.models.block_model import BlockModel, layer_in
 from edgefl.models.layout import matching, variables
 from edgefl.models.lora import Lora, add_adapters, without_adapters, without_base
 from edgefl.models.mode import using
@@ -220,8 +221,7 @@ def _checked(
             with functions:
                 output = whole.apply_blocks(weights, inputs)
         except Exception as error:  # noqa: BLE001  (whatever the module's code raises)
-            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise UserError(f"the model cannot be called with {kind} of shape {shape}: {reason}") from None
+            raise UserError(f"the model cannot be called with {kind} of shape {shape}: {first_line(error)}") from None
     several: object = output
     if isinstance(several, tuple) and getattr(module, "aux_logits", False):
         raise UserError(
@@ -238,10 +238,11 @@ def _checked(
             f"the layer {watch.drawing} draws random numbers in a way that a job's key cannot determine; use dropout, "
             "torch.bernoulli, torch.rand or torch.randn"
         )
-    own = {id(parameter): name for name, parameter in module.named_parameters()}
-    for tensor in _leaves(output):
-        if id(tensor) in own:
-            path, _, name = own[id(tensor)].rpartition(".")
+    own = {name: each for name, each in module.named_parameters() if each.requires_grad and output.requires_grad}
+    gradients = torch.autograd.grad(output.sum(), list(own.values()), allow_unused=True) if own else ()
+    for place, gradient in zip(own, gradients, strict=True):
+        if gradient is not None:
+            path, _, name = place.rpartition(".")
             raise UserError(
                 f"the layer '{path}' ({type(module.get_submodule(path)).__name__}) keeps its parameter '{name}' in a "
                 "second place, so it cannot be called with other weights"
@@ -263,48 +264,25 @@ def _writing_to_their_input(model: BlockModel) -> frozenset[str]:
     return frozenset(found)
 
 
-class _Watch:
-    """Watches the layers of a module while it is called.
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Watches the operators of a module while it is called.
 
-    ``drawing`` is the layer that moves PyTorch's global generator, if one does; ``tokens`` the least number of tokens
-    of the embeddings that read the module's input.
+    ``drawing`` is the layer that draws from PyTorch's global generator, if one does; ``tokens`` the least number of
+    tokens of the embeddings that read the module's input.
     """
 
     def __init__(self, module: nn.Module, inputs: Tensor) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
         self.drawing: str | None = None
         self.tokens: int | None = None
         self._module, self._memory = module, inputs.untyped_storage().data_ptr()
 
-    def __enter__(self) -> Self:
-        torch.manual_seed(0)
-        self._first = torch.get_rng_state()
-        layers = [each for each in self._module.named_modules() if not any(True for _ in each[1].children())]
-        self._hooks = [layer.register_forward_hook(partial(self._called, name)) for name, layer in layers]
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._note("", self._module)
-
-    def _called(self, name: str, layer: nn.Module, inputs: Any, _output: Any) -> None:
-        self._note(name, layer)
-        if isinstance(layer, nn.Embedding) and inputs[0].untyped_storage().data_ptr() == self._memory:
-            self.tokens = min(layer.num_embeddings, self.tokens or layer.num_embeddings)
-
-    def _note(self, name: str, layer: nn.Module) -> None:
-        if self.drawing is None and not torch.equal(self._first, torch.get_rng_state()):
-            self.drawing = f"'{name}' ({type(layer).__name__})"
-
-
-def _leaves(output: Tensor) -> Iterator[Tensor]:
-    """The tensors of which a result is a function, and which require a gradient."""
-    seen, waiting = set(), [output.grad_fn]
-    while waiting:
-        function = waiting.pop()
-        if function is None or function in seen:
-            continue
-        seen.add(function)
-        if (variable := getattr(function, "variable", None)) is not None:
-            yield variable
-        waiting += [each for each, _ in function.next_functions]
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        before = torch.get_rng_state() if torch.Tag.nondeterministic_seeded in func.tags else None
+        result = func(*args, **(kwargs or {}))
+        if before is not None and not torch.equal(before, torch.get_rng_state()) and self.drawing is None:
+            path = layer_in((frame for frame, _ in walk_stack(None)), self._module)
+            self.drawing = f"'{path}' ({type(self._module.get_submodule(path)).__name__})"
+        if func is torch.ops.aten.embedding.default and args[1].untyped_storage().data_ptr() == self._memory:
+            self.tokens = min(len(args[0]), self.tokens or len(args[0]))
+        return result

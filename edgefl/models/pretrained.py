@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from edgefl.errors import UserError, one_line
+from edgefl.errors import UserError, first_line, one_line
 from edgefl.input_file import InputFile, find_input
 from edgefl.models.layout import matching, variables
 from edgefl.options import Options
@@ -125,7 +125,7 @@ def _tensors(path: Path) -> dict[str, Tensor]:
             file=str(path),
         ) from None
     except (SafetensorError, *_DAMAGED) as error:
-        reason = one_line(str(error).strip().partition("\n")[0])
+        reason = one_line(first_line(error))
         raise UserError(f"not a readable {path.suffix} file ({reason})", file=str(path)) from None
     if not isinstance(found, Mapping):
         raise UserError(f"expected tensors by name, found {one_line(type(found).__name__)}", file=str(path))

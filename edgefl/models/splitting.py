@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx, nn
 
-from edgefl.errors import UserError
+from edgefl.errors import UserError, first_line
 
 
 class Split(NamedTuple):
@@ -111,10 +111,7 @@ def _traced(module: nn.Module, opened: frozenset[str]) -> fx.Graph:
             module.train(training)
             graphs.append(_Calls(opened).trace(_OneInput(module)))
     except Exception as error:  # noqa: BLE001  (whatever the module's code raises when it gets a proxy)
-        lines = str(error).strip().splitlines()
-        raise _Untraceable(
-            f"{type(module).__name__}.forward cannot be traced ({lines[0] if lines else type(error).__name__})"
-        ) from None
+        raise _Untraceable(f"{type(module).__name__}.forward cannot be traced ({first_line(error)})") from None
     finally:
         module.train(was_training)
     graph, evaluation = graphs

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgefl.errors import first_line
+
 
 def available() -> bool:
     """True if PyTorch finds a CUDA device."""
@@ -83,11 +85,8 @@ def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], Non
                 step()
         except RuntimeError as error:
             torch.cuda.synchronize()
-            reason = str(error).partition("\n")[0]
-            warnings.warn(
-                f"a local step cannot be recorded as a CUDA graph, so its kernels are launched one by one: {reason}",
-                stacklevel=2,
-            )
+            message = "a local step cannot be recorded as a CUDA graph, so its kernels are launched one by one: "
+            warnings.warn(message + first_line(error), stacklevel=2)
             return None
 
     def replay() -> None:

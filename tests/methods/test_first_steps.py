@@ -83,7 +83,7 @@ class Scene:
         self.received, self.previous, self.teacher = (vector(0.15) for _ in range(3))
         self.drift, self.momentum, self.control, self.client_control = (vector(0.2) for _ in range(4))
         # Blocks that were not sent are the client's own, and nothing may read what the server has in their place.
-        self.own = sum(self.model.layout.block_sizes()[: depth - self.alpha])
+        self.own = sum(self.model.layout.before(depth - self.alpha))
         self.local = torch.cat([self.previous[: self.own], self.received[self.own :]])
         if self.moved:
             self.local = self.local + vector(0.05)

@@ -34,7 +34,7 @@ def test_the_head_stands_between_features_and_classifier() -> None:
     added = 512 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10 - (512 * 10 + 10)
     assert model.layout.parameter_count - plain.layout.parameter_count == added
     # The shared front starts where every other method starts.
-    front = sum(plain.layout.block_sizes()[:-1])
+    front = sum(plain.layout.before(plain.depth - 1))
     assert torch.equal(initial_vector(model, 0)[:front], initial_vector(plain, 0)[:front])
 
 

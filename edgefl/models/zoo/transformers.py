@@ -10,7 +10,7 @@ import torch
 from pydantic import Field, JsonValue
 from torch import Tensor, nn
 
-from edgefl.errors import UserError, nearest, optional
+from edgefl.errors import UserError, first_line, nearest, optional
 from edgefl.files import read_json
 from edgefl.input_file import InputFile, find_input
 from edgefl.models.block_model import BlockModel
@@ -83,11 +83,9 @@ class TransformersModel(OrdinaryModel):
             try:
                 model = getattr(transformers, head.name).from_config(config, attn_implementation=attention)
             except (ValueError, TypeError, RuntimeError, ImportError, AttributeError, KeyError) as error:
-                reason = str(error).strip().partition("\n")[0][:200]
-                shape = "×".join(map(str, sample_shape))
-                raise UserError(
-                    f"the {self.head} of '{self.transformers}' cannot be built for inputs of {shape}: {reason}"
-                ) from None
+                what, shape = f"the {self.head} of '{self.transformers}'", "×".join(map(str, sample_shape))
+                message = f"{what} cannot be built for inputs of {shape}: {first_line(error)[:200]}"
+                raise UserError(message) from None
         # Inputs have no padding: the last position is that of the last token, and all tokens are trained.
         model.config.pad_token_id = -1
         first = _first_position(model)
@@ -130,7 +128,7 @@ class TransformersModel(OrdinaryModel):
         try:
             return own.from_dict({**self._file(), **options})
         except (ValueError, TypeError, AttributeError, KeyError) as error:
-            reason = str(error).strip().partition("\n")[0][:200]
+            reason = first_line(error)[:200]
             raise UserError(f"not a configuration of '{self.transformers}': {reason}", field="args") from None
 
     def _file(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgefl.errors import UserError, optional
+from edgefl.errors import UserError, first_line, optional
 from edgefl.hardware import cores
 from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
@@ -56,10 +56,11 @@ def connected() -> ModuleType:
                 logging_level=logging.ERROR,
             )
     except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         where = f"the Ray cluster at {address}" if address else "a local Ray cluster"
         hint = "; if the cluster asks for a token (ray start does since 2.60), export RAY_AUTH_MODE=token"
-        raise UserError(f"{where} cannot be used: {reason}{hint * bool(address)}", file="--engine ray") from error
+        raise UserError(
+            f"{where} cannot be used: {first_line(error)}{hint * bool(address)}", file="--engine ray"
+        ) from error
     finally:
         if in_charge:
             # Ray replaces the signal handler; restore the command's own one.

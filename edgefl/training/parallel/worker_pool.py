@@ -13,7 +13,7 @@ from functools import cache
 from multiprocessing.util import Finalize
 from typing import Any
 
-from edgefl.errors import EdgeflError
+from edgefl.errors import EdgeflError, first_line
 from edgefl.torch_settings import INTRA_OP_THREADS
 from edgefl.training.engine_spec import keep_freed_memory
 
@@ -123,7 +123,7 @@ class WorkerPool:
             raise PoolBroken("the worker pool was closed") from None
         except BaseException as error:
             if isinstance(error, BrokenExecutor) or type(error).__module__.startswith("loky."):
-                raise PoolBroken(_first_line(error)) from None
+                raise PoolBroken(first_line(error).partition(". ")[0].rstrip(".")) from None
             raise
 
     def _submit(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Future[Any]:
@@ -132,7 +132,7 @@ class WorkerPool:
                 future: Future[Any] = self._executor.submit(function, *arguments)
         except (RuntimeError, OSError) as error:  # broken executors and those that were shut down raise RuntimeError
             self.close()
-            raise PoolBroken(_first_line(error)) from None
+            raise PoolBroken(first_line(error).partition(". ")[0].rstrip(".")) from None
         return future
 
 
@@ -177,11 +177,6 @@ def ready_pool(size: int) -> WorkerPool | None:
             return pool if pool.ready else None
         except PoolBroken:
             return None
-
-
-def _first_line(error: BaseException) -> str:
-    """Without the executor's guesses about the cause."""
-    return str(error).strip().partition("\n")[0].partition(". ")[0].rstrip(".") or type(error).__name__
 
 
 @contextmanager
