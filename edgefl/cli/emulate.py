@@ -87,7 +87,7 @@ def _print_check() -> None:
     for each in findings:
         mark = "yes" if each.works else "no " if each.needed else "-  "
         say(f"{each.what:<{width}}  {mark}  {each.detail}")
-    lack = missing(findings, latencies=True)
+    lack = missing(findings)
     say(lack or "this machine can emulate")
     if lack:
         raise typer.Exit(1)

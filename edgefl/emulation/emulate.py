@@ -2,11 +2,10 @@
 
 import math
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -17,7 +16,7 @@ import numpy as np
 from edgefl.emulation.dilation import assumed_rates, choose_dilation
 from edgefl.emulation.machine import check, missing
 from edgefl.emulation.real_links import RealLinks
-from edgefl.emulation.testbed import Testbed, measured
+from edgefl.emulation.testbed import Testbed
 from edgefl.emulation.trainer import Plan
 from edgefl.emulation.trainers import Trainers, at_a_time, check_real_training, quotas_of
 from edgefl.emulation.wiring import LinkSettings, Pair, Wiring, plan_wiring
@@ -62,6 +61,11 @@ def check_scenario(scenario: Scenario) -> None:
             f"expected equal: real connections share links as TCP does, found {scenario.training.bandwidth.name}",
             field="training.bandwidth.kind",
         )
+    clients, network = scenario.data.clients, scenario.network
+    if clients <= MOST_CLIENTS:
+        fleet = assign(scenario.fleet, clients, scenario.seeds[0])
+        topology = build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()])
+        plan_wiring(topology, _talks(topology, scenario.protocol, range(clients)))
 
 
 def taking_part(setup: Setup, predicted: SeedPaths) -> list[int]:
@@ -90,16 +94,6 @@ def wiring_of(setup: Setup, chosen: Sequence[int]) -> Wiring:
     return plan_wiring(topology, _talks(topology, setup.protocol, chosen), peaks=peaks)
 
 
-def wiring_of_all(scenario: Scenario) -> Wiring | None:
-    """The plan before a simulation; None for a fleet of which only some clients get a process."""
-    clients, network = scenario.data.clients, scenario.network
-    if clients > MOST_CLIENTS:
-        return None
-    fleet = assign(scenario.fleet, clients, scenario.seeds[0])
-    topology = build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()])
-    return plan_wiring(topology, _talks(topology, scenario.protocol, range(clients)))
-
-
 def _talks(topology: Topology, protocol: object, chosen: Sequence[int]) -> list[Pair]:
     clients = [f"client/{client}" for client in chosen]
     gates, cells = ["server"] * len(clients), list[Pair]()
@@ -125,9 +119,6 @@ def settings_of(setup: Setup, dilation: float) -> LinkSettings:
         restart_idle=tcp.restart_idle,
         window=window,
     )
-
-
-_FOLDER_NAME = re.compile(r"edgefl-emulation-([0-9]+)-.+")
 
 
 class Emulated(NamedTuple):
@@ -163,7 +154,7 @@ def emulate(
     Raises:
         EmulationFailed: a process, a link or a transfer failed.
     """
-    predicted = _predicted(out)
+    predicted = out.with_name(f"{out.name}-predicted") if out.name else out / "-predicted"
     for path in (out, predicted):
         look_free(path, hint="choose another folder with --out")
     with temporary_folder() as folder:
@@ -181,14 +172,6 @@ def emulate(
     return Emulated(out, predicted)
 
 
-def _predicted(out: Path) -> Path:
-    """The run directory of the simulation, next to that of the emulation."""
-    named = out if out.name not in {"", ".."} else out.resolve()
-    if not named.name:
-        raise UserError("expected a folder with a name, since its simulation is written next to it", file=str(out))
-    return named.with_name(f"{named.name}-predicted")
-
-
 def _write_band(predicted: Path, say: Callable[[str], None] | None) -> None:
     """With one queue for all, time the simulation again with other shares."""
     run = RunResult(predicted)
@@ -199,10 +182,6 @@ def _write_band(predicted: Path, say: Callable[[str], None] | None) -> None:
     except UserError as error:
         if say is not None:
             say(f"no band over draws of the shares in queues: {error.message}")
-
-
-def _has_latencies(wiring: Wiring) -> bool:
-    return any(link.latency for link in wiring.links)
 
 
 def _testbeds(
@@ -219,8 +198,7 @@ def _testbeds(
     if compute == "real":
         check_real_training(scenario, 1.0 if dilation is None else dilation)
     found = check()
-    early = wiring_of_all(scenario)
-    if lack := missing(found, latencies=early is not None and _has_latencies(early)):
+    if lack := missing(found):
         raise UserError(f"{lack} (all findings: edgefl emulate --check)")
     carried = assumed_rates(netem=any(each.what == "netem" and each.works for each in found))
 
@@ -228,14 +206,11 @@ def _testbeds(
     def testbed(setup: Setup, paths: SeedPaths) -> Iterator[Testbed]:
         simulated = RunPaths(predicted).of(setup.label, setup.seed)
         wiring = wiring_of(setup, taking_part(setup, simulated))
-        if lack := missing(found, latencies=_has_latencies(wiring)):
-            raise UserError(lack)
         factor = dilation
         if factor is None:
-            chosen = choose_dilation(wiring, settings_of(setup, 1.0), carried)
-            factor = chosen.factor
+            factor, why = choose_dilation(wiring, settings_of(setup, 1.0), carried)
             if say is not None:
-                say(f"{setup.label}, seed {setup.seed}: {chosen}")
+                say(f"{setup.label}, seed {setup.seed}: {why}")
         with ExitStack() as stack:
             real_links = stack.enter_context(
                 RealLinks(wiring, settings_of(setup, factor), folder=folder, content=content_of(simulated))
@@ -250,7 +225,7 @@ def _testbeds(
                 )
             made = Testbed(real_links, dilation=factor, trainers=trainers)
             yield made
-            write_emulation(measured(made, setup), paths.emulation)
+            write_emulation(made.measured(setup), paths.emulation)
 
     return testbed
 
@@ -259,11 +234,9 @@ def _testbeds(
 def temporary_folder() -> Iterator[Path]:
     """A new temporary folder; first, those that killed processes of this user have left behind are removed."""
     place = Path(tempfile.gettempdir())
-    for folder in place.iterdir():
-        match = _FOLDER_NAME.fullmatch(folder.name)
-        if match and not Path("/proc", match[1]).exists():
-            with suppress(OSError):
-                if folder.lstat().st_uid == os.getuid() and not folder.is_symlink():
-                    shutil.rmtree(folder, ignore_errors=True)
+    for folder in place.glob("edgefl-emulation-*-*"):
+        pid = folder.name.split("-")[2]
+        if pid.isdecimal() and not Path("/proc", pid).exists():
+            shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=f"edgefl-emulation-{os.getpid()}-") as name:
         yield Path(name)

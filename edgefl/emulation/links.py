@@ -5,12 +5,12 @@ import math
 import os
 import pickle
 import re
-import selectors
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +20,7 @@ from edgefl.emulation.machine import has_netem
 from edgefl.emulation.nodes import entered, inside, opened, python, set_parameters, wait_for_own
 from edgefl.emulation.routing import Routing
 from edgefl.emulation.shaping import Rate, TrafficControl, Valve
-from edgefl.emulation.wiring import LINK_MAKER, Carried, LinkSettings, Pair, WiredLink, Wiring
+from edgefl.emulation.wiring import LINK_MAKER, LinkSettings, Pair, WiredLink, Wiring
 
 _ADDRESS = "02:00:00:00:00:01"
 """With one address for both ends no node needs to ask for the other's."""
@@ -28,7 +28,7 @@ _ADDRESS = "02:00:00:00:00:01"
 _OPEN_SECONDS = 60.0
 _CLOSED = 7
 """TCP_CLOSE, the state of a connection whose end is known to both sides."""
-_SAVES_NOTHING = "net.ipv4.tcp_no_metrics_save"
+_AT_ONCE = 64
 
 
 class Links:
@@ -96,22 +96,17 @@ class Links:
         """As :func:`~edgefl.emulation.nodes.inside`, also for a node without its process."""
         return entered(self._namespaces[node])
 
-    def counters(self) -> dict[Pair, Carried]:
-        """The bytes of payload that each link has carried and lost, from its queue's counters: bytes less headers."""
-        counts: dict[Pair, Carried] = {}
+    def counters(self) -> dict[Pair, int]:
+        """The bytes of payload that each link has carried, from its queue's counters: bytes less headers."""
+        counts: dict[Pair, int] = {}
         for node in self._wiring.nodes:
             mine = [link.ends for link in self._wiring.links if link.source == node]
-            devices = [self._routing.device(ends[1]) for ends in mine]
-            classes = [f"class show dev {device} classid 2:1" for device in devices]
-            queues = [f"qdisc show dev {device}" for device in devices]
-            said = [self._run(node, ["tc", "-s", "-batch", "-"], lines) if lines else "" for lines in (classes, queues)]
-            sums = re.findall(r"Sent (\d+) bytes (\d+) pkt", said[0])
-            losses = re.findall(r"qdisc htb 2: .*\n.*dropped (\d+)", said[1])
-            for ends, (sent, packets), lost in zip(mine, sums, losses, strict=True):
+            lines = [f"class show dev {self._routing.device(target)} classid 2:1" for _, target in mine]
+            said = self._run(node, ["tc", "-s", "-batch", "-"], lines) if lines else ""
+            for ends, (sent, packets) in zip(mine, re.findall(r"Sent (\d+) bytes (\d+) pkt", said), strict=True):
                 # A queue counts segments that a process has put back as no packet.
                 frames = max(int(packets), math.ceil(int(sent) / shaping.WIRE_BYTES))
-                payload = int(sent) - frames * (shaping.WIRE_BYTES - shaping.PAYLOAD_BYTES)
-                counts[ends] = Carried(payload, int(lost) * shaping.PAYLOAD_BYTES)
+                counts[ends] = int(sent) - frames * (shaping.WIRE_BYTES - shaping.PAYLOAD_BYTES)
         return counts
 
     def check(self) -> None:
@@ -172,10 +167,18 @@ class Links:
             self._run(node, ["tc", "-batch", "-"], shapes)
 
     def _limit_windows(self) -> None:
-        """Put the limits of windows in force; before outages begin, because this needs the links."""
-        limited = [pair for pair in self._wiring.routes if self._routing.window(pair).most is not None]
-        pairs = {tuple(sorted(pair)): pair for pair in limited}
-        put_window_limits_in_force(pairs.values(), self._pids, self._wiring.addresses)
+        """Put the limits of windows in force; before outages begin, because this needs the links.
+
+        Linux takes a route's ``cwnd lock`` from its cache of TCP metrics, and an address is in that cache only after a
+        connection with it has ended. So one connection of each pair is made and ended before any is measured.
+        """
+        limited = {tuple(sorted(pair)) for pair in self._wiring.routes if self._routing.window(pair).most is not None}
+        ends = [[(self._pids[node], self._wiring.addresses[node]) for node in pair] for pair in sorted(limited)]
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            list(threads.map(lambda pair: _open_and_end(*pair), ends))
+        for node in self._wiring.nodes:
+            with self.inside(node):
+                set_parameters({"net.ipv4.tcp_no_metrics_save": "1"})
 
     def _begin_outages(self) -> None:
         for link in self._wiring.links:
@@ -216,61 +219,23 @@ class Links:
         return done.stdout
 
 
-def put_window_limits_in_force(pairs: Iterable[Pair], pids: Mapping[str, int], addresses: Mapping[str, str]) -> None:
-    """Put the limit of each connection's window in force: make and end one connection of each pair.
-
-    Linux takes a route's ``cwnd lock`` from its cache of TCP metrics, and an address is in that cache only after a
-    connection with it has ended. So one connection of each pair is made and ended before any is measured.
-    """
-    pairs = list(pairs)
-    nodes = list(dict.fromkeys(node for pair in pairs for node in pair))
-    for node in nodes:
-        with inside(pids[node]):
-            set_parameters({_SAVES_NOTHING: "0"})
+def _open_and_end(source: tuple[int, str], target: tuple[int, str]) -> None:
+    """Make and end a connection between two processes' namespaces; each is given by its process and its address."""
     with ExitStack() as stack:
-        listening: dict[str, socket.socket] = {}
-        open_sockets: list[socket.socket] = []
-        selector = stack.enter_context(selectors.DefaultSelector())
-        for node in dict.fromkeys(target for _, target in pairs):
-            with inside(pids[node]):
-                listening[node] = stack.enter_context(socket.create_server((addresses[node], 0), backlog=256))
-            listening[node].setblocking(False)
-            selector.register(listening[node], selectors.EVENT_READ)
-        for source, target in pairs:
-            with inside(pids[source]):
-                connection = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            connection.setblocking(False)
-            connection.connect_ex(listening[target].getsockname())
-            selector.register(connection, selectors.EVENT_WRITE)
-            open_sockets.append(connection)
+        with inside(target[0]):
+            listening = stack.enter_context(socket.create_server((target[1], 0)))
+        with inside(source[0]):
+            one = stack.enter_context(socket.create_connection(listening.getsockname(), _OPEN_SECONDS))
+        other = stack.enter_context(listening.accept()[0])
+        for end in (one, other):
+            end.shutdown(socket.SHUT_WR)
+        for end in (one, other):
+            end.recv(1)  # that the other one has ended
         until = time.monotonic() + _OPEN_SECONDS
-        while not (len(open_sockets) == 2 * len(pairs) and all(_ended(each) for each in open_sockets)):
+        while any(end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) != bytes([_CLOSED]) for end in (one, other)):
             if time.monotonic() > until:
-                raise OSError(f"connections between the nodes did not open and close within {_OPEN_SECONDS:g} s")
-            for key, event in selector.select(0.005):
-                ready = key.fileobj
-                assert isinstance(ready, socket.socket)
-                if ready in listening.values():
-                    accepted = stack.enter_context(ready.accept()[0])
-                    accepted.setblocking(False)
-                    selector.register(accepted, selectors.EVENT_READ)
-                    open_sockets.append(accepted)
-                elif event & selectors.EVENT_WRITE:
-                    number = ready.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-                    if number:
-                        raise OSError(number, "the nodes cannot connect to each other")
-                    ready.shutdown(socket.SHUT_WR)
-                    selector.unregister(ready)
-                else:
-                    ready.shutdown(socket.SHUT_WR)
-                    selector.unregister(ready)
-    for node in nodes:
-        with inside(pids[node]):
-            set_parameters({_SAVES_NOTHING: "1"})
-
-
-def _ended(connection: socket.socket) -> bool:
-    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == bytes([_CLOSED])
+                raise OSError(f"connections between the nodes did not close within {_OPEN_SECONDS:g} s")
+            time.sleep(0.002)
 
 
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -311,7 +276,7 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
                         with links.inside(name):
                             nodes[name] = _started(*python("node"), name, coordinator, control_name, life)
                     case "counters":
-                        report(counters=[[*ends, *count] for ends, count in links.counters().items()])
+                        report(counters=[[*ends, count] for ends, count in links.counters().items()])
         except OSError as error:
             with suppress(OSError):  # the coordinator may be what has ended
                 report(broken=str(error))

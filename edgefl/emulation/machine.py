@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from edgefl.cpu_quota import CpuQuota
 from edgefl.errors import UserError
+from edgefl.hardware import cores
 
 _NAMESPACES = ("--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 _USER = ("--user", "--map-root-user")
@@ -60,25 +61,27 @@ def check() -> list[Finding]:
     if start is None:
         reason = _refused([*_ways()[0], "true"]) if _ways() else "no program unshare"
         found.append(Finding("namespaces", False, reason))
-        return [*found, *_processors()]
-    found.append(Finding("namespaces", True, "in a user namespace" if _USER[0] in start else "as root"))
-    # Without the programs nothing is known of the kernel.
-    refusals = _probed(start) if all(each.works for each in found) else {}
-    for feature, refusal in refusals.items():
-        needed = feature not in {"netem", "tun"}
-        found.append(Finding(feature, not refusal, refusal or "works", needed))
-    return [*found, *_processors()]
+    else:
+        found.append(Finding("namespaces", True, "in a user namespace" if _USER[0] in start else "as root"))
+    if all(each.works for each in found):  # else nothing is known of the kernel
+        found += _probed(start or ())
+    try:
+        with CpuQuota():
+            found.append(Finding("cpu quota", True, "control groups can limit processors", needed=False))
+    except UserError as error:
+        found.append(Finding("cpu quota", False, error.message, needed=False))
+    return [*found, Finding("cores", True, str(cores()), needed=False)]
 
 
-def missing(findings: Sequence[Finding], *, latencies: bool) -> str | None:
+def missing(findings: Sequence[Finding]) -> str | None:
     """One sentence about what this machine lacks for real links, or None.
 
-    >>> missing([Finding("tc", False, "not found; part of the package iproute2")], latencies=False)
+    >>> missing([Finding("tc", False, "not found; part of the package iproute2")])
     'this machine cannot make real links: tc: not found; part of the package iproute2'
     """
     lacks = [f"{each.what}: {each.detail}" for each in findings if each.needed and not each.works]
     delays = [each for each in findings if each.what in {"netem", "tun"}]
-    if latencies and delays and not any(each.works for each in delays):
+    if delays and not any(each.works for each in delays):
         lacks.append("latencies need netem or tun, " + " and ".join(f"{each.what}: {each.detail}" for each in delays))
     return f"this machine cannot make real links: {'; '.join(lacks)}" if lacks else None
 
@@ -124,8 +127,8 @@ def _refused(command: Sequence[str]) -> str:
     return " ".join(done.stderr.split()) or f"exit status {done.returncode}"
 
 
-def _probed(start: Sequence[str]) -> dict[str, str]:
-    """For each feature of the kernel, why it cannot be used, or an empty text."""
+def _probed(start: Sequence[str]) -> list[Finding]:
+    """The features of the kernel."""
     script = "".join(
         f"{command} >/dev/null 2>&1 || echo {feature}\n"
         for feature, commands in _PROBES.items()
@@ -133,22 +136,12 @@ def _probed(start: Sequence[str]) -> dict[str, str]:
     )
     done = subprocess.run([*start, "sh", "-c", script], check=False, capture_output=True, text=True)
     refused = set(done.stdout.split())
-    return {feature: "not in this kernel, or not allowed" if feature in refused else "" for feature in _PROBES}
-
-
-def _processors() -> list[Finding]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    refusal = _no_quota()
     return [
-        Finding("cpu quota", not refusal, refusal or "control groups can limit processors", needed=False),
-        Finding("cores", True, str(cores), needed=False),
+        Finding(
+            feature,
+            feature not in refused,
+            "not in this kernel, or not allowed" if feature in refused else "works",
+            needed=feature not in {"netem", "tun"},
+        )
+        for feature in _PROBES
     ]
-
-
-def _no_quota() -> str:
-    """The reason why this process cannot limit the processors of a control group, or an empty text."""
-    try:
-        with CpuQuota():
-            return ""
-    except UserError as error:
-        return error.message

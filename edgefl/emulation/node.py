@@ -18,7 +18,7 @@ import time
 import zlib
 from collections import Counter
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 PORT = 7447
 """Every node's; each has its namespace for itself."""
@@ -34,61 +34,6 @@ _CHECKSUM = struct.Struct("!I")
 _ROUND_TRIP = (1 << 64) - 1
 """The number of a head that asks for an answer when its bytes have arrived."""
 
-_COUNTERS = struct.Struct("=QQ")
-_COUNTERS_AT = 200
-"""Where ``tcpi_bytes_sent`` and ``tcpi_bytes_retrans`` are in the kernel's ``struct tcp_info`` (Linux 4.19)."""
-
-
-class Sent(NamedTuple):
-    """Bytes of a connection's stream that have been sent: for the first time, and again."""
-
-    once: int
-    again: int
-
-
-def sent_on(connection: socket.socket) -> Sent:
-    """What a connection has sent so far; nothing on a kernel that does not count it."""
-    found = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _COUNTERS_AT + _COUNTERS.size)
-    if len(found) < _COUNTERS_AT + _COUNTERS.size:
-        return Sent(0, 0)
-    sent, again = _COUNTERS.unpack_from(found, _COUNTERS_AT)
-    return Sent(sent - again, again)
-
-
-class SentBytes:
-    """The bytes that a node's connections sent again, and those of its aborted transfers, by the receiver's address."""
-
-    def __init__(self) -> None:
-        self._again: Counter[str] = Counter()
-        self._aborted: Counter[str] = Counter()
-        self._open: dict[socket.socket, str] = {}
-        self._begun: dict[socket.socket, tuple[int, int]] = {}
-        self._ended: dict[int, tuple[str, int]] = {}
-
-    def opened(self, connection: socket.socket, to: str) -> None:
-        self._open[connection] = to
-
-    def begun(self, connection: socket.socket, flow: int) -> None:
-        self._begun[connection] = flow, sent_on(connection).once
-
-    def closing(self, connection: socket.socket) -> None:
-        to, sent = self._open.pop(connection), sent_on(connection)
-        self._again[to] += sent.again
-        if connection in self._begun:
-            flow, before = self._begun.pop(connection)
-            self._ended[flow] = to, sent.once - before
-
-    def aborted(self, flow: int) -> None:
-        """A transfer was aborted; its connection, if it had one, has been closed."""
-        to, sent = self._ended.pop(flow, ("", 0))
-        self._aborted[to] += sent
-
-    def by_receiver(self) -> dict[str, tuple[int, int]]:
-        again = Counter(self._again)
-        for connection, to in self._open.items():
-            again[to] += sent_on(connection).again
-        return {to: (again[to], self._aborted[to]) for to in again}
-
 
 class Node:
     """Sends and receives for one node of the topology."""
@@ -100,8 +45,6 @@ class Node:
         self._idle: dict[str, list[socket.socket]] = {}
         self._sending: dict[int, asyncio.Task[None]] = {}
         self._handed_over: dict[socket.socket, int] = {}  # the kernel has the whole transfer, and may still send it
-        self._cancelled: set[asyncio.Task[None]] = set()
-        self._sent = SentBytes()
         self._received: Counter[int] = Counter()
         self._stopped: set[int] = set()
         self._contents: dict[str, memoryview] = {}
@@ -129,10 +72,6 @@ class Node:
                     self._forget(order["peer"])
                 case "progress":
                     self._report_progress(order["flow"])
-                case "sent":
-                    if self._cancelled:
-                        await asyncio.wait(self._cancelled)
-                    self.report(sent=self._name, to=self._sent.by_receiver())
 
     async def listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -181,7 +120,6 @@ class Node:
         for bytes in round_trips:
             await loop.sock_sendall(connection, _HEAD.pack(_ROUND_TRIP, bytes) + bytearray(bytes))
             await loop.sock_recv(connection, 1)
-        self._sent.opened(connection, to)
         return connection
 
     async def _send(self, flow: int, to: str, bytes: int, content: str, round_trips: int | None = None) -> None:
@@ -198,7 +136,6 @@ class Node:
             else:
                 connection = await self._connected(to, [0] * (round_trips or 0))
             self._handed_over.pop(connection, None)
-            self._sent.begun(connection, flow)
             await loop.sock_sendall(connection, _HEAD.pack(flow, bytes))
             source, checksum, sent = self._content(content), 0, 0
             while sent < bytes:
@@ -215,8 +152,6 @@ class Node:
                 self._end(connection)
             if isinstance(error, OSError):
                 self.report(failed=flow, reason=str(error), at=time.monotonic())
-            else:
-                self._sent.aborted(flow)
         finally:
             self._sending.pop(flow, None)
 
@@ -224,19 +159,15 @@ class Node:
         """End a transfer now; what its connection has queued is thrown away."""
         task = self._sending.pop(flow, None)
         if task is not None:
-            self._cancelled.add(task)
-            task.add_done_callback(self._cancelled.discard)
             task.cancel()
             return
         for connections in self._idle.values():
             for connection in [each for each in connections if self._handed_over.get(each) == flow]:
                 connections.remove(connection)
                 self._end(connection)
-        self._sent.aborted(flow)
 
     def _end(self, connection: socket.socket) -> None:
         self._handed_over.pop(connection, None)
-        self._sent.closing(connection)
         _reset(connection)
 
     def _content(self, path: str) -> memoryview:

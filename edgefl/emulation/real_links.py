@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from edgefl.emulation.machine import in_namespaces
 from edgefl.emulation.nodes import EmulationFailed, Nodes, python
-from edgefl.emulation.wiring import LINK_MAKER, Carried, LinkSettings, Pair, Wiring
+from edgefl.emulation.wiring import LINK_MAKER, LinkSettings, Pair, Wiring
 
 MOST_WARM_BYTES = 1 << 23
 """The largest window that a connection is prepared for."""
@@ -51,8 +51,6 @@ class RealLinks:
         self._resources = contextlib.ExitStack()
         self._down: set[str] = set()
         self._prepared: Counter[Pair] = Counter()
-        self._progress: dict[int, int] = {}
-        self._received: Counter[Pair] = Counter()
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -122,19 +120,15 @@ class RealLinks:
         """End a transfer now; return the bytes that have arrived."""
         if source not in self._down:
             self.nodes.order(source, do="abort", flow=flow)
-        arrived = 0
-        if target not in self._down:
-            self.nodes.order(target, do="stop", flow=flow)
-            arrived = self._answered(flow)
-        if source not in self._down:
-            self._received[source, target] += max(arrived, self._progress.get(flow, 0))
-        return arrived
+        if target in self._down:
+            return 0
+        self.nodes.order(target, do="stop", flow=flow)
+        return self._answered(flow)
 
     def progress(self, flow: int, target: str) -> int:
         """The bytes of a transfer that have arrived."""
         self.nodes.order(target, do="progress", flow=flow)
-        self._progress[flow] = self._answered(flow)
-        return self._progress[flow]
+        return self._answered(flow)
 
     def _answered(self, flow: int) -> int:
         return int(self.nodes.wait_for("progress", flow, ANSWER_SECONDS)["bytes"])
@@ -162,29 +156,11 @@ class RealLinks:
     def set_capacities(self, changes: Mapping[Pair, float]) -> None:
         self.nodes.order(LINK_MAKER, do="capacities", changes=[[*ends, rate] for ends, rate in changes.items()])
 
-    def counters(self) -> dict[Pair, Carried]:
-        """The bytes that each link has carried and lost, without headers and those that prepared connections."""
+    def counters(self) -> dict[Pair, int]:
+        """The bytes that each link has carried, without headers and those that prepared connections."""
         self.nodes.order(LINK_MAKER, do="counters")
         found: list[Any] = self.nodes.wait_for("counters", ..., ANSWER_SECONDS)["counters"]
-        return {
-            (source, target): Carried(sent - self._prepared[source, target], lost)
-            for source, target, sent, lost in found
-        }
-
-    def sent_in_addition(self) -> dict[Pair, int]:
-        """The bytes that TCP has sent beyond those that arrived in transfers: again, and of aborted transfers.
-
-        What a killed process had sent is not known.
-        """
-        nodes = {address: node for node, address in self.wiring.addresses.items()}
-        found = {}
-        for source in self.wiring.endpoints:
-            self.nodes.order(source, do="sent")
-            to = self.nodes.wait_for("sent", source, ANSWER_SECONDS)["to"]
-            for address, (again, aborted) in to.items():
-                pair = source, nodes[address]
-                found[pair] = again + aborted - self._received[pair]
-        return found
+        return {(source, target): sent - self._prepared[source, target] for source, target, sent in found}
 
     def _open(self, source: str, target: str) -> None:
         warm = self._warming_bytes(source, target)

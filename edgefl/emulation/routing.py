@@ -122,7 +122,6 @@ class Routing:
             "net.ipv4.tcp_congestion_control": "reno",  # with one queue, connections that send choose another
             "net.ipv4.tcp_slow_start_after_idle": str(int(settings.restart_idle)),
             "net.ipv4.tcp_min_tso_segs": str(self.segments(node)),
-            "net.ipv4.tcp_no_metrics_save": "1",
             "net.ipv4.tcp_timestamps": "1",
             "net.ipv4.tcp_retries2": "255",
             "net.ipv4.tcp_syn_retries": "127",

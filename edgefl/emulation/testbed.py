@@ -1,28 +1,105 @@
-"""One run's real world: starts its processes and links, carries its transfers, and judges its own load."""
+"""One run's real world: its clock, its processes and links, and how busy the machine was."""
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import simpy
+from simpy.core import EmptySchedule
 
 from edgefl.emulation.nodes import EmulationFailed, check_alive
-from edgefl.emulation.real_clock import RealClock
 from edgefl.emulation.real_links import RealLinks
 from edgefl.emulation.real_network import RealNetwork
 from edgefl.emulation.trainers import Trainers
-from edgefl.emulation.wiring import Carried, Pair, Wiring
+from edgefl.emulation.wiring import Pair
 from edgefl.network.flow import FlowObserver
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
 from edgefl.record.emulation import Emulation, Load, WireBytes
 from edgefl.record.events import EventLog
+from edgefl.simulation.clock import Clock
 from edgefl.simulation.setup import Setup
 from edgefl.training.job import TrainingJob
+
+PATIENCE = 120.0
+"""Seconds of the machine without any report, while bytes should move, after which an emulation gives up."""
+
+LONG_STEP = 0.02
+"""Seconds of the machine for a step of the world, beyond which the clock stands still meanwhile."""
+
+
+class RealClock(Clock):
+    """Virtual seconds are real seconds divided by the dilation.
+
+    The world's own work (aggregation, evaluation, training) takes time that no device of the scenario spends. While no
+    transfer is in progress, or if it takes longer than :data:`LONG_STEP`, the clock stands still meanwhile.
+
+    Attributes:
+        dilation: real seconds for one second of the scenario.
+        late: for each event how many real seconds after its moment it was processed.
+        paused: real seconds in which the clock stood still.
+        paused_while_sending: those of them in which transfers went on.
+    """
+
+    def __init__(self, dilation: float, reporter: Testbed) -> None:
+        super().__init__()
+        self.dilation = dilation
+        self._reporter = reporter
+        self._last_report = time.monotonic()
+        self.late: list[float] = []
+        self.paused = self.paused_while_sending = 0.0
+        self._origin = math.nan
+
+    def virtual(self, machine: float) -> float:
+        """The scenario's time at a time of the machine."""
+        return (machine - self._origin - self.paused) / self.dilation
+
+    def step(self) -> None:
+        """Wait for the next event or report, and process it."""
+        if math.isnan(self._origin):
+            self._reporter.begin()
+            self._origin = time.monotonic() - self._now * self.dilation
+        while True:
+            self._reporter.wait(0.0)
+            due, reported = self.peek(), self._reporter.earliest()
+            if reported is not None and self.virtual(reported) <= due:
+                self._now = max(self._now, self.virtual(reported))
+                self._work(self._reporter.handle)
+                return
+            ahead = (due - self.virtual(time.monotonic())) * self.dilation
+            if ahead <= 0.0:
+                self.late.append(-ahead)
+                self._work(super().step)
+                return
+            if not self._reporter.under_way:
+                self._last_report = time.monotonic()
+            if due == math.inf and (not self._reporter.under_way or self._reporter.blocked):
+                raise EmptySchedule
+            if self._reporter.wait(min(ahead, PATIENCE)):
+                self._last_report = time.monotonic()
+            elif self._reporter.under_way and time.monotonic() - self._last_report > PATIENCE:
+                if self._reporter.stuck():
+                    raise EmulationFailed(f"no byte has arrived for {PATIENCE:g} s")
+                self._last_report = time.monotonic()
+
+    def _work(self, do: Callable[[], None]) -> None:
+        sending = self._reporter.under_way
+        began = time.monotonic()
+        try:
+            do()
+        finally:
+            spent = time.monotonic() - began
+            self._last_report += spent
+            if not sending or spent > LONG_STEP:
+                self.paused += spent
+                if sending:
+                    self.paused_while_sending += spent
+
 
 MOST_PROCESSORS = 0.85
 """Above this share of the processors' time, packets wait for processes."""
@@ -34,76 +111,45 @@ LEAST_OF_A_QUOTA = 0.95
 """For processes that train."""
 
 
+def doubts(load: Load, *, seconds: float, rounds: int, dilation: float, quotas: float = 1.0) -> Iterator[str]:
+    """Sentences about what makes the seconds of a run doubtful; ``quotas``: the part of them that training got.
+
+    >>> load = Load(cpu=0.97, late_seconds_median=0.0, late_seconds_worst=0.2, paused_seconds=0, paused_while_sending=0)
+    >>> for doubt in doubts(load, seconds=30.0, rounds=3, dilation=2.0):
+    ...     print(doubt)
+    the processors were busy for 97 % of the time; expected at most 85 %: end other programs, or use --dilate 4
+    an event was late by 2 % of a round; expected at most 1 %: end other programs, or use --dilate 4
+    """
+    round = seconds / max(rounds, 1)
+    found = (
+        ("the processors were busy for {} of the time", load.cpu, MOST_PROCESSORS),
+        ("an event was late by {} of a round", load.late_seconds_worst / round if round else 0.0, MOST_OF_A_ROUND),
+        (
+            "the clock stood still for {} of the time while transfers went on, for example to train jobs that the "
+            "simulation does not have",
+            load.paused_while_sending / seconds if seconds else 0.0,
+            MOST_OF_A_ROUND,
+        ),
+    )
+    for sentence, share, limit in found:
+        if share > limit:
+            yield (
+                f"{sentence.format(f'{100 * share:.2g} %')}; expected at most {100 * limit:g} %: end other programs, "
+                f"or use --dilate {2 * dilation:g}"
+            )
+    if quotas < LEAST_OF_A_QUOTA:
+        yield (
+            f"local training got {100 * quotas:.0f} % of the processor time of its quotas; expected at least "
+            f"{100 * LEAST_OF_A_QUOTA:g} %: end other programs"
+        )
+
+
 def processor_seconds() -> tuple[float, float]:
     """The processors' ticks: those of work, and all."""
     with open("/proc/stat", encoding="ascii") as file:
         ticks = [int(each) for each in file.readline().split()[1:9]]
     idle = ticks[3] + ticks[4]
     return float(sum(ticks) - idle), float(sum(ticks))
-
-
-def starved(used: float, granted: float) -> Iterator[str]:
-    """A sentence if processes got less of the processors than their quotas; none if nothing was trained.
-
-    >>> list(starved(9.0, 10.0))[0]
-    'local training got 90 % of the processor time of its quotas; expected at least 95 %: end other programs'
-    """
-    if used < LEAST_OF_A_QUOTA * granted:
-        yield (
-            f"local training got {100 * used / granted:.0f} % of the processor time of its quotas; expected at least "
-            f"{100 * LEAST_OF_A_QUOTA:g} %: end other programs"
-        )
-
-
-def doubts(load: Load, *, seconds: float, rounds: int, dilation: float) -> Iterator[str]:
-    """Sentences about what makes the seconds of a run doubtful; none if nothing does.
-
-    >>> load = Load(cpu=0.97, late_seconds_median=0.0, late_seconds_worst=0.2, paused_seconds=0, paused_while_sending=0)
-    >>> for doubt in doubts(load, seconds=30.0, rounds=3, dilation=2.0):
-    ...     print(doubt)
-    the processors were busy for 97 % of the time; expected at most 85 %: end other programs, or use --dilate 4
-    an event was 0.2 s late, 2.0 % of a round; expected at most 1 %: end other programs, or use --dilate 4
-    """
-    more = f"end other programs, or use --dilate {2 * dilation:g}"
-    if load.cpu > MOST_PROCESSORS:
-        limit = f"{100 * MOST_PROCESSORS:.0f} %"
-        yield f"the processors were busy for {100 * load.cpu:.0f} % of the time; expected at most {limit}: {more}"
-    round = seconds / max(rounds, 1)
-    limit = f"expected at most {100 * MOST_OF_A_ROUND:g} %"
-    if load.late_seconds_worst > MOST_OF_A_ROUND * round:
-        share = f"{100 * load.late_seconds_worst / round:.1f} % of a round" if round else "in a run without rounds"
-        yield f"an event was {load.late_seconds_worst:.2g} s late, {share}; {limit}: {more}"
-    if load.paused_while_sending > MOST_OF_A_ROUND * seconds:
-        yield (
-            f"the clock stood still for {load.paused_while_sending:.2g} s in which transfers went on, for example to"
-            f" train jobs that the simulation does not have; {limit} of {seconds:.3g} s"
-        )
-
-
-def measured(testbed: Testbed, setup: Setup) -> Emulation:
-    """How a run's seconds were measured, at its end."""
-    clock = testbed.real_clock
-    late = [each / clock.dilation for each in clock.late] or [0.0]
-    load = Load(
-        cpu=testbed.busy,
-        late_seconds_median=statistics.median(late),
-        late_seconds_worst=max(late),
-        paused_seconds=clock.paused / clock.dilation,
-        paused_while_sending=clock.paused_while_sending / clock.dilation,
-    )
-    trust = [
-        *doubts(load, seconds=clock.now, rounds=testbed.rounds, dilation=clock.dilation),
-        *testbed.doubts_of_training(),
-    ]
-    return Emulation(
-        dilation=clock.dilation,
-        compute="real" if testbed.trains else "paced",
-        queue="fair" if setup.transport.queue is None else "fifo",
-        trust=tuple(trust),
-        wire_bytes=testbed.wire_bytes(),
-        load=load,
-        machine={"processors": os.cpu_count(), "kernel": platform.release()},
-    )
 
 
 OPENING_SECONDS = 10.0
@@ -134,7 +180,7 @@ class Testbed:
         self._arrived = 0
         self._log: EventLog | None = None
         self._worked_before = processor_seconds()
-        self._meter = Meter(real_links)
+        self._carried_before: dict[Pair, int] = {}
 
     # What the world asks for
 
@@ -148,19 +194,41 @@ class Testbed:
         )
         return self._network
 
-    def wire_bytes(self) -> WireBytes:
-        """The bytes on the clients' interfaces since the clock started; to be read at the end."""
-        return self._meter.read()
-
-    @property
-    def rounds(self) -> int:
-        return 0 if self._log is None else self._log.rounds
-
-    @property
-    def busy(self) -> float:
-        """The share of the processors' time that was used since the clock started."""
+    def measured(self, setup: Setup) -> Emulation:
+        """How a run's seconds were measured, at its end."""
+        clock = self.real_clock
         worked, could = (after - before for after, before in zip(processor_seconds(), self._worked_before, strict=True))
-        return min(1.0, worked / max(could, 1.0))
+        late = [each / clock.dilation for each in clock.late] or [0.0]
+        load = Load(
+            cpu=min(1.0, worked / max(could, 1.0)),
+            late_seconds_median=statistics.median(late),
+            late_seconds_worst=max(late),
+            paused_seconds=clock.paused / clock.dilation,
+            paused_while_sending=clock.paused_while_sending / clock.dilation,
+        )
+        rounds = 0 if self._log is None else self._log.rounds
+        quotas = 1.0 if self._trainers is None else self._trainers.share_of_quotas
+        return Emulation(
+            dilation=clock.dilation,
+            compute="real" if self.trains else "paced",
+            queue="fair" if setup.transport.queue is None else "fifo",
+            trust=tuple(doubts(load, seconds=clock.now, rounds=rounds, dilation=clock.dilation, quotas=quotas)),
+            wire_bytes=self._wire_bytes(),
+            load=load,
+            machine={"processors": os.cpu_count(), "kernel": platform.release()},
+        )
+
+    def _wire_bytes(self) -> WireBytes:
+        """The bytes on the clients' interfaces; waits until what aborted transfers left behind has passed the links."""
+        now = self._real_links.counters()
+        for _ in range(MOST_READINGS):
+            time.sleep(READING_SECONDS)
+            before, now = now, self._real_links.counters()
+            if now == before:
+                break
+        carried = {ends: count - self._carried_before.get(ends, 0) for ends, count in now.items()}
+        up, down = (sum(carried[ends] for ends in carried if ends[end].startswith("client/")) for end in (0, 1))
+        return WireBytes(down=down, up=up)
 
     @property
     def trains(self) -> bool:
@@ -179,29 +247,20 @@ class Testbed:
         assert self._trainers is not None
         self._trainers.stop(job.id)
 
-    def doubts_of_training(self) -> Iterator[str]:
-        """Sentences about what makes the seconds of real training doubtful."""
-        if self._trainers is not None:
-            yield from starved(self._trainers.used, self._trainers.granted)
-
     # What the clock asks for
 
     def begin(self) -> None:
-        """The clock is about to start."""
         self._real_links.open_connections(OPENING_SECONDS)
-        self._meter.begin()
+        self._carried_before = self._real_links.counters()
         self._worked_before = processor_seconds()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for reports, at most for these seconds; return True if there are any."""
         return bool(self._nodes.reports) or self._nodes.wait(seconds)
 
     def earliest(self) -> float | None:
-        """The machine's time of the earliest unread report."""
         return min((report.get("at", 0.0) for report in self._nodes.reports), default=None)
 
     def handle(self) -> None:
-        """Pass the earliest unread report to the world; the clock shows its moment."""
         report = min(self._nodes.reports, key=lambda each: each.get("at", 0.0))
         self._nodes.reports.remove(report)
         assert self._network is not None
@@ -225,11 +284,9 @@ class Testbed:
 
     @property
     def blocked(self) -> bool:
-        """True if each transfer in progress waits for a link without capacity."""
         return not self._training and self._network is not None and self._network.blocked
 
     def stuck(self) -> bool:
-        """True if no byte has arrived since the last call, although links have capacity."""
         if self._training:
             return False
         assert self._network is not None
@@ -239,47 +296,3 @@ class Testbed:
     @property
     def _training(self) -> bool:
         return self._trainers is not None and self._trainers.busy
-
-
-class Meter:
-    """Reads the counters of links and connections when the clock starts, and at the end."""
-
-    def __init__(self, real_links: RealLinks) -> None:
-        self._links = real_links
-        self._carried: dict[Pair, Carried] = {}
-        self._sent: dict[Pair, int] = {}
-
-    def begin(self) -> None:
-        """What has been carried so far does not count."""
-        self._carried, self._sent = self._links.counters(), self._links.sent_in_addition()
-
-    def read(self) -> WireBytes:
-        """The bytes since then; waits until what aborted transfers left behind has passed the links."""
-        now = self._links.counters()
-        for _ in range(MOST_READINGS):
-            time.sleep(READING_SECONDS)
-            before, now = now, self._links.counters()
-            if now == before:
-                break
-        none = Carried(0, 0)
-        carried = {ends: each.since(self._carried.get(ends, none)) for ends, each in now.items()}
-        sent = {pair: count - self._sent.get(pair, 0) for pair, count in self._links.sent_in_addition().items()}
-        return wire_bytes(self._links.wiring, carried, sent)
-
-
-def wire_bytes(wiring: Wiring, carried: Mapping[Pair, Carried], sent: Mapping[Pair, int]) -> WireBytes:
-    """The bytes on the clients' interfaces.
-
-    What TCP sends beyond what transfers deliver passes a client's interface, unless a queue before it has lost it.
-    """
-    down = {link.ends for pair in wiring.routes if pair[1].startswith("client/") for link in wiring.route(*pair)}
-    own = {"down": {ends for ends in carried if ends[1].startswith("client/")}}
-    own["up"] = {ends for ends in carried if ends[0].startswith("client/")}
-    before = {"down": down, "up": own["up"]}
-    end = {"down": 1, "up": 0}
-    figures = {}
-    for name, place in end.items():
-        figures[name] = sum(carried[ends].sent for ends in own[name])
-        more = sum(count for pair, count in sent.items() if pair[place].startswith("client/"))
-        figures[f"more_{name}"] = max(more - sum(carried[ends].lost for ends in before[name]), 0)
-    return WireBytes(**figures)

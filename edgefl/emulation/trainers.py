@@ -73,6 +73,11 @@ class Trainers:
         self._resources.close()
 
     @property
+    def share_of_quotas(self) -> float:
+        """The part of its quotas' processor time that training got."""
+        return self.used / self.granted if self.granted else 1.0
+
+    @property
     def busy(self) -> bool:
         """True if a job is being trained whose end has an effect."""
         return any(each.ended is not None for each in self._running.values())

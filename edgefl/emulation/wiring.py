@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from edgefl.errors import UserError
 
@@ -20,23 +20,11 @@ if TYPE_CHECKING:  # the process that makes the links imports this module, and d
 MOST_NODES = 128
 """Each is a process with a network namespace."""
 
-LINK_MAKER = "link maker"
-
-TRAINER = "trainer/"
+LINK_MAKER, TRAINER = "<links>", "<trainer>/"
+"""Processes that are no nodes."""
 
 Pair = tuple[str, str]
 """A sender and a receiver, or the two ends of a directed link."""
-
-
-class Carried(NamedTuple):
-    """What a link has done with bytes of payload: sent them, or lost them in its queue."""
-
-    sent: int
-    lost: int
-
-    def since(self, before: Carried) -> Carried:
-        """The bytes since an earlier moment."""
-        return Carried(self.sent - before.sent, self.lost - before.lost)
 
 
 @dataclass(frozen=True)
@@ -159,12 +147,6 @@ def plan_wiring(topology: Topology, talks: Iterable[Pair], *, peaks: Mapping[Pai
             f"expected at most {MOST_NODES} nodes (server, clients and all nodes between them) for real links, "
             f"found {len(nodes)}"
         )
-    for node in nodes:
-        if node == LINK_MAKER or node.startswith(TRAINER):
-            raise UserError(
-                f"expected another name for the node '{node}': a process of the emulation has it",
-                field="network.topology",
-            )
     crossing: dict[int, list[Pair]] = {}
     for pair, way in ways.items():
         for link in way:

@@ -14,15 +14,11 @@ from edgefl.validation import validated
 class WireBytes(Options):
     """What the network interfaces of the clients carried, without the headers of packets, from their counters.
 
-    ``down`` are the bytes to the clients, ``up`` those from them. ``more_down`` and ``more_up`` are the part of them
-    that no transfer delivered, from the counters of the senders' connections and of the queues: TCP sent it again, or
-    it was on its way when its transfer was aborted.
+    ``down`` are the bytes to the clients, ``up`` those from them, also those that TCP sent again.
     """
 
     down: int
     up: int
-    more_down: int = 0
-    more_up: int = 0
 
 
 class Load(Options):

@@ -91,7 +91,7 @@ def lab():
             for node in wiring.endpoints:
                 ask(node, do="losses")
                 lost[node] = answer(node)["lost"]
-            carried = [[*ends, count.sent] for ends, count in links.counters().items()]
+            carried = [[*ends, count] for ends, count in links.counters().items()]
             results["phases"].append({"ends": ends, "change": late, "lost": sum(lost.values()), "carried": carried})
             links.check()
             time.sleep(0.1)

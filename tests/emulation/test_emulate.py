@@ -116,11 +116,6 @@ def test_with_one_queue_the_command_computes_a_band_for_each_round(tmp_path):
     file.write_text(yaml.safe_dump(small("fifo")))
     assert main(["emulate", str(file), "--out", str(out)]) == 0
     against = compare_runs(RunResult(out), RunResult(tmp_path / "run-predicted"))
-    # What one queue lost was sent again, and is counted.
-    found = against.seeds["fedavg"][0]
-    wire = found.emulation.wire_bytes
-    assert wire.up == pytest.approx(found.bytes["up"][2] + wire.more_up, rel=0.005)
-    assert wire.down == pytest.approx(found.bytes["down"][2] + wire.more_down, rel=0.005)
     assert against.bands.draws == 19
     assert set(against.bands.rounds) == {("fedavg", 0, 1), ("fedavg", 0, 2)}
 
@@ -241,7 +236,7 @@ def test_a_fleet_with_too_many_nodes_is_refused_before_the_simulation(tmp_path, 
     assert (begun, list(tmp_path.iterdir())) == ([], [])
 
 
-def test_a_latency_that_cannot_be_made_is_refused_before_the_simulation(tmp_path, monkeypatch):
+def test_a_machine_that_delays_no_packet_is_refused_before_the_simulation(tmp_path, monkeypatch):
     lacking = [Finding(what, what not in {"netem", "tun"}, "absent", needed=False) for what in ("tc", "netem", "tun")]
     monkeypatch.setattr("edgefl.emulation.emulate.check", lambda: lacking)
     begun = []

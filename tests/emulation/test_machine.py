@@ -25,7 +25,7 @@ def test_without_its_programs_a_machine_makes_no_links(monkeypatch, tmp_path, fo
     found = check()
     assert in_namespaces() is None
     assert {each.what for each in found if not each.works} >= {"ip", "tc", "unshare", "namespaces"}
-    sentence = missing(found, latencies=False)
+    sentence = missing(found)
     assert sentence.startswith("this machine cannot make real links: ip: not found; part of the package iproute2; tc:")
 
 
@@ -53,10 +53,9 @@ def test_a_refused_namespace_is_given_with_the_systems_words(monkeypatch, tmp_pa
 @pytest.mark.parametrize("delays", [("netem",), ("tun",)])
 def test_latencies_need_netem_or_tun(delays):
     found = [Finding(what, what in delays, "detail", needed=False) for what in ("netem", "tun")]
-    assert missing(found, latencies=True) is None
+    assert missing(found) is None
     none = [Finding(what, False, "not here", needed=False) for what in ("netem", "tun")]
-    assert missing(none, latencies=False) is None
-    assert "latencies need netem or tun, netem: not here and tun: not here" in missing(none, latencies=True)
+    assert "latencies need netem or tun, netem: not here and tun: not here" in missing(none)
 
 
 @pytest.mark.parametrize("module", ["links", "delay_line"])

@@ -74,32 +74,6 @@ class Reports:
         pass
 
 
-def received(node: Nodes, flow: int) -> int:
-    """The bytes of a transfer that have arrived."""
-    node.order("a", do="progress", flow=flow)
-    return int(node.wait_for("progress", flow, 20.0)["bytes"])
-
-
-def sent(node: Nodes) -> list[int]:
-    """The bytes that the node has sent again, and those that it has sent for aborted transfers."""
-    node.order("a", do="sent")
-    return list(node.wait_for("sent", "a", 20.0)["to"].get("127.0.0.1", [0, 0]))
-
-
-def test_what_was_sent_for_aborted_transfers_is_counted(node: Nodes, tmp_path: Path) -> None:
-    send(node, 1, 100_000, tmp_path / "content")
-    node.wait_for("arrived", 1, 20.0)
-    assert sent(node)[1] == 0
-    send(node, 2, 1 << 40, tmp_path / "content")
-    while not received(node, 2):
-        pass
-    node.order("a", do="abort", flow=2)
-    again, aborted = sent(node)
-    assert aborted >= received(node, 2) > 0
-    assert again < 100_000
-    assert sent(node) == [again, aborted]
-
-
 def test_an_aborted_transfer_that_the_kernel_has_whole_is_reset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

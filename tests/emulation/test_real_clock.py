@@ -6,9 +6,9 @@ import time
 import pytest
 from simpy.core import EmptySchedule
 
-from edgefl.emulation import real_clock
+from edgefl.emulation import testbed
 from edgefl.emulation.nodes import EmulationFailed
-from edgefl.emulation.real_clock import RealClock
+from edgefl.emulation.testbed import RealClock
 
 
 class Reports:
@@ -93,7 +93,7 @@ def test_the_run_ends_when_nothing_can_happen_any_more() -> None:
 
 
 def test_transfers_without_progress_end_the_emulation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(real_clock, "PATIENCE", 0.05)
+    monkeypatch.setattr(testbed, "PATIENCE", 0.05)
     world = Reports([3600.0])
     world.moves = False
     with pytest.raises(EmulationFailed, match="no byte has arrived"):

@@ -18,7 +18,7 @@ from edgefl.network.tree import TreeLinks
 sys.path.insert(0, str(Path(__file__).parent))
 from real_transfers import carry
 
-LACK = missing(check(), latencies=True)
+LACK = missing(check())
 pytestmark = pytest.mark.skipif(LACK is not None, reason=str(LACK))
 
 EARLY = 0.004

@@ -14,7 +14,6 @@ import simpy
 from edgefl import user_code
 from edgefl.cpu_quota import CpuQuota
 from edgefl.emulation import trainers
-from edgefl.emulation.testbed import starved
 from edgefl.emulation.trainer import Plan, Trainer
 from edgefl.emulation.trainers import at_a_time, check_real_training, quotas_of
 from edgefl.errors import UserError
@@ -95,11 +94,6 @@ def test_seconds_that_no_device_computes_are_refused(tmp_path: Path) -> None:
 def test_all_active_clients_may_train_at_the_same_time(tmp_path: Path) -> None:
     assert at_a_time(scenario(tmp_path)) == 2
     assert at_a_time(scenario(tmp_path, "protocol={kind: asynchronous, concurrency: 1, buffer: 1}")) == 1
-
-
-def test_starved_training_is_a_doubt() -> None:
-    assert list(starved(9.6, 10.0)) == list(starved(0.0, 0.0)) == []
-    assert len(list(starved(9.4, 10.0))) == 1
 
 
 @pytest.fixture(name="ends")
@@ -187,7 +181,7 @@ def test_clients_train_under_their_quotas(tmp_path: Path) -> None:
             pass
     except UserError as error:
         pytest.skip(str(error))
-    if lack := missing(check(), latencies=False):
+    if lack := missing(check()):
         pytest.skip(lack)
     small = scenario(tmp_path, "training.local.epochs=20")
     measured = emulate(small, out=tmp_path / "run", dilation=1.0, compute="real").measured

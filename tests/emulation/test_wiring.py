@@ -107,11 +107,3 @@ def test_128_nodes_have_addresses_of_their_own_and_more_are_refused():
     assert len(set(wiring.addresses.values())) == len(wiring.nodes) == 128
     with pytest.raises(UserError, match=r"at most 128 nodes .* found 129"):
         plan_wiring(star_of(127), [("server", f"client/{client}") for client in range(127)])
-
-
-def test_a_node_with_the_name_of_a_process_is_refused():
-    graph, name = nx.DiGraph(), "link maker"
-    for ends in [("server", name), (name, "client/0"), ("client/0", name), (name, "server")]:
-        graph.add_edge(*ends, capacity=1e6, latency=0.0)
-    with pytest.raises(UserError, match=f"expected another name for the node '{name}'"):
-        plan_wiring(GraphLinks(graph), [("server", "client/0")])

@@ -147,16 +147,10 @@ def _rows(found: Against, method: str) -> list[Row]:
         predicted, measured = (fmean(seed.bytes[name][place] for seed in seeds) for place in (0, 1))
         rows.append(_single(method, f"bytes {name}", "bytes", predicted, measured))
     for name in ("down", "up"):
-        wired = [
-            (seed.bytes[name][2], getattr(wire, f"more_{name}"), getattr(wire, name))
-            for seed in seeds
-            if seed.emulation and (wire := seed.emulation.wire_bytes)
-        ]
+        wired = [(seed.bytes[name][2], getattr(seed.emulation.wire_bytes, name)) for seed in seeds if seed.emulation]
         if wired:
-            counted, more, carried = (fmean(each) for each in zip(*wired, strict=True))
+            counted, carried = (fmean(each) for each in zip(*wired, strict=True))
             rows.append(_single(method, f"bytes {name}: counted, by interfaces", "bytes", counted, carried))
-            if more:
-                rows.append(_single(method, f"bytes {name}: with those sent again", "bytes", counted + more, carried))
     return rows
 
 
