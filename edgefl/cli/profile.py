@@ -51,6 +51,12 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     cpu_quota: float | None = option(
         None, "Measure under this part of one processor, which stands for a device.", min=0.01, max=1
     ),
+    data: str | None = option(
+        None,
+        "Measure too how fast one core reads a scenario's samples, or those of the DataLoader that a function returns.",
+        "--input",
+        metavar="SCENARIO|FILE.py:NAME",
+    ),
     idle_watts: IdleWatts = None,
     compute_watts: ComputeWatts = None,
     like: Like = None,
@@ -69,11 +75,12 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     if threads > (processors := os.cpu_count() or 1):
         message = f"expected at most the {processors} processors of this machine, found {threads}"
         raise UserError(message, field="--threads")
-    from edgefl.profiling import held_out
+    from edgefl.profiling import held_out, reading
     from edgefl.profiling.measure_device import main
     from edgefl.profiling.measured_profile import Checked
     from edgefl.profiling.measurement import measurement_of
 
+    loader = None if data is None else reading.loader_of(data)
     checks = {str(step): step for step in held_out.HELD_OUT}
     # One list, so that steps that check the fit and steps that are fitted are measured in turn, under equal conditions.
     wanted = {**{name: step.case() for name, step in checks.items()}, **main.cases()}
@@ -88,8 +95,14 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     steps = [
         Checked(name, checks[name].operators(), timing["seconds"], timing["spread"]) for name, timing in timed.items()
     ]
-    _write(measurement_of(found), rest, output, steps, cpu_quota=cpu_quota)
+    profile = _write(measurement_of(found), rest, output, steps, cpu_quota=cpu_quota)
     say(f"Written: {output}")
+    if loader is not None:
+        each = reading.reading_seconds(loader, seconds / 20) * (1 if cpu_quota is None else 1 / cpu_quota)
+        say(
+            f"Reading a sample takes {1e3 * each:.3g} ms on one core. In a scenario:\n"
+            f"training: {{local: {{input: {{seconds: {1e3 * each:.3g} ms, core: {profile.core_speed:.3g}}}}}}}"
+        )
 
 
 @app.command("script")
@@ -236,7 +249,7 @@ def _write(
     checked: Sequence[Checked] | None = None,
     *,
     cpu_quota: float | None = None,
-) -> None:
+) -> DeviceProfile:
     """Write the profile that fits a measurement, and print how good it is.
 
     ``checked`` are timed steps that check the fit, ``None`` if none was planned.
@@ -244,7 +257,7 @@ def _write(
     from edgefl.profiling.measured_profile import fit_of, profile_data, warning
 
     fit = fit_of(measurement, checked or ())
-    _save(profile_data(measurement, fit, rest, cpu_quota=cpu_quota), output)
+    profile = _save(profile_data(measurement, fit, rest, cpu_quota=cpu_quota), output)
     rates, count = fit.rates, len(measurement.cases)
     check = f", and {len(checked)} that check the fit" if checked else ""
     say(
@@ -258,6 +271,7 @@ def _write(
     spreads = [case.spread for case in measurement.cases.values()] + [each.spread for each in checked or ()]
     if (problem := warning(spreads, fit.error)) is not None:
         say(f"warning: {problem}", err=True)
+    return profile
 
 
 def _print_check(fit: Fit, checked: Sequence[Checked]) -> None:
@@ -274,13 +288,14 @@ def _print_check(fit: Fit, checked: Sequence[Checked]) -> None:
     say(f"Mean error: {fit.check:.0%}.")
 
 
-def _save(profile: dict[str, Any], output: Path) -> None:
+def _save(data: dict[str, Any], output: Path) -> DeviceProfile:
     from edgefl.fleet import DeviceProfile
     from edgefl.validation import validated
 
-    validated(DeviceProfile, profile)
+    profile = validated(DeviceProfile, data)
     with writing_output(output) as file:
-        file.write(profile_yaml(tidy(profile)).encode())
+        file.write(profile_yaml(tidy(data)).encode())
+    return profile
 
 
 LINK = "measured"

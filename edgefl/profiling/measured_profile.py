@@ -147,6 +147,8 @@ def profile_data(
             **dict(zip(names, map(around, general), strict=True)),
             "step_overhead": around(rates.step_overhead),
             "operator_rates": {kind: own for kind, own in by_kind.items() if own},
+            # Threads on some of the cores leave the others to the input pipeline.
+            **({"cores": machine.threads} if machine.threads >= machine.processors else {}),
             **({} if cpu_quota is None else {"cpu_quota": cpu_quota}),
         },
         "memory": _memory(total),

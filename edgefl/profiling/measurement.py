@@ -73,6 +73,7 @@ class Machine(Options):
     python: str
     torch: str
     threads: int = Field(ge=1)
+    processors: int = Field(default=0, ge=0, description="0: not stated.")
     memory_bytes: int = Field(ge=0, description="Main memory; 0 where the system does not say.")
     peak_flops_per_second: float = Field(gt=0, allow_inf_nan=False)
 

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from edgefl.data.spec import data_set
 from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile, step_seconds
 from edgefl.fleet.fitting import Rates, relative_errors
 from edgefl.operator_kinds import KINDS
 from edgefl.profiling import measurement as measuring
+from edgefl.profiling import reading
 from edgefl.profiling.held_out import HELD_OUT
 from edgefl.profiling.measure_device.main import FORMAT, LEAST_CHAINS, LEAST_STEPS, VERSION, cases, needed
 from edgefl.profiling.measure_device.steps import STEP
@@ -205,3 +207,29 @@ def test_a_clock_that_is_too_coarse_is_refused(monkeypatch):
     monkeypatch.setattr(measuring, "clock_for", lambda threads: time.perf_counter)
     with pytest.raises(UserError, match="exact clock"):
         measurement_under_quota(0.3, 1.0, silent, {})
+
+
+def test_a_scenarios_samples_are_read_as_a_client_reads_them():
+    loader = reading.loader_of("5g_100clients")
+    images, labels = next(iter(loader))
+    assert (images.shape, images.dtype, labels.shape) == ((32, 1, 28, 28), torch.float32, (32,))
+    assert abs(images.mean()) < 0.5
+    plain = reading.Stored(data_set({"name": "digits", "clients": 10}))
+    flipped = reading.Stored(data_set({"name": "digits", "clients": 10, "augment": "rotate_crop_flip"}))
+    assert (plain[3][0] == plain[3][0]).all()
+    assert any((flipped[3][0] != flipped[3][0]).any() for _ in range(3))
+
+
+def test_the_loader_of_a_function_is_timed_without_its_workers(tmp_path, monkeypatch):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import time\nimport torch\nfrom torch.utils.data import DataLoader\n"
+        "class Slow(torch.utils.data.Dataset):\n"
+        "    def __len__(self):\n        return 50\n"
+        "    def __getitem__(self, index):\n        time.sleep(0.004)\n        return torch.ones(3), 0\n"
+        "def make():\n    return DataLoader(Slow(), batch_size=5, num_workers=2)\n"
+    )
+    monkeypatch.setattr(reading, "BLOCK_SECONDS", 0.02)
+    assert reading.reading_seconds(reading.loader_of(f"{file}:make"), 0.1) >= 0.004
+    with pytest.raises(UserError, match="expected 'Slow' to return a DataLoader, found Slow"):
+        reading.loader_of(f"{file}:Slow")

@@ -81,6 +81,7 @@ def measurement(
             "python": platform.python_version(),
             "torch": torch.__version__,
             "threads": used,
+            "processors": os.cpu_count() or 1,
             "memory_bytes": memory_bytes(),
             "peak_flops_per_second": peak,
         },
