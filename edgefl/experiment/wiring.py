@@ -61,7 +61,8 @@ def skeleton(scenario: Scenario) -> BlockModel:
 
 def recipe_of(scenario: Scenario, chosen: ScenarioMethod) -> Method:
     """Return the method of one entry, with the scenario's label."""
-    return build_method({**chosen.entry, "as": chosen.label}, scenario.training.local, scenario.training.codec)
+    entry, training = {**chosen.entry, "as": chosen.label}, scenario.training
+    return build_method(entry, training.local, training.codec, training.rounds)
 
 
 def step_costs(

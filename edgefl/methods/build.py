@@ -17,6 +17,7 @@ from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_rule import Sgd
 from edgefl.methods.parts.objective import CLIENT_FACTS
 from edgefl.methods.parts.payload import ModelSizes
+from edgefl.methods.parts.rates import lasting
 from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting
 from edgefl.methods.recipe import METHODS, Method, Recipe
 from edgefl.options import Component, Options
@@ -124,7 +125,9 @@ def method_model(recipe: Recipe) -> type[BaseModel]:
     return create_model("Method", __base__=Options, **fields)
 
 
-def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Codecs | None = None) -> Method:
+def build_method(
+    entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Codecs | None = None, rounds: int | None = None
+) -> Method:
     """The method described by an entry of a scenario's ``methods``.
 
     Args:
@@ -133,6 +136,7 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
             option is passed to every part that has it (FedADC's β_l is an option of rule, server and payload).
         local: the scenario's ``training.local``.
         codecs: the scenario's ``training.codec``; by default no encoding.
+        rounds: the scenario's ``training.rounds``, at which some learning rates end.
 
     >>> build_method({"method": "fedprox", "mu": 0.1, "as": "prox"}, LocalOptions()).objective
     FedProx(mu=0.1)
@@ -153,9 +157,9 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
         if type(chosen) is type(recipe.server):  # its options that clients also have are next to method
             common = shared_options(recipe) & set(options) & set(type(chosen).model_fields)
             chosen = chosen.model_copy(update={option: options[option] for option in common})
-    server = chosen or part(type(recipe.server))
+    server = lasting(chosen or part(type(recipe.server)), rounds)
     rule = part(recipe.rule)
-    merged = _finishing(_merged(local, options.get("local")), recipe.common_finish)
+    merged = lasting(_finishing(_merged(local, options.get("local")), recipe.common_finish), rounds)
     rule.accept(merged)
     if recipe.rule is Sgd and (merged.optimizer.kind != "sgd" or not rule.persist_momentum):
         rule = merged.optimizer.rule()

@@ -14,6 +14,7 @@ from torch import Tensor
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_rule import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.rates import LearningRate
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
@@ -31,12 +32,12 @@ class CrossEntropy(Objective):
 class Mean(ServerUpdate):
     """θ_{t+1} = θ_t + η_s Σ_k w_k (θ_k - θ_t) (McMahan et al. 2017)."""
 
-    server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_s; 1 gives the plain mean")
+    server_lr: LearningRate = Field(default=1.0, description="server learning rate η_s; 1 gives the plain mean")
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
         mean = arrivals.mean()
         # Reuses the memory of the mean, because newly allocated memory is slower.
-        return torch.add(parameters, mean, alpha=self.server_lr, out=mean), state
+        return torch.add(parameters, mean, alpha=facts.rate(self.server_lr), out=mean), state
 
 
 METHODS.register("fedavg")(

@@ -13,6 +13,7 @@ from torch import Tensor
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.rates import LearningRate
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting
 from edgefl.methods.recipe import METHODS, Recipe
 
@@ -25,7 +26,7 @@ class AdaptiveServer(ServerUpdate):
 
     default_weighting: ClassVar[Weighting | None] = "uniform"
 
-    server_lr: float = Field(default=0.01, gt=0, description="server learning rate η_s")
+    server_lr: LearningRate = Field(default=0.01, description="server learning rate η_s")
     beta_1: float = Field(default=0.9, ge=0, lt=1, description="decay β1 of the first moment")
     tau: float = Field(default=1e-3, gt=0, description="degree of adaptivity τ")
 
@@ -40,7 +41,10 @@ class AdaptiveServer(ServerUpdate):
         delta = arrivals.mean()
         first = self.beta_1 * state["first"] + (1 - self.beta_1) * delta
         second = self.second_moment(state["second"], delta.square())
-        return parameters + self.server_lr * first / (second.sqrt() + self.tau), {"first": first, "second": second}
+        return parameters + facts.rate(self.server_lr) * first / (second.sqrt() + self.tau), {
+            "first": first,
+            "second": second,
+        }
 
 
 @SERVER_UPDATES.register("fedadam")

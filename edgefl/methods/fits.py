@@ -120,6 +120,8 @@ def taken_by(method: Method) -> dict[Need, str]:
         takes["server start"] = f"{label} sends only some blocks"
     if (kind := method.local.optimizer.kind) != "sgd":
         takes["sgd"] = f"local.optimizer is {kind}; expected local: {{optimizer: sgd}}"
+    if method.local.lr_of_steps(0, 1):
+        takes["round's rate"] = "local.lr changes over steps; expected over: rounds"
     if method.local.momentum:
         takes["no momentum"] = f"local.momentum is {method.local.momentum:g}; expected local: {{momentum: 0}}"
     if not codecs.up.exact:

@@ -19,6 +19,7 @@ from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_rule import LocalRule, direction, stepped_
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
+from edgefl.methods.parts.rates import LearningRate
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting, weighted_sum
 from edgefl.methods.recipe import METHODS, Recipe
 
@@ -68,7 +69,7 @@ class Scaffold(ServerUpdate):
     needs: ClassVar[frozenset[Need]] = frozenset({"plain sum"})
     default_weighting: ClassVar[Weighting | None] = "uniform"
 
-    server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_s; 1 gives the plain mean")
+    server_lr: LearningRate = Field(default=1.0, description="server learning rate η_s; 1 gives the plain mean")
 
     def client_state(self) -> ClientState:
         return ControlVariate()
@@ -83,7 +84,7 @@ class Scaffold(ServerUpdate):
         else:
             gradients = -1 / (arrivals.steps.clamp(min=1) * arrivals.rates)
             change = weighted_sum(arrivals.deltas, gradients) - arrivals.sum_received("control", ones)
-        after = parameters.add(arrivals.mean(), alpha=self.server_lr)
+        after = parameters.add(arrivals.mean(), alpha=facts.rate(self.server_lr))
         return after, {"control": control + change / facts.clients}
 
 

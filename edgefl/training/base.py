@@ -40,6 +40,7 @@ class JobTask:
     vectors: Mapping[str, Tensor] = field(default_factory=dict)
     # facts about the client's data that the objective reads, by name
     facts: Mapping[str, Tensor] = field(default_factory=dict)
+    rates: tuple[float, ...] = ()  # η of each local step, if they differ
     level: int = 0  # the capacity level whose part of the model is trained, which start is a vector of
 
 

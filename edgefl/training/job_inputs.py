@@ -173,6 +173,7 @@ class JobResolver:
             rule=method.rule,
             options=self._options_for(layout, job),
             lr=method.local.lr_at(job.round),
+            rates=method.local.lr_of_steps(job.round, job.steps),
             steps=job.steps,
             alpha=job.alpha,
             start=start,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from itertools import chain, repeat
 
 import torch
 from torch import Tensor
@@ -54,7 +55,7 @@ def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision
     memory = first_memory(task, received if trained.front is None else parameters)
     draw = draws_of(task, model)
     sizes: list[int] = []
-    for batch in data.batches(task):
+    for batch, lr in zip(data.batches(task), chain(task.rates, repeat(task.lr)), strict=False):
         size = batch.labels.shape[0]
         parameters, loss = local_step(
             task.objective,
@@ -65,7 +66,7 @@ def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision
             context if draw is None else replace(context, draws=draw(size)),
             memory,
             task.options,
-            task.lr,
+            lr,
             leaves=leaves,
             precision=precision,
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import cloudpickle
 import pytest
 import torch
-from torch import nn
+from torch import nn, optim
 
 from edgefl.data.batches import job_batches
 from edgefl.data.federated import load_federated
@@ -16,7 +17,9 @@ from edgefl.errors import UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.objective import Batch
+from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts
 from edgefl.models.registry import MODELS, build_model, initial_vector
+from edgefl.training.accelerator import Replay
 from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
 from edgefl.training.engines.batched import BatchedEngine
@@ -131,6 +134,54 @@ def test_the_state_of_one_client_alone_goes_on_if_it_is_kept(world):
     once = trained("reset", 1, 10)
     torch.testing.assert_close(trained("keep", 2, 5), once, rtol=1e-5, atol=1e-6)
     assert not torch.allclose(trained("reset", 2, 5), once, atol=1e-4)
+
+
+SCHEDULES = [
+    ({"kind": "cosine", "rounds": 8}, lambda each: optim.lr_scheduler.CosineAnnealingLR(each, 8)),
+    ({"kind": "linear", "rounds": 8, "end": 0.5}, lambda each: optim.lr_scheduler.LinearLR(each, 1.0, 0.5, 8)),
+    ({"kind": "step", "every": 3, "factor": 0.5}, lambda each: optim.lr_scheduler.StepLR(each, 3, 0.5)),
+    ({"kind": "exponential", "factor": 0.8}, lambda each: optim.lr_scheduler.ExponentialLR(each, 0.8)),
+    ({"kind": "constant", "warmup": 4}, lambda each: optim.lr_scheduler.LinearLR(each, 0.25, 1.0, 3)),
+]
+
+
+@pytest.mark.parametrize(
+    ("entry", "schedule"), SCHEDULES, ids=lambda each: each["kind"] if isinstance(each, dict) else ""
+)
+def test_rates_over_rounds_are_those_of_torch(entry, schedule):
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.2)
+    scheduler, options = schedule(optimizer), LocalOptions(lr={**entry, "value": 0.2})
+    for round in range(8):
+        assert options.lr_at(round) == pytest.approx(scheduler.get_last_lr()[0], rel=1e-12)
+        optimizer.step()
+        scheduler.step()
+
+
+def test_every_engine_gives_each_step_its_rate(world):
+    """Two rounds of five steps over which the rate falls to zero have the rates of one schedule of ten steps."""
+    data, model, _ = world
+    lr = {"kind": "linear", "value": 1.0, "over": "steps"}
+    method = build_method("fedavg", local_of("sgd", lr=lr), rounds=2)
+    tasks = [replace(each, rates=method.local.lr_of_steps(1, STEPS)) for each in jobs(world, {"kind": "sgd"})]
+    assert tasks[0].rates == pytest.approx([0.5, 0.4, 0.3, 0.2, 0.1])
+    batches = DoubleData(data)
+    engines = [SequentialEngine(model, batches, CPU), BatchedEngine(model, batches, CPU, 4)]
+    engines.append(BatchedEngine(model, batches, CPU, 4, Replay))
+    found = [torch.stack([result.final for result in engine.train(tasks)]) for engine in engines]
+    torch.testing.assert_close(found[1], found[0], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(found[2], found[0], rtol=1e-12, atol=1e-12)
+
+
+def test_methods_with_one_rate_a_round_refuse_others():
+    with pytest.raises(UserError, match=r"one learning rate for all local steps .* changes over steps; expected over"):
+        build_method("scaffold", LocalOptions(lr={"kind": "constant", "value": 1, "over": "steps"}))
+
+
+def test_a_servers_rate_changes_too():
+    method = build_method({"method": "fedavg", "server_lr": {"kind": "linear", "value": 1}}, LocalOptions(), rounds=4)
+    arrivals = Arrivals([Arrival(0, 0.1, 1, 1.0)], torch.ones(1, 2), torch.ones(1, 2))
+    found = [method.server.update(torch.zeros(2), arrivals, {}, RoundFacts(0.1, 1, round))[0] for round in range(4)]
+    assert [float(each[0]) for each in found] == [1.0, 0.75, 0.5, 0.25]
 
 
 @pytest.mark.parametrize("method", ["scaffold", "fedadc", "fednova", "slowmo"])

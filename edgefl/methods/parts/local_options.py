@@ -7,6 +7,7 @@ from pydantic import Field, PrivateAttr
 from edgefl.fleet import InputPipeline
 from edgefl.methods.parts.common_finish import CommonFinish
 from edgefl.methods.parts.optimizers import LocalOptimizer, PlainSgd
+from edgefl.methods.parts.rates import LearningRate, Rate, rate_at
 from edgefl.models.layout import Layout, matching
 from edgefl.options import Component
 
@@ -21,7 +22,7 @@ class LocalOptions(Component):
         default=None, ge=1, le=1_000_000_000, description="local steps instead of epochs (batches wrap around)"
     )
     batch: int = Field(default=32, ge=1, le=1_000_000_000, description="images in a minibatch")
-    lr: float = Field(default=0.1, gt=0, description="learning rate η_0")
+    lr: LearningRate = Field(default=0.1, description="learning rate η_0, or one that changes: a kind and its options")
     lr_decay: float = Field(default=1.0, gt=0, le=1, description="η_t = η_0 · lr_decay^t, per round")
     optimizer: LocalOptimizer = Field(default=PlainSgd(), description="the optimizer: a kind and its options")
     momentum: float = Field(default=0.0, ge=0, lt=1, description="heavy-ball momentum, re-created every round")
@@ -73,7 +74,18 @@ class LocalOptions(Component):
         >>> LocalOptions(lr=0.5, lr_decay=0.5).lr_at(2)
         0.125
         """
-        return self.lr * self.lr_decay**round
+        return rate_at(self.lr, round) * self.lr_decay**round
+
+    def lr_of_steps(self, round: int, steps: int) -> tuple[float, ...]:
+        """The learning rate of each local step of a round, if they differ; else nothing.
+
+        >>> LocalOptions(lr={"kind": "linear", "value": 1, "rounds": 2, "over": "steps"}).lr_of_steps(1, 2)
+        (0.5, 0.25)
+        """
+        if not isinstance(self.lr, Rate) or self.lr.over == "rounds":
+            return ()
+        times = [round + step / steps for step in range(steps)]
+        return tuple(self.lr.at(time, 1 / steps) * self.lr_decay**round for time in times)
 
     def steps_for(self, samples: int) -> int:
         """H_k, the local steps of a client with ``samples`` images.

@@ -17,6 +17,7 @@ from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.objective import Loss, Objective
 from edgefl.methods.parts.payload import Downlink, Part
+from edgefl.methods.parts.rates import LearningRate, rate_at
 from edgefl.options import Component
 from edgefl.registry import Registry, class_of
 
@@ -137,6 +138,10 @@ class RoundFacts(NamedTuple):
     lr: float  # η_t
     clients: int  # N, the number of clients in the fleet
     round: int = 0  # t, from 0
+
+    def rate(self, option: LearningRate) -> float:
+        """An option that is a rate, in this round."""
+        return rate_at(option, self.round)
 
 
 class ServerSide(NamedTuple):

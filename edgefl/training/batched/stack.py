@@ -88,7 +88,7 @@ class Stack:
 
         ``replay`` records the step on fixed memory for repetition; ``None``: no step is recorded.
         """
-        rows = list(range(len(self.tasks)))
+        rows, replay = list(range(len(self.tasks))), replay if self._begin_step() else None
         extra, size = self._rows - len(rows), batch.labels.shape[1]
         inputs, labels = (_widened(part, extra) for part in batch)
         draws = self._drawn(rows, size, extra)
@@ -104,6 +104,7 @@ class Stack:
 
     def step(self, rows: list[int], batch: Batch) -> None:
         """Run one local step of only the jobs ``rows`` on their minibatches ``[rows, batch, ...]``."""
+        self._begin_step()
         size = batch.labels.shape[1]
         extra = padded(len(rows)) - len(rows)
         index = torch.tensor(rows + [rows[-1]] * extra, device=self._parameters.device)
@@ -135,6 +136,15 @@ class Stack:
             final = torch.cat([self._parameters[row], self._buffers[row]])
             made.append(JobResult(final, torch.stack(losses), tuple(sizes), kept))
         return made
+
+    def _begin_step(self) -> bool:
+        """Set the step's rate; True if a recorded step has it too."""
+        first = self.tasks[0]
+        # A tensor only for rules that accept one.
+        self._lr: Any = self._rates.get("lr", first.rates[self.taken] if first.rates else first.lr)
+        if first.rates and "lr" in self._rates:
+            self._lr.fill_(first.rates[self.taken])
+        return not first.rates or "lr" in self._rates
 
     def _tensors(self) -> Iterator[tuple[str, Tensor]]:
         yield "parameters", self._parameters
@@ -188,8 +198,7 @@ class Stack:
         draws: Named,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Changes ``memory``."""
-        first = self.tasks[0]
-        lr: Any = self._rates.get("lr", first.lr)  # a tensor only for rules that accept one
+        first, lr = self.tasks[0], self._lr
         point = first.rule.point(parameters, memory, lr)
         gradient, (losses, buffers) = self._gradient(point, buffers, inputs, labels, own, draws)
         return first.rule.update(parameters, gradient.detach(), memory, first.options, lr), buffers, losses

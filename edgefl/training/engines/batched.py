@@ -169,11 +169,11 @@ class BatchedEngine:
 
 
 def _kind(task: JobTask) -> tuple[object, ...]:
-    return *_step(task), task.lr
+    return *_step(task), task.lr, task.rates
 
 
 def _step(task: JobTask) -> tuple[object, ...]:
-    lr = () if task.rule.takes_lr_on_device else (task.lr,)
+    lr = () if task.rule.takes_lr_on_device else (task.lr, task.rates)
     return task.objective, task.rule, task.options, *lr, task.alpha
 
 

@@ -37,7 +37,7 @@ _LATER = 4
 _VECTORS = 8
 """Number of model-sized vectors that each region of the buffer holds; further ones are sent with the message."""
 
-_PLAIN = ("seed", "client", "round", "dispatch", "steps", "alpha", "level", "lr")
+_PLAIN = ("seed", "client", "round", "dispatch", "steps", "alpha", "level", "lr", "rates")
 """The fields in which the jobs of a method differ."""
 
 _log = logging.getLogger(__name__)

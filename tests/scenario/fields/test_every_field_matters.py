@@ -65,6 +65,7 @@ ELSEWHERE = {
 
 
 ALIKE = [
+    (r"(.*\.(server_)?lr)<\w+>(\.\w+)?$", r"\1"),  # rates that change: tests/methods/test_optimizers.py
     (r"network\.links\.\*\.up", r"network.links.*.down"),
     (r"methods\[\]\.(local|codec)", r"training.\1"),
     (r"training\.codec\.down", r"training.codec.up"),
