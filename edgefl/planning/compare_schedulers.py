@@ -1,16 +1,17 @@
 """``edgefl schedule``: compare schedulers over the same rounds of a world, without training."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.errors import UserError
 from edgefl.experiment.round_optimum import LeastRoundSeconds
-from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import EarlyEnd
 from edgefl.experiment.wiring import SharedWorld, reads_labels, setup_of, step_costs, world_of
 from edgefl.record.events import Event, Listener
@@ -20,6 +21,7 @@ from edgefl.scheduling.bandwidth.base import ALLOCATIONS
 from edgefl.scheduling.selection.base import SELECTORS
 from edgefl.simulation.protocol_specs import AsynchronousSpec
 from edgefl.simulation.run import Outcome, simulate_run
+from edgefl.simulation.setup import Setup
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import PartFault
 from edgefl.training.neutral import NeutralLearner
@@ -80,13 +82,6 @@ class SchedulerComparison:
         return f"Shortest rounds:  {quick}.   Most even:  {fair}."
 
 
-class _Contender(NamedTuple):
-    """A scheduler, as changes of the scenario."""
-
-    name: str
-    changes: dict[str, Any]
-
-
 @neutral_torch()
 def compare_schedulers(
     scenario: Scenario,
@@ -111,101 +106,63 @@ def compare_schedulers(
     with_overrides(scenario, {"training.rounds": rounds})  # an invalid number is not a reason to leave each one out
     # Other methods, such as one with overlap, might refuse a selector.
     alone = scenario.model_copy(update={"methods": (chosen,)})
-    contenders = list(_all(scenario) if selections is None else map(_read, selections))
     costs = step_costs(scenario, [chosen.label])[chosen.label]
     found: dict[str, SchedulerFigures] = {}
     left_out: dict[str, str] = {}
-    compared = _Comparison(chosen.label, costs, first, rounds)
-    for each in contenders:
+    worlds: dict[bool, SharedWorld] = {}
+    known: LeastRoundSeconds | None = None
+    for name, change in _all(scenario) if selections is None else [(each, {}) for each in selections]:
         try:
-            found[each.name] = compared.figures(with_overrides(alone, {"training.rounds": rounds, **each.changes}))
+            changes = change if selections is None else {"training.selection": parse_yaml(name)}
+            there = with_overrides(alone, {"training.rounds": rounds, **changes})
+            labels = reads_labels(there, first)
+            world = worlds[labels] = worlds.get(labels) or world_of(there, first)
+            check_last_batches(costs.model, [costs.method.local], world.samples)
+            seen, early, learner = _Updates(), EarlyEnd(rounds), NeutralLearner()
+            setup = setup_of(there, chosen, world, costs, learner=learner, trains=False, listeners=[seen, early])
+            known = known or LeastRoundSeconds(there, world, setup)
+            found[name] = _figures(setup, known, seen, early, rounds)
         except (UserError, PartFault) as error:
+            if selections is not None and isinstance(error, UserError):
+                raise UserError(error.message, field=error.field, file=f"--selection {name}") from None
             if selections is not None:
-                raise _located(error, each.name) from None
-            left_out[each.name] = str(error)
-            if isinstance(error, UserError) and error.field is not None:
-                left_out[each.name] = f"{error.field}: {error.message}"
+                raise
+            field = error.field if isinstance(error, UserError) else None
+            left_out[name] = f"{field}: {error.message}" if field is not None else str(error)
     return SchedulerComparison(scenario.name, chosen.label, first, rounds, found, left_out)
 
 
-def _all(scenario: Scenario) -> Iterator[_Contender]:
-    training = scenario.training
+def _all(scenario: Scenario) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every selector, and every bandwidth allocation under the scenario's own, each as changes of the scenario."""
+    selection, bandwidth = scenario.training.selection.name, scenario.training.bandwidth.name
     for name in SELECTORS.names():
-        own = name == training.selection.name
-        yield _Contender(name, {} if own else {"training.selection": {"kind": name}})
+        yield name, {} if name == selection else {"training.selection": {"kind": name}}
     for name in ALLOCATIONS.names():
-        if name != training.bandwidth.name:
-            yield _Contender(f"{training.selection.name}, {name}", {"training.bandwidth": {"kind": name}})
+        if name != bandwidth:
+            yield f"{selection}, {name}", {"training.bandwidth": {"kind": name}}
 
 
-def _read(text: str) -> _Contender:
-    try:
-        return _Contender(text, {"training.selection": parse_yaml(text)})
-    except UserError as error:
-        raise _located(error, text) from None
-
-
-def _located(error: UserError | PartFault, text: str) -> UserError | PartFault:
-    """The same error, of a selection that was given."""
-    if isinstance(error, UserError):
-        return UserError(error.message, field=error.field, file=f"--selection {text}")
-    return error
-
-
-class _Comparison:
-    """What the runs of all schedulers have in common."""
-
-    def __init__(self, label: str, costs: StepCosts, seed: int, rounds: int) -> None:
-        self._label = label
-        self._costs = costs
-        self._seed = seed
-        self._rounds = rounds
-        self._worlds: dict[bool, SharedWorld] = {}
-        self._known: LeastRoundSeconds | None = None
-
-    def figures(self, scenario: Scenario) -> SchedulerFigures:
-        """Simulate one scheduler."""
-        world = self._world(scenario)
-        check_last_batches(self._costs.model, [self._costs.method.local], world.samples)
-        seen, early = _Updates(), EarlyEnd(self._rounds)
-        setup = setup_of(
-            scenario,
-            scenario.method(self._label),
-            world,
-            self._costs,
-            learner=NeutralLearner(),
-            trains=False,
-            listeners=[seen, early],
-        )
-        if self._known is None:
-            self._known = LeastRoundSeconds(scenario, world, setup)
-        known = self._known
-        outcome = simulate_run(replace(setup, stop="rounds", optimum=known if known.why_not is None else None))
-        if outcome.fault is not None:
-            raise outcome.fault
-        ratio, no_bound = _ratio(known, outcome)
-        updates = [client for clients in seen.aggregated for client in clients]
-        times = np.bincount(np.array(updates, np.int64), minlength=setup.clients)
-        return SchedulerFigures(
-            rounds=outcome.rounds,
-            makespan=outcome.rows[-1].seconds / outcome.rounds if outcome.rounds else None,
-            joules=mean([row.joules for row in outcome.rows]),
-            aggregated=mean([float(row.aggregated) for row in outcome.rows]),
-            jain=jain_index(times),
-            clients_seen=float((times > 0).mean()),
-            samples_seen=float(setup.samples[times > 0].sum() / setup.samples.sum()),
-            rounds_to_cover=_covered(seen, setup.clients),
-            ratio_to_optimum=ratio,
-            no_bound=no_bound,
-            reads_losses=bool(setup.selector.reads & LOSSES),
-            ended=None if outcome.rounds >= self._rounds else early.why(outcome) or outcome.reason,
-        )
-
-    def _world(self, scenario: Scenario) -> SharedWorld:
-        labels = reads_labels(scenario, self._seed)
-        if labels not in self._worlds:
-            self._worlds[labels] = world_of(scenario, self._seed)
-        return self._worlds[labels]
+def _figures(setup: Setup, known: LeastRoundSeconds, seen: _Updates, early: EarlyEnd, rounds: int) -> SchedulerFigures:
+    outcome = simulate_run(replace(setup, stop="rounds", optimum=known if known.why_not is None else None))
+    if outcome.fault is not None:
+        raise outcome.fault
+    ratio, no_bound = _ratio(known, outcome)
+    updates = [client for clients in seen.aggregated for client in clients]
+    times = np.bincount(np.array(updates, np.int64), minlength=setup.clients)
+    return SchedulerFigures(
+        rounds=outcome.rounds,
+        makespan=outcome.rows[-1].seconds / outcome.rounds if outcome.rounds else None,
+        joules=mean([row.joules for row in outcome.rows]),
+        aggregated=mean([float(row.aggregated) for row in outcome.rows]),
+        jain=jain_index(times),
+        clients_seen=float((times > 0).mean()),
+        samples_seen=float(setup.samples[times > 0].sum() / setup.samples.sum()),
+        rounds_to_cover=_covered(seen, setup.clients),
+        ratio_to_optimum=ratio,
+        no_bound=no_bound,
+        reads_losses=bool(setup.selector.reads & LOSSES),
+        ended=None if outcome.rounds >= rounds else early.why(outcome) or outcome.reason,
+    )
 
 
 class _Updates(Listener):
