@@ -31,17 +31,12 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
     compute: Literal["paced", "real"] = option(
         "paced", "Local training takes the predicted seconds, or trains under the CPU quota of each client's profile."
     ),
-    resume: str | None = typer.Option(None, hidden=True),
     as_json: bool = option(False, "Print only summary.json to standard output.", "--json"),
 ) -> None:
     """Run a scenario as real processes that transfer real bytes over shaped links, and compare with its simulation."""
     if check:
         _print_check()
         return
-    if resume is not None:
-        raise UserError(
-            "measured seconds cannot be resumed: start the emulation again, in another folder", file="--resume"
-        )
     if scenario is None:
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
     if dilate is not None and not 0.0 < dilate < math.inf:

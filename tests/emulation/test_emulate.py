@@ -90,7 +90,7 @@ def test_an_emulated_run_ends_with_the_simulated_model_and_its_bytes(tmp_path, n
         found, files = seeds[0], [RunPaths(run).of(label, 0) for run in runs]
         assert found.decisions.same == 2
         assert files[0].final_model.read_bytes() == files[1].final_model.read_bytes()
-        # A transfer has a head and a checksum in addition to its bytes.
+        # A transfer has a head in addition to its bytes.
         wire = found.emulation.wire_bytes
         assert found.bytes["down"][2] <= wire.down <= 1.005 * found.bytes["down"][2]
         assert found.bytes["up"][2] <= wire.up <= 1.005 * found.bytes["up"][2]
@@ -243,8 +243,3 @@ def test_a_machine_that_delays_no_packet_is_refused_before_the_simulation(tmp_pa
     with pytest.raises(UserError, match="latencies need netem or tun"):
         emulate(check(small("star-20ms")), out=tmp_path / "run", say=begun.append)
     assert begun == []
-
-
-def test_an_emulation_is_not_resumed(tmp_path, capsys):
-    assert main(["emulate", "--resume", str(tmp_path)]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
