@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import DeviceProfile, FleetAssignment, compute_joules, idle_joules, transfer_joules
@@ -15,9 +15,6 @@ from edgefl.fleet.figure import Bound
 from edgefl.record.events import Event, Listener, WorkKey
 from edgefl.record.kinds import BudgetKind
 from edgefl.simulation.work import local_seconds
-
-Part = Literal["download", "compute", "upload", "shared"]
-"""Parts of a closing client's time; ``shared`` is the share of its transfer time caused by other clients' transfers."""
 
 
 class Range(NamedTuple):
@@ -87,8 +84,7 @@ class MethodPlan:
     """What one method costs per round, summed over clients: means over the planned rounds, up to the end of the run.
 
     ``breaks`` are broken attempts to transfer something, each with a wait of ``wait_seconds``; ``holds_back`` is what
-    limits the rounds, and ``in_vain`` why no update arrives or the run stalls early. ``critical`` has shares of the
-    closing client's time; ``shared`` is ``None`` for a topology from a file.
+    limits the rounds, and ``in_vain`` why no update arrives or the run stalls early.
     """
 
     label: str
@@ -104,7 +100,6 @@ class MethodPlan:
     wait_seconds: float
     holds_back: str | None
     in_vain: str | None
-    critical: dict[Part, float | None]
     budgets: tuple[BudgetPlan, ...]
     devices: tuple[DevicePlan, ...]
 
@@ -153,7 +148,6 @@ class Spent:
     joules: dict[Bound, float] = field(default_factory=lambda: dict.fromkeys(BOUNDS, 0.0))
     bytes_down: float = 0.0
     bytes_up: float = 0.0
-    undisturbed_seconds: float = 0.0
     breaks: int = 0
     wait_seconds: float = 0.0
     lost: Counter[str] = field(default_factory=Counter)
@@ -172,19 +166,13 @@ class Spent:
 class Observation(Listener):
     """Collects what each client spent in each round.
 
-    With ``given_seconds`` the scenario gives the training time, so the profile's bounds do not affect it. ``alone``
-    returns the seconds of a transfer, given the row of its start and its bytes, if no other client transferred; NaN if
-    unknown.
+    With ``given_seconds`` the scenario gives the training time, so the profile's bounds do not affect it.
     """
 
-    def __init__(
-        self, fleet: FleetAssignment, costs: StepCosts, *, given_seconds: bool, alone: Callable[[Event, float], float]
-    ) -> None:
+    def __init__(self, fleet: FleetAssignment, costs: StepCosts, *, given_seconds: bool) -> None:
         self._fleet = fleet
         self._costs = costs
         self._given = given_seconds
-        self._alone = alone
-        self._starts: dict[int, Event] = {}
         self._ratios: dict[WorkKey, dict[Bound, float]] = {}
         self.spent: defaultdict[tuple[int, int], Spent] = defaultdict(Spent)
         self.log: list[Event] = []
@@ -230,8 +218,6 @@ class Observation(Listener):
                         if event.item == "promotion"
                         else tail_joules(profile, event.seconds, bound=bound)
                     )
-            case "transfer_start":
-                self._starts[event.flow] = event
             case "transfer_end" | "transfer_drop":
                 self._transferred(event, profile, spent)
             case "transfer_break":
@@ -248,9 +234,6 @@ class Observation(Listener):
         else:
             spent.bytes_down += event.bytes
             spent.download_seconds += event.seconds if event.item == "down" else 0.0
-        start = self._starts.pop(event.flow)
-        if event.item not in ("prefetch", "broadcast"):
-            spent.undisturbed_seconds += self._alone(start, event.bytes)
         for bound in BOUNDS:
             spent.joules[bound] += transfer_joules(
                 profile, "up" if up else "down", event.seconds, event.bytes, bound=bound

@@ -1,7 +1,7 @@
 """Plan a scenario: simulate some rounds without training and summarize them."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -12,23 +12,18 @@ from edgefl.experiment.precision_advice import precision_advice
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import EarlyEnd
 from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs, world_of
-from edgefl.fleet import DeviceProfile, Direction, FleetGroup, step_evidence
+from edgefl.fleet import DeviceProfile, FleetGroup, step_evidence
 from edgefl.fleet.figure import value
-from edgefl.network.client_links import ClientLinks
-from edgefl.network.specs import FileTopology
-from edgefl.network.tcp import Opening
 from edgefl.planning.observation import (
     BudgetPlan,
     DevicePlan,
     MethodPlan,
     Observation,
-    Part,
     Plan,
     Range,
     Spent,
     work_seconds,
 )
-from edgefl.record.events import Event
 from edgefl.record.kinds import BudgetKind
 from edgefl.record.rounds import RoundRow
 from edgefl.report.timeline.data import Timeline, timeline_of
@@ -189,9 +184,7 @@ def plan(
 def _method_plan(
     scenario: Scenario, method: ScenarioMethod, world: SharedWorld, costs: StepCosts, rounds: int
 ) -> MethodPlan:
-    seen = Observation(
-        world.fleet, costs, given_seconds=isinstance(scenario.cost, SecondsCost), alone=_alone(scenario, world)
-    )
+    seen = Observation(world.fleet, costs, given_seconds=isinstance(scenario.cost, SecondsCost))
     early = EarlyEnd(rounds)
     setup = setup_of(scenario, method, world, costs, learner=NeutralLearner(), trains=False, listeners=[seen, early])
     # Simulate one more round, if there is one, because the last planned round prefetches for it.
@@ -208,11 +201,7 @@ def _method_plan(
     if in_vain is not None:
         # No further rounds will spend the rest of these budgets.
         budgets = tuple(budget for budget in budgets if not (budget.lasts or budget.foreseen))
-    critical = [
-        (row.critical_client, seen.spent[row.round, row.critical_client]) for row in rows if row.critical_client >= 0
-    ]
     devices = device_plans(scenario, world, costs, seen, blocks=setup.sizes.blocks, rows=rows)
-    shares = _critical_shares([spent for _, spent in critical])
     total = Spent()
     for (round, _), spent in seen.spent.items():
         if round <= len(rows):
@@ -234,7 +223,6 @@ def _method_plan(
         wait_seconds=total.wait_seconds / max(1, total.breaks),
         holds_back=_holds_back(rows, timeline_of(seen.log), total),
         in_vain=in_vain,
-        critical=shares,
         budgets=budgets,
         devices=devices,
     )
@@ -292,41 +280,6 @@ def _busiest_reaches(limit: float, rows: Sequence[RoundRow], clients: int) -> in
     spread = math.sqrt(2 * math.log(clients)) if clients > participations / len(rows) else 0.0
     root = (math.sqrt(spread**2 + 4 * times) - spread) / 2
     return math.floor(root**2 * clients * len(rows) / participations)
-
-
-def _alone(scenario: Scenario, world: SharedWorld) -> Callable[[Event, float], float]:
-    """Return a function for the seconds of a transfer (the row of its start, its bytes) alone on its path."""
-    topology = scenario.network.topology
-    if isinstance(topology, FileTopology):
-        return lambda *_: math.nan
-    names = [str(name) for name in world.fleet.link_names()]
-    links = ClientLinks(scenario.network.links, names, world.seed)
-    latency = [topology.latency if (own := scenario.network.links[name].latency) is None else own for name in names]
-    transport = scenario.network.transport.build(world.seed)
-    known: dict[tuple[str, int], list[float]] = {}
-
-    def seconds(start: Event, bytes: float) -> float:
-        direction: Direction = "up" if start.item == "up" else "down"
-        if (direction, start.round) not in known:
-            known[direction, start.round] = links.capacities(direction, start.round - 1).tolist()
-        rate = min(known[direction, start.round][start.client], getattr(topology.server, direction))
-        connection = start.facts.get("connection", {}) if transport.tcp is not None else {}
-        opening = Opening(0, int(connection.get("rounds", -1)), float(connection.get("sent", 0.0)))
-        alone = transport.alone(latency[start.client], rate, opening)
-        return float(connection.get("setup", 0.0)) + alone.seconds(bytes)
-
-    return seconds
-
-
-def _critical_shares(critical: Sequence[Spent]) -> dict[Part, float | None]:
-    """Return how the clients that closed the rounds spent their time."""
-    down = sum(spent.download_seconds for spent in critical)
-    compute = sum(spent.compute_seconds["nominal"] for spent in critical)
-    up = sum(spent.upload_seconds for spent in critical)
-    whole = (down + compute + up) or 1.0
-    alone = sum(spent.undisturbed_seconds for spent in critical)
-    shared = None if math.isnan(alone) else max(0.0, 1 - alone / (down + up)) if down + up else 0.0
-    return {"download": down / whole, "compute": compute / whole, "upload": up / whole, "shared": shared}
 
 
 def _in_vain(outcome: Outcome, rows: Sequence[RoundRow], rounds: int, early: EarlyEnd) -> str | None:

@@ -137,7 +137,6 @@ def test_over_fast_links_rounds_wait_for_computing_and_over_a_narrow_server_tran
     assert plan(fast).methods[0].holds_back.startswith("computing on ")
     server = {"down": "50 kbit/s", "up": "100 Mbit/s"}
     (method,) = plan(small(network__topology__server=server)).methods
-    assert method.critical["shared"] > 0.5
     assert method.holds_back == "downloads over the link server → internet (4 of 4 rounds)"
 
 
@@ -215,20 +214,6 @@ def test_the_command_prints_json_of_base_units(small, tmp_path):
     assert method["devices"][0]["device"] == "raspberry-pi-4"
     assert set(method["joules"]) == {"low", "nominal", "high"}
     assert method["devices"][0]["radio"] == "Wi-Fi"  # and its link is 5g
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "transport",
-    [
-        {"connection_limit": "100 kbit/s"},
-        {"kind": "tcp", "handshake": "tls_0rtt", "packet_bytes": 100, "loss": 0.01},
-        {"kind": "tcp", "keep_alive": "1 h", "packet_bytes": 100, "initial_window": 1},
-    ],
-)
-def test_no_transport_makes_a_client_that_is_alone_share_its_links(small, transport):
-    (method,) = plan(small(network__transport=transport, training__cohort=1), rounds=20).methods
-    assert method.critical["shared"] == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.full
