@@ -10,7 +10,6 @@ import pickle
 import subprocess
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -50,7 +49,6 @@ class RealLinks:
         self._file = ""
         self._resources = contextlib.ExitStack()
         self._down: set[str] = set()
-        self._prepared: Counter[Pair] = Counter()
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -88,15 +86,7 @@ class RealLinks:
             self.nodes.wait(until - time.monotonic())
             for report in [each for each in self.nodes.reports if "opened" in each]:
                 self.nodes.reports.remove(report)
-                self.opened(report)
                 waiting.discard((report["of"], report["opened"]))
-
-    def opened(self, report: Mapping[str, Any]) -> None:
-        """A node reports an open connection; the bytes that prepared it belong to no transfer."""
-        source = report["of"]
-        target = next(node for node, address in self.wiring.addresses.items() if address == report["opened"])
-        for link in self.wiring.route(source, target):
-            self._prepared[link.ends] += self._warming_bytes(source, target)
 
     def send(self, flow: int, source: str, target: str, bytes: int, round_trips: int | None) -> None:
         """Start a transfer; ``round_trips`` of a new connection's handshake after TCP's own, None for an open one."""
@@ -157,10 +147,10 @@ class RealLinks:
         self.nodes.order(LINK_MAKER, do="capacities", changes=[[*ends, rate] for ends, rate in changes.items()])
 
     def counters(self) -> dict[Pair, int]:
-        """The bytes that each link has carried, without headers and those that prepared connections."""
+        """The bytes that each link has carried, without headers."""
         self.nodes.order(LINK_MAKER, do="counters")
         found: list[Any] = self.nodes.wait_for("counters", ..., ANSWER_SECONDS)["counters"]
-        return {(source, target): sent - self._prepared[source, target] for source, target, sent in found}
+        return {(source, target): sent for source, target, sent in found}
 
     def _open(self, source: str, target: str) -> None:
         warm = self._warming_bytes(source, target)

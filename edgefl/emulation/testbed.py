@@ -267,8 +267,6 @@ class Testbed:
         check_alive(report)
         if "arrived" in report:
             self._network.arrived(report["arrived"])
-        elif "opened" in report:
-            self._real_links.opened(report)
         elif "trained" in report:
             assert self._trainers is not None
             self._trainers.trained(report)

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from edgefl.errors import UserError
 from edgefl.experiment.pausing import read_pauses
-from edgefl.files import aside, read_json, write_file
+from edgefl.files import read_json, write_file
 from edgefl.hardware import cores
 from edgefl.record import RunPaths
 from edgefl.record.names import SWEEP, SWEEP_LOCK, SWEEP_TABLE
@@ -211,14 +211,20 @@ def _run(jobs: dict[int, Job], folder: Path, processes: int, finished: Callable[
 @contextmanager
 def _taken(out: Path, ids: list[str]) -> Iterator[None]:
     """Lock the folder of a sweep for this process."""
-    lock = FileLock(out / SWEEP_LOCK)
+    lock, state = FileLock(out / SWEEP_LOCK), out / SWEEP
+
+    def check() -> None:
+        if state.exists() and read_json(state) != {"jobs": ids}:
+            raise UserError("this folder contains another sweep; choose another folder", file=f"--out {out}")
+        if not state.exists() and out.exists() and not set(os.listdir(out)) <= {SWEEP_LOCK}:
+            raise UserError("expected a new or empty folder, or the folder of the same sweep", file=f"--out {out}")
+
     try:
-        _holds_sweep(out, ids)  # write nothing into a folder with other contents; checked again under the lock
+        check()  # write nothing into a folder with other contents; checked again under the lock
         out.mkdir(parents=True, exist_ok=True)
         with lock.acquire(timeout=0):
-            if not _holds_sweep(out, ids):
-                (out / "jobs").mkdir(exist_ok=True)
-                write_file(out / SWEEP, json.dumps({"jobs": ids}))
+            check()
+            write_file(state, json.dumps({"jobs": ids}))
             lock.acquire()  # until the sweep ends
     except Timeout:
         raise UserError("another process is working in this folder", file=f"--out {out}") from None
@@ -230,22 +236,3 @@ def _taken(out: Path, ids: list[str]) -> Iterator[None]:
         (out / SWEEP_LOCK).unlink()  # nothing is left to do
     finally:
         lock.release()
-
-
-def _holds_sweep(out: Path, ids: list[str]) -> bool:
-    """Whether the folder contains this sweep; if not, it is empty or does not exist."""
-    state = out / SWEEP
-    if state.exists():
-        if read_json(state) != {"jobs": ids}:
-            raise UserError("this folder contains another sweep; choose another folder", file=f"--out {out}")
-        return True
-    left = {SWEEP_LOCK, "jobs", aside(state).name}  # left by a process that was killed before the sweep began
-    if out.exists() and (not out.is_dir() or not set(os.listdir(out)) <= left or _holds_jobs(out)):
-        raise UserError("expected a new or empty folder, or the folder of the same sweep", file=f"--out {out}")
-    return False
-
-
-def _holds_jobs(out: Path) -> bool:
-    """Whether there are jobs; a killed process may leave the jobs folder empty."""
-    jobs = out / "jobs"
-    return jobs.exists() and bool(os.listdir(jobs))
