@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from edgefl.methods.build import build_method
-from edgefl.methods.fits import NEEDS, Need, Takes, missing, parts_of
+from edgefl.methods.fits import NEEDS, Misfit, Need, Takes, missing, parts_of
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS, Method
 from edgefl.simulation.protocol_specs import protocol
 
 PAGE = Path(__file__).parents[1] / "methods.md"
-BEGIN, END = "<!-- what fits: begin -->\n", "<!-- what fits: end -->\n"
+BEGIN, END = "<!-- {}: begin -->\n", "<!-- {}: end -->\n"
 
 
 def _rounds(**options: str) -> Callable[[Method], Takes]:
@@ -35,15 +36,40 @@ COLUMNS = {
 }
 
 
-def matrix() -> str:
+OPTIMIZERS: dict[str, Any] = {
+    **{f"`{kind}`": {"optimizer": kind} for kind in ("sgd", "adam", "adamw", "adagrad", "rmsprop")},
+    "`state: keep`": {"optimizer": {"kind": "adamw", "state": "keep"}},
+    "rate `over: steps`": {"lr": {"value": 1, "over": "steps"}},
+}
+
+
+def _parts(name: str) -> list[Need | None]:
+    method = build_method(name, LocalOptions())
+    taken = [[missing(part, takes(method)) for part in parts_of(method)] for takes in COLUMNS.values()]
+    return [next(filter(None, needs), None) for needs in taken]
+
+
+def _optimizers(name: str) -> list[Need | None]:
+    found: list[Need | None] = []
+    for options in OPTIMIZERS.values():
+        try:
+            build_method(name, LocalOptions(**options))
+            found.append(None)
+        except Misfit as error:
+            found.append(error.need)
+    return found
+
+
+TABLES = {"what fits": (COLUMNS, _parts), "optimizers": (OPTIMIZERS, _optimizers)}
+
+
+def matrix(columns: Mapping[str, Any], needs_of: Callable[[str], list[Need | None]]) -> str:
     """A row for each method with the need that a column takes, and what these needs are."""
-    lines, shown = [f"| method | {' | '.join(COLUMNS)} |", f"|---|{'---|' * len(COLUMNS)}"], set[Need]()
+    lines, shown = [f"| method | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"], set[Need]()
     for name in METHODS.names():
         if name in METHODS.plug_ins:
             continue
-        method = build_method(name, LocalOptions())
-        taken = [[missing(part, takes(method)) for part in parts_of(method)] for takes in COLUMNS.values()]
-        firsts = [next(filter(None, needs), None) for needs in taken]
+        firsts = needs_of(name)
         shown.update(filter(None, firsts))
         lines.append(f"| `{name}` | {' | '.join('yes' if need is None else f'*{need}*' for need in firsts)} |")
     needs = "; ".join(f"*{need}*: {words}" for need, words in NEEDS.items() if need in shown)
@@ -51,9 +77,12 @@ def matrix() -> str:
 
 
 def with_matrix(text: str) -> str:
-    """The page with the table as it is now."""
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}{matrix()}{END}{rest.partition(END)[2]}"
+    """The page with the tables as they are now."""
+    for name, table in TABLES.items():
+        before, begin, rest = text.partition(BEGIN.format(name))
+        _, end, after = rest.partition(END.format(name))
+        text = f"{before}{begin}{matrix(*table)}{end}{after}"
+    return text
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float, images:
     from edgefl.cost.formulas import note_uncounted
 
     heads = ["method", "blocks", "part", "layer MMACs", "forward MMACs", "training MFLOPs", "x FedAvg", "Eq. 3"]
-    heads += ["launches", "MB touched", "peak MB", "stored M", "kept M", "down MB", "up MB"]
+    heads += ["launches", "MB touched", "peak MB", "optimizer MB", "stored M", "kept M", "down MB", "up MB"]
     print_table(
         heads,
         [_cells(row, fedavg_flops) for row in rows if not isinstance(row, dict)],
@@ -163,7 +163,8 @@ def _cells(row: MethodCost, fedavg_flops: float) -> list[str]:
     step, stored = row.step, row.stored
     numbers: list[float | None] = [step.layer_macs / 1e6, step.forward_macs / 1e6, step.training_flops / 1e6]
     numbers += [step.training_flops / fedavg_flops, row.paper_factor, float(step.launches)]
-    numbers += [step.bytes_touched / 1e6, step.peak_memory_bytes / 1e6, stored.stored / 1e6]
-    numbers += [stored.between_rounds / 1e6, *(sum(part.bytes for part in way) / 1e6 for way in (row.down, row.up))]
+    numbers += [step.bytes_touched / 1e6, step.peak_memory_bytes / 1e6, row.optimizer_bytes / 1e6]
+    numbers += [stored.stored / 1e6, stored.between_rounds / 1e6]
+    numbers += [sum(part.bytes for part in way) / 1e6 for way in (row.down, row.up)]
     part = "" if row.share is None else f"{row.share:g}"
     return [row.label, str(row.alpha), part, *("" if number is None else f"{number:,.4g}" for number in numbers)]

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from edgefl.cost.formulas import uncounted
 from edgefl.cost.law import CostModel
-from edgefl.cost.measure import StepCost
+from edgefl.cost.measure import NOWHERE, StepCost
 from edgefl.errors import UserError
 from edgefl.methods.codecs.by_tensor import encoded_sizes
 from edgefl.methods.fedbr import FedBR
@@ -37,6 +38,7 @@ class MethodCost:
     stored: StoredParameters
     down: tuple[Part, ...]  # the parts of a round's downlink and uplink, for a client that skipped the previous round
     up: tuple[Part, ...]
+    optimizer_bytes: int  # of the local optimizer's state, during a job
     # a step's compute relative to FedAvg's by FedBR's Eq. (3), for methods with hybrid paths
     paper_factor: float | None
 
@@ -55,6 +57,7 @@ class MethodCost:
             "uncounted": uncounted(self.step.operators),
             "paper_factor": self.paper_factor,
             "peak_memory_bytes": self.step.peak_memory_bytes,
+            "optimizer_bytes": self.optimizer_bytes,
             "parameters": self.stored.model,
             "stored_parameters": self.stored.stored,
             "stored_parameters_without_norm": self.stored.stored_without_norm,
@@ -98,8 +101,16 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
         stored=stored_parameters(model, method, received),
         down=downlink.parts,
         up=payload.uplink(encoded_sizes(codecs.up, model.layout)),
+        optimizer_bytes=optimizer_bytes(model, method),
         paper_factor=paper_factor(method, received, blocks),
     )
+
+
+def optimizer_bytes(model: BlockModel, method: Method) -> int:
+    """Bytes of the local optimizer's state during a job that trains the whole model."""
+    received = torch.empty(model.layout.parameter_count, device=NOWHERE)
+    vectors = dict.fromkeys(method.rule.vectors, received) | method.rule.first(received)
+    return sum(each.nbytes for each in method.rule.begin(received, vectors, method.local, 1).values())
 
 
 def paper_factor(method: Method, alpha: int, blocks: int) -> float | None:

@@ -161,7 +161,8 @@ def build_method(
     rule = part(recipe.rule)
     merged = lasting(_finishing(_merged(local, options.get("local")), recipe.common_finish), rounds)
     rule.accept(merged)
-    if recipe.rule is Sgd and (merged.optimizer.kind != "sgd" or not rule.persist_momentum):
+    chosen_rule = recipe.rule is Sgd
+    if chosen_rule and (merged.optimizer.kind != "sgd" or not rule.persist_momentum):
         rule = merged.optimizer.rule()
         rule.accept(merged)
     server.accept(merged)
@@ -184,6 +185,7 @@ def build_method(
         overlap=bool(options.get("overlap", False)),
         codecs=coded,
         submodels=None if recipe.submodels is None else part(recipe.submodels),
+        chosen_rule=chosen_rule,
     )
     _check_names(method)
     _check_downlink(method)

@@ -67,6 +67,12 @@ class Part(NamedTuple):
     field: str | None = None
 
 
+class Misfit(UserError):  # noqa: N818  (what it is)
+    """Something takes the ``need`` of a part."""
+
+    need: Need
+
+
 def missing(part: Part, takes: Takes) -> Need | None:
     """The first need of a part, in the order of :data:`NEEDS`, that is taken."""
     return next((need for need in NEEDS if need in part.needs and need in takes), None)
@@ -77,12 +83,14 @@ def check(parts: Iterable[Part], *taking: Takes) -> None:
 
     >>> check([Part("FedBR", frozenset({"blocks"}))], {"blocks": "this model is one block"})
     Traceback (most recent call last):
-    edgefl.errors.UserError: FedBR needs a model of several blocks, and this model is one block
+    edgefl.methods.fits.Misfit: FedBR needs a model of several blocks, and this model is one block
     """
     for part in parts:
         for takes in taking:
             if (need := missing(part, takes)) is not None:
-                raise UserError(f"{part.name} needs {NEEDS[need]}, and {takes[need]}", field=part.field)
+                error = Misfit(f"{part.name} needs {NEEDS[need]}, and {takes[need]}", field=part.field)
+                error.need = need
+                raise error
 
 
 def parts_of(method: Method) -> list[Part]:
@@ -90,7 +98,7 @@ def parts_of(method: Method) -> list[Part]:
     label, server = f"method '{method.label}'", method.server
     controls: set[Need] = {"whole model"} if server.broadcasts or server.client_state() is not None else set()
     controls |= {"server start"} if server.client_state() is not None else set()
-    own_rule: set[Need] = set() if type(method.rule) is type(method.local.optimizer.rule()) else {"sgd"}
+    own_rule: set[Need] = set() if method.chosen_rule else {"sgd"}
     parts = [
         Part(type(method.objective).__name__, method.objective.needs),
         Part(type(method.rule).__name__, method.rule.needs | own_rule, "local"),

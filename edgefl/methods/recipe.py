@@ -77,6 +77,7 @@ class Method:
     overlap: bool = False
     codecs: Codecs = Codecs()  # noqa: RUF009  (frozen)
     submodels: SubModels | None = None
+    chosen_rule: bool = True  # the rule is local.optimizer, not the method's own
 
 
 METHODS: Registry[Recipe] = Registry(

@@ -14,7 +14,7 @@ from edgefl.files import user_path
 from edgefl.input_file import code_files
 from edgefl.options import Options
 from edgefl.scenario.components import BANDWIDTH_SECTION, MODEL_SECTION, SELECTION_SECTION, TASK_SECTION
-from edgefl.scenario.methods import method_files, methods_schema
+from edgefl.scenario.methods import files_of_methods, methods_schema
 from edgefl.scenario.overrides import Override, Overrides, anchored, blamed, found_below, overridden, parse_overrides
 from edgefl.scenario.scenario import Scenario
 from edgefl.user_code import allow
@@ -94,7 +94,7 @@ def check(
     try:
         changed = changed_data(data, changes, folder)
         _refuse_app(changed)
-        for code in method_files(changed) if run_code else ():
+        for code in files_of_methods(changed) if run_code else ():
             allow(code)  # before it is read, because it defines the method's options
         scenario = validated(Scenario, changed)
     except UserError as error:

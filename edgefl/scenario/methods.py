@@ -10,6 +10,7 @@ from pydantic import BaseModel, PlainSerializer, PlainValidator
 
 from edgefl.errors import UserError, nearest
 from edgefl.methods.build import method_model, recipe_in, shared_options
+from edgefl.methods.parts.optimizers import OwnOptimizer
 from edgefl.methods.parts.server import ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.record.names import LABEL_PATTERN, label_fault
@@ -95,6 +96,8 @@ def _read(item: Any, field: str) -> ScenarioMethod:
         raise error.located(field=field if isinstance(item, str) else f"{field}.{key}") from None
     options = {each: option for each, option in data.items() if each not in (key, "as", "scheduler")}
     checked = validated(method_model(recipe), options, field=field)
+    if isinstance(checked.local.optimizer, OwnOptimizer):
+        raise UserError("expected an optimizer of your own in training.local", field=f"{field}.local.optimizer")
     entry = {key: name, "as": label, **_said(checked, recipe)}
     if recipe.scheduler is None:
         if data.get("scheduler") is not None:
@@ -115,12 +118,15 @@ def _unread(data: Mapping[str, Any], label: str, field: str) -> ScenarioMethod:
     return ScenarioMethod(label, entry, scheduler, data["python"])
 
 
-def method_files(data: Mapping[str, Any]) -> list[Path]:
-    """The Python files of the methods in a scenario's data, before these are read."""
+def files_of_methods(data: Mapping[str, Any]) -> list[Path]:
+    """The Python files of the methods and of the optimizer in a scenario's data, before these are read."""
     entries, found = data.get("methods"), []
-    for each in entries if isinstance(entries, list) else ():
+    optimizer: Any = data
+    for key in ("training", "local", "optimizer"):
+        optimizer = optimizer.get(key) if isinstance(optimizer, Mapping) else None
+    for each in (*(entries if isinstance(entries, list) else ()), optimizer):
         if isinstance(each, Mapping) and isinstance(each.get("python"), str):
-            with suppress(UserError):  # the reader of the method reports it
+            with suppress(UserError):  # the reader of the part reports it
                 found.append(UserCode.of(each["python"]).file)
     return found
 

@@ -261,7 +261,7 @@ def _tasks(
                 objective=objective,
                 rule=MaskedSgd(),
                 options=options,
-                lr=options.lr,
+                lr=options.lr_at(0),
                 steps=options.steps_for(jobs.samples(client)),
                 alpha=model.depth,
                 start=start,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from dataclasses import replace
 
@@ -10,15 +11,19 @@ import pytest
 import torch
 from torch import nn, optim
 
+from edgefl.cost.law import CostModel
+from edgefl.cost.method_cost import method_cost
 from edgefl.data.batches import job_batches
 from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError
+from edgefl.input_file import code_files
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.objective import Batch
 from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts
 from edgefl.models.registry import MODELS, build_model, initial_vector
+from edgefl.scenario.loading import check
 from edgefl.training.accelerator import Replay
 from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
@@ -28,6 +33,8 @@ from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.job import JobId, TrainingJob
 from edgefl.training.job_inputs import ClientData
 from edgefl.training.parallel.worker_pool import shared_pool
+
+from ..small_runs import SMALL
 
 OPTIMIZERS = [
     ({"kind": "sgd"}, torch.optim.SGD),
@@ -193,3 +200,45 @@ def test_methods_of_sgd_refuse_other_optimizers(method):
 def test_momentum_is_an_option_of_sgd():
     with pytest.raises(UserError, match=r"local\.momentum: this is an option of SGD"):
         build_method("fedavg", LocalOptions(optimizer="rmsprop", momentum=0.9))
+
+
+OWN = """
+from edgefl.methods import LocalRule
+
+
+class Signs(LocalRule):
+    size: float = 1.0
+
+    def begin(self, received, vectors, options, steps):
+        return {}
+
+    def update(self, parameters, gradient, memory, options, lr):
+        return parameters.sub_(gradient.sign(), alpha=self.size * lr)
+"""
+
+
+def test_an_optimizer_of_ones_own_is_a_class_in_a_file(world, tmp_path):
+    file = tmp_path / "signs.py"
+    file.write_text(OWN, encoding="utf-8")
+    data = copy.deepcopy(SMALL)
+    data["training"]["local"]["optimizer"] = {"python": "signs.py:Signs", "args": {"size": 0.5}}
+    scenario = check(data, folder=tmp_path)
+    assert list(code_files(scenario)) == ["training.local.optimizer.python"]
+    method = build_method("fedavg", scenario.training.local)
+    start = torch.zeros(4)
+    assert method.rule.update(start, torch.ones(4), {}, method.local, 0.25).tolist() == [-0.125] * 4
+    with pytest.raises(UserError, match=r"ScaffoldRule needs local steps of SGD, and local\.optimizer is python"):
+        build_method("scaffold", scenario.training.local)
+    with pytest.raises(UserError, match=r"methods\.0\.local\.optimizer: expected an optimizer of your own in training"):
+        check({**SMALL, "methods": [{"method": "fedavg", "local": {"optimizer": {"python": f"{file}:Signs"}}}]})
+
+
+def test_two_numbers_for_each_parameter_are_counted(world):
+    """Adam's state and its element-wise passes are more memory and bytes than SGD's."""
+    costs = CostModel(world[1])
+    plain, adam = (method_cost(costs, build_method("fedavg", LocalOptions(optimizer=o)), 8) for o in ("sgd", "adam"))
+    numbers = world[1].layout.parameter_count
+    assert (plain.optimizer_bytes, adam.optimizer_bytes) == (0, 8 * numbers + 4)
+    assert adam.step.peak_memory_bytes - plain.step.peak_memory_bytes == pytest.approx(8 * numbers, abs=100)
+    # lerp 3, multiply 2, addcmul 3, root 2, multiply 2, add 2, divide 3, addcmul 3; SGD subtracts: 3.
+    assert adam.step.bytes_touched - plain.step.bytes_touched == pytest.approx(17 * 4 * numbers, abs=1000)

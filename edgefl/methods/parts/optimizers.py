@@ -15,9 +15,13 @@ from pydantic import BeforeValidator, Field, Tag
 from torch import Tensor
 
 from edgefl.errors import UserError
+from edgefl.input_file import InputCode
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.local_rule import KeptState, LocalRule, Sgd, clipped, direction, stepped_
 from edgefl.options import Component, kind_or
+from edgefl.registry import class_of
+from edgefl.user_code import UserCode
+from edgefl.validation import validated
 
 if TYPE_CHECKING:
     from edgefl.methods.parts.local_options import LocalOptions
@@ -179,7 +183,33 @@ class PlainSgd(Component):
         return Sgd(persist_momentum=self.state == "keep")
 
 
+class OwnOptimizer(Component):
+    """A class of your own, derived from :class:`LocalRule`; ``args`` are its fields."""
+
+    kind: Literal["python"] = "python"
+    python: InputCode = Field(description="the class, FILE.py:NAME")
+    args: dict[str, Any] = Field(default_factory=dict, description="its options")
+
+    def rule(self) -> LocalRule:
+        code = UserCode.of(self.python)
+        if not code.allowed():
+            return _Unread()
+        found = code.load()
+        class_of(LocalRule)(found)
+        rule: LocalRule = validated(found, self.args, field="args")
+        return rule
+
+
+class _Unread(Sgd):
+    """The optimizer of a run directory's scenario, whose file may not be executed yet."""
+
+    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
+        raise UserError("its Python file is not executed", field="training.local.optimizer")
+
+
 def _mapping(value: Any) -> Any:
+    if isinstance(value, dict) and "python" in value:
+        return {"kind": "python", **value}
     return {"kind": value} if isinstance(value, str) else value
 
 
@@ -189,7 +219,8 @@ _Kinds = Annotated[
     | Annotated[Adam, Tag("adam")]
     | Annotated[AdamW, Tag("adamw")]
     | Annotated[Adagrad, Tag("adagrad")]
-    | Annotated[RMSprop, Tag("rmsprop")],
+    | Annotated[RMSprop, Tag("rmsprop")]
+    | Annotated[OwnOptimizer, Tag("python")],
     kind_or("sgd"),
 ]
 LocalOptimizer = Annotated[_Kinds, BeforeValidator(_mapping, json_schema_input_type=Names | _Kinds)]
