@@ -5,6 +5,7 @@
 3. The server computes x ← x + η_s mean (y - x) and c ← c + (1/N) Σ (c_k⁺ - c_k), with N clients in all.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar, Literal
@@ -83,9 +84,16 @@ class Scaffold(ServerUpdate):
             change = weighted_sum([each.uploads["control"] for each in arrivals], ones)
         else:
             gradients = -1 / (arrivals.steps.clamp(min=1) * arrivals.rates)
-            change = weighted_sum(arrivals.deltas, gradients) - arrivals.sum_received("control", ones)
+            change = weighted_sum(arrivals.deltas, gradients) - _sum_received(arrivals)
         after = parameters.add(arrivals.mean(), alpha=facts.rate(self.server_lr))
         return after, {"control": control + change / facts.clients}
+
+
+def _sum_received(arrivals: Arrivals) -> Tensor:
+    """Σ_k (the c that client k received) ``[n]``, version by version."""
+    clients = Counter(each.version for each in arrivals)
+    received = {each.version: each.received["control"] for each in arrivals}
+    return weighted_sum([received[version] for version in clients], arrivals.per_client(clients.values()))
 
 
 class ScaffoldPayload(Payload):

@@ -13,8 +13,7 @@ import simpy
 from numpy.typing import NDArray
 
 from edgefl.fleet import FleetAssignment
-from edgefl.methods.parts.payload import ModelSizes, Part
-from edgefl.methods.parts.server import checked_parts
+from edgefl.methods.parts.payload import ModelSizes, Part, checked_parts
 from edgefl.methods.recipe import Method
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.flow import FlowObserver, Network

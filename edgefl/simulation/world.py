@@ -9,8 +9,7 @@ import simpy
 
 from edgefl.fleet import Pace, Slowdown
 from edgefl.methods.parts.broadcasts import Broadcasts
-from edgefl.methods.parts.payload import Downlink, Part
-from edgefl.methods.parts.server import checked_downlink
+from edgefl.methods.parts.payload import Downlink, Part, checked_downlink
 from edgefl.network.fairness import Outlook
 from edgefl.record.events import detail
 from edgefl.record.kinds import EventKind, Lost

@@ -14,6 +14,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import digest_of_model
 from edgefl.randomness import generator
 from edgefl.torch_settings import neutral_torch
+from edgefl.training.aggregation import Outcome
 from edgefl.training.base import Engine, JobData, JobResult
 from edgefl.training.evaluation import epoch_losses, in_main_memory, local_losses
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
@@ -21,7 +22,7 @@ from edgefl.training.job_inputs import JobInputs, JobResolver, Received
 from edgefl.training.kept_states import ClientStates, KeptModels, State
 from edgefl.training.parts_of_models import PartsOfModel
 from edgefl.training.serialization import joined, split, within
-from edgefl.training.server_model import Outcome, ServerModel
+from edgefl.training.server_model import ServerModel
 from edgefl.training.wire import Wire
 
 HORIZON = 16

@@ -1,57 +1,27 @@
-"""The server side: the latest model, the state of the server update, and the next model from the clients' deltas."""
+"""The server side: the latest model and the state of the server update, and what clients are sent of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts, ServerSide, checked_state, checked_update
+from edgefl.methods.parts.server import ServerSide
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
+from edgefl.training.aggregation import Aggregation, Outcome, checked_state, checked_update
 from edgefl.training.faults import Diverged, blaming
 from edgefl.training.job_inputs import Received
-from edgefl.training.parts_of_models import LastBlocks, PartsOfModel
+from edgefl.training.parts_of_models import PartsOfModel
 from edgefl.training.wire import Wire
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
-    """The result of a trained job at the server."""
-
-    client: int
-    final: Tensor  # the returned local model θ_k [size], as received
-    version: int  # the model version v_k that the client was sent, and η of its round
-    rate: float
-    samples: int  # n_k, the number of the client's training images
-    steps: int  # H_k, its local steps
-    loss: float  # mean cross-entropy over the last local epoch
-    first_loss: float  # the same over the first
-    # squared distance between that version and the model that the client started from, without its local part
-    drift: float
-    delta: Tensor  # θ_k - θ_{v_k} [size], as received
-    # other received vectors, by the part's name; see Arrival.uploads
-    others: Mapping[str, Tensor] = field(default_factory=dict)
-    # the broadcasts of the version, as the client received them
-    received: Mapping[str, Tensor] = field(default_factory=dict)
-    # the capacity level, or the number of the last blocks if only these are trained, and the round: the part of the
-    # model that it trained; the other numbers are those of the version
-    part: tuple[int, int] = (0, 0)
-
 
 _BLOCK = 512
 """Length of the blocks whose squares are summed in their own precision."""
 
 
 class ServerModel:
-    """The latest model version and the computation of the next one.
-
-    The method's server update computes the parameters. Buffers (batch norm's running statistics and counters) are
-    averaged with the same weights; the papers' code does the same with all other entries of a model's state. So is the
-    clients' local part, which only evaluations of the server's model read: it is not sent.
-    """
+    """The latest model version, its server state, and both as clients receive them."""
 
     def __init__(  # noqa: PLR0917  (a server is made of this many things)
         self,
@@ -72,10 +42,8 @@ class ServerModel:
         # Whole blocks: the padding after a difference stays zero and adds nothing to the sum of squares.
         self._blocks = initial.new_zeros(-(-parameter_count // _BLOCK), _BLOCK)
         self._difference = self._blocks.view(-1)[:parameter_count]
-        self._clients = clients
+        self._aggregation = Aggregation(method, layout, clients, parts)
         self._wire = wire
-        self._parts = parts
-        self._last_blocks = LastBlocks(layout) if method.objective.trains_last else None
         self._part = f"server update {type(method.server).__name__}"
         with blaming(method.label, 0, self._part):
             begun = method.server.begin(initial[:parameter_count].clone())
@@ -112,7 +80,7 @@ class ServerModel:
                 raise Diverged(self._method.label, round, f"the loss of client {outcome.client}")
         if arrived:
             before = ServerSide(self.vector[: self._count], self._state)
-            vector, state = self._next(arrived, round, factors, mix)
+            vector, state = self._aggregation.next(self.vector, self._state, self.version, arrived, round, factors, mix)
             if not _finite(vector):
                 raise Diverged(self._method.label, round, "the server model")
             self.vector, self._state = vector, state
@@ -132,54 +100,6 @@ class ServerModel:
             received = server.received(ServerSide(parameters, self._state), before, lr, arriving)
             checked_update((received.parameters, received.state), parameters, server.broadcasts)
         return Received(torch.cat([received.parameters, buffers]), received.state)
-
-    def _next(
-        self, arrived: Sequence[Outcome], round: int, factors: Sequence[float] | None, mix: Literal["deltas", "models"]
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        count, server = self._count, self._method.server
-        deltas = _stacked([each.delta for each in arrived])
-        moves = deltas if mix == "deltas" else torch.stack([self._difference_of(each) for each in arrived])
-        weights = self._weights([each.samples for each in arrived])
-        trained, coverage = self._parts or self._last_blocks, None
-        if trained is not None:
-            coverage = trained.share_of([each.part for each in arrived], deltas.new_tensor(weights))
-        arrivals = [
-            Arrival(
-                client=each.client,
-                rate=each.rate,
-                steps=each.steps,
-                weight=weight,
-                version=each.version,
-                age=self.version - each.version,
-                factor=factor,
-                loss=each.first_loss,
-                received=each.received,
-                uploads=each.others,
-            )
-            for each, weight, factor in zip(arrived, weights, factors or [1.0] * len(arrived), strict=True)
-        ]
-        whole = Arrivals(arrivals, deltas, moves, coverage)
-        facts = RoundFacts(self._method.local.lr_at(round), self._clients, round)
-        before, rest = self.vector[:count], slice(count, None)
-        # Copies: clients, checkpoints and other methods may still read the current model and state.
-        state = {name: vector.clone() for name, vector in self._state.items()}
-        with blaming(self._method.label, round, self._part):
-            answer = server.update(before.clone(), whole.at(slice(count)), state, facts)
-            parameters, state = checked_update(answer, before, server.broadcasts)
-        if self._local:
-            parameters = parameters.clone()
-        for place in self._local:
-            parameters[place] = before[place] + whole.at(place).mean()
-        if count == len(self.vector):
-            return parameters, state
-        return torch.cat([parameters, self.vector[rest] + whole.at(rest).mean()]), state
-
-    def _difference_of(self, outcome: Outcome) -> Tensor:
-        """0 in the part that the client did not train."""
-        if self._parts is None:
-            return outcome.final - self.vector
-        own = self._parts.taken(outcome.final, *outcome.part)
-        return self._parts.put_back(own, self.vector, *outcome.part) - self.vector
 
     def squared_distance(self, vector: Tensor, other: Tensor | None = None) -> float:
         """‖a - b‖² over the parameters; ``other`` is the latest model unless given.
@@ -213,28 +133,6 @@ class ServerModel:
         # the time.
         norms: Tensor = torch.linalg.vector_norm(self._blocks, dim=1)
         return norms.double().square().sum()
-
-    def _weights(self, samples: Sequence[int]) -> list[float]:
-        """Shares that sum to 1: equal, or proportional to the images that a pass uses."""
-        counts = [1] * len(samples) if self._method.weighting == "uniform" else [self._used(n) for n in samples]
-        return [count / sum(counts) for count in counts]
-
-    def _used(self, samples: int) -> int:
-        """n_k, or ⌊n_k/B⌋·B if an incomplete last batch is dropped; a client with less than one batch uses it."""
-        local = self._method.local
-        return (samples // local.batch * local.batch or samples) if local.drop_last else samples
-
-
-def _stacked(vectors: Sequence[Tensor]) -> Tensor:
-    """Without a copy if they are already adjacent rows in memory."""
-    first = vectors[0]
-    memory, row = first.untyped_storage().data_ptr(), first.nbytes
-    if all(
-        vector.untyped_storage().data_ptr() == memory and vector.data_ptr() == first.data_ptr() + place * row
-        for place, vector in enumerate(vectors)
-    ):
-        return first.as_strided((len(vectors), len(first)), (len(first), 1))
-    return torch.stack(list(vectors))
 
 
 def _finite(vector: Tensor) -> bool:

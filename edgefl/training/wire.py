@@ -8,8 +8,7 @@ from torch import Tensor
 
 from edgefl.methods.codecs.by_tensor import transmitted
 from edgefl.methods.parts.client_state import ClientState
-from edgefl.methods.parts.payload import ModelSizes
-from edgefl.methods.parts.server import checked_parts
+from edgefl.methods.parts.payload import ModelSizes, checked_parts
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 from edgefl.randomness import generator

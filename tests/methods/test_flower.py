@@ -15,9 +15,10 @@ from edgefl.methods.fedavgm import FedAvgM
 from edgefl.methods.fedopt import FedAdagrad, FedAdam, FedYogi
 from edgefl.methods.flower import KEPT
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts, checked_update
+from edgefl.methods.parts.server import SERVER_UPDATES, RoundFacts
 from edgefl.methods.recipe import METHODS
 from edgefl.scenario import load_scenario
+from edgefl.training.aggregation import checked_update
 
 from ..flower.runs import needs_flwr
 from .arrived import arrived
@@ -155,7 +156,7 @@ class TestWithFlower:
         x, deltas, weights = draws(1, dtype=dtype)
         state = server.begin(x)
         copies = [each.clone() for each in (x, deltas, weights)]
-        after, kept = checked_update(step(server, x, deltas, weights, dict(state)), x)
+        after, kept = checked_update(step(server, x, deltas, weights, dict(state)), x, ())
         assert [torch.equal(*each) for each in zip((x, deltas, weights), copies, strict=True)] == [True] * 3
         assert set(kept) == set(state) == set(KEPT[name])
         assert all(not torch.equal(kept[each], state[each]) and kept[each].dtype == dtype for each in kept)

@@ -63,11 +63,11 @@ ANSWERS = {
     "tuple": (tuple, r"its loss returned \(.*; expected Loss"),
     "a number": (
         lambda loss: loss._replace(total=3.0),
-        r"its loss returned 3\.0 as total; expected one number, a tensor",
+        r"its loss returned Loss of shapes \['3\.0', \[\]\]; expected Loss",
     ),
     "one for each image": (
         lambda loss: Loss(loss.total.expand(4), loss.cross_entropy),
-        r"its loss returned a tensor of float32 \[4\] as total; expected one number",
+        r"its loss returned Loss of shapes \[\[4\], \[\]\]; expected Loss",
     ),
 }
 

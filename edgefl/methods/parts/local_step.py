@@ -7,10 +7,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from edgefl.errors import WrongAnswer, one_line
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_rule import LocalRule
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
-from edgefl.methods.parts.server import checked_loss
 from edgefl.models.layout import Layout, Weights
 from edgefl.models.random_layers import drawn_from
 
@@ -93,6 +93,16 @@ class Trained:
         self.parameters = parameters[count:] if self.first else parameters
         self.front = parameters[:count] if self.first else None
         self.leaves = Leaves(layout, self.front, self.first)
+
+
+def checked_loss(answer: object) -> Loss:
+    """What :meth:`Objective.loss` returned, if it can be differentiated."""
+    numbers = answer if isinstance(answer, Loss) else ()
+    if not numbers or not all(isinstance(each, Tensor) and not each.dim() for each in numbers):
+        shapes = [list(each.shape) if isinstance(each, Tensor) else one_line(each) for each in numbers]
+        found = f"Loss of shapes {shapes}" if numbers else one_line(answer)
+        raise WrongAnswer(f"its loss returned {found}; expected Loss(total, cross_entropy), each of shape [], a mean")
+    return numbers
 
 
 def differentiated(  # noqa: PLR0917  (a loss is made of this many things)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from edgefl.errors import WrongAnswer, one_line
 from edgefl.methods.fits import Need
 from edgefl.options import Component
 
@@ -93,3 +94,20 @@ class Payload(Component):
 
     def uplink(self, sizes: ModelSizes) -> tuple[Part, ...]:
         return (Part("update", sizes.model_bytes, 0),)
+
+
+def checked_downlink(answer: object, blocks: int) -> Downlink:
+    """The return value of :meth:`Payload.downlink` for a model of so many blocks, if it can be sent."""
+    if not isinstance(answer, Downlink):
+        raise WrongAnswer(f"downlink returned {one_line(answer)}; expected a Downlink")
+    if not 1 <= answer.alpha <= blocks:
+        raise WrongAnswer(f"downlink returned alpha = {one_line(answer.alpha)}; expected 1 to {blocks}")
+    checked_parts(answer.parts)
+    return answer
+
+
+def checked_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """The parts of a downlink or of the return value of :meth:`Payload.uplink`, if they can be sent."""
+    if wrong := [part for part in parts if not isinstance(part, Part) or part.bytes < 0]:
+        raise WrongAnswer(f"it sends {one_line(wrong[0])}; expected parts of 0 bytes or more")
+    return parts

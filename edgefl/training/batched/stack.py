@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgefl.methods.parts.local_step import Precision, computing
+from edgefl.methods.parts.local_step import Precision, checked_loss, computing
 from edgefl.methods.parts.objective import Batch, Context
-from edgefl.methods.parts.server import checked_loss
 from edgefl.models.block_model import BlockModel
 from edgefl.models.random_layers import drawn_from
 from edgefl.training.accelerator import Replay
