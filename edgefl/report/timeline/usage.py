@@ -109,7 +109,9 @@ def bottlenecks_of(timeline: Timeline) -> list[Bottleneck]:
         if phase == "compute":
             name = timeline.device_of(round.critical)
         elif phase == "waiting":
+            framework = round.exposed - seconds.download - seconds.upload  # round_overhead counts as transfers
             name = "the deadline or other clients" if round.critical >= 0 else "the deadline"
+            name = "the framework" if framework > seconds.waiting / 2 else name
         else:
             name = load.narrowest(path.down if phase == "download" else path.up, timeline)
         bottlenecks.append(Bottleneck(phase, name, getattr(seconds, phase)))
