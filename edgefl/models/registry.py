@@ -13,6 +13,7 @@ from edgefl.errors import UserError, WrongAnswer, one_line
 from edgefl.input_file import InputFile
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Layout, matching, variables
+from edgefl.models.norm import Norm, NormKind, norm_of
 from edgefl.models.pretrained import Weights, load
 from edgefl.models.slimmable import Conv2d
 from edgefl.options import Component
@@ -59,6 +60,17 @@ class ModelSpec(Component):
     def tensor_name(self, block: str, tensor: str) -> str:
         """The name of a block's tensor in this model's options."""
         return f"{block}.{tensor}"
+
+
+class NormedSpec(ModelSpec):
+    """A model with normalisation after each convolution."""
+
+    norm: NormKind = Field(default="group", description="group norm or batch norm")
+    groups: int = Field(default=2, ge=1, description="groups of group norm")
+
+    def norms(self, least: int) -> Norm:
+        """The normalisation of this model, whose numbers of channels are multiples of ``least``."""
+        return norm_of(self.norm, self.groups, least=least)
 
 
 MODELS: Registry[type[ModelSpec]] = Registry(

@@ -12,7 +12,7 @@ from edgefl.fleet import load_profile, step_seconds
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.registry import build_model
-from edgefl.models.zoo.resnet56 import ResNet56
+from edgefl.models.zoo.resnet import ResNet56
 from edgefl.rerun.finished_run import FinishedRun
 from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
