@@ -224,10 +224,3 @@ def test_overlap_is_refused_where_the_next_cohort_cannot_be_known_early(shipped)
     # Asynchronous runs pick at any time, with what has been heard by then.
     asynchronous = {"methods": overlap, "training.selection": "oort", "protocol": {"kind": "asynchronous"}}
     assert with_overrides(shipped, asynchronous).protocol.kind == "asynchronous"
-
-
-def test_a_boolean_is_no_number(shipped):
-    with pytest.raises(UserError, match=r"training.cohort: expected a whole number, found true$"):
-        with_overrides(shipped, {"training.cohort": True})
-    with pytest.raises(UserError, match=r"training.local.lr: expected a number, found true$"):
-        with_overrides(shipped, {"training.local.lr": True})
