@@ -26,11 +26,10 @@ from edgefl.methods.fedavgm import FedAvgM
 from edgefl.methods.fedbr import BlocksPayload
 from edgefl.methods.fedprox import FedProx
 from edgefl.methods.parts.client_state import ClientState
-from edgefl.methods.parts.local_rule import KeptState
 from edgefl.methods.parts.payload import Downlink, Part, Payload
 from edgefl.methods.parts.server import SERVER_UPDATES
 from edgefl.methods.recipe import METHODS
-from edgefl.methods.scaffold import ScaffoldRule
+from edgefl.methods.scaffold import ControlVariate, ScaffoldRule
 from edgefl.record.names import STATE
 from edgefl.report import RunResult, verdict
 from edgefl.rerun.verify import verify
@@ -64,7 +63,7 @@ BROKEN = [
     ("objective", FedProx, "loss", raising, RAISED),
     ("objective", FedProx, "adapt", exiting, ENDED),
     ("local rule", ScaffoldRule, "update", raising, RAISED),
-    ("client state", KeptState, "after", raising, RAISED),
+    ("client state", ControlVariate, "after", raising, RAISED),
     ("codec up", Quantise, "encode", raising, RAISED),
     ("codec down", Quantise, "decode", raising, RAISED),
     ("payload", BlocksPayload, "uplink", raising, RAISED),
