@@ -104,7 +104,7 @@ def method_model(recipe: Recipe) -> type[BaseModel]:
     block scheduler is not included, because it belongs to another package.
 
     >>> sorted(set(method_model(METHODS["fedprox"]).model_fields) - {"label", "local", "server", "weighting"})
-    ['codec', 'mu', 'overlap', 'persist_momentum', 'server_lr']
+    ['codec', 'mu', 'overlap', 'server_lr']
     """
     fields: dict[str, Any] = {
         "label": (str | None, Field(default=None, alias="as", min_length=1, description="name in results")),
@@ -158,13 +158,10 @@ def build_method(
             common = shared_options(recipe) & set(options) & set(type(chosen).model_fields)
             chosen = chosen.model_copy(update={option: options[option] for option in common})
     server = lasting(chosen or part(type(recipe.server)), rounds)
-    rule = part(recipe.rule)
     merged = lasting(_finishing(_merged(local, options.get("local")), recipe.common_finish), rounds)
-    rule.accept(merged)
     chosen_rule = recipe.rule is Sgd
-    if chosen_rule and (merged.optimizer.kind != "sgd" or not rule.persist_momentum):
-        rule = merged.optimizer.rule()
-        rule.accept(merged)
+    rule = merged.optimizer.rule() if chosen_rule else part(recipe.rule)
+    rule.accept(merged)
     server.accept(merged)
     weighting = options.get("weighting") or (chosen and chosen.default_weighting) or recipe.weighting
     payload = part(recipe.payload)

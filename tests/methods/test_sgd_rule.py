@@ -76,8 +76,11 @@ def trained(data, entry, cohorts, engine="sequential"):
         return learner.model(len(cohorts)), core.model, core.initial
 
 
+KEPT = {"method": "fedavg", "local": {"optimizer": {"kind": "sgd", "state": "keep"}}}
+
+
 def test_one_client_alone_trains_as_one_optimiser_that_is_never_reset(data):
-    found, model, initial = trained(data, {"method": "fedavg", "persist_momentum": True}, [[1]] * ROUNDS)
+    found, model, initial = trained(data, KEPT, [[1]] * ROUNDS)
     leaf = nn.Parameter(initial.clone())
     optimiser = torch.optim.SGD([leaf], lr=0.05, momentum=0.9, nesterov=True, weight_decay=1e-3)
     for dispatch in range(ROUNDS):
@@ -95,17 +98,15 @@ def test_one_client_alone_trains_as_one_optimiser_that_is_never_reset(data):
 
 def test_a_client_that_never_took_part_starts_without_momentum(data):
     once = [[0, 1]]
-    assert torch.equal(
-        trained(data, {"method": "fedavg", "persist_momentum": True}, once)[0], trained(data, "fedavg", once)[0]
-    )
+    assert torch.equal(trained(data, KEPT, once)[0], trained(data, "fedavg", once)[0])
 
 
 def test_it_lives_beside_what_the_method_keeps(data):
-    entry = {"method": "fedbr", "full_every": 1, "server": "feddyn", "persist_momentum": True}
+    entry = {**KEPT, "method": "fedbr", "full_every": 1, "server": "feddyn"}
     assert set(build_method(entry, LOCAL).state.vectors) == {"previous", "drift", "velocity"}
     trained(data, entry, [[0, 1], [1], [0, 1]])
 
 
 def test_without_momentum_there_is_nothing_to_keep():
     with pytest.raises(UserError, match="no momentum to keep"):
-        build_method({"method": "fedavg", "persist_momentum": True}, LocalOptions())
+        build_method(KEPT, LocalOptions())

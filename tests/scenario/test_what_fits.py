@@ -85,7 +85,8 @@ def test_what_fits_is_accepted(kind, parts):
 
 IN_CELLS = {"protocol": {"kind": "hierarchical"}, "network.topology": CELLULAR}
 OF_MODELS = {"protocol": {"kind": "asynchronous", "mix": "models"}}
-KEPT = {"method": "fednova", "local": {"momentum": 0.5}, "local_momentum": 0.5, "persist_momentum": True}
+RESET = {"method": "fednova", "local": {"momentum": 0.5}, "local_momentum": 0.5}
+KEPT = {**RESET, "local": {"momentum": 0.5, "optimizer": {"kind": "sgd", "state": "keep"}}}
 
 
 @pytest.mark.parametrize(("changes", "message"), [
@@ -103,7 +104,7 @@ def test_parts_that_are_right_alone_and_wrong_together_are_refused(changes, mess
 
 
 def test_parts_with_what_they_need_are_accepted():
-    for methods in (["scaffold", "feddyn", "fedadc"], [{**KEPT, "persist_momentum": False}]):
+    for methods in (["scaffold", "feddyn", "fedadc"], [RESET]):
         load_scenario("5g_10clients", {**(IN_CELLS if len(methods) > 1 else {}), "methods": methods})
 
 

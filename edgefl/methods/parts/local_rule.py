@@ -6,10 +6,8 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
-from pydantic import Field, SerializeAsAny
 from torch import Tensor
 
-from edgefl.errors import UserError
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.options import Component
@@ -109,56 +107,15 @@ def direction(parameters: Tensor, gradient: Tensor, options: LocalOptions) -> Te
     return gradient
 
 
-class KeptState(ClientState):
-    """The optimizer's state at the end of the client's last job."""
-
-    rule: SerializeAsAny[LocalRule]
-
-    @property
-    def vectors(self) -> tuple[str, ...]:  # type: ignore[override]
-        return self.rule.kept
-
-    def first(self, received: Tensor, parameter_count: int) -> State:
-        return self.rule.first(received[..., :parameter_count])
-
-    def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
-        return {name: vectors[name] for name in self.vectors}
-
-
 class Sgd(LocalRule):
     """θ ← θ - η_t d with d the clipped gradient plus weight decay, with (Nesterov) momentum if set.
 
-    The momentum starts at zero every round: clients keep no optimiser state between rounds. With ``persist_momentum``
-    it continues from the end of the client's last job, as in FedAlign's code, which never resets an optimiser.
+    The momentum starts at zero every round: clients keep no optimizer state between rounds.
     """
 
     lr_on_device: ClassVar[bool] = True
 
-    persist_momentum: bool = Field(
-        default=False, description="momentum continues from the client's last job instead of starting at zero"
-    )
-
-    @property
-    def vectors(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"velocity"}) if self.persist_momentum else frozenset()
-
-    @property
-    def kept(self) -> tuple[str, ...]:
-        return ("velocity",) if self.persist_momentum else ()
-
-    def client_state(self) -> ClientState | None:
-        return KeptState(rule=self) if self.persist_momentum else None
-
-    def takes(self) -> dict[Need, str]:
-        return {"zero momentum": "persist_momentum keeps it"} if self.persist_momentum else {}
-
-    def accept(self, options: LocalOptions) -> None:
-        if self.persist_momentum and not options.momentum:
-            raise UserError("there is no momentum to keep; set local.momentum as well", field="persist_momentum")
-
     def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
-        if self.persist_momentum:
-            return {"velocity": vectors["velocity"].clone()}
         return {"velocity": torch.zeros_like(received)} if options.momentum else {}
 
     def update(

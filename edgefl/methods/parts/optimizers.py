@@ -11,13 +11,14 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import BeforeValidator, Field, Tag
+from pydantic import BeforeValidator, Field, SerializeAsAny, Tag
 from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.input_file import InputCode
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
-from edgefl.methods.parts.local_rule import KeptState, LocalRule, Sgd, clipped, direction, stepped_
+from edgefl.methods.parts.local_rule import LocalRule, Sgd, clipped, direction, stepped_
 from edgefl.options import Component, kind_or
 from edgefl.registry import class_of
 from edgefl.user_code import UserCode
@@ -29,6 +30,46 @@ if TYPE_CHECKING:
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Lasting = Literal["reset", "keep"]
 _LASTING = "the state between a client's jobs: reset starts with zeros, keep goes on with that after its last job"
+
+
+class KeptState(ClientState):
+    """The optimizer's state at the end of the client's last job."""
+
+    rule: SerializeAsAny[LocalRule]
+
+    @property
+    def vectors(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.rule.kept
+
+    def first(self, received: Tensor, parameter_count: int) -> State:
+        return self.rule.first(received[..., :parameter_count])
+
+    def after(self, vectors: State, received: Tensor, final: Tensor, lr: float, steps: int) -> State:
+        return {name: vectors[name] for name in self.vectors}
+
+
+class KeptSgd(Sgd):
+    """SGD whose momentum continues from the client's last job, as in FedAlign's code, which resets no optimizer."""
+
+    lr_on_device: ClassVar[bool] = True
+    vectors: ClassVar[frozenset[str]] = frozenset({"velocity"})
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        return ("velocity",)
+
+    def client_state(self) -> ClientState | None:
+        return KeptState(rule=self)
+
+    def takes(self) -> dict[Need, str]:
+        return {"zero momentum": "the optimizer keeps its state"}
+
+    def accept(self, options: LocalOptions) -> None:
+        if not options.momentum:
+            raise UserError("there is no momentum to keep; set local.momentum as well", field="local.optimizer.state")
+
+    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
+        return {"velocity": vectors["velocity"].clone()}
 
 
 class Optimizer(LocalRule):
@@ -180,7 +221,7 @@ class PlainSgd(Component):
     state: Lasting = Field(default="reset", description=_LASTING)
 
     def rule(self) -> Sgd:
-        return Sgd(persist_momentum=self.state == "keep")
+        return KeptSgd() if self.state == "keep" else Sgd()
 
 
 class OwnOptimizer(Component):

@@ -155,17 +155,12 @@ PARTS: list[tuple[str, str, dict[str, Any], Any, Expected]] = [
 
 
 def option_probes() -> list[tuple[str, Changes, Changes, Expected]]:
-    """The parts' own options, the server's learning rate of every method, and the momentum that may persist."""
+    """The parts' own options, the server's learning rate of every method."""
     rows = [
         (f"methods[]<{name}>.{field}", method(name, **needs), option(**{field.removesuffix("[]"): value}), expected)
         for name, field, needs, value, expected in PARTS
     ]
-    kept = {**method("fedavg", local={"momentum": 0.5}), "training.selection": "fixed"}
-    return [
-        *rows,
-        ("methods[]<fedavg>.server_lr", method("fedavg"), option(server_lr=0.5), NEARER),
-        ("methods[]<fedavg>.persist_momentum", kept, option(persist_momentum=True), differs),
-    ]
+    return [*rows, ("methods[]<fedavg>.server_lr", method("fedavg"), option(server_lr=0.5), NEARER)]
 
 
 HOSTS = {kind: kind for kind in ("scaffold", "fedadc", "fedgkd")}
@@ -208,9 +203,6 @@ PROBES: list[Probe] = probes(trained, [
 ]) + probes(refused, [
     ("methods[]<fednova>.local_momentum", method("fednova", local={"momentum": 0.5}), option(local_momentum=0.5),
      accepted),
-    # Clients of parts of the model keep no vectors of the whole one.
-    ("methods[]<heterofl>.persist_momentum", method("heterofl", local={"momentum": 0.5}),
-     option(persist_momentum=True), says("train parts of the model")),
     # Their clients must follow them, as only those of their own methods do.
     *((f"methods[].server<{kind}>.kind", server("mean"), {"methods.0.server": {"kind": kind}},
      says("cannot be used with method 'fedavg'")) for kind in HOSTS),
