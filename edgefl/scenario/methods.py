@@ -10,6 +10,7 @@ from pydantic import BaseModel, PlainSerializer, PlainValidator
 
 from edgefl.errors import UserError, nearest
 from edgefl.methods.build import method_model, recipe_in, shared_options
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.optimizers import OwnOptimizer
 from edgefl.methods.parts.server import ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
@@ -96,7 +97,7 @@ def _read(item: Any, field: str) -> ScenarioMethod:
         raise error.located(field=field if isinstance(item, str) else f"{field}.{key}") from None
     options = {each: option for each, option in data.items() if each not in (key, "as", "scheduler")}
     checked = validated(method_model(recipe), options, field=field)
-    if isinstance(checked.local.optimizer, OwnOptimizer):
+    if isinstance(getattr(checked, "local", LocalOptions()).optimizer, OwnOptimizer):
         raise UserError("expected an optimizer of your own in training.local", field=f"{field}.local.optimizer")
     entry = {key: name, "as": label, **_said(checked, recipe)}
     if recipe.scheduler is None:
