@@ -126,7 +126,7 @@ class BlockModel(nn.Module):
             task=self.task,
         )
 
-    def keep_local(self, names: Collection[str]) -> None:
+    def keep_local(self, names: Iterable[str]) -> None:
         """Let each client keep these tensors, ``block.tensor``, for itself."""
         self.local = frozenset(names)
         self.layout = Layout(dict(self.blocks.items()), self.local)

@@ -75,3 +75,7 @@ def label_fault(label: str) -> str | None:
             "expected another label: edgefl uses this name in a run directory itself, or Windows keeps it for a device"
         )
     return None
+
+
+BASELINES = frozenset({"local"})
+"""Methods that take no part in a run's verdict."""

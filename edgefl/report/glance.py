@@ -10,7 +10,15 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from edgefl.report.error_of_seconds import measured_sentences
-from edgefl.report.paired import FEWEST_SEEDS, BySeed, Comparison, compare_metric, compare_target, compared
+from edgefl.report.paired import (
+    FEWEST_SEEDS,
+    BySeed,
+    Comparison,
+    compare_metric,
+    compare_target,
+    compared,
+    figures_by_seed,
+)
 from edgefl.report.quantities import limit, quantity, unit_for
 from edgefl.report.rows import Row, comparison_rows, ended_by, none_completed_a_round, remarks
 from edgefl.report.statistics import Estimate, TimeToTarget
@@ -83,7 +91,7 @@ def behind_best(run: RunResult, standing: Comparison, rows: Sequence[Row]) -> Co
     for row in rows:
         each = found.get(row.label)
         if each is None:
-            cells.append("")
+            cells.append("baseline" if row.label in run.baselines else "")
         elif each.half_width is None:
             cells.append(unit.number(abs(each.mean)))
         elif math.isfinite(each.half_width):
@@ -169,7 +177,9 @@ def answers(run: RunResult) -> list[str]:
         return [f"{start}  no method has trained a model within these limits"]
     rows = comparison_rows(run)
     goals = sorted({goal for row in rows for goal in row.targets}, reverse=run.metric.better == "lower")
-    return [f"{start}  {_standing(standing, run.metric.dimension)}", *(_first(run, rows, goal) for goal in goals)]
+    best = f"{start}  {_standing(standing, run.metric.dimension)}"
+    others = [f"Baselines, not compared: {', '.join(run.baselines)}."] if run.baselines else []
+    return [best, *(_first(run, rows, goal) for goal in goals), *others]
 
 
 def _ends(rounds: Sequence[int]) -> list[int]:
@@ -227,12 +237,11 @@ def undecided_at(run: RunResult, rows: Sequence[Row], goal: float) -> list[str]:
 
 def _per_round(run: RunResult) -> dict[str, Comparison | None]:
     """The methods compared by their costs of a round; those with a seed without a round are left out."""
-    whole = {label: found for label, found in run.moments.items() if all(each.rounds for each in found)}
 
     def costs(kind: Any) -> dict[str, BySeed]:
-        return {label: {each.seed: each.spent(kind) / each.rounds for each in found} for label, found in whole.items()}
+        return figures_by_seed(run, lambda each: each.spent(kind) / each.rounds if each.rounds else None)
 
-    return {kind: compared(costs(kind), highest=False) if whole else None for _, kind in COSTS}
+    return {kind: compared(found, highest=False) if (found := costs(kind)) else None for _, kind in COSTS}
 
 
 def decide(run: RunResult) -> tuple[int, str] | None:

@@ -219,9 +219,9 @@ def _interval(one: BySeed, other: BySeed, values: tuple[float, ...], confidence:
 def figures_by_seed(
     run: RunResult, figure: Callable[[SeedResult], float | None], *, whole: bool = False
 ) -> dict[str, BySeed]:
-    """A figure by method and seed, of the moment or of the whole run; methods without it in any seed are omitted."""
-    all_results = run.results if whole else run.moments
-    found = {label: {each.seed: figure(each) for each in results} for label, results in all_results.items()}
+    """A figure by method and seed, of the moment or of the whole run; without baselines and methods without it."""
+    compared = [each for each in (run.results if whole else run.moments).items() if each[0] not in run.baselines]
+    found = {label: {each.seed: figure(each) for each in results} for label, results in compared}
     known = {label: {seed: value for seed, value in each.items() if value is not None} for label, each in found.items()}
     return {label: each for label, each in known.items() if each and len(each) == len(found[label])}
 

@@ -15,7 +15,7 @@ from edgefl.files import user_path
 from edgefl.record import RunPaths
 from edgefl.record.emulation import Emulation, read_emulation
 from edgefl.record.metric import Metric
-from edgefl.record.names import SWEEP
+from edgefl.record.names import BASELINES, SWEEP
 from edgefl.record.paths import how_to_continue
 from edgefl.record.summary import Accuracy, Blocks, Communication, SeedResult, Summary, read_summary
 from edgefl.report.curves import column, spent_by_round
@@ -189,6 +189,12 @@ class RunResult:
     def seeds(self) -> list[int]:
         """Every seed, in order of first appearance."""
         return list(dict.fromkeys(result.seed for results in self.results.values() for result in results))
+
+    @cached_property
+    def baselines(self) -> list[str]:
+        """The labels of the methods that take no part in the verdict."""
+        methods = self.scenario.get("methods", ())
+        return [str(each.get("as")) for each in methods if isinstance(each, dict) and each.get("method") in BASELINES]
 
     @cached_property
     def moments(self) -> dict[str, tuple[SeedResult, ...]]:

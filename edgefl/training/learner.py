@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -76,6 +77,7 @@ class MethodLearner:
         self._broadcast: dict[int, int] = {}
         self._feedback: dict[int, dict[JobId, Feedback]] = {}
         self._evaluations: dict[int, Evaluation] = {}
+        self._initial, self._own = initial, dict[int, tuple[Tensor | None, Evaluation]]()
         self._digests = Digests("", digest_of_model(initial))
 
     def submit(self, job: TrainingJob) -> None:
@@ -139,12 +141,25 @@ class MethodLearner:
     def evaluate(self, version: int) -> Evaluation:
         """Metric and loss of a kept model version, with its ensemble's metric; computed once."""
         if version not in self._evaluations:
-            found = self._engine.evaluate(self.model(version), self._evaluation_mode)
+            own = self._method.objective.evaluates_clients
+            found = self._clients_mean() if own else self._engine.evaluate(self.model(version), self._evaluation_mode)
             average = self._kept_models.average
             if average is not None and version == self._server.version:
                 found = found._replace(ensemble=self._engine.evaluate(average, self._evaluation_mode).metric)
             self._evaluations[version] = found._replace(model=digest_of_model(self.model(version)))
         return self._evaluations[version]
+
+    def _clients_mean(self) -> Evaluation:
+        """The mean of the clients' own models; those that have not trained have the initial one."""
+        parts, found = self.local_parts(), []
+        for client in range(self._data.clients):
+            own = parts.get(client)
+            place = -1 if own is None else client
+            if place not in self._own or self._own[place][0] is not own:
+                model = self._initial if own is None else self._model.layout.with_local_part(self._initial, own)
+                self._own[place] = own, self._engine.evaluate(model, self._evaluation_mode)
+            found.append(self._own[place][1])
+        return Evaluation(fmean(each.metric for each in found), fmean(each.loss for each in found))
 
     def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
         draws = partial(generator, self._seed, "local losses", version)

@@ -136,6 +136,7 @@ def make_run(tmp_path: Path) -> MakeRun:
 
     def make(
         methods: Mapping[str, Sequence[Mapping[str, Any]]],
+        /,
         folder: str = "run",
         name: str = "three methods",
         trained: bool = True,

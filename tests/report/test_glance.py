@@ -53,6 +53,16 @@ def test_a_winner_is_named_only_if_it_is_certain(make_run, methods, expected):
     assert answer(make_run(methods)) == expected
 
 
+def test_a_baseline_takes_no_part(make_run):
+    run = make_run({**FAR, "alone": seeds([0.99] * 3)}, methods=[{"method": "local", "as": "alone"}])
+    assert verdict(run).splitlines() == [
+        "Best after 40 rounds:  b  95.0 %  (95 % sure, ahead of a)",
+        "Baselines, not compared: alone.",
+    ]
+    behind = next(column for column in glance(run).columns if column.head == "behind")
+    assert behind.cells[-1] == "baseline"
+
+
 def test_a_lower_error_is_better(make_run):
     measured = {"name": "rmse", "better": "lower", "share": False, "title": "RMSE", "ema": None}
     nothing = {"final": None, "best": None, "ema": None}

@@ -240,3 +240,23 @@ def test_methods_whose_server_controls_all_parameters_keep_only_buffers_local(ti
     with pytest.raises(UserError, match="needs all parameters of the model from each client, and clients keep some"):
         trained(tiny, "sequential", method, **FEDBN)
     trained(tiny, "sequential", method, rounds=1, buffers="local")
+
+
+def test_clients_without_a_server_train_as_if_each_was_the_only_one(tiny):
+    """The method local: each client's model is that of federated averaging with this client alone."""
+
+    def trained(name, clients):
+        core, method = tiny.core(), tiny.method(name)
+        learner = core.learner(method)
+        for round in range(2):
+            jobs = jobs_of(core, learner._method, round, clients)
+            train_round(learner, jobs)
+        return learner
+
+    together, alone = trained("local", [0, 2]), {client: trained("fedavg", [client]) for client in (0, 2)}
+    for client, each in alone.items():
+        own = torch.cat([each.model(2)[place] for place in together._model.layout.local])
+        torch.testing.assert_close(together.local_parts()[client], own, rtol=1e-5, atol=1e-6)
+    first = tiny.core().learner(tiny.method("local")).evaluate(0).loss
+    losses = [alone[client].evaluate(2).loss if client in alone else first for client in range(6)]
+    assert together.evaluate(2).loss == pytest.approx(sum(losses) / 6, rel=1e-4)

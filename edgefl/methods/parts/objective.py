@@ -90,6 +90,9 @@ class Objective(Component):
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """The loss of one batch, differentiable with respect to ``local``."""
 
+    evaluates_clients: ClassVar[bool] = False
+    """The metric is the mean over the clients' own models, not that of the server's model."""
+
     def adapt(self, model: BlockModel) -> BlockModel:
         """The model that this loss trains, by default the scenario's; MOON adds a projection head.
 
@@ -125,6 +128,7 @@ class AddedTerm(Objective):
     needs = property(lambda self: self.base.needs)
     trains_last = property(lambda self: self.base.trains_last)
     side_by_side = property(lambda self: self.base.side_by_side)
+    evaluates_clients = property(lambda self: self.base.evaluates_clients)
     blocks_end_in_time = property(lambda self: self.base.blocks_end_in_time)  # type: ignore[pydantic-field]
 
     def adapt(self, model: BlockModel) -> BlockModel:

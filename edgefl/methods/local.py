@@ -1,0 +1,34 @@
+"""Local training without a server: each client trains its own model on its own data, and nothing is sent.
+
+A baseline: federated methods should be better for most clients. The metric is the mean over all clients of their own
+models' metrics.
+"""
+
+from typing import ClassVar
+
+from edgefl.methods.fedavg import CrossEntropy, Mean
+from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.recipe import METHODS, Recipe
+from edgefl.models.block_model import BlockModel
+
+
+class OwnModels(CrossEntropy):
+    """The task's mean loss of the batch, on a model of which clients keep all tensors."""
+
+    evaluates_clients: ClassVar[bool] = True
+
+    def adapt(self, model: BlockModel) -> BlockModel:
+        own = super().adapt(model).with_blocks(model.blocks, ())
+        own.keep_local(own.layout.name_of(each) for each in own.layout.entries)
+        return own
+
+
+METHODS.register("local")(
+    Recipe(
+        summary="a baseline: each client trains alone, and nothing is sent",
+        paper="none",
+        objective=OwnModels,
+        rule=Sgd,
+        server=Mean(),
+    )
+)
