@@ -14,7 +14,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from hashlib import sha256
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import ExecutionLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -119,31 +119,24 @@ def _reason(error: BaseException, file: Path) -> str:
     return message
 
 
-class _UserFiles(MetaPathFinder, Loader):
+class _UserFiles(MetaPathFinder, ExecutionLoader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        parent, _, name = fullname.rpartition(".")
-        if parent != __name__:
+        if fullname.rpartition(".")[0] != __name__:
             return None
-        place, _, _ = name.rpartition(":")
-        file = unquote(place)
-        spec = ModuleSpec(fullname, self, origin=file)
+        spec = ModuleSpec(fullname, self, origin=self.get_filename(fullname))
         spec.has_location = True  # sets __file__
         return spec
 
-    def exec_module(self, module: ModuleType) -> None:
-        file = str(module.__file__)
-        content = read_code(Path(file))
-        if sha256(content).hexdigest() != module.__name__.rpartition(":")[2]:
-            raise ImportError(f"'{file}' has changed since it was first imported")
-        try:
-            code = compile(importlib.util.decode_source(content), file, "exec", dont_inherit=True)
-        except (SyntaxError, UnicodeDecodeError, ValueError) as error:  # ValueError: a null character
-            if isinstance(error, SyntaxError) and error.filename == file:
-                raise
-            raise SyntaxError(str(error), (file, 1, None, None)) from None
-        exec(code, module.__dict__)
+    def get_filename(self, fullname: str) -> str:
+        return unquote(fullname.removeprefix(f"{__name__}.").rpartition(":")[0])
+
+    def get_source(self, fullname: str) -> str:
+        content = read_code(Path(self.get_filename(fullname)))
+        if sha256(content).hexdigest() != fullname.rpartition(":")[2]:
+            raise ImportError(f"'{self.get_filename(fullname)}' has changed since it was first imported")
+        return importlib.util.decode_source(content)
 
 
 sys.meta_path.append(_UserFiles())

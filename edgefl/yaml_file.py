@@ -15,8 +15,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.composer import ComposerError
 from ruamel.yaml.constructor import ConstructorError, DuplicateKeyError
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.error import YAMLError
 
 from edgefl.errors import UserError
 from edgefl.files import read_text
@@ -56,24 +55,17 @@ def _loaded(text: str) -> Any:
 
 def _explanation(error: YAMLError | ValueError) -> str:
     """One sentence with the line number, instead of the parser's excerpt."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    line = f"line {mark.line + 1}: " if mark is not None else ""
+    problem = _first_sentence(getattr(error, "problem", None) or str(error))
     if isinstance(error, DuplicateKeyError):
-        return f"{_line(error)}a key occurs twice in one mapping: {_first_sentence(error.problem)}"
+        return f"{line}a key occurs twice in one mapping: {problem}"
     if isinstance(error, ComposerError) and "single document" in str(error.context):
-        return f"{_line(error)}expected one YAML document, found a second one"
+        return f"{line}expected one YAML document, found a second one"
     if isinstance(error, ConstructorError):
-        return f"{_line(error)}expected plain data: {_first_sentence(error.problem)}"
-    if isinstance(error, ReaderError):
-        character = error.character if isinstance(error.character, int) else ord(error.character)
-        return f"not YAML: the character U+{character:04X} is not allowed"
-    if isinstance(error, MarkedYAMLError):
-        parts = [part for part in (error.context, error.problem) if part]
-        return f"{_line(error)}not YAML: {', '.join(_first_sentence(part) for part in parts)}"
-    return f"not YAML: {_first_sentence(str(error))}"
-
-
-def _line(error: MarkedYAMLError) -> str:
-    mark = error.problem_mark or error.context_mark
-    return f"line {mark.line + 1}: " if mark is not None else ""
+        return f"{line}expected plain data: {problem}"
+    context = _first_sentence(getattr(error, "context", None))
+    return f"{line}not YAML: {', '.join(filter(None, (context, problem)))}"
 
 
 def _first_sentence(text: str | None) -> str:

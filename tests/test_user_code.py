@@ -111,7 +111,7 @@ def test_a_reference_of_another_form_is_refused(reference):
 
 WRONG = {
     "syntax": ("class Net:\n  def\n", "Net", "line 2: not valid Python: invalid syntax"),
-    "not utf-8": (b"# \xff\nclass Net: pass\n", "Net", "line 1: not valid Python: "),
+    "not utf-8": (b"# \xff\nclass Net: pass\n", "Net", "UnicodeDecodeError: "),
     "raises": (
         "\n\nraise ValueError('no\\nnet')\n",
         "Net",

@@ -25,10 +25,7 @@ _BY_SIZE_GIVEN = {"repeat_interleave": "output_size", "one_hot": "num_classes"}
 
 
 class DataDependence(NamedTuple):
-    """Why an operator depends on data, for the author of a loss.
-
-    ``call`` is as written in Python, ``instead`` an alternative that does not depend on data.
-    """
+    """Why an operator depends on data, for the author of a loss: a call as written in Python, and an alternative."""
 
     call: str
     instead: str
@@ -39,23 +36,15 @@ NEEDS_DATA = DataDependence(
     "use functions of PyTorch that keep them tensors",
 )
 
+_A_NUMBER = DataDependence(
+    "a function that reads a number out of a tensor (.item(), float(tensor) or a condition on a tensor)",
+    "keep it a tensor, with torch.where in place of a condition",
+)
+
 _ADVICE = {
-    "_local_scalar_dense": DataDependence(
-        "a function that reads a number out of a tensor (.item(), float(tensor) or a condition on a tensor)",
-        "keep it a tensor, with torch.where in place of a condition",
-    ),
+    **dict.fromkeys(("_local_scalar_dense", "item", "is_nonzero", "equal"), _A_NUMBER),
     "index": DataDependence("indexing by a mask (x[mask])", "use torch.where(mask, x, 0), and divide by mask.sum()"),
-    "masked_select": DataDependence("masked_select", "use torch.where(mask, x, 0), and divide by mask.sum()"),
-    "nonzero": DataDependence("nonzero (or torch.where with a condition alone)", "use the mask itself as numbers"),
-    "unique": DataDependence("unique", "count with one_hot(labels, classes), whose size is fixed"),
-    "bincount": DataDependence("bincount", "use one_hot(labels, classes).sum(dim=0)"),
-    "repeat_interleave": DataDependence("repeat_interleave with a tensor of counts", "give output_size"),
-    "one_hot": DataDependence("one_hot without a number of classes", "give the number of classes"),
 }
-for _name in ("item", "is_nonzero", "equal"):
-    _ADVICE[_name] = _ADVICE["_local_scalar_dense"]
-for _name in ("_unique", "_unique2", "unique_dim", "unique_consecutive"):
-    _ADVICE[_name] = _ADVICE["unique"]
 
 
 def data_dependence(
@@ -75,7 +64,10 @@ def data_dependence(
     size = _BY_SIZE_GIVEN.get(name)
     if size is not None and _given(operator, size, arguments, keywords or {}) not in (None, -1):
         return None
-    return _ADVICE.get(name, DataDependence(name, "use an operator whose result has a fixed size"))
+    return _ADVICE.get(
+        name,
+        DataDependence(name, "use one whose result has a fixed size, such as torch.where or one_hot(labels, classes)"),
+    )
 
 
 def _has_mask(indices: Iterable[Tensor | None]) -> bool:

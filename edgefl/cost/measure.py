@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from traceback import walk_tb
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_rule import LocalRule
 from edgefl.methods.parts.local_step import Phase, Trained, local_step
 from edgefl.methods.parts.objective import Batch, Context, Objective
+from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel, is_refusal
 from edgefl.models.layout import Frozen, Layout, Weights
 from edgefl.models.mode import using
@@ -35,24 +36,13 @@ class GlobalRandomness(UserWarning):
     """A local step draws from a global random generator."""
 
 
-class Stepping(Protocol):
-    """The parts of a method that define a local step, and the label for messages."""
+class Step(NamedTuple):
+    """The parts of a method that define a local step, and the label for messages; a method has them too."""
 
-    @property
-    def label(self) -> str:
-        """For messages."""
-
-    @property
-    def objective(self) -> Objective:
-        """The client's loss."""
-
-    @property
-    def rule(self) -> LocalRule:
-        """The rule that uses the gradient."""
-
-    @property
-    def local(self) -> LocalOptions:
-        """The client's local training options."""
+    label: str
+    objective: Objective
+    rule: LocalRule
+    local: LocalOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +163,7 @@ class Trace:
 
 
 def measure(
-    model: BlockModel, method: Stepping, alpha: int, batch: int, drawn: Mapping[str, Tensor] | None = None
+    model: BlockModel, method: Step | Method, alpha: int, batch: int, drawn: Mapping[str, Tensor] | None = None
 ) -> StepCost:
     """The cost of one local step of ``method`` on ``batch`` images, with the last ``alpha`` blocks just received.
 
@@ -188,7 +178,7 @@ def measure(
 
 
 def trace(
-    model: BlockModel, method: Stepping, alpha: int, batch: int, drawn: Mapping[str, Tensor] | None = None
+    model: BlockModel, method: Step | Method, alpha: int, batch: int, drawn: Mapping[str, Tensor] | None = None
 ) -> Trace:
     """Run one local step of ``method`` on tensors without data and record its operators; see :func:`measure`."""
     found = _traced(model, method, alpha, batch, drawn, NOWHERE)
@@ -208,7 +198,7 @@ def _copies_without_data() -> bool:
 
 def _traced(  # noqa: PLR0917  (they come in the order of `trace`)
     model: BlockModel,
-    method: Stepping,
+    method: Step | Method,
     alpha: int,
     batch: int,
     drawn: Mapping[str, Tensor] | None,

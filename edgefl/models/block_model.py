@@ -40,6 +40,11 @@ class Nested(NamedTuple):
         return blocks
 
 
+_SAME = ("sample_shape", "classes", "align_block", "first_values", "copied", "random", "whole", "tokens", "local")
+_SAME += ("input_type", "reshapes", "task")
+"""The arguments of a model that one with other blocks has too."""
+
+
 class BlockModel(nn.Module):
     """A skeleton of M consecutive blocks; it defines shapes, and weights are passed to every call.
 
@@ -109,22 +114,9 @@ class BlockModel(nn.Module):
 
     def with_blocks(self, blocks: Mapping[str, nn.Module], new: Collection[str]) -> BlockModel:
         """The same model with other blocks, of which those named in ``new`` have no first values of their own."""
-        return BlockModel(
-            blocks,
-            sample_shape=self.sample_shape,
-            classes=self.classes,
-            align_block=self.align_block,
-            first_values=self.first_values,
-            copied=self.copied,
-            random=self.random,
-            whole=self.whole,
-            tokens=self.tokens,
-            pretrained={name: each for name, each in (self.pretrained or {}).items() if name not in new},
-            local=self.local,
-            input_type=self.input_type,
-            reshapes=self.reshapes,
-            task=self.task,
-        )
+        same: dict[str, Any] = {name: getattr(self, name) for name in _SAME}
+        pretrained = {name: each for name, each in (self.pretrained or {}).items() if name not in new}
+        return BlockModel(blocks, pretrained=pretrained, **same)
 
     def keep_local(self, names: Iterable[str]) -> None:
         """Let each client keep these tensors, ``block.tensor``, for itself."""

@@ -103,21 +103,11 @@ def check_last_batches(model: BlockModel, options: Iterable[LocalOptions], sampl
         alone = {size for size in np.unique(samples).tolist() if 1 in batch_counts(local, size)}
         clients = [client for client, size in enumerate(samples.tolist()) if size in alone]
         if clients and not takes_one_sample(model):
-            raise UserError(_message(local, clients, samples), field="training.local")
-
-
-def _message(local: LocalOptions, clients: list[int], samples: Integers) -> str:
-    needs = "but the model's batch norm needs two or more to train"
-    others = f", as {len(clients) - 1} other clients do" if len(clients) > 2 else ", as another client does"
-    others = others if len(clients) > 1 else ""
-    if local.batch == 1:
-        return f"batch is 1, {needs}; set a larger batch"
-    single = [client for client in clients if samples[client] == 1]
-    if single:
-        have = "client {} has" if len(single) == 1 else f"{len(single)} clients, such as client {{}}, have"
-        return f"{have.format(single[0])} one sample, {needs}; divide the data so that each client has two or more"
-    first = clients[0]
-    return (
-        f"client {first} trains its {samples[first]} samples in batches of {local.batch} and a last one of one sample"
-        f"{others}, {needs}; set drop_last: true, which leaves out the last batch, or another batch"
-    )
+            first, others = clients[0], len(clients) - 1
+            raise UserError(
+                "expected batches of two or more samples, which the model's batch norm needs to train; client "
+                f"{first}{f' and {others} others' * bool(others)} with {samples[first]} samples in batches of "
+                f"{local.batch} would train one alone; set drop_last: true, which leaves out the last batch, another "
+                "batch, or divide the data otherwise",
+                field="training.local",
+            )

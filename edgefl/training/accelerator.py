@@ -54,16 +54,6 @@ def memory_bytes(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).total_memory
 
 
-def reset_peak(device: torch.device) -> None:
-    """Reset the peak of the device's memory."""
-    torch.cuda.reset_peak_memory_stats(device)
-
-
-def peak_bytes(device: torch.device) -> int:
-    """The peak of the device's memory since :func:`reset_peak`."""
-    return torch.cuda.max_memory_allocated(device)
-
-
 def wait_for(device: torch.device) -> None:
     """Wait until the device has run all kernels; other kinds of devices never lag behind."""
     if device.type == "cuda":

@@ -132,17 +132,6 @@ class CalibrationSpec(Component):
         default=False, description="FedADC+'s self-confidence distillation from the final model in place of plain CE"
     )
 
-    def objective(self, mode: Mapping[str, Any]) -> Calibration:
-        return Calibration(
-            self_confidence=SelfConfidence() if self.self_confidence else None,
-            proximal=self.proximal or 0.0,
-            mode=dict(mode),
-        )
-
-    def options(self, local: LocalOptions, round: int) -> LocalOptions:
-        lr = self.lr if self.lr is not None else local.lr_at(round)
-        return local.model_copy(update={"epochs": self.epochs, "steps": None, "lr": lr, "lr_decay": 1.0})
-
 
 class Calibration(Objective):
     """A loss of the last block only: all earlier blocks are a frozen feature extractor, in evaluation mode."""
@@ -224,27 +213,28 @@ def personalised_metric(
         raise ValueError("personalisation needs a test part for each client")
     mode = method.objective.evaluation_mode(model)
     sums = metric_of_one(final, model, data.evaluation, shards, mode).sums.copy()
-    for tasks in _tasks(spec, method, final, round, model=model, jobs=jobs, seed=seed, model_of=model_of):
+    for tasks in _tasks(spec, method, final, round, model, jobs, seed, model_of):
         for task, result in zip(tasks, engine.train(tasks), strict=True):
-            sums[task.client] = scores_of(result.final, model, data.evaluation, shards.shard(task.client), mode).sum(
-                axis=0
-            )
+            own = scores_of(result.final, model, data.evaluation, shards.shard(task.client), mode)
+            sums[task.client] = own.sum(axis=0)
     return ClientMetric(sums, shards.sizes, model.task)
 
 
-def _tasks(
+def _tasks(  # noqa: PLR0917  (as of personalised_metric)
     spec: CalibrationSpec,
     method: Method,
     final: Tensor,
     round: int,
-    *,
     model: BlockModel,
     jobs: JobData,
     seed: int,
     model_of: Callable[[int], Tensor] | None = None,
 ) -> Iterator[list[JobTask]]:
-    objective = spec.objective(method.objective.evaluation_mode(model))
-    options = spec.options(method.local, round)
+    base = SelfConfidence() if spec.self_confidence else None
+    mode = method.objective.evaluation_mode(model)
+    objective = Calibration(self_confidence=base, proximal=spec.proximal or 0.0, mode=dict(mode))
+    lr = spec.lr if spec.lr is not None else method.local.lr_at(round)
+    options = method.local.model_copy(update={"epochs": spec.epochs, "steps": None, "lr": lr, "lr_decay": 1.0})
     count = model.layout.parameter_count
     trained = last_block(model, final[:count])
     clients = [client for client in range(jobs.clients) if jobs.samples(client)]
@@ -261,7 +251,7 @@ def _tasks(
                 objective=objective,
                 rule=MaskedSgd(),
                 options=options,
-                lr=options.lr_at(0),
+                lr=lr,
                 steps=options.steps_for(jobs.samples(client)),
                 alpha=model.depth,
                 start=start,

@@ -304,7 +304,7 @@ def _ratio(slower: Sequence[float], faster: Sequence[float]) -> float:
 def reset_peak(device: torch.device) -> None:
     """Reset the peak if the system supports it: for an accelerator's memory, and for a process's memory on Linux."""
     if device.type == "cuda":
-        accelerator.reset_peak(device)
+        torch.cuda.reset_peak_memory_stats(device)
     elif sys.platform == "linux":
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
@@ -312,7 +312,7 @@ def reset_peak(device: torch.device) -> None:
 def peak_bytes(device: torch.device) -> int:
     """The peak bytes since :func:`reset_peak`; on Linux with the private memory of child processes at this moment."""
     if device.type == "cuda":
-        return accelerator.peak_bytes(device)
+        return torch.cuda.max_memory_allocated(device)
     if sys.platform != "linux":
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     peak = _kilobytes(Path("/proc/self/status"), "VmHWM:")

@@ -257,8 +257,6 @@ def test_a_loss_over_pairs_is_measured_at_each_batch():
 NUMBERS = {
     "unique": (lambda x: len(x.unique()), "unique", "one_hot"),
     "mask": (lambda x: x[x > 0].mean(), r"indexing by a mask \(x\[mask\]\)", r"torch\.where\(mask, x, 0\)"),
-    "nonzero": (lambda x: len(x.nonzero()), "nonzero", "mask itself"),
-    "bincount": (lambda x: len(x.long().bincount()), "bincount", "one_hot"),
     "list": (lambda x: sum(x.tolist()), "", "keep"),
 }
 

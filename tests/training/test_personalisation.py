@@ -48,7 +48,7 @@ def world():
 def train(world, calibration, method="fedavg", round=3):
     _, jobs, model, final = world
     built = build_method(method, LOCAL)
-    groups = _tasks(calibration, built, final, round, model=model, jobs=jobs, seed=0)
+    groups = _tasks(calibration, built, final, round, model, jobs, 0)
     tasks = [task for group in groups for task in group]
     return tasks, [train_job(task, model, jobs).final for task in tasks]
 

@@ -96,7 +96,7 @@ def test_one_process_trains_until_worker_processes_have_started(tiny, reference,
     assert len(started) == 1
     assert engine._pool is None
     pool = shared_pool(2)
-    pool.wait()
+    pool._first.result()
     started.append(pool)
     assert same(reference, train_rounds(core, method))
     assert engine._pool is not None

@@ -116,7 +116,7 @@ def test_worker_processes_end_with_a_killed_parent_process():
     source = (
         "import os, time\n"
         "from edgefl.training.parallel.worker_pool import WorkerPool\n"
-        "pool = WorkerPool(1); pool.wait()\n"
+        "pool = WorkerPool(1); pool._first.result()\n"
         "pool.each([(0, (os.getpid, ()))], lambda n, answer: print(answer, flush=True), 1)\n"
         "pool.each([(0, (time.sleep, (1000,)))], print, 1)\n"
     )
@@ -136,7 +136,7 @@ def test_ctrl_c_while_worker_processes_start_ends_none_of_them():
         "from edgefl.training.parallel.worker_pool import WorkerPool\n"
         "pool = WorkerPool(1)\n"
         "for _ in range(20): os.killpg(0, signal.SIGINT); time.sleep(0.02)\n"
-        "pool.wait(); pool.each([(0, (abs, (-3,)))], print, 1)\n"
+        "pool._first.result(); pool.each([(0, (abs, (-3,)))], print, 1)\n"
         "pool._submit(time.sleep, (1000,))\n"
         "raise SystemExit('failed')\n"
     )

@@ -2,7 +2,7 @@
 
 import torch
 
-from edgefl.cost.measure import measure
+from edgefl.cost.measure import Step, measure
 from edgefl.models.block_model import BlockModel
 from edgefl.training import accelerator
 from edgefl.training.base import JobTask
@@ -48,7 +48,8 @@ class ChunkWidths:
         # The caller may have disabled gradients (aggregation does), but the memory of a step is that of its backward
         # pass.
         with torch.enable_grad():
-            one = measure(self._model, _Step(task), task.alpha, task.options.batch).peak_memory_bytes
+            step = Step(task.method, task.objective, task.rule, task.options)
+            one = measure(self._model, step, task.alpha, task.options.batch).peak_memory_bytes
         fitting = min(WIDEST, int(self._budget() // (MARGIN * max(1, one))))
         width = 1 << (fitting.bit_length() - 1) if fitting > 1 else 1
         self._known.append((kind, width))
@@ -58,13 +59,3 @@ class ChunkWidths:
         if self._device.type == "cuda":
             return DEVICE_SHARE * accelerator.memory_bytes(self._device)
         return HOST_BYTES
-
-
-class _Step:
-    """The parts of a job's local step, as the cost model takes them."""
-
-    def __init__(self, task: JobTask) -> None:
-        self.label = task.method
-        self.objective = task.objective
-        self.rule = task.rule
-        self.local = task.options

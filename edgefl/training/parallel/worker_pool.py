@@ -66,13 +66,6 @@ class WorkerPool:
         """True if worker processes have started."""
         return self._first.done() and bool(self._result(self._first))
 
-    def wait(self, seconds: float = 300) -> None:
-        """Wait until it is :attr:`ready`."""
-        wait([self._first], timeout=seconds)
-        if not self.ready:
-            self.close()
-            raise PoolBroken(f"worker processes did not start within {seconds:g} s")
-
     def each(self, calls: Iterable[tuple[int, Call]], done: Callable[[int, Any], None], at_once: int) -> None:
         """Run calls, each in the next free worker process.
 
