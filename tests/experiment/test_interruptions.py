@@ -17,7 +17,7 @@ from edgefl.experiment.resuming import Journal
 from edgefl.record import RunPaths
 from edgefl.record.events import Listener
 from edgefl.training.engines import sequential
-from edgefl.training.local_training import train_job
+from edgefl.training.engines.sequential import train_job
 from edgefl.yaml_file import dump_yaml
 
 from ..small_runs import ACCIDENTS, SMALL

@@ -49,7 +49,9 @@ def test_the_phases_of_a_rounds_critical_path_and_its_waiting_sum_to_the_round(r
             whole = seconds.download + seconds.compute + seconds.upload + seconds.waiting
             assert math.isclose(whole, round.ended - round.began, rel_tol=1e-9)
             if round.critical >= 0:
-                transfers = seconds.download + seconds.upload + seconds.waiting  # the framework's time counts as transfers
+                transfers = (
+                    seconds.download + seconds.upload + seconds.waiting
+                )  # the framework's time counts as transfers
                 assert math.isclose(transfers, round.exposed, abs_tol=1e-9)
 
 

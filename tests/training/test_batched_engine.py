@@ -20,10 +20,9 @@ from edgefl.training.batched.stack import Stack
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.engines.batched import BatchedEngine
-from edgefl.training.engines.sequential import SequentialEngine
+from edgefl.training.engines.sequential import SequentialEngine, train_job
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job_inputs import ClientData
-from edgefl.training.local_training import train_job
 from edgefl.validation import validated
 
 from .conftest import TinyData, few_of, jobs_of, residual_model, train_round

@@ -15,7 +15,7 @@ from edgefl.models.random_layers import drawn_from
 from edgefl.training.accelerator import Replay
 from edgefl.training.base import JobResult, JobTask
 from edgefl.training.batched.chunk_width import padded
-from edgefl.training.local_training import draws_of, first_memory
+from edgefl.training.engines.sequential import draws_of, first_memory
 
 Named = Mapping[str, Tensor]
 

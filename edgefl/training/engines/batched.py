@@ -19,10 +19,9 @@ from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, Jo
 from edgefl.training.batched.chunk_width import ChunkWidths
 from edgefl.training.batched.stack import Stack
 from edgefl.training.engine_spec import Convolutions, exact_arithmetic
-from edgefl.training.engines.sequential import SequentialEngine
+from edgefl.training.engines.sequential import TRAINING, SequentialEngine, train_job
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
-from edgefl.training.local_training import TRAINING, train_job
 
 KEPT_STACKS = 2
 """Number of chunks whose memory is kept for replay: one for a cohort's full chunks, one for its last chunk."""

@@ -18,10 +18,10 @@ from edgefl.hardware import cores
 from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
+from edgefl.training.engines.sequential import train_job
 from edgefl.training.evaluation import BatchScore, evaluate_batches, total
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
-from edgefl.training.local_training import train_job
 from edgefl.training.serialization import joined, split
 
 RETRIES = 5

@@ -1,17 +1,111 @@
-"""The reference engine: one client after another."""
+"""The reference engine: clients one after another, each from the received to the final weights."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import chain, repeat
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from edgefl.methods.parts.local_step import Precision
+from edgefl.errors import in_words
+from edgefl.methods.parts.local_step import Precision, Trained, local_step
+from edgefl.methods.parts.objective import Context, Objective
 from edgefl.models.block_model import BlockModel
+from edgefl.models.mode import Mode, using
+from edgefl.models.random_layers import KEY
+from edgefl.randomness import generator
 from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
+from edgefl.training.engine_spec import exact_arithmetic
 from edgefl.training.evaluation import evaluate_batches, total
+from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
-from edgefl.training.local_training import train_job
+
+TRAINING = asdict(Mode())
+"""The mode at the start of every step, independent of the caller's mode."""
+
+
+def train_job(task: JobTask, model: BlockModel, data: JobData, *, precision: Precision = "float32") -> JobResult:
+    """Run the job's local steps one after another; a pure function of ``task`` and ``precision``.
+
+    It starts with neutral settings of PyTorch, whatever the caller or another job set. No other thread may use
+    ``model`` at the same time: a call inserts weights and removes them again.
+    """
+    losses: list[Tensor] = []
+    try:
+        with exact_arithmetic(task.start.device, tf32=precision == "tf32"), using(**TRAINING):
+            return _train(task, model, data, precision, losses)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a loss may even call sys.exit
+        raise TrainingFault(task.method, task.client, task.round, len(losses), in_words(error)) from error
+
+
+def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision, losses: list[Tensor]) -> JobResult:
+    layout = model.layout
+    received, first_buffers = layout.split(task.start)
+    parameters, buffers = received.clone(), first_buffers.clone()
+    # Copies: a module or a loss that writes into them cannot reach another job.
+    context = Context(
+        model=model,
+        frozen={name: layout.frozen(*layout.split(vector.clone())) for name, vector in task.frozen.items()},
+        vectors={name: vector.clone() for name, vector in task.vectors.items()},
+        client={name: fact.clone() for name, fact in task.facts.items()},
+        alpha=task.alpha,
+    )
+    trained = Trained(task.objective, layout, task.alpha, parameters)
+    parameters, leaves = trained.parameters, trained.leaves
+    memory = first_memory(task, received if trained.front is None else parameters)
+    draw = draws_of(task, model)
+    sizes: list[int] = []
+    for batch, lr in zip(data.batches(task), chain(task.rates, repeat(task.lr)), strict=False):
+        size = batch.labels.shape[0]
+        parameters, loss = local_step(
+            task.objective,
+            task.rule,
+            parameters,
+            buffers,
+            batch,
+            context if draw is None else replace(context, draws=draw(size)),
+            memory,
+            task.options,
+            lr,
+            leaves=leaves,
+            precision=precision,
+        )
+        # Kept as a tensor: reading its value would synchronise with the accelerator in every step.
+        losses.append(loss.cross_entropy)
+        sizes.append(size)
+    if not losses or len(losses) != task.steps:
+        raise ValueError(f"the data returned {len(losses)} batches for {task.steps} local steps")
+    kept = {name: memory[name] for name in task.rule.kept}
+    if trained.front is not None:
+        # The skeleton's layers may have updated the running statistics of the front, which are not trained.
+        buffers[: trained.buffers_before] = first_buffers[: trained.buffers_before]
+        parameters = torch.cat([trained.front, parameters])
+    return JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes), kept)
+
+
+def first_memory(task: JobTask, received: Tensor) -> dict[str, Tensor]:
+    """The rule's local optimizer state before the first step; the rule gets copies, which it may keep and change."""
+    vectors = {name: task.vectors[name].clone() for name in sorted(task.rule.vectors)}
+    return task.rule.begin(received.clone(), vectors, task.options, task.steps)
+
+
+def draws_of(task: JobTask, model: BlockModel) -> Callable[[int], Mapping[str, Tensor]] | None:
+    """A function from the batch size to a step's random inputs, the objective's and the model's; ``None`` without."""
+    if type(task.objective).draw is Objective.draw and not model.random:
+        return None
+    numbers = generator(task.seed, "objective", task.client, task.dispatch)
+    keys = generator(task.seed, "random layers", task.client, task.dispatch)
+
+    def draw(size: int) -> Mapping[str, Tensor]:
+        drawn = task.objective.draw(numbers, size)
+        if model.random:
+            drawn = {**drawn, KEY: torch.tensor(int(keys.integers(2**62)))}
+        return {name: tensor.to(task.start.device) for name, tensor in drawn.items()}
+
+    return draw
 
 
 class SequentialEngine:

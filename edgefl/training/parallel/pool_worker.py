@@ -13,8 +13,8 @@ from edgefl.errors import EdgeflError
 from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.training.base import JobData, JobResult, JobTask
+from edgefl.training.engines.sequential import train_job
 from edgefl.training.evaluation import BatchScore, evaluate_batches
-from edgefl.training.local_training import train_job
 from edgefl.training.parallel.shared_memory import Region, Sent, Token, load, mapped, received
 from edgefl.training.serialization import joined, split
 
