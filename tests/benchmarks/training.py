@@ -159,7 +159,7 @@ def bench_engines(
         for baseline, batch in ((SAME, case.batch), (WHOLE, case.batch * case.cohort)):
             turns[baseline, precision] = centralised(case, data, model, method, batch, precision)
     if "parallel" in names and case.warm_up:
-        shared_pool(available_cores()).wait()  # the state after some seconds of training
+        shared_pool(available_cores())._first.result()  # the state after some seconds of training
     times, memory = in_turn(turns, case.turns, device, case.warm_up)
     for core in cores.values():
         core.close()

@@ -52,7 +52,7 @@ def with_workers(monkeypatch, *, from_the_first_job_on: bool) -> list[int]:
 
     monkeypatch.setattr(PoolTraining, "train", counted)
     if from_the_first_job_on:
-        shared_pool(cores()).wait()
+        shared_pool(cores())._first.result()
     return jobs
 
 

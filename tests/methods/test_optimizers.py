@@ -114,7 +114,7 @@ def test_a_job_is_that_of_torch_under_every_engine(world, entry, kind):
     batches, tasks = DoubleData(data), jobs(world, entry)
     wanted = torch.stack([by_torch(world, kind, entry, client) for client in range(CLIENTS)])
     engines = [SequentialEngine(model, batches, CPU), BatchedEngine(model, batches, CPU, 4)]
-    shared_pool(2).wait()
+    shared_pool(2)._first.result()
     engines.append(ParallelEngine(model, batches, 2))
     for engine in engines:
         found = torch.stack([result.final for result in engine.train(tasks)])

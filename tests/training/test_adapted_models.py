@@ -81,7 +81,7 @@ METHODS = ["heterofl", "fedrolex", "fjord", "depthfl"]
 @pytest.mark.parametrize("method", ["heterofl", "depthfl"])
 @pytest.mark.usefixtures("worker_processes")
 def test_worker_processes_give_the_same_bits(tiny, method):
-    shared_pool(2).wait()
+    shared_pool(2)._first.result()
     assert torch.equal(trained(tiny, method, "sequential"), trained(tiny, method, "parallel", workers=2))
 
 

@@ -36,7 +36,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a worker process 
 def test_worker_processes_and_any_order_give_the_sequential_bits(tiny, entry, caplog):
     method = tiny.method(entry, epochs=1)
     model = residual_model if method.name in RESIDUAL else tiny_model
-    shared_pool(2).wait()
+    shared_pool(2)._first.result()
     reference = train_rounds(tiny.core(model=model()), method)
     with tiny.core("parallel", 2, model()) as core:
         assert same(reference, train_rounds(core, method, order=-1))
@@ -61,7 +61,7 @@ class Killed(CrossEntropy):
 def test_a_worker_process_killed_in_the_midst_of_a_job_changes_no_bit(tiny, caplog):
     method, plain = tiny.method("fedavg"), tiny.method("fedavg")
     object.__setattr__(method, "objective", Killed(parent=os.getpid()))
-    shared_pool(2).wait()
+    shared_pool(2)._first.result()
     with tiny.core("parallel", 2) as core:
         assert same(train_rounds(tiny.core(), plain), train_rounds(core, method))
     assert "training continues in this process" in caplog.text

@@ -57,7 +57,7 @@ def trained(tiny, engine, method, rounds=3, **options):
     with tiny.core(engine, 2, built(**options)) as core:
         if engine == "parallel":
             core._own.engine._settled = 0
-            shared_pool(2).wait()
+            shared_pool(2)._first.result()
         learner = core.learner(method)
         for round in range(rounds):
             train_round(learner, jobs_of(core, method, round))

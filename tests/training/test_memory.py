@@ -68,7 +68,7 @@ def test_as_many_tensors_live_after_60_rounds_as_after_20(tiny, engine, entry):
     method = tiny.method(entry, steps=1, epochs=None, batch=4)
     with tiny.core(engine, 2) as core:
         if engine == "parallel":
-            shared_pool(2).wait()  # worker processes, and the memory shared with them, from the start
+            shared_pool(2)._first.result()  # worker processes, and the memory shared with them, from the start
         learner = core.learner(method)
         for round in range(60):
             train_round(learner, jobs_of(core, method, round, (0, 1)))

@@ -54,7 +54,7 @@ def core_of(tiny, engine, model):
     core = tiny.core(engine, 2, model)
     if engine == "parallel":
         core._own.engine._settled = 0
-        shared_pool(2).wait()
+        shared_pool(2)._first.result()
     return core
 
 

@@ -29,7 +29,7 @@ def engine_of(core) -> ParallelEngine:
 def with_workers(tiny):
     """A core whose jobs worker processes train, and its engine."""
     core = tiny.core("parallel", 2)
-    shared_pool(2).wait()
+    shared_pool(2)._first.result()
     assert engine_of(core)._ready_pool() is not None
     return core, engine_of(core)
 
@@ -70,7 +70,7 @@ def test_one_process_trains_without_shared_memory(tiny, reference, monkeypatch, 
     def full(size):
         raise OSError("no room")
 
-    shared_pool(2).wait()
+    shared_pool(2)._first.result()
     monkeypatch.setattr("edgefl.training.engines.parallel.Buffer", full)
     core = tiny.core("parallel", 2)
     assert same(reference, train_rounds(core, tiny.method("fedavg")))
@@ -173,7 +173,7 @@ def test_another_pool_starts_some_time_after_a_worker_process_was_killed(tiny, r
     assert "training continues in this process" in caplog.text
     engine._seconds += 1000  # as if it had trained for long
     train_rounds(core, method)
-    shared_pool(2).wait()
+    shared_pool(2)._first.result()
     assert same(reference, train_rounds(core, method))
     assert engine._pool is not None
     assert len(caplog.records) == 1

@@ -34,7 +34,7 @@ from edgefl.training.parallel.worker_pool import shared_pool
 from edgefl.hardware import cores
 def cell(out):
     edgefl.simulate("small.yaml", out=out, engine="parallel")
-    shared_pool(cores()).wait()  # it trains from here on
+    shared_pool(cores())._first.result()  # it trains from here on
 for out in ("first", "second"):
     thread = threading.Thread(target=cell, args=(out,))
     thread.start()
