@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from edgefl.report.error_of_seconds import measured_sentences
+from edgefl.report.error_of_seconds import error_interval, measured_sentences
 from edgefl.report.paired import (
     FEWEST_SEEDS,
     BySeed,
@@ -40,7 +40,7 @@ def glance(run: RunResult) -> Table:
         )
     lines = answers(run)
     table = Table([words("method", [row.label for row in rows]), *columns(run, rows)])
-    notes = [*lines[1:], meaning(run), *remarks(rows), *doubts(run)]
+    notes = [*lines[1:], meaning(run), *error_interval(run), *remarks(rows), *doubts(run)]
     return Table(table.columns, [line for line in notes if line], [headline(run), "", lines[0]])
 
 

@@ -1,5 +1,6 @@
 """The end of a run: one moment in every row, a winner only where it is certain, and what would decide."""
 
+import math
 import os
 import re
 
@@ -7,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.report import comparison, comparison_rows, glance, verdict
+from edgefl.report.error_of_seconds import error_interval
 from edgefl.report.glance import decide, next_steps, seconds_of_a_seed
 from edgefl.report.run_result import at_the_moment
 
@@ -241,6 +243,16 @@ def test_the_moment_of_a_real_run_agrees_with_its_summary(small_run):
 
 def test_details_say_what_the_evidence_of_the_fleet_implies(make_run):
     measured = {"name": "a", "provenance": {"evidence": {"compute": {"error": 0.102}}}}
-    fleet = [{"profile": each} for each in (measured, {"name": "b"}, {"name": "c"}, measured)]
-    notes = comparison(make_run(FAR, fleet=fleet), detailed=True).notes
-    assert notes[0].startswith("Seconds of training are known to ±10 % (a) and a factor of 2 to 3 (b, c),")
+    fleet = [{"profile": each, "share": 0.25} for each in (measured, {"name": "b"}, {"name": "c"}, measured)]
+    run = make_run(FAR, fleet=fleet)
+    notes = comparison(run, detailed=True).notes
+    assert notes[1] == "Seconds of training are known to ±10 % (a) and a factor of 2 to 3 (b, c)."
+    assert notes[0] in glance(run).notes
+    moment = next(iter(run.moments.values()))[0]
+    training = 1 - moment.communication.exposed_seconds / moment.seconds
+    slower = 2.5**0.5 * math.exp(2.45 * 0.102) ** 0.5
+    most = 1 + training * (slower - 1)
+    joules = math.exp(math.hypot(math.log(most), math.log(2.2)))
+    assert f"to {most:.2g} times these" in notes[0]
+    assert f"to {joules:.2g} times (" in notes[0]
+    assert not error_interval(make_run(FAR, "seconds", fleet=fleet, cost={"kind": "seconds"}))

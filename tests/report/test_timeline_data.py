@@ -48,10 +48,8 @@ def test_the_phases_of_a_rounds_critical_path_and_its_waiting_sum_to_the_round(r
         for round, seconds in zip(timeline.rounds, breakdown_of(timeline), strict=True):
             whole = seconds.download + seconds.compute + seconds.upload + seconds.waiting
             assert math.isclose(whole, round.ended - round.began, rel_tol=1e-9)
-            if round.critical >= 0:
-                transfers = (
-                    seconds.download + seconds.upload + seconds.waiting
-                )  # the framework's time counts as transfers
+            if round.critical >= 0:  # the framework's time counts as transfers
+                transfers = seconds.download + seconds.upload + seconds.waiting
                 assert math.isclose(transfers, round.exposed, abs_tol=1e-9)
 
 
