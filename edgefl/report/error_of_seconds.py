@@ -75,7 +75,9 @@ def error_interval(run: RunResult) -> list[str]:
     seconds = [1 - training + training * exp(sign * slower) for sign in (-1, 1)]
     joules = [exp(sign * hypot(log(each), watts)) for sign, each in zip((-1, 1), seconds, strict=True)]
     (low, high), (least, most) = ([f"{each:.2g}" for each in pair] for pair in (seconds, joules))
-    return [f"Real seconds: {low} to {high} times these, real joules: {least} to {most} times (profiles' evidence, 95 %)."]
+    return [
+        f"Real seconds: {low} to {high} times these, real joules: {least} to {most} times (profiles' evidence, 95 %)."
+    ]
 
 
 def _profiles(run: RunResult) -> list[tuple[dict[str, Any], float]]:
