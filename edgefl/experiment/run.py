@@ -29,6 +29,7 @@ from edgefl.torch_settings import neutral_torch
 from edgefl.validation import validated
 
 if TYPE_CHECKING:
+    from edgefl.data.attackers import Attackers
     from edgefl.data.federated import FederatedData
     from edgefl.training.core import TrainingCore
 
@@ -268,7 +269,13 @@ class _ScenarioRuns(Runs):
 
         device = choose_device(self._choices.device)
         split, room = self._chosen.evaluation.split, room_for_data(device)
-        return load_federated(self._chosen.data, seed, device, split, room=room)
+        data, attackers = load_federated(self._chosen.data, seed, device, split, room=room), self._attackers(seed)
+        return data if attackers is None else attackers.data(data)
+
+    def _attackers(self, seed: int) -> Attackers | None:
+        from edgefl.data.attackers import Attackers
+
+        return Attackers.of(self._chosen.failures, self._chosen.data.clients, seed)
 
     def _core(self, seed: int, data: FederatedData | None) -> AbstractContextManager[TrainingCore | None]:
         if data is None or not self._choices.train:
@@ -277,4 +284,4 @@ class _ScenarioRuns(Runs):
 
         spec, engine = self._chosen.model.spec, self._chosen.training.engine
         results = None if self._results is None else self._results / str(seed)
-        return TrainingCore.of(data, spec, seed, engine=engine, results=results)
+        return TrainingCore.of(data, spec, seed, engine=engine, results=results, attackers=self._attackers(seed))

@@ -33,6 +33,7 @@ from edgefl.scheduling.bandwidth.orders import Equal
 from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.accounts import Limits
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost
+from edgefl.simulation.failure_specs import timed
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import CostOf
 from edgefl.torch_settings import neutral_torch
@@ -173,7 +174,7 @@ def setup_of(
         trains=trains,
         seconds=seconds,
         timeouts=scenario.network.transport.timeouts,
-        failures=scenario.failures,
+        failures=timed(scenario.failures),
         listeners=listeners,
         overhead=scenario.round_overhead,
         bandwidth=None if type(allocation) is Equal else allocation,  # the network itself computes equal shares

@@ -40,6 +40,19 @@ def _defaults(recipe: Recipe) -> dict[str, Any]:
     return {**recipe.server.model_dump(exclude_unset=True), **recipe.defaults}
 
 
+_IN_PLACE_OF_FLOWERS = {
+    "FedAdagrad": "fedadagrad",
+    "FedAdam": "fedadam",
+    "FedAvg": "mean",
+    "FedAvgM": "fedavgm",
+    "FedMedian": "median",
+    "FedTrimmedAvg": "{kind: trimmed_mean, share: 0.2}",
+    "FedYogi": "fedyogi",
+    "Krum": "{kind: krum, malicious: 1}",
+    "MultiKrum": "{kind: krum, malicious: 1, select: 3}",
+}
+
+
 def server_update(value: Any) -> ServerUpdate:
     """A server update from its name, or from a mapping with ``kind`` and options.
 
@@ -48,6 +61,9 @@ def server_update(value: Any) -> ServerUpdate:
     """
     if isinstance(value, ServerUpdate):
         return value
+    if isinstance(value, Mapping) and "flower" in value:
+        new = _IN_PLACE_OF_FLOWERS.get(str(value["flower"]), "median, trimmed_mean, krum or norm_bound")
+        raise UserError(f"strategies of Flower run in a Flower app only; write server: {new}", field="flower")
     return chosen_part(SERVER_UPDATES, value)
 
 

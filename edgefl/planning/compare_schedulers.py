@@ -123,12 +123,10 @@ def compare_schedulers(
             known = known or LeastRoundSeconds(there, world, setup)
             found[name] = _figures(setup, known, seen, early, rounds)
         except (UserError, PartFault) as error:
-            if selections is not None and isinstance(error, UserError):
-                raise UserError(error.message, field=error.field, file=f"--selection {name}") from None
+            bare = UserError(error.message, field=error.field) if isinstance(error, UserError) else error
             if selections is not None:
-                raise
-            field = error.field if isinstance(error, UserError) else None
-            left_out[name] = f"{field}: {error.message}" if field is not None else str(error)
+                raise (bare.located(file=f"--selection {name}") if isinstance(bare, UserError) else bare) from None
+            left_out[name] = str(bare)
     return SchedulerComparison(scenario.name, chosen.label, first, rounds, found, left_out)
 
 

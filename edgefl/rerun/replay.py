@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from edgefl.data.attackers import attack_of
 from edgefl.errors import UserError
 from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.inputs import SCENARIO, digest_of_scenario, keep_code
@@ -71,6 +72,8 @@ class Replay:
         """
         _check_changeable(changes)
         scenario = with_overrides(self._run.scenario, changes, run_code=False)
+        if attack_of(scenario.failures) != attack_of(self._run.scenario.failures):
+            raise UserError("training depends on it, so a replay may not change it", field="failures.malicious")
         inputs = self._run.inputs(scenario)
         if os.path.lexists(out):
             raise UserError("expected a folder that does not exist yet", file=str(out))

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from edgefl.data.attackers import Malicious, attack_of
 from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError, nearest
 from edgefl.fleet import FleetGroup, group_counts
@@ -29,7 +30,7 @@ from edgefl.scenario.sections import (
 from edgefl.scheduling.selection.uniform import Fixed
 from edgefl.simulation.accounts import BudgetSpec
 from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
-from edgefl.simulation.failure_specs import Crash, Failure
+from edgefl.simulation.failure_specs import Crash, Failures
 from edgefl.simulation.protocol_specs import AsynchronousSpec, ProtocolSpec, SynchronousSpec
 from edgefl.simulation.work import AnyOverhead, RoundOverhead
 from edgefl.tasks.classification import Classification
@@ -64,8 +65,8 @@ class Scenario(Options):
         default=RoundOverhead(),
         description="the framework's own time in a round: none, a kind (flower, flower-grpc), or seconds",
     )
-    failures: tuple[Failure, ...] = Field(
-        default=(), description="crashes of clients and outages of links, at given times"
+    failures: Failures = Field(
+        default=(), description="crashes and outages at given times; malicious: clients that attack"
     )
     cost: CostSpec = Field(default_factory=MeasuredCost, description="how FLOPs and seconds of training are determined")
     methods: Methods = Field(description="the methods to compare: names, or mappings with options")
@@ -162,6 +163,8 @@ class Scenario(Options):
                     f"expected a client from 0 to {clients - 1}, found {failure.client}",
                     field=f"failures.{index}.client",
                 )
+        if (attacks := sum(isinstance(each, Malicious) for each in self.failures)) > 1:
+            raise UserError(f"expected one entry malicious, found {attacks}", field="failures")
         spec = self.training.selection.spec
         if isinstance(spec, Fixed) and spec.clients is not None:
             field = "training.selection.clients"
@@ -203,6 +206,8 @@ class Scenario(Options):
             Part(f"bandwidth '{bandwidth.name}'", bandwidth.spec.needs, "training.bandwidth.kind"),
             Part(f"protocol '{protocol.kind}'", protocol.needs, "protocol.kind"),
         ]
+        if (attack := attack_of(self.failures)) is not None and attack.kind == "label_flip":
+            parts.append(Part("an attack by label_flip", frozenset({"classes"}), "failures"))
         if self.personalisation is not None and self.personalisation.self_confidence:
             parts.append(Part("self-confidence", frozenset({"classes"}), "personalisation.self_confidence"))
         check(parts, world)

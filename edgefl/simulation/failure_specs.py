@@ -1,11 +1,12 @@
 """The options of ``failures:``: crashes of clients and outages of links, at given times."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from edgefl.data.attackers import Malicious
 from edgefl.errors import UserError
 from edgefl.network.topology import Topology
 from edgefl.options import Options
@@ -52,10 +53,32 @@ class Outage(_Failure):
 
 
 Failure = Annotated[Crash | Outage, Field(discriminator="kind")]
-"""An entry of a scenario's ``failures``."""
+"""A failure at a given time."""
 
 
-def check_outages(failures: Sequence[Crash | Outage], topology: Topology) -> None:
+def kind(entry: Any) -> Any:
+    """The kind of an entry, which an attack has under the key ``malicious``."""
+    named = "malicious" in entry if isinstance(entry, Mapping) else isinstance(entry, Malicious)
+    return "malicious" if named else entry.get("kind") if isinstance(entry, Mapping) else getattr(entry, "kind", None)
+
+
+_Entry = Annotated[
+    Annotated[Crash, Tag("crash")] | Annotated[Outage, Tag("outage")] | Annotated[Malicious, Tag("malicious")],
+    Discriminator(kind),
+]
+
+Failures = Annotated[
+    tuple[_Entry, ...], BeforeValidator(lambda value: [value] if isinstance(value, Mapping) else value)
+]
+"""A scenario's ``failures``: a list, or one entry."""
+
+
+def timed(failures: Iterable[object]) -> tuple[Crash | Outage, ...]:
+    """Those at given times."""
+    return tuple(each for each in failures if isinstance(each, Crash | Outage))
+
+
+def check_outages(failures: Sequence[object], topology: Topology) -> None:
     """Check that the network has every link that fails."""
     for index, each in enumerate(failures):
         for source, target in each.directions if isinstance(each, Outage) else ():
@@ -89,7 +112,7 @@ def crashes_of(failures: Iterable[Crash | Outage]) -> dict[int, list[Span]]:
     return {client: joined(found) for client, found in sorted(spans.items())}
 
 
-def outages_of(failures: Iterable[Crash | Outage]) -> dict[tuple[str, str], list[Span]]:
+def outages_of(failures: Iterable[object]) -> dict[tuple[str, str], list[Span]]:
     """When each directed link that fails has no capacity."""
     spans: dict[tuple[str, str], list[Span]] = {}
     for each in failures:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
+from edgefl.data.attackers import Attackers
 from edgefl.data.federated import FederatedData
 from edgefl.methods.parts.local_part import keeping_local
 from edgefl.methods.parts.objective import Objective
@@ -103,12 +104,13 @@ class TrainingCore:
         # a folder in which results are kept, so that no job is trained twice; not for the batched engine, whose bits
         # depend on the jobs that are trained side by side
         results: Path | None = None,
+        attackers: Attackers | None = None,  # the clients that change their updates
     ) -> None:
         keep_freed_memory()
         self._device = torch.device(device)
         self._seed = seed
         self._workers = workers
-        self._results = results
+        self._results, self._attackers = results, attackers
         self._spec = EngineSpec.of(engine)
         check_precision(self._spec.precision, self._device)
         self.engine_name = choose_engine(self._spec.kind, self._device, workers)
@@ -127,10 +129,13 @@ class TrainingCore:
         engine: EngineSpec | str = "auto",
         workers: int | None = None,
         results: Path | None = None,
+        attackers: Attackers | None = None,
     ) -> Self:
         """The core of a scenario's data and model for one seed; it trains on the device that holds the data."""
         model = build_model(spec, data.shape, data.classes, data.train.task, tokens=data.tokens)
-        return cls(ClientData(data), model, seed, data.train.device, engine=engine, workers=workers, results=results)
+        device = data.train.device
+        given = {"engine": engine, "workers": workers, "results": results, "attackers": attackers}
+        return cls(ClientData(data), model, seed, device, **given)  # type: ignore[arg-type]
 
     @property
     def model(self) -> BlockModel:
@@ -155,6 +160,7 @@ class TrainingCore:
             seed=self._seed,
             kept_models=kept_models,
             parts=parts,
+            attackers=self._attackers,
         )
 
     def _engine_of_parts(self, parts: PartsOfModel, adapted: AdaptedModel) -> Engine:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgefl.data.attackers import Attackers
 from edgefl.methods.parts.local_part import OWN
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
@@ -16,7 +17,7 @@ from edgefl.models.layout import digest_of_model
 from edgefl.randomness import generator
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.aggregation import Outcome
-from edgefl.training.base import Engine, JobData, JobResult
+from edgefl.training.base import Engine, JobData, JobResult, JobTask
 from edgefl.training.evaluation import epoch_losses, in_main_memory, local_losses
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.training.job_inputs import JobInputs, JobResolver, Received
@@ -57,8 +58,9 @@ class MethodLearner:
         kept_models: KeptModels | None = None,
         # the parts of the model that clients train, for methods with capacity levels
         parts: PartsOfModel | None = None,
+        attackers: Attackers | None = None,  # the clients that change their updates
     ) -> None:
-        self._method = method
+        self._method, self._attackers = method, attackers
         self._parts = parts
         self._model = model
         self._seed = seed
@@ -252,7 +254,7 @@ class MethodLearner:
         task, samples = inputs.task, self._data.samples(job.id.client)
         sent = self._versions[job.version].vector
         known = {**inputs.vectors, **result.kept}
-        final = result.final
+        final = result.final if self._attackers is None else self._attacked(self._attackers, task, result.final)
         if self._parts is not None:
             final = self._parts.put_back(final, sent, job.level, job.round)
         upload = self._wire.upload(job, task, final, sent, known, arrives=job.id not in self._discarded)
@@ -276,6 +278,12 @@ class MethodLearner:
             part=(job.alpha if self._method.objective.trains_last else job.level, job.round),
             others=upload.others,
         )
+
+    def _attacked(self, attackers: Attackers, task: JobTask, final: Tensor) -> Tensor:
+        """What an attacker returns: its buffers, and what it keeps for itself, are honest."""
+        layout = self._model.layout if self._parts is None else self._parts.of(task.level).model.layout
+        sent = attackers.sent(task.client, task.dispatch, task.start, final, layout.parameter_count)
+        return layout.with_local_part(sent, layout.local_part(final)) if layout.local else sent
 
     def _inputs(self, job: TrainingJob) -> JobInputs:
         front = None if job.front is None else self._versions[job.front].vector

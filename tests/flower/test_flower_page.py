@@ -11,7 +11,6 @@ from edgefl.api import simulate
 from edgefl.cli.entry import app
 from edgefl.errors import UserError
 from edgefl.flower.scenario import load_any_scenario
-from edgefl.methods.flower import KEPT
 
 from .runs import needs_flwr
 
@@ -72,9 +71,3 @@ class TestCommandLine:
 def test_arguments_about_training_are_refused(tmp_path):
     with pytest.raises(UserError, match="a Flower app trains in its own code; remove this argument"):
         simulate(written(tmp_path), out=tmp_path / "run", engine="sequential")
-
-
-def test_the_page_names_every_strategy():
-    page = (DOCS / "flower.md").read_text().split("## Strategies of Flower")[1]
-    accepted = re.findall(r"^\| (`.*?) \|", page.split("These strategies of Flower 1.42 are refused:")[0], re.M)
-    assert {name for cell in accepted for name in re.findall(r"`(\w+)`", cell)} == set(KEPT)

@@ -59,6 +59,11 @@ ELSEWHERE = {
     "data.partition<flwr>": "tests/data/partitions/test_flwr.py, where flwr-datasets is installed",
     "fleet[].profile.compute.group_overhead": "grouped convolutions: tests/fleet/test_roofline.py",
     **{f"methods[]<{name}>": "tests/methods, by formula" for name in methods.DERIVED},
+    "failures[].malicious": "tests/data/test_attackers.py",
+    **{
+        f"methods[].server<{option}": "tests/methods/test_robust.py"
+        for option in ("krum>.malicious", "krum>.select", "norm_bound>.bound", "trimmed_mean>.share")
+    },
     "fleet[].profile.compute.cpu_quota": "real training only: tests/emulation/test_trainers.py",
 }
 """Sections that are tried by other tests."""

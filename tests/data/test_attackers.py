@@ -1,0 +1,87 @@
+"""Clients that attack: who they are, what they train on and what they send."""
+
+import pytest
+import torch
+
+from edgefl.data.attackers import Attack, Attackers, Malicious
+from edgefl.data.federated import load_federated
+from edgefl.errors import UserError
+from edgefl.experiment import resume, run
+from edgefl.rerun.replay import replay
+from edgefl.rerun.verify import verify
+
+from ..small_runs import Stop, tree
+
+
+def attackers(share=0.25, clients=8, seed=0, **options):
+    return Attackers.of([Malicious(malicious=Attack(share=share, **options))], clients, seed)
+
+
+def test_the_seed_decides_who_attacks():
+    drawn = [attackers(seed=seed, kind="noise").clients for seed in range(20)]
+    assert {len(each) for each in drawn} == {2}
+    assert drawn[0] == attackers(kind="sign_flip").clients
+    assert set().union(*drawn) == set(range(8))
+    assert Attackers.of([], 8, 0) is None
+
+
+def test_flipped_labels_are_those_of_the_attackers_alone(small):
+    scenario = small()
+    data = load_federated(scenario.data, 0)
+    found = attackers(kind="label_flip", clients=data.clients)
+    flipped = found.data(data)
+    for client in range(data.clients):
+        mine = torch.from_numpy(data.shards.shard(client))
+        honest = data.train.labels[mine]
+        expected = data.classes - 1 - honest if client in found.clients else honest
+        assert torch.equal(flipped.train.labels[mine], expected)
+    assert flipped.test is data.test
+
+
+def test_what_attackers_send():
+    start, final = torch.zeros(1000), torch.cat([torch.full((999,), 0.5), torch.tensor([7.0])])
+    flip = attackers(kind="sign_flip", scale=3)
+    one, honest = min(flip.clients), min(set(range(8)) - flip.clients)
+    assert flip.sent(honest, 0, start, final, 999) is final
+    changed = flip.sent(one, 0, start, final, 999)
+    assert torch.equal(changed, torch.cat([torch.full((999,), -1.5), torch.tensor([7.0])]))  # buffers are honest
+    noisy = attackers(kind="noise", scale=2)
+    noise = [noisy.sent(one, dispatch, start, final, 999) - final for dispatch in (0, 0, 1)]
+    assert torch.equal(noise[0], noise[1])
+    assert not torch.equal(noise[0], noise[2])
+    assert float(noise[0].norm()) == pytest.approx(2 * float(final[:999].norm()), rel=0.1)
+    assert float(noise[0][999]) == 0
+
+
+METHODS = ["fedavg", {"method": "scaffold", "as": "states"}, {"method": "fedavg", "as": "krum", "server": "krum"}]
+
+
+def test_a_run_with_attackers_resumes_to_the_same_bytes_and_keeps_them_in_a_replay(small, tmp_path):
+    attack = {"malicious": {"share": 0.5, "kind": "noise"}}
+    outage = {"kind": "outage", "link": ["internet", "client/0"], "at": 1, "duration": 1}
+    scenario = small(methods=METHODS, failures=[outage, attack])
+    honest = run(small(methods=METHODS[:1]), out=tmp_path / "honest")
+    expected = run(scenario, out=tmp_path / "expected")
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario, out=tmp_path / "run", listeners=[Stop(6)])
+    assert tree(resume(tmp_path / "run")) == tree(expected)
+    assert verify(expected) == []
+    models = [(each / "fedavg" / "seed-0" / "final.safetensors").read_bytes() for each in (honest, expected)]
+    assert models[0] != models[1]
+    assert verify(replay(expected, {"failures": attack}, tmp_path / "replayed")) == []
+    with pytest.raises(UserError, match=r"failures.malicious: training depends on it"):
+        replay(expected, {"failures": []}, tmp_path / "refused")
+
+
+@pytest.mark.parametrize(
+    ("failures", "message"),
+    [
+        ([{"malicious": {"share": 0.1, "kind": "noise"}}] * 2, "failures: expected one entry malicious, found 2"),
+        ({"malicious": {"share": 0.1, "kind": "label_flip", "scale": 2}}, "scale: expected it with sign_flip or noise"),
+        ({"malicious": {"share": 1, "kind": "noise"}}, r"share: expected less than 1, found 1"),
+        ({"malicius": {"share": 0.1}}, "failures"),
+    ],
+)
+def test_wrong_attacks_are_refused(small, failures, message):
+    with pytest.raises(UserError, match=message):
+        small(failures=failures)
