@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 
 class Classifier(nn.Module):
@@ -63,6 +63,12 @@ def ending_in(block: nn.Module, make: Callable[[int], nn.Module]) -> nn.Module:
         else:
             end = (ending_in(last, make),)
         return nn.Sequential(*copy.deepcopy(before), *end)
+    if isinstance(block, fx.GraphModule):  # of an own model that was split
+        (last,) = next(node for node in block.graph.nodes if node.op == "output").args
+        if isinstance(last, fx.Node) and last.op == "call_module":
+            made = copy.deepcopy(block)
+            made.set_submodule(str(last.target), ending_in(block.get_submodule(str(last.target)), make))
+            return made
     raise TypeError(f"{type(block).__name__} does not end with a linear layer")
 
 

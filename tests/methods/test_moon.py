@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import fx, nn
 
 from edgefl.errors import UserError
 from edgefl.methods.fedavg import CrossEntropy
@@ -58,6 +58,13 @@ def test_in_every_network_the_head_reads_what_the_last_layer_read(name, features
     there = dict(model.blocks["projection"].named_parameters())
     assert all(torch.equal(there[name], kept[name]) for name in kept)
     assert len(there) == len(kept) + 4
+
+
+def test_the_head_takes_the_place_of_the_last_layer_of_a_traced_block() -> None:
+    block = fx.symbolic_trace(nn.Sequential(nn.Flatten(), nn.Linear(18, 3)))
+    assert ending_in(block, nn.LayerNorm)(torch.zeros(5, 2, 3, 3)).shape == (5, 18)
+    with pytest.raises(TypeError, match="does not end with a linear layer"):
+        ending_in(fx.symbolic_trace(nn.Sequential(nn.Linear(18, 3), nn.ReLU())), nn.LayerNorm)
 
 
 def test_in_place_of_the_plain_cnn_s_linear_layers_the_head_reads_the_mean_of_each_map() -> None:
