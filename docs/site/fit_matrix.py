@@ -6,18 +6,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from edgefl.methods.build import build_method
 from edgefl.methods.fits import NEEDS, Misfit, Need, Takes, missing, parts_of
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS, Method
-from edgefl.simulation.protocol_specs import protocol
+from edgefl.simulation.protocol_specs import ProtocolSpec
 
 PAGE = Path(__file__).parents[1] / "methods.md"
 BEGIN, END = "<!-- {}: begin -->\n", "<!-- {}: end -->\n"
 
 
 def _rounds(**options: str) -> Callable[[Method], Takes]:
-    return lambda method: protocol(dict(options)).takes(method.weighting)
+    protocol = TypeAdapter[Any](ProtocolSpec).validate_python(options)
+    return lambda method: protocol.takes(method.weighting)
 
 
 def _taking(*needs: Need) -> Callable[[Method], Takes]:

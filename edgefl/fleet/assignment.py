@@ -236,9 +236,6 @@ class FleetAssignment:
     def profile_of(self, client: int) -> DeviceProfile:
         return self.profiles[int(self.group[client])]
 
-    def link_of(self, client: int) -> str:
-        return self.links[int(self.group[client])]
-
     def link_names(self) -> NDArray[np.str_]:
         """Shape ``[clients]``."""
         return np.array(self.links, np.str_)[self.group]

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,8 +95,7 @@ class Accidents:
     def __init__(self, fleet: FleetAssignment, seed: int) -> None:
         chances = np.array(fleet.dropout or (0.0,) * len(fleet.profiles), np.float64)
         self._chance: NDArray[np.float64] | None = chances[fleet.group] if chances.any() else None
-        self._seed = seed
-        self._known: dict[tuple[int, int], NDArray[np.float64]] = {}
+        self._drawn = lru_cache(8)(lambda *place: generator(seed, "dropout", *place).random(len(fleet.group)))
 
     def after(self, client: int, round: int, again: int = 0) -> float:
         """The part of its computing seconds in this round (from 0) after which the client drops out; 1: it does not.
@@ -106,13 +106,8 @@ class Accidents:
         """
         if self._chance is None:
             return 1.0
-        key = (round, again)
-        if key not in self._known:
-            if len(self._known) > 7:
-                self._known.clear()
-            place = key if again else (round,)
-            self._known[key] = generator(self._seed, "dropout", *place).random(len(self._chance))
-        even, chance = float(self._known[key][client]), float(self._chance[client])
+        drawn = self._drawn(round, again) if again else self._drawn(round)
+        even, chance = float(drawn[client]), float(self._chance[client])
         return even / chance if even < chance else 1.0
 
 
@@ -184,7 +179,7 @@ class Slowdown:
         # A fleet without slowdowns needs only one array of ones for all rounds.
         self._steady: Factors | None = None if table.any() else np.ones(len(fleet.group))
         self._conditions: NDArray[np.float64] = table[fleet.group].T
-        self._known: dict[tuple[int, ...], Factors] = {}
+        self._drawn = lru_cache(8)(self._draw)  # a run uses few rounds at a time; older ones are drawn again if needed
 
     def of(self, round: int, again: int = 0) -> Factors:
         """Every client's factor in a round (from 0) or, without common rounds, model version; shape ``[clients]``.
@@ -193,14 +188,9 @@ class Slowdown:
         """
         if self._steady is not None:
             return self._steady
-        place = (round, again) if again else (round,)
-        if place not in self._known:
-            if len(self._known) > 7:  # a run uses few rounds at a time; older ones are drawn again if needed
-                self._known.clear()
-            self._known[place] = self._draw(place)
-        return self._known[place]
+        return self._drawn(round, again) if again else self._drawn(round)
 
-    def _draw(self, place: tuple[int, ...]) -> Factors:
+    def _draw(self, *place: int) -> Factors:
         jitter, low, high = self._conditions
         normal = generator(self._seed, "jitter", *place).standard_normal(len(jitter))
         even = generator(self._seed, "background load", *place).random(len(jitter))

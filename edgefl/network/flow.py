@@ -6,6 +6,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Hashable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -89,60 +90,40 @@ class Agenda:
             self._arm(following, now)
 
 
+@dataclass(eq=False, repr=False)
 class Flow(simpy.Event):
-    """One transfer; an event that triggers, with the flow as its value, when the last byte has arrived.
+    """One transfer; an event that triggers, with the flow as its value, when the last byte has arrived."""
 
-    Attributes:
-        started: virtual time of the call, seconds.
-        ended: virtual time at which it was complete or cancelled, seconds; None while it is in progress.
-        path: the links that it crosses, as indices of the network's link arrays.
-        latency: seconds before the first byte flows: the path's latency under the transport model, and ``setup``.
-        setup: seconds of it that the set-up of a connection takes.
-        opening: the state of its connection at its start; None without connections.
-        losses: virtual times at which expected losses change its rate.
-    """
+    env: simpy.Environment
+    id: int
+    source: Node
+    target: Node
+    bytes: float
+    _: KW_ONLY
+    path: tuple[int, ...]  # the links that it crosses, as indices of the network's link arrays
+    nodes: tuple[str, ...]
+    latency: float  # seconds before the first byte flows: the path's under the transport model, and setup
+    weight: float
+    tag: object
+    bytes_left: Callable[[Flow], float]
+    outlook: Outlook | None = None
+    multicast: int | None = None
+    setup: float = 0.0  # seconds of the latency that the set-up of a connection takes
+    opening: Opening | None = None  # the state of its connection at its start; None without connections
+    losses: list[float] = field(default_factory=list)  # virtual times at which expected losses change its rate
+    ended: float | None = None  # virtual time at which it was complete or cancelled, seconds
+    cancelled: bool = False
 
-    def __init__(
-        self,
-        env: simpy.Environment,
-        number: int,
-        source: Node,
-        target: Node,
-        bytes: float,
-        *,
-        path: tuple[int, ...],
-        nodes: tuple[str, ...],
-        latency: float,
-        weight: float,
-        tag: object,
-        bytes_left: Callable[[Flow], float],
-    ) -> None:
-        super().__init__(env)
-        self.id = number
-        self.source = source
-        self.target = target
-        self.bytes = bytes
-        self.started: float = env.now
-        self.ended: float | None = None
-        self.tag = tag
-        self.path = path
-        self.nodes = nodes
-        self.latency = latency
-        self.weight = weight
-        self.outlook: Outlook | None = None
-        self.multicast: int | None = None
-        self.setup = 0.0
-        self.opening: Opening | None = None
-        self.losses: list[float] = []
-        self.cancelled = False
+    def __post_init__(self) -> None:
+        super().__init__(self.env)
+        self.started: float = self.env.now  # virtual time of the call, seconds
         self._delivered = 0.0
-        self._bytes_left = bytes_left
 
     @property
     def delivered(self) -> float:
         """Bytes that have arrived so far; the whole size once the flow has ended."""
         if self.ended is None:
-            return max(self.bytes - self._bytes_left(self), 0.0)
+            return max(self.bytes - self.bytes_left(self), 0.0)
         return self._delivered
 
     def settle(self, now: float, delivered: float, *, cancelled: bool) -> None:

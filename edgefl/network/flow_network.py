@@ -129,8 +129,8 @@ class FlowNetwork:
             weight=weight,
             tag=tag,
             bytes_left=self._bytes_left,
+            outlook=outlook,
         )
-        flow.outlook = outlook
         if self._tcp is not None:
             self._tcp.request(flow, route.latency)
         self._under_way[flow.id] = flow

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter, sub
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import simpy
 from pydantic import Field
 
-from edgefl.fleet import Direction, FleetAssignment, idle_joules, transfer_joules
+from edgefl.fleet import Direction, FleetAssignment
 from edgefl.fleet.battery import Charges
 from edgefl.options import Options
 from edgefl.record.kinds import BUDGETS, BudgetKind, Lost, StopReason
@@ -20,13 +20,6 @@ from edgefl.units import Bytes, Flops, Joules, Seconds
 
 if TYPE_CHECKING:
     from edgefl.record.events import EventLog
-
-
-class Ages(NamedTuple):
-    """The number of front blocks of one or more jobs, and the sum of their ages in rounds."""
-
-    blocks: int
-    rounds: int
 
 
 class FrontBlocks:
@@ -43,9 +36,9 @@ class FrontBlocks:
 
     >>> front = FrontBlocks(4)
     >>> front.trained(client=7, round=0, alpha=4), front.trained(client=7, round=5, alpha=2)
-    (Ages(blocks=0, rounds=0), Ages(blocks=2, rounds=10))
+    ((0, 0), (2, 10))
     >>> front.trained(client=7, round=6, alpha=1)
-    Ages(blocks=3, rounds=13)
+    (3, 13)
     """
 
     def __init__(self, blocks: int) -> None:
@@ -56,12 +49,15 @@ class FrontBlocks:
         """The client has received the whole model of ``round`` (from 0) without a job."""
         self._sent[client] = [round] * self._blocks
 
-    def trained(self, client: int, round: int, alpha: int) -> Ages:
-        """Add a client's computed job that began from the model of ``round`` (from 0) with ``alpha`` blocks sent."""
+    def trained(self, client: int, round: int, alpha: int) -> tuple[int, int]:
+        """Add a client's computed job that began from the model of ``round`` (from 0) with ``alpha`` blocks sent.
+
+        Returns the number of its front blocks, and the sum of their ages in rounds.
+        """
         front = self._blocks - alpha
         kept = self._sent.get(client, [0] * self._blocks)[:front]
         self._sent[client] = kept + [round] * alpha
-        return Ages(front, round * front - sum(kept))
+        return front, round * front - sum(kept)
 
 
 @dataclass
@@ -231,34 +227,6 @@ class Limits:
         return bool(self.targets) and all(target.reached for target in self.targets)
 
 
-_DIRECTIONS: tuple[Direction, Direction] = ("down", "up")
-
-
-class DeviceEnergy:
-    """The joules of the clients' devices while they do not compute; the rates of each profile are computed once."""
-
-    def __init__(self, fleet: FleetAssignment) -> None:
-        self._group = fleet.group
-        self._idle = [idle_joules(profile, 1.0) for profile in fleet.profiles]
-        # Watts during a transfer, and joules per byte.
-        self._transfer = {
-            direction: [
-                (transfer_joules(profile, direction, 1.0, 0.0), transfer_joules(profile, direction, 0.0, 1.0))
-                for profile in fleet.profiles
-            ]
-            for direction in _DIRECTIONS
-        }
-
-    def idle(self, client: int, seconds: float) -> float:
-        """Joules of the client's device during ``seconds`` without training."""
-        return self._idle[int(self._group[client])] * seconds
-
-    def transfer(self, client: int, direction: Direction, seconds: float, transferred_bytes: float) -> float:
-        """Joules of a transfer, in addition to the device's other energy."""
-        watts, per_byte = self._transfer[direction][int(self._group[client])]
-        return watts * seconds + per_byte * transferred_bytes
-
-
 class Accounts:
     """Updates the ledger and the charges of the batteries, and ends the run when a budget is exhausted.
 
@@ -270,7 +238,6 @@ class Accounts:
     ) -> None:
         self.ledger = Ledger()
         self.charges = Charges([profile.battery for profile in fleet.profiles], fleet.group, seed)
-        self.draws = DeviceEnergy(fleet)
         self.stopped: simpy.Event = env.event()
         self._env = env
         self._log = log

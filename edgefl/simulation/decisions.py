@@ -10,7 +10,7 @@ import simpy
 from numpy.typing import NDArray
 
 from edgefl.errors import WrongAnswer
-from edgefl.fleet import compute_joules
+from edgefl.fleet import compute_joules, idle_joules, transfer_joules
 from edgefl.methods.parts.common_finish import CommonFinish
 from edgefl.record.events import detail
 from edgefl.scheduling.blocks.base import BlockForecast, checked_alphas, least_makespan
@@ -47,17 +47,17 @@ class Forecasts:
         level, used = np.ones(len(clients)), np.zeros(len(clients))
         charges = world.traffic.batteries.charges
         foreseen = self.of_round(round, clients)
-        draws = world.accounts.draws
         for place, client in enumerate(clients.tolist()):
             if not charges.has(client):
                 continue
             down, compute, up = (float(seconds[place]) for seconds in foreseen)
             down_bytes, up_bytes = self._bytes(client)
+            profile = world.setup.fleet.profile_of(client)
             joules = (
-                draws.idle(client, down + up)
-                + compute_joules(world.setup.fleet.profile_of(client), compute)
-                + draws.transfer(client, "down", down, down_bytes)
-                + draws.transfer(client, "up", up, up_bytes)
+                idle_joules(profile, down + up)
+                + compute_joules(profile, compute)
+                + transfer_joules(profile, "down", down, down_bytes)
+                + transfer_joules(profile, "up", up, up_bytes)
             )
             level[place] = world.traffic.batteries.left(client) / charges.capacity[client]
             # Over a link that is down a transfer never ends, even with a radio without watts.
@@ -135,10 +135,9 @@ class Decisions:
             now=self._world.env.now,
             availability=self._share,
             charge=partial(self._forecasts.charge, round),
-            local_losses=partial(self._local_losses, round, available)
-            if self._may_ask and setup.selector.asks()
-            else None,
         )
+        if self._may_ask and setup.selector.asks():
+            facts = facts._replace(local_losses=partial(self._local_losses, round, available))
         with blaming(setup.label, round, "selection"):
             picked = setup.selector.pick(number, available.copy(), size, facts)
             cohort = checked_cohort(picked, available, size)

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import simpy
@@ -28,43 +29,29 @@ class Transfer(NamedTuple):
     item: str
 
 
+@dataclass(eq=False, repr=False)
 class Delivery(simpy.Event):
     """One transfer; an event that triggers when the last byte has arrived, or when the last attempt has broken.
 
     Each attempt is a flow. Only attempts that break are repeated (see :class:`~edgefl.simulation.delivery.Attempts`).
-
-    Attributes:
-        outlook: what is known about its client's round, for a bandwidth allocation.
-        started: virtual time of the request, seconds.
-        ended: virtual time at which it was complete, failed or was cancelled, seconds; None while it is in progress.
-        flow: the attempt in progress; None before the next one begins.
-        first: the number of the first attempt's flow, -1 during that attempt.
-        breaks: how many attempts have broken.
-        kept: the bytes of those that need not be sent again.
     """
 
-    def __init__(
-        self,
-        env: simpy.Environment,
-        source: Node,
-        target: Node,
-        transfer: Transfer,
-        bytes: int,
-        *,
-        outlook: Outlook | None = None,
-    ) -> None:
-        super().__init__(env)
-        self.outlook = outlook
-        self.source = source
-        self.target = target
-        self.transfer = transfer
-        self.bytes = bytes
-        self.started: float = env.now
-        self.ended: float | None = None
-        self.failed = False
-        self.flow: Flow | None = None
-        self.first = ABSENT
-        self.breaks = self.kept = 0
+    env: simpy.Environment
+    source: Node
+    target: Node
+    transfer: Transfer
+    bytes: int
+    outlook: Outlook | None = None  # what is known about its client's round, for a bandwidth allocation
+    ended: float | None = None  # virtual time at which it was complete, failed or was cancelled, seconds
+    failed: bool = False
+    flow: Flow | None = None  # the attempt in progress; None before the next one begins
+    first: int = ABSENT  # the number of the first attempt's flow, -1 during that attempt
+    breaks: int = 0  # how many attempts have broken
+    kept: int = 0  # the bytes of those that need not be sent again
+
+    def __post_init__(self) -> None:
+        super().__init__(self.env)
+        self.started: float = self.env.now  # virtual time of the request, seconds
 
     def end(self, *, failed: bool = False) -> None:
         self.ended, self.failed, self.flow = self.env.now, failed, None

@@ -33,8 +33,6 @@ class Participation(Participant):
 
     Attributes:
         prefetch: its prefetch, complete or not, until it begins.
-        hidden_seconds: transfer seconds before the round began.
-        relay_seconds: the additional seconds of its cell's own transfers.
         cut_off_at: virtual time at which its round closed without it; NaN before, and if it ended in another way.
     """
 
@@ -64,7 +62,6 @@ class Participation(Participant):
         self.downlink = downlink
         self.prefetch = prefetch
         self.phase: Phase = "download"
-        self.hidden_seconds = self.relay_seconds = 0.0
         self.cut_off_at = math.nan
         self._chosen = chosen
         self._deadline = deadline
@@ -83,10 +80,6 @@ class Participation(Participant):
     def played(self, blocks: int) -> int:
         """The α of this participation: the scheduler's choice, or M if the client received the whole model."""
         return blocks if self._chosen is None or self.downlink.forced_full else self._chosen
-
-    def transfers_since(self, moment: float) -> tuple[float, float]:
-        exposed, before = super().transfers_since(moment)
-        return exposed + self.relay_seconds, self.hidden_seconds + before
 
     def live(self, *, submit_first: bool = False) -> Generator[simpy.Event, object, None]:
         """The client's participation as a SimPy process.

@@ -67,6 +67,8 @@ class Participant(ABC):
             before.
         reached_at: the same for the server in all cases.
         entered: whether it began; false if something since its selection prevented this.
+        hidden_seconds: transfer seconds before the round began.
+        relay_seconds: the additional seconds of its cell's own transfers.
     """
 
     phase: str
@@ -76,7 +78,7 @@ class Participant(ABC):
         self.client = job.id.client
         self.round = job.round
         self.job = job
-        self.compute_seconds = 0.0
+        self.compute_seconds = self.hidden_seconds = self.relay_seconds = 0.0
         self.arrived_at = self.reached_at = math.nan
         self.entered = False
         self._env = env
@@ -93,7 +95,8 @@ class Participant(ABC):
 
     def transfers_since(self, moment: float) -> tuple[float, float]:
         """Its transfer seconds after and before a given time: those that lengthened a round that began then, or not."""
-        return self._phases.transfers_since(moment)
+        exposed, before = self._phases.transfers_since(moment)
+        return exposed + self.relay_seconds, self.hidden_seconds + before
 
     @abstractmethod
     def quit(self, reason: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.server import Weighting
@@ -284,14 +284,3 @@ ProtocolSpec = Annotated[
     kind_or("synchronous"),
 ]
 """``protocol:`` of a scenario; without a kind, a synchronous one."""
-
-_PROTOCOL: TypeAdapter[SynchronousSpec | AsynchronousSpec | HierarchicalSpec] = TypeAdapter(ProtocolSpec)
-
-
-def protocol(entry: dict[str, Any]) -> SynchronousSpec | AsynchronousSpec | HierarchicalSpec:
-    """The spec of a mapping with ``kind`` and options.
-
-    >>> protocol({"kind": "asynchronous", "buffer": 1}).buffer
-    1
-    """
-    return _PROTOCOL.validate_python(entry)

@@ -11,7 +11,7 @@ import networkx as nx
 import numpy as np
 
 from edgefl.errors import WrongAnswer
-from edgefl.fleet import Direction
+from edgefl.fleet import Direction, transfer_joules
 from edgefl.methods.parts.payload import Part
 from edgefl.network.fairness import Outlook, Progress, Shares
 from edgefl.network.flow import Alone, Flow, Network
@@ -85,7 +85,7 @@ class Traffic:
         self._accounts = accounts
         self._on_batteries = accounts.charges.any  # else the calls are not needed
         self._cells_average = isinstance(setup.protocol, HierarchicalSpec)
-        self._transfer_joules = accounts.draws.transfer
+        self._fleet = setup.fleet
         self._moved: defaultdict[int, float] = defaultdict(float)
         self._carried: defaultdict[tuple[int, int], float] = defaultdict(float)
         self._allocation = None if setup.bandwidth is None else Allocation(setup.bandwidth, setup.label)
@@ -180,7 +180,7 @@ class Traffic:
         self._attempts.flow_over(flow)
         joules = 0.0
         if client >= 0:
-            joules = self._transfer_joules(client, direction, seconds, delivered)
+            joules = transfer_joules(self._fleet.profile_of(client), direction, seconds, delivered)
             if self._on_batteries:
                 joules = self.batteries.given(client, joules, flow)
         facts = detail(losses=flow.losses) if flow.losses else ""

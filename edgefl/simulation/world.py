@@ -7,7 +7,7 @@ from typing import Any
 
 import simpy
 
-from edgefl.fleet import Pace, Slowdown
+from edgefl.fleet import Pace, Slowdown, idle_joules
 from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.payload import Downlink, Part, checked_downlink
 from edgefl.network.fairness import Outlook
@@ -59,7 +59,10 @@ class World:
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, method.local, self.new_work, method.submodels)
         self._front_blocks = FrontBlocks(setup.sizes.blocks)
         self.slowdown = Slowdown(setup.fleet, setup.seed)
-        self.wrote("run", item=setup.label, value=setup.seed, detail=self._initial_model())
+        digests = setup.learner.digests(0) if setup.trains else None
+        self.wrote(
+            "run", item=setup.label, value=setup.seed, detail="" if digests is None else detail(model=digests.model)
+        )
         schedule_failures(self.env, setup.failures, self.traffic.network, self.presence, self._log)
         budget = setup.limits.seconds
         if budget is not None:
@@ -174,9 +177,9 @@ class World:
             self._computed("compute_partial", job, work, spent=pace.until(share), share=share)
         self.fronts.pop(job.id.client, None)
         received = self.setup.sizes.blocks if self.setup.method.objective.trains_last else work.alpha
-        ages = self._front_blocks.trained(job.id.client, job.round, received)
-        self.accounts.ledger.front_blocks += ages.blocks
-        self.accounts.ledger.front_block_rounds += ages.rounds
+        blocks, rounds = self._front_blocks.trained(job.id.client, job.round, received)
+        self.accounts.ledger.front_blocks += blocks
+        self.accounts.ledger.front_block_rounds += rounds
 
     def compute_broken_off(self, job: TrainingJob, work: Work, pace: Pace, seconds: float) -> None:
         """The computation is aborted after ``seconds``; FLOPs count for the completed part, joules for its duration."""
@@ -215,7 +218,7 @@ class World:
 
         With ``prefetching`` it waited outside a round, during a prefetch, when no timer watches its battery.
         """
-        joules = self.accounts.draws.idle(client, seconds)
+        joules = idle_joules(self.setup.fleet.profile_of(client), seconds)
         if prefetching:
             joules = self._batteries.given(client, joules)
         self.wrote("idle", round, client, dispatch, seconds=seconds, joules=joules)
@@ -262,10 +265,6 @@ class World:
         its battery ran empty after it was picked and before its participation began.
         """
         self._log.write(self.env.now, kind, *place, **columns)
-
-    def _initial_model(self) -> str:
-        digests = self.setup.learner.digests(0) if self.setup.trains else None
-        return "" if digests is None else detail(model=digests.model)
 
     def new_work(self, work: Work, **other: float) -> None:
         """Log work that occurs for the first time, with its seconds that are not the roofline's, if it has such."""

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from edgefl.errors import UserError
 from edgefl.scheduling.selection.base import Facts, Foreseen, SelectionFeedback, selection
 
 EVERYONE = np.arange(10)
@@ -112,8 +111,3 @@ def test_only_some_are_asked():
     picked = selector.pick(0, ALL_FIVE, 2, Facts(foreseen=foreseen))
     assert len(asked) == 4
     assert set(picked.tolist()) <= set(asked)
-
-
-def test_a_world_without_predictions_is_refused():
-    with pytest.raises(UserError, match="predicted seconds"):
-        selection({"kind": "deadline", "deadline": 1}).start(0).pick(0, ALL_FIVE, 2, Facts())

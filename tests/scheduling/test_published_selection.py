@@ -311,12 +311,3 @@ def test_eafl_that_only_looks_at_batteries_prefers_full_ones():
     selector.observe(world.feedback(everyone))
     world.level, world.used = np.array([0.9, 1.0, 0.5, 0.8, 0.2, 0.7]), np.array([0.5, 0, 0, 0.05, 0, 0])
     assert selector.pick(1, everyone, 3, world.facts()).tolist() == [1, 3, 5]
-
-
-@pytest.mark.parametrize("kind", ["tifl", "refl", "power_of_choice", "eafl"])
-def test_selectors_name_what_the_world_does_not_provide(kind):
-    selector, everyone = selection(kind).start(0), np.arange(4)
-    if kind == "eafl":  # the first cohort explores, whatever the batteries hold
-        selector.observe(SelectionFeedback(everyone, np.ones(4), np.ones(4, np.int64), np.ones(4)))
-    with pytest.raises(UserError, match=f"selection '{kind}' needs the .*, which this simulation cannot compute"):
-        selector.pick(0, everyone, 2, Facts())

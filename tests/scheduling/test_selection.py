@@ -85,11 +85,6 @@ def test_coverage_asks_no_more_than_the_available_clients_can_give() -> None:
     assert 5 in picked
 
 
-def test_coverage_needs_to_know_the_labels() -> None:
-    with pytest.raises(UserError, match="needs the classes of each client"):
-        selection("coverage").start(0).pick(0, np.arange(4), 2, NO_FACTS)
-
-
 def test_fixed_picks_the_listed_clients_as_far_as_they_are_there() -> None:
     selector = selection({"kind": "fixed", "clients": [8, 2, 5]}).start(0)
     assert selector.pick(0, np.arange(10), 3, NO_FACTS).tolist() == [2, 5, 8]

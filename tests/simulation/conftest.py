@@ -29,7 +29,7 @@ from edgefl.scheduling.selection.base import Facts, selection
 from edgefl.simulation.accounts import Limits
 from edgefl.simulation.failure_specs import Failure
 from edgefl.simulation.laws import Record, violations
-from edgefl.simulation.protocol_specs import protocol as protocol_spec
+from edgefl.simulation.protocol_specs import ProtocolSpec
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
@@ -194,7 +194,7 @@ def run() -> Callable[..., SmallRun]:
             seed=0,
             rounds=rounds,
             cohort=cohort or clients,
-            protocol=protocol_spec(protocol or {}),
+            protocol=TypeAdapter(ProtocolSpec).validate_python(protocol or {}),
             method=build_method(entry, LocalOptions(epochs=2, batch=10)),
             scheduler=None if scheduler is None else block_scheduler(scheduler).start(0, 4),
             selector=selection(selector).start(0),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edgefl.simulation.protocol_specs import AsynchronousSpec, protocol
+from edgefl.simulation.protocol_specs import AsynchronousSpec
 from edgefl.training.job import JobId
 
 
@@ -102,8 +102,8 @@ def test_a_client_without_the_memory_is_not_asked_again(run, device):
 
 
 def test_weights_of_age_are_the_papers():
-    buffered = protocol({"kind": "asynchronous"})
+    buffered = AsynchronousSpec(kind="asynchronous")
     assert [buffered.factor(age) for age in (0, 3, 8)] == pytest.approx([1, 1 / 2, 1 / 3])
     hinge = AsynchronousSpec.model_validate({"kind": "asynchronous", "mixing": 0.6, "staleness": {"kind": "hinge"}})
     assert [hinge.factor(age) for age in (0, 4, 5)] == pytest.approx([0.6, 0.6, 0.6 / 11])
-    assert protocol({"kind": "asynchronous", "staleness": "constant"}).factor(7) == 1
+    assert AsynchronousSpec(kind="asynchronous", staleness="constant").factor(7) == 1

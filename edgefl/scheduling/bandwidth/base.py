@@ -106,10 +106,7 @@ def strict(*keys: NDArray[Any]) -> Order:
 
 
 def checked_order(answer: Order, count: int) -> Order:
-    """The answer of :meth:`BandwidthSpec.order` for this many transfers.
-
-    Raises:
-        WrongAnswer: it is not a whole number as rank and a positive finite number as weight for each transfer.
+    """The answer of :meth:`BandwidthSpec.order` for this many transfers; WrongAnswer if it makes no sense.
 
     >>> checked_order(([0, 1], [1, 2]), 2)
     Order(rank=array([0, 1]), weight=array([1., 2.]))

@@ -87,19 +87,16 @@ class BlockScheduler(ABC):
 
 
 def checked_alphas(answer: Mapping[int, int], cohort: Sequence[int], blocks: int) -> dict[int, int]:
-    """The number of blocks for each client that :meth:`BlockScheduler.choose` returned, for a model of M ``blocks``.
-
-    Raises:
-        WrongAnswer: the answer is not a whole number from 1 to M for each client, and for no other.
+    """The blocks of each client, 1 to M, that :meth:`BlockScheduler.choose` returned; WrongAnswer for other answers.
 
     >>> checked_alphas({3: np.int64(2), 5: 4}, [3, 5], 4)
     {3: 2, 5: 4}
     """
-    if set(answer) != set(cohort):
-        raise WrongAnswer(f"it returned blocks for clients {one_line(list(answer))}; expected {one_line(list(cohort))}")
-    for client, alpha in answer.items():
-        if not isinstance(alpha, int | np.integer) or not 1 <= alpha <= blocks:
-            raise WrongAnswer(f"it returned {one_line(alpha)} blocks for client {client}; expected 1 to {blocks}")
+    whole = all(isinstance(alpha, int | np.integer) and 1 <= alpha <= blocks for alpha in answer.values())
+    if set(answer) != set(cohort) or not whole:
+        raise WrongAnswer(
+            f"it returned {one_line(answer)}; expected 1 to {blocks} for clients {one_line(list(cohort))}"
+        )
     return {client: int(answer[client]) for client in cohort}
 
 

@@ -2,12 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edgefl.errors import UserError, WrongAnswer, one_line
+from edgefl.errors import WrongAnswer, one_line
 from edgefl.methods.fits import Need
 from edgefl.options import Options
 from edgefl.registry import Registry, chosen_part, class_of
@@ -31,32 +31,25 @@ class Charge(NamedTuple):
     used: NDArray[np.float64]  # the charge that a whole round is predicted to use; 0 without a battery
 
 
-class Facts(NamedTuple):
-    """Facts about the clients for a selector; ``None`` where the scenario's world does not provide them."""
+def _not_provided(*_: object) -> NoReturn:
+    raise WrongAnswer("it used a fact that this simulation does not provide, or that is not among its `reads`")
 
-    # which classes each client holds [clients, classes], True or False
-    label_support: NDArray[np.bool_] | None = None
-    foreseen: Callable[[NDArray[np.int64]], Foreseen] | None = None
-    data_sizes: NDArray[np.int64] | None = None  # the training images n_k of each client [clients]
-    now: float | None = None  # seconds since the run's start
+
+class Facts(NamedTuple):
+    """Facts about the clients for a selector."""
+
+    label_support: NDArray[np.bool_] = np.zeros((0, 0), np.bool_)  # which classes each client holds [clients, classes]
+    foreseen: Callable[[NDArray[np.int64]], Foreseen] = _not_provided
+    data_sizes: NDArray[np.int64] = np.zeros(0, np.int64)  # the training images n_k of each client [clients]
+    now: float = 0.0  # seconds since the run's start
     # a function from clients' numbers and the begin and end of a window, in seconds from now, to the part of the
     # window in which each client will be available
-    availability: Callable[[NDArray[np.int64], float, float], NDArray[np.float64]] | None = None
-    charge: Callable[[NDArray[np.int64]], Charge] | None = None
+    availability: Callable[[NDArray[np.int64], float, float], NDArray[np.float64]] = _not_provided
+    charge: Callable[[NDArray[np.int64]], Charge] = _not_provided
     # a function from different clients' numbers, ascending, and a number of images (None: all) to the mean loss of
     # the model that the round begins with, on as many of each client's training images. These clients are charged for
     # it: they download the model before the round and compute a forward pass. Only in synchronous rounds.
-    local_losses: Callable[[NDArray[np.int64], int | None], NDArray[np.float64]] | None = None
-
-
-Fact = TypeVar("Fact")
-
-
-def needed(fact: Fact | None, selection: str, what: str) -> Fact:
-    """A fact that a selector cannot do without; UserError if the world does not provide it."""
-    if fact is None:
-        raise UserError(f"selection '{selection}' needs the {what}, which this simulation cannot compute")
-    return fact
+    local_losses: Callable[[NDArray[np.int64], int | None], NDArray[np.float64]] = _not_provided
 
 
 class SelectionFeedback(NamedTuple):
@@ -116,17 +109,12 @@ class Selector(ABC):
 
 
 def checked_cohort(answer: ArrayLike, available: NDArray[np.int64], cohort: int) -> list[int]:
-    """The clients that :meth:`Selector.pick` returned, ascending.
-
-    Raises:
-        WrongAnswer: they are not different available clients, at most ``cohort`` of them.
+    """The clients that :meth:`Selector.pick` returned, ascending; WrongAnswer if they are not different available ones.
 
     >>> checked_cohort([2, 0], np.array([0, 2, 3]), 2)
     [0, 2]
     """
     picked = np.asarray(answer)
-    if picked.ndim != 1 or (picked.size and picked.dtype.kind not in "iu"):
-        raise WrongAnswer(f"it returned {one_line(answer)}; expected an array of client numbers")
     if picked.size > cohort or len(set(picked.tolist())) < picked.size or not np.isin(picked, available).all():
         raise WrongAnswer(f"it returned {one_line(answer)}; expected at most {cohort} different available clients")
     return [int(client) for client in np.sort(picked)]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec, needed
+from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
 from edgefl.scheduling.selection.uniform import sample
 
 
@@ -27,7 +27,7 @@ class CoverageSelector(Selector):
     tries: int
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        support = needed(facts.label_support, "coverage", "classes of each client")[available]
+        support = facts.label_support[available]
         draws = generator(self.seed, "selection", round)
         reachable = int(support.any(axis=0).sum())
         places = np.arange(len(available))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec, needed
+from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
 from edgefl.scheduling.selection.uniform import sample
 from edgefl.units import Seconds
 
@@ -31,7 +31,7 @@ class DeadlineSelector(Selector):
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
         number = max(cohort, int(self.spec.asked * cohort + 0.5))
         asked = sample(generator(self.seed, "selection", round), available, number)
-        seconds = needed(facts.foreseen, "deadline", "predicted seconds of clients")(asked)
+        seconds = facts.foreseen(asked)
         ready, upload = seconds.download + seconds.compute, seconds.upload
         chosen: list[int] = []
         left = np.ones(len(asked), dtype=bool)

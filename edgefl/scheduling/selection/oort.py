@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import SELECTORS, Facts, SelectionFeedback, Selector, SelectorSpec, needed
+from edgefl.scheduling.selection.base import SELECTORS, Facts, SelectionFeedback, Selector, SelectorSpec
 from edgefl.scheduling.selection.uniform import sample
 
 
@@ -150,7 +150,7 @@ class EaflSelector(OortSelector):
         self._share = spec.f
 
     def rewards(self, clients: NDArray[np.int64], facts: Facts) -> NDArray[np.float64]:
-        charge = needed(facts.charge, "eafl", "charge of batteries")(clients)
+        charge = facts.charge(clients)
         power = np.maximum(charge.level - charge.used, 0.0)
         return np.asarray(self._share * self.utilities(clients) + (1 - self._share) * power)
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from edgefl.errors import UserError
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import SELECTORS, Facts, SelectionFeedback, Selector, SelectorSpec, needed
+from edgefl.scheduling.selection.base import SELECTORS, Facts, SelectionFeedback, Selector, SelectorSpec
 from edgefl.scheduling.selection.oort import round_up
 
 
@@ -33,7 +33,7 @@ class AskedLosses(Selector):
         self._spec = spec
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        sizes = needed(facts.data_sizes, "power_of_choice", "numbers of samples")[available]
+        sizes = facts.data_sizes[available]
         wanted = min(len(available), max(cohort, round_up(self._spec.candidates * cohort)))
         draws = generator(self._seed, "selection", round)
         known = np.count_nonzero(sizes) >= wanted
@@ -44,10 +44,9 @@ class AskedLosses(Selector):
 
     def _losses(self, candidates: NDArray[np.int64], facts: Facts) -> NDArray[np.float64]:
         """The loss of each candidate, in the order of the draw."""
-        ask = needed(facts.local_losses, "power_of_choice", "losses of the model on clients")
         order = np.argsort(candidates)
         losses = np.empty(len(candidates))
-        losses[order] = ask(candidates[order], self._spec.images)
+        losses[order] = facts.local_losses(candidates[order], self._spec.images)
         return losses
 
 

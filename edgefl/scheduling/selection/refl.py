@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec, needed
+from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
 from edgefl.units import Seconds
 
 
@@ -41,14 +41,11 @@ class ReflSelector(Selector):
         self._rested: dict[int, int] = {}
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        now = needed(facts.now, "refl", "time")
         if self._before is not None:
             alpha = self._spec.smoothing
-            self._duration = (1 - alpha) * (now - self._before) + alpha * self._duration
-        self._before = now
-        share = needed(facts.availability, "refl", "availability of clients")(
-            available, self._duration, 2 * self._duration
-        )
+            self._duration = (1 - alpha) * (facts.now - self._before) + alpha * self._duration
+        self._before = facts.now
+        share = facts.availability(available, self._duration, 2 * self._duration)
         draws = generator(self._seed, "selection", round)
         wrong = draws.random(len(available)) >= self._spec.accuracy
         reports = np.where(wrong, 1 - share, share)

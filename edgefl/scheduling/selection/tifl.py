@@ -10,7 +10,7 @@ from pydantic import Field
 
 from edgefl.errors import UserError
 from edgefl.randomness import generator
-from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec, needed
+from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
 from edgefl.scheduling.selection.uniform import sample
 from edgefl.units import Seconds
 
@@ -48,8 +48,8 @@ class StaticTiers(Selector):
         return sample(draws, members[tier], cohort)
 
     def _profiled(self, facts: Facts) -> list[NDArray[np.int64]]:
-        everyone = np.arange(len(needed(facts.data_sizes, "tifl", "numbers of samples")), dtype=np.int64)
-        foreseen = needed(facts.foreseen, "tifl", "predicted seconds of clients")(everyone)
+        everyone = np.arange(len(facts.data_sizes), dtype=np.int64)
+        foreseen = facts.foreseen(everyone)
         seconds = foreseen.download + foreseen.compute + foreseen.upload
         order = np.argsort(seconds, kind="stable")
         if self._spec.timeout is not None:
@@ -107,14 +107,13 @@ class AdaptiveTiers(StaticTiers):
 
     def _evaluate(self, members: list[NDArray[np.int64]], facts: Facts) -> None:
         asked = np.concatenate(members)
-        losses = needed(facts.local_losses, "tifl", "losses of the model on clients")(np.sort(asked), None)
-        sizes = needed(facts.data_sizes, "tifl", "numbers of samples")
+        losses = facts.local_losses(np.sort(asked), None)
         before, self._losses = self._losses, self._losses.copy()
         of_client = dict(zip(np.sort(asked).tolist(), losses.tolist(), strict=True))
         for tier, clients in enumerate(members):
             if len(clients):
                 found = [of_client[client] for client in clients.tolist()]
-                self._losses[tier] = np.average(found, weights=sizes[clients])
+                self._losses[tier] = np.average(found, weights=facts.data_sizes[clients])
         # A loss that did not fall is an accuracy that did not rise.
         if self._picks and self._losses[self._current] >= before[self._current]:
             self.probabilities = changed_probabilities(self._losses)
