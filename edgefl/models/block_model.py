@@ -40,8 +40,10 @@ class Nested(NamedTuple):
         return blocks
 
 
-_SAME = ("sample_shape", "classes", "align_block", "first_values", "copied", "random", "whole", "tokens", "local")
-_SAME += ("input_type", "reshapes", "task")
+_SAME = (
+    *("sample_shape", "classes", "align_block", "first_values", "copied", "random", "whole", "tokens", "local"),
+    *("input_type", "reshapes", "task"),
+)
 """The arguments of a model that one with other blocks has too."""
 
 

@@ -189,17 +189,15 @@ def _after_layers(
 @contextmanager
 def _replaced(functions: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
     """Let modules compute something else than their own ``forward``."""
-    own = {module: module.__dict__.get("forward") for module in functions}
+    own = {module: module.__dict__["forward"] for module in functions if "forward" in module.__dict__}
     for module, function in functions.items():
         module.__dict__["forward"] = function
     try:
         yield
     finally:
-        for module, function in own.items():
-            if function is None:
-                del module.__dict__["forward"]
-            else:
-                module.__dict__["forward"] = function
+        for module in functions:
+            del module.__dict__["forward"]
+            module.__dict__.update({"forward": own[module]} if module in own else {})
 
 
 def _agree(module: nn.Module, blocks: Mapping[str, nn.Module], inputs: Inputs) -> bool:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -120,7 +119,7 @@ class EngineInputs(NamedTuple):
     device: torch.device
     workers: int | None = None  # number of concurrent jobs; None: the engine's own choice. It never changes a result
     precision: Precision = "float32"
-    options: Mapping[str, Any] = MappingProxyType({})
+    convolutions: str = "grouped"  # see EngineSpec
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,6 @@ class EngineEntry:
 
     build: Callable[[EngineInputs], Engine]
     devices: tuple[str, ...] = ("cpu", "cuda")  # kinds of devices on which it runs
-    options: tuple[str, ...] = ()  # fields of EngineSpec that apply to it, besides the precision
     alike: bool = True  # results are bit-identical to training each job alone
     elsewhere: bool = False  # it trains on other machines
 

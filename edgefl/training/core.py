@@ -186,7 +186,7 @@ class TrainingCore:
     def engine_for(self, model: BlockModel) -> Engine:
         """A new engine for a skeleton on the training device; the caller closes it."""
         spec = self._spec
-        given = EngineInputs(model, self.data, self._device, self._workers, spec.precision, spec.options())
+        given = EngineInputs(model, self.data, self._device, self._workers, spec.precision, spec.convolutions)
         entry = ENGINES[self.engine_name]
         engine = entry.build(given)
         if self._results is None or not entry.alike:

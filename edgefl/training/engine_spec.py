@@ -101,27 +101,18 @@ class EngineSpec(Component):
     )
 
     @model_validator(mode="after")
-    def _options_apply(self) -> Self:
-        for name, value in self.options().items():
-            if value != type(self).model_fields[name].default and name not in _options_of(self.kind):
-                kind = next(engine for engine, entry in ENGINES if name in entry.options)
-                raise ValueError(
-                    f"{name}: {value} applies to the engine '{kind}' only, found kind: {self.kind}; "
-                    f"set kind: {kind}, or delete it"
-                )
+    def _of_its_engine(self) -> Self:
+        if self.convolutions != "grouped" and self.kind != "batched":
+            raise ValueError(
+                f"convolutions: {self.convolutions} applies to the engine 'batched' only, found kind: {self.kind}; "
+                "set kind: batched, or delete it"
+            )
         return self
-
-    def options(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in type(self).model_fields if name not in {"kind", "precision"}}
 
     @classmethod
     def of(cls, value: EngineSpec | str) -> Self:
         """A specification unchanged, or the default specification of a named engine."""
         return validated(cls, _mapping(value))
-
-
-def _options_of(kind: str) -> tuple[str, ...]:
-    return () if kind == "auto" else ENGINES[kind].options
 
 
 def _mapping(value: Any) -> Any:

@@ -7,7 +7,7 @@ from edgefl.errors import UserError
 from edgefl.hardware import ENGINE_NAMES, cores
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import ENGINES, EngineInputs
-from edgefl.training.engine_spec import EngineSpec, choose_device, choose_engine, engines_on, exact_arithmetic
+from edgefl.training.engine_spec import choose_device, choose_engine, engines_on, exact_arithmetic
 from edgefl.training.engines.batched import BatchedEngine
 from edgefl.training.engines.parallel import ParallelEngine
 from edgefl.training.engines.ray import connected
@@ -27,15 +27,13 @@ def test_a_named_engine_is_taken_at_its_word(tiny):
     kinds = {"batched": BatchedEngine, "parallel": ParallelEngine, "sequential": SequentialEngine}
     assert tuple(kinds) == engines_on(CPU)
     for name, kind in kinds.items():
-        given = EngineInputs(tiny.model(), tiny.data(), CPU, 2, options=EngineSpec().options())
+        given = EngineInputs(tiny.model(), tiny.data(), CPU, 2)
         assert isinstance(ENGINES[choose_engine(name, CPU)].build(given), kind)
 
 
 def test_the_modules_of_the_engines_are_the_only_list_of_them():
     assert ENGINES.names() == list(ENGINE_NAMES) == ["batched", "parallel", "ray", "sequential"]
     assert {name for name, entry in ENGINES if not entry.alike} == {"batched"}
-    options = [option for _, entry in ENGINES for option in entry.options]
-    assert sorted(options) == sorted(EngineSpec().options())
 
 
 def test_unknown_engines_and_devices_are_refused_with_the_nearest_name():

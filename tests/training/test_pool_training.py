@@ -84,10 +84,12 @@ def test_one_process_trains_until_worker_processes_have_started(tiny, reference,
     class Starting:
         size, broken, ready = 2, False, False
 
-    monkeypatch.setattr("edgefl.training.engines.parallel.ready_pool", lambda size: started[-1] if started else None)
-    monkeypatch.setattr(
-        "edgefl.training.engines.parallel.shared_pool", lambda size: started.append(Starting()) or started[-1]
-    )
+    def found(size, *, begin):
+        if begin and not started:
+            started.append(Starting())
+        return started[-1] if started else None
+
+    monkeypatch.setattr("edgefl.training.engines.parallel.shared_pool", found)
     engine, method = engine_of(core), tiny.method("fedavg")
     assert same(reference, train_rounds(core, method))
     assert not started, "a short run starts no worker processes"

@@ -18,7 +18,7 @@ from edgefl.training.accelerator import Replay
 from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
 from edgefl.training.batched.chunk_width import ChunkWidths
 from edgefl.training.batched.stack import Stack
-from edgefl.training.engine_spec import Convolutions, exact_arithmetic
+from edgefl.training.engine_spec import exact_arithmetic
 from edgefl.training.engines.sequential import TRAINING, SequentialEngine, train_job
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
@@ -52,7 +52,7 @@ class BatchedEngine:
         replay: Callable[[Callable[[], None]], Replay] | None = None,
         *,
         precision: Precision = "float32",
-        convolutions: Convolutions = "grouped",  # see EngineSpec
+        convolutions: str = "grouped",  # see EngineSpec
     ) -> None:
         self._mode = {**TRAINING, "unfolded": convolutions == "products"}
         self._model = model
@@ -178,8 +178,8 @@ def _step(task: JobTask) -> tuple[object, ...]:
 
 def build(given: EngineInputs) -> BatchedEngine:
     """The engine."""
-    convolutions = given.options["convolutions"]
-    return BatchedEngine(given.model, given.data, given.device, precision=given.precision, convolutions=convolutions)
+    model, data, device, _, precision, convolutions = given
+    return BatchedEngine(model, data, device, precision=precision, convolutions=convolutions)
 
 
-ENGINES.register("batched")(EngineEntry(build, options=("convolutions",), alike=False))
+ENGINES.register("batched")(EngineEntry(build, alike=False))

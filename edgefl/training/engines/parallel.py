@@ -18,14 +18,14 @@ from edgefl.errors import EdgeflError
 from edgefl.hardware import cores
 from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
-from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
+from edgefl.training.base import ENGINES, EngineEntry, JobData, JobResult, JobTask
 from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.evaluation import BatchScore, total
 from edgefl.training.job import Evaluation
 from edgefl.training.parallel import pool_worker
 from edgefl.training.parallel.pool_worker import Job, SharedInputs, Unreadable
 from edgefl.training.parallel.shared_memory import Buffer, Region, Sent, SharedObject, received
-from edgefl.training.parallel.worker_pool import Call, PoolBroken, WorkerPool, ready_pool, shared_pool
+from edgefl.training.parallel.worker_pool import Call, PoolBroken, WorkerPool, shared_pool
 from edgefl.training.serialization import joined, split
 
 SETTLED_SECONDS = 5.0
@@ -120,9 +120,7 @@ class ParallelEngine:
         if self._pool is not None or self._settled is None:
             return self._pool
         try:
-            pool = ready_pool(self._workers)
-            if pool is None and self._seconds >= self._settled:
-                pool = shared_pool(self._workers)
+            pool = shared_pool(self._workers, begin=self._seconds >= self._settled)
             if pool is not None and pool.ready:
                 self._pool = PoolTraining(pool, self._model, self._data, self._precision)
         except PoolBroken as error:
@@ -248,9 +246,9 @@ def _pickled(value: Any, name: str) -> bytes:
     return content
 
 
-def build(given: EngineInputs) -> ParallelEngine:
-    """The engine."""
-    return ParallelEngine(given.model, given.data, given.workers or cores(), given.precision)
-
-
-ENGINES.register("parallel")(EngineEntry(build, devices=("cpu",)))
+ENGINES.register("parallel")(
+    EngineEntry(
+        lambda given: ParallelEngine(given.model, given.data, given.workers or cores(), given.precision),
+        devices=("cpu",),
+    )
+)

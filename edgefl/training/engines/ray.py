@@ -17,7 +17,7 @@ from edgefl.errors import UserError, first_line, optional
 from edgefl.hardware import cores
 from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
-from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
+from edgefl.training.base import ENGINES, EngineEntry, JobData, JobResult, JobTask
 from edgefl.training.engines.sequential import train_job
 from edgefl.training.evaluation import BatchScore, evaluate_batches, total
 from edgefl.training.faults import TrainingFault
@@ -227,9 +227,6 @@ class RayEngine:
             raise WorkersLost(f"its worker was lost {RETRIES + 1} times ({type(error).__name__})") from error
 
 
-def build(given: EngineInputs) -> RayEngine:
-    """The engine."""
-    return RayEngine(given.model, given.data, given.device, given.precision)
-
-
-ENGINES.register("ray")(EngineEntry(build, elsewhere=True))
+ENGINES.register("ray")(
+    EngineEntry(lambda given: RayEngine(given.model, given.data, given.device, given.precision), elsewhere=True)
+)

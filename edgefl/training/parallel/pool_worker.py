@@ -1,11 +1,10 @@
 """The code that a worker process runs: it trains jobs and evaluates batches exactly as the sequential engine does."""
 
 import pickle
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -17,10 +16,6 @@ from edgefl.training.engines.sequential import train_job
 from edgefl.training.evaluation import BatchScore, evaluate_batches
 from edgefl.training.parallel.shared_memory import Region, Sent, Token, load, mapped, received
 from edgefl.training.serialization import joined, split
-
-_KEPT = 16
-
-Kept = TypeVar("Kept")
 
 
 class Unreadable(EdgeflError):  # noqa: N818  (what it is)
@@ -46,10 +41,30 @@ class Job(NamedTuple):
     region: tuple[int, int]
 
 
+def _kept(make: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which makes the same object only once."""
+
+    @lru_cache(maxsize=8)
+    def kept(*key: Any) -> Any:
+        try:
+            return make(*key)
+        except Exception as error:
+            raise Unreadable(f"{type(error).__name__}: {error}") from error
+
+    return kept
+
+
+_load, _mapped, _unpickled = _kept(load), _kept(mapped), _kept(pickle.loads)
+
+
+def _opened(shared: SharedInputs) -> tuple[BlockModel, JobData, Tensor]:
+    return _load(shared.model), _load(shared.data), _mapped(shared.buffer, shared.size)
+
+
 def train(shared: SharedInputs, job: Job) -> tuple[JobResult, dict[str, Sent]]:
     """Train one job; the result without its tensors, and the tensors."""
     model, data, memory = _opened(shared)
-    method: JobTask = _kept(job.method, partial(pickle.loads, job.method))
+    method: JobTask = _unpickled(job.method)
     task = replace(method, **job.plain)
     task = joined(task, {name: received(each, memory) for name, each in job.tensors.items()})
     result, tensors = split(train_job(task, model, data, precision=shared.precision))
@@ -62,29 +77,5 @@ def score(shared: SharedInputs, vector: Sent, batches: range, mode: bytes) -> li
     """Evaluate the model ``vector`` on some batches of the evaluation split, in a pickled mode."""
     model, data, memory = _opened(shared)
     places = data.evaluation()
-    how: Mapping[str, Any] = _kept(mode, partial(pickle.loads, mode))
+    how: Mapping[str, Any] = _unpickled(mode)
     return evaluate_batches(received(vector, memory), [places[number] for number in batches], model, data, how)
-
-
-_known: OrderedDict[Any, Any] = OrderedDict()
-
-
-def _opened(shared: SharedInputs) -> tuple[BlockModel, JobData, Tensor]:
-    return (
-        _kept(shared.model, partial(load, shared.model)),
-        _kept(shared.data, partial(load, shared.data)),
-        _kept(shared.buffer, partial(mapped, shared.buffer, shared.size)),
-    )
-
-
-def _kept(key: Any, made: Callable[[], Kept]) -> Kept:
-    if key not in _known:
-        try:
-            _known[key] = made()
-        except Exception as error:
-            raise Unreadable(f"{type(error).__name__}: {error}") from error
-        if len(_known) > _KEPT:
-            _known.popitem(last=False)
-    _known.move_to_end(key)
-    found: Kept = _known[key]
-    return found

@@ -150,26 +150,16 @@ def close_pools() -> None:
         _pools.pop().close()
 
 
-def shared_pool(size: int) -> WorkerPool:
-    """The pool of this process, which all engines use; started if there is none of that size."""
+def shared_pool(size: int, *, begin: bool = True) -> WorkerPool | None:
+    """The pool of this process, which all engines use; a new one, or ``None``, if there is none of that size."""
     global _shared  # noqa: PLW0603  (one for the process)
     with _lock:
         if _shared is None or _shared.broken or _shared.size != size:
+            if not begin:
+                return None
             # A pool of another size ends when no engine holds it, or after a minute without work.
             _shared = WorkerPool(size)
         return _shared
-
-
-def ready_pool(size: int) -> WorkerPool | None:
-    """The pool of this process, if it has that size and is ready."""
-    with _lock:
-        pool = _shared
-        if pool is None or pool.broken or pool.size != size:
-            return None
-        try:
-            return pool if pool.ready else None
-        except PoolBroken:
-            return None
 
 
 @contextmanager
