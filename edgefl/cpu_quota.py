@@ -85,16 +85,10 @@ class CpuQuota:
         self._write("cgroup.procs", pid)
 
     def set(self, processors: float | None) -> None:
-        """Limit all processes of the group together to a part of a processor; None for no limit.
-
-        Raises:
-            ValueError: the quota is outside of :data:`LEAST` and :data:`MOST`.
-        """
+        """Limit all processes of the group together to a part of a processor; None for no limit."""
         if processors is None:
             self._write(*(("cpu.cfs_quota_us", -1) if self._old else ("cpu.max", "max")))
             return
-        if not LEAST <= processors <= MOST:
-            raise ValueError(f"expected a quota from {LEAST:g} to {MOST:g} processors, found {processors:g}")
         period = period_seconds(processors)
         quota, whole = round(1e6 * processors * period), round(1e6 * period)
         if self._old:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgefl.errors import UserError
-from edgefl.files import aside, parse_json, read_json, user_path, write_file, writing, writing_folder, writing_output
+from edgefl.files import aside, parse_json, read_json, user_path, write_file, writing, writing_folder
 from edgefl.fleet.battery import Battery
 from edgefl.registry import Registry
 from edgefl.units import UNITS, dimension_of, parse, spelt
@@ -67,16 +67,6 @@ def test_a_folder_gets_its_name_when_it_is_complete(tmp_path):
     with pytest.raises(ZeroDivisionError), writing_folder(tmp_path / "other"):
         1 / 0  # noqa: B018
     assert {each.name for each in tmp_path.iterdir()} == {"left", "new"}
-
-
-def test_an_output_follows_a_link(tmp_path):
-    (tmp_path / "link").symlink_to(tmp_path / "file")
-    with writing_output(tmp_path / "link") as file:
-        file.write(b"text")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "file").read_text() == "text"
-    with pytest.raises(UserError, match="cannot be written: No such file"), writing_output(tmp_path / "no" / "file"):
-        pass
 
 
 def test_a_path_of_a_user(monkeypatch, tmp_path):
@@ -145,18 +135,6 @@ def test_what_is_written_is_read_back(dimension, quantity, beside):
     assert parse(spelt(quantity, dimension, like=beside), dimension) == pytest.approx(quantity, rel=1e-11)
 
 
-@pytest.mark.parametrize("dimension", sorted(UNITS))
-def test_nothing_is_written_in_the_base_unit(dimension):
-    number, unit = spelt(0.0, dimension).split()
-    assert (number, UNITS[dimension][unit]) == ("0", 1.0)
-
-
-@pytest.mark.parametrize("text", ["35.2 GFLOP/s", "16 Mbit/s", "6.8 GiB", "1.5 GB", "25 us", "1 ms", "9.52 W", "20 mJ"])
-def test_what_people_write_is_written_alike(text):
-    dimension = next(each for each, units in UNITS.items() if text.split()[1] in units)
-    assert spelt(parse(text, dimension), dimension) == text
-
-
 def test_the_dimension_of_a_field_is_found_in_its_type():
     types = {name: (field.annotation, *field.metadata) for name, field in Battery.model_fields.items()}
     found = {name: [found for each in parts if (found := dimension_of(each))] for name, parts in types.items()}
@@ -219,7 +197,3 @@ def test_text_that_is_no_plain_yaml_names_the_line_and_the_reason(text, words):
     assert "\n" not in str(caught.value)
     for word in words:
         assert word in str(caught.value)
-
-
-def test_an_alias_is_what_it_names():
-    assert parse_yaml("a: &x {b: 1}\nc: *x") == {"a": {"b": 1}, "c": {"b": 1}}

@@ -58,12 +58,6 @@ def test_a_file_is_imported_once_and_again_when_it_changed(net):
     assert (first().width, changed().width) == (3, 4)
 
 
-def test_equal_files_in_two_folders_are_two_modules(net):
-    text = "import os\ndef folder(): return os.path.basename(os.path.dirname(__file__))\n"
-    names = [UserCode.of(net(text, "folder", folder=folder)).load()() for folder in ("one", "two")]
-    assert names == ["one", "two"]
-
-
 def test_no_other_module_is_replaced_and_nothing_is_written_next_to_the_file(net):
     import json
 
@@ -133,13 +127,6 @@ def test_a_wrong_file_is_one_error_that_names_it(net, kind):
         UserCode.of(reference).load()
     assert f"{refused.value.file}:{name}" == reference
     assert "\n" not in str(refused.value)
-
-
-def test_a_failed_import_leaves_no_module(net):
-    before = set(sys.modules)
-    with pytest.raises(UserError):
-        UserCode.of(net("1/0")).load()
-    assert set(sys.modules) == before
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path):

@@ -61,10 +61,6 @@ def test_alpha_is_for_methods_that_send_blocks(costs):
         method_cost(costs, method("fedbr"), 1, alpha=5)
 
 
-def test_fedbrs_own_factor_counts_all_blocks_alike():
-    assert [hybrid_path_factor(alpha, 6) for alpha in (1, 3, 5)] == pytest.approx([7 / 6, 2.0, 3.5])
-
-
 def test_the_papers_factor_stands_beside_what_hybrid_paths_execute(costs):
     fedavg = method_cost(costs, method("fedavg"), 8)
     assert fedavg.paper_factor is None

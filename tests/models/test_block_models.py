@@ -112,33 +112,6 @@ def test_clients_side_by_side_equal_clients_one_by_one(model):
         assert not torch.equal(buffers, layout.split(stack)[1])
 
 
-def test_the_first_model_belongs_to_its_seed_alone(model):
-    torch.manual_seed(1)
-    first = initial_vector(model, 5)
-    torch.manual_seed(2)
-    state = torch.get_rng_state()
-    assert torch.equal(first, initial_vector(model, 5))
-    assert torch.equal(state, torch.get_rng_state())
-    assert not torch.equal(first, initial_vector(model, 6))
-
-
-def test_initial_values_have_the_spread_of_pytorchs_own():
-    model = built("resnet56", norm="batch")
-    weights = weights_of(model)
-    for block, tensors in zip(model.blocks.values(), weights, strict=True):
-        for path, module in block.named_modules():
-            prefix = f"{path}." if path else ""
-            if isinstance(module, nn.Conv2d | nn.Linear):
-                drawn = tensors[f"{prefix}weight"]
-                fan_in = drawn[0].numel()
-                assert drawn.abs().max() <= fan_in**-0.5  # kaiming_uniform_(a=√5) is U(±1/√fan_in)
-                assert drawn.std() == pytest.approx((3 * fan_in) ** -0.5, rel=0.1)
-            if isinstance(module, BatchNorm):
-                values = (1.0, 0.0, 0.0, 1.0)
-                for name, value in zip(("weight", "bias", "running_mean", "running_var"), values, strict=True):
-                    assert (tensors[prefix + name] == value).all()
-
-
 def test_a_resnet_can_start_from_the_fan_out_of_each_convolution():
     tensors, plain = (weights_of(built("resnet56", **options)) for options in ({"init": "fan_out"}, {}))
     for drawn, default in zip(tensors, plain, strict=True):

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from edgefl.cost.measure import measure
 from edgefl.errors import UserError
@@ -239,19 +239,6 @@ def test_random_layers_repeat_with_the_key_and_keep_the_mean(module):
         # Five standard deviations of a share of that many draws.
         assert abs(share.mean().item() - 0.25) < 5 * (0.25 * 0.75 / share.numel()) ** 0.5
         assert torch.equal(first[first != 0].unique(), torch.tensor([1 / 0.75]))
-
-
-def test_uniform_numbers_are_uniform_and_those_of_two_calls_and_keys_are_independent():
-    functions, others = RandomFunctions(torch.tensor(3)), RandomFunctions(torch.tensor(4))
-    numbers: list[Tensor] = [functions.uniform((50_000,)), functions.uniform((50_000,)), others.uniform((50_000,))]
-    for each in numbers:
-        assert each.min() >= 0
-        assert each.max() < 1
-        counts = torch.histc(each, bins=100, min=0, max=1)
-        # χ² with 99 degrees of freedom: mean 99, standard deviation 14.
-        assert ((counts - 500) ** 2 / 500).sum().item() < 99 + 5 * 14.1
-    correlations = torch.corrcoef(torch.stack(numbers)) - torch.eye(3)
-    assert correlations.abs().max() < 5 / 50_000**0.5
 
 
 def test_a_block_that_begins_with_an_operator_in_place_leaves_its_input_alone():

@@ -10,7 +10,6 @@ from edgefl.cli.entry import main
 from edgefl.cost import DataDependentError
 from edgefl.cost.measure import block_figures, measure
 from edgefl.errors import UserError
-from edgefl.experiment import run
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.ordinary import OrdinaryModel
@@ -111,15 +110,6 @@ def play(small, tmp_path):
         return small(data=data, model=model, **{"training.local.lr": 0.2, **changes})
 
     return made
-
-
-def test_an_lstm_learns_what_a_speaker_says_next(play, tmp_path):
-    model = {"python": f"{tmp_path / 'net.py'}:Lstm"}
-    local = {"epochs": 2, "batch": 16, "lr": 2.0, "clip_norm": 5.0}
-    changes = {"training.rounds": 4, "training.local": local, "training.cohort": 2}
-    first = run(play(model, **changes), out=tmp_path / "first")
-    summary = json.loads((first / "summary.json").read_text())["methods"]["fedavg"][0]
-    assert summary["accuracy"]["best"] > 0.3
 
 
 def test_tokens_beyond_the_embedding_and_models_of_numbers_are_refused(play, tmp_path, capsys):

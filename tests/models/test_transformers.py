@@ -10,7 +10,6 @@ import torch
 
 from edgefl.cost.measure import measure
 from edgefl.errors import UserError
-from edgefl.experiment import run
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.mode import using
@@ -214,25 +213,3 @@ def test_the_head_follows_from_the_task_and_the_inputs():
     assert model.tap_shapes[-1] == (12, 30)
     cost = measure(model, build_method("fedavg", LocalOptions()), model.depth, 2)
     assert cost.training_flops > 0
-
-
-@pytest.fixture
-def play(tmp_path):
-    folder = tmp_path / "data" / "tinyshakespeare"
-    folder.mkdir(parents=True)
-    speeches = [f"S{number}:\n" + ("to be or not to be " * (6 + number)) for number in range(4)]
-    (folder / "input.txt").write_text("\n\n".join(speeches), encoding="utf-8")
-    return {"name": "shakespeare", "root": str(tmp_path / "data"), "clients": 4, "window": 12, "stride": 2}
-
-
-def test_every_engine_trains_it_on_a_play(small, play, tmp_path):
-    finals = {}
-    for engine in ("sequential", "batched"):
-        scenario = small(
-            data=play, model={"transformers": "gpt2", "args": GPT2, "head": "next_token"},
-            methods=["fedavg", "fedmlb"],
-            **{"training.rounds": 1, "training.engine": {"kind": engine}, "training.cohort": 2},
-        )  # fmt: skip
-        summary = json.loads((run(scenario, out=tmp_path / engine) / "summary.json").read_text())["methods"]
-        finals[engine] = [summary[method][0]["accuracy"]["final"] for method in ("fedavg", "fedmlb")]
-    assert finals["batched"] == pytest.approx(finals["sequential"], abs=0.03)

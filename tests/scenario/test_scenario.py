@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 import edgefl
 from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile, load_profile
-from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS
 from edgefl.scenario import load_scenario, resolve, with_overrides
 from edgefl.scenario.loading import check
-from edgefl.scenario.methods import read_methods, write_methods
+from edgefl.scenario.methods import read_methods
 from edgefl.simulation.accounts import BudgetSpec
-from edgefl.simulation.protocol_specs import SynchronousSpec
 from edgefl.yaml_file import dump_yaml, parse_yaml
 
 from ..small_runs import SMALL
@@ -79,26 +77,6 @@ def test_any_legal_values_survive_the_round_trip(little, lr, level, cohort, dead
     assert reloaded(changed) == changed
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        "fedavg",
-        "fedmlb",
-        "scaffold",
-        {"method": "fedavg", "server": {"kind": "fedavgm", "beta": 0.3}},
-        {"method": "fedprox", "local": {"steps": 3}, "mu": 0.5, "as": "prox+3"},
-        {"method": "fedavg", "weighting": "uniform"},
-        {"method": "fedbr", "scheduler": "random", "full_every": 4},
-        {"method": "fedadc", "overlap": True, "beta_l": 0.5},
-    ],
-)
-def test_filling_in_a_methods_defaults_does_not_change_the_method(entry):
-    (method,) = read_methods([entry])
-    direct = {key: value for key, value in entry.items() if key != "scheduler"} if isinstance(entry, dict) else entry
-    assert build_method(method.entry, LOCAL) == build_method(direct, LOCAL)
-    assert read_methods(write_methods((method,))) == (method,)
-
-
 def test_a_block_scheduler_is_split_off_and_defaults_to_the_methods_own():
     default, fixed = read_methods(["fedbr", {"method": "fedbr", "as": "f", "scheduler": {"kind": "fixed", "alpha": 3}}])
     assert default.scheduling.name == "gmbs"
@@ -106,12 +84,6 @@ def test_a_block_scheduler_is_split_off_and_defaults_to_the_methods_own():
     assert "scheduler" not in fixed.entry
     (plain,) = read_methods(["fedavg"])
     assert plain.scheduler is None
-
-
-@pytest.mark.parametrize("label", ["fedmlb+fedadam", "A-1_2.x", "x" * 100])
-def test_labels_that_can_name_a_folder_are_kept(label):
-    (method,) = read_methods([{"method": "fedavg", "as": label}])
-    assert method.label == method.entry["as"] == label
 
 
 def test_targets_and_budgets_may_be_left_out_null_or_empty(shipped):
@@ -141,11 +113,6 @@ def test_a_method_is_found_by_its_label(shipped):
     assert shipped.method("fedbr").name == "fedbr"
     with pytest.raises(UserError, match="did you mean 'fedprox'"):
         shipped.method("fedprx")
-
-
-def test_over_selection_picks_the_next_whole_number_of_clients():
-    # 1.1 * 10 is a little more than 11 in binary; 1.05 * 10 is 10.5.
-    assert [SynchronousSpec(over_select=factor).picked(10) for factor in (1, 1.05, 1.1, 1.3, 2)] == [10, 11, 11, 13, 20]
 
 
 def test_the_schema_accepts_the_shipped_file_and_names_every_method(shipped):

@@ -85,13 +85,6 @@ def test_worker_processes_give_the_same_bits(tiny, method):
     assert torch.equal(trained(tiny, method, "sequential"), trained(tiny, method, "parallel", workers=2))
 
 
-@pytest.mark.parametrize("method", few_of(METHODS, ["heterofl", "depthfl"]))
-def test_the_batched_engine_agrees(tiny, method):
-    torch.testing.assert_close(
-        trained(tiny, method, "sequential"), trained(tiny, method, "batched"), rtol=1e-3, atol=1e-5
-    )
-
-
 @pytest.mark.parametrize("method", few_of(METHODS, ["fjord"]))
 def test_a_learner_goes_on_from_its_snapshot(tiny, method):
     with tiny.core() as core:

@@ -127,8 +127,3 @@ def test_a_failing_step_is_reported_with_method_client_round_and_step(tiny, work
     fault = told.value
     assert (fault.method, fault.client, fault.round, fault.step) == ("fedavg", 3, 0, 2)
     assert isinstance(fault.__cause__, ValueError)
-
-
-def test_no_tasks_give_no_results(tiny):
-    assert SequentialEngine(tiny.model(), tiny.data(), CPU).train([]) == []
-    assert ParallelEngine(tiny.model(), tiny.data(), 2).train([]) == []

@@ -91,13 +91,6 @@ def test_the_body_and_its_statistics_stay_to_the_last_bit(world, options):
         assert not torch.equal(result[~body], final[~body])
 
 
-def test_a_strong_proximal_term_keeps_the_classifier_near(world):
-    final = world[3]
-    # lr · μ < 1, so that the term alone contracts.
-    away = [float((train(world, spec(lr=0.05, proximal=mu))[1][0] - final).norm()) for mu in (None, 1.0, 15.0)]
-    assert away[0] > away[1] > 2 * away[2] > 0
-
-
 def test_self_confidence_of_a_client_that_holds_all_classes_alike_is_cross_entropy():
     section = Synthetic(
         shape=(1, 8, 8), classes=4, train=160, test_images=80, test="partitioned", clients=1,

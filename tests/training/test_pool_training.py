@@ -121,17 +121,6 @@ def test_one_process_trains_what_cannot_be_sent_and_workers_train_the_rest(tiny,
     core.close()
 
 
-def test_classes_of_a_function_are_sent(tiny, reference):
-    class Local(CrossEntropy):
-        """Only this function defines it."""
-
-    core, engine = with_workers(tiny)
-    jobs = trained_by_workers(engine)
-    assert same(reference, train_rounds(core, with_objective(tiny, Local())))
-    assert sum(jobs) == 12
-    core.close()
-
-
 class Broken(CrossEntropy):
     def loss(self, *arguments):
         raise KeyError("lost")

@@ -14,8 +14,6 @@ from edgefl.models.registry import MODELS
 from edgefl.training import accelerator
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec, check_precision, exact_arithmetic
-from edgefl.training.engines.ray import needs
-from edgefl.training.evaluation import batch_on
 
 from .conftest import few_of, train_rounds
 
@@ -134,17 +132,3 @@ def test_a_failed_recording_is_reported_with_its_reason(monkeypatch):
     with pytest.warns(UserWarning, match="cannot be recorded as a CUDA graph.*operation not permitted") as said:
         assert accelerator.recorded(step, SECOND) is None
     assert "long explanation" not in str(said[0].message)
-
-
-def test_evaluation_batches_are_larger_on_an_accelerator():
-    assert (batch_on(torch.device("cpu")), batch_on(SECOND)) == (128, 1024)
-
-
-def test_a_worker_of_ray_on_a_gpu_stays_for_further_jobs():
-    class Cluster:
-        @staticmethod
-        def cluster_resources():
-            return {"CPU": 4.0, "GPU": 1.0}
-
-    asked = needs(Cluster, SECOND)
-    assert (asked["num_gpus"], asked["num_cpus"], asked["max_calls"]) == (1, 0, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -145,14 +144,3 @@ def test_ctrl_c_while_worker_processes_start_ends_none_of_them():
         capture_output=True, text=True, check=False, start_new_session=True, timeout=LIMIT_SECONDS,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (1, "0 3\n", "failed\n")
-
-
-def test_nothing_in_the_package_forks_this_process():
-    """Threads of this process, OpenMP's too, do not exist in a fork, which then waits for them for ever."""
-    forks = r"\bos\.fork|forkpty|get_context\(\s*[\"']fork|get_context\(\)|set_start_method|preexec_fn"
-    package = Path(sys.modules["edgefl"].__file__).parent
-    for path in package.rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        assert not re.findall(forks, text), path
-        if re.search(r"\bmultiprocessing\b(?!\.util)|from concurrent\.futures import .*ProcessPoolExecutor", text):
-            assert 'get_context("spawn")' in text, f"{path}: the system's own choice may be to fork"
