@@ -77,10 +77,10 @@ def csv_table(text: str, *, numbered: bool = False) -> CsvTable:
 
 
 def _separator(line: str) -> str | None:
-    """None for spaces, also between numbers with a decimal comma."""
+    """None for spaces, also between numbers with a decimal comma; a comma for a single column."""
     for separator in ";\t":
         if separator in line:
             return separator
     words = line.split()
     numbers = all(word.replace(",", "", 1).replace(".", "", 1).isdigit() and word[-1] != "," for word in words)
-    return None if "," not in line or (len(words) > 1 and numbers) else ","
+    return None if len(words) > 1 and ("," not in line or numbers) else ","

@@ -27,9 +27,9 @@ class Partition(Component):
         """True if the partition, and so its sizes, depend on the owners of samples."""
         return False
 
-    @abstractmethod
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Check that these samples can be divided among that many clients."""
+        self.sizes(class_sizes, clients, np.random.default_rng(0))
 
     @abstractmethod
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:

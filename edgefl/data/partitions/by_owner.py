@@ -1,6 +1,5 @@
 """Partitions by owner: a client is a speaker, a writer or a device, or a file lists the samples of each."""
 
-import csv
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -10,8 +9,9 @@ from pydantic import Field
 
 from edgefl.data.partitions.base import Partition
 from edgefl.data.sharding import Integers, Shards
+from edgefl.csv_table import read_csv
 from edgefl.errors import UserError, nearest
-from edgefl.files import read_json, read_text
+from edgefl.files import read_json
 from edgefl.input_file import InputFile, find_input
 from edgefl.validation import shown
 
@@ -134,20 +134,13 @@ def _numbered(clients: Mapping[int, Client], samples: int) -> Integers:
 
 def _csv_rows(path: Path) -> Iterator[tuple[Any, Any]]:
     """Index and client of each row; clients are integers if all of them are."""
-    rows = csv.DictReader(read_text(path, what="a CSV file").splitlines(), strict=True)
-    try:
-        names = rows.fieldnames or []
-        if "client" not in names:
-            hint = nearest("client", names) if names else "the file is empty"
-            raise UserError(f"expected a header with the column client and possibly index; {hint}")
-        table = list(rows)
-    except csv.Error as error:
-        raise UserError(f"line {rows.line_num}: not CSV: {error}") from None
-    for number, row in enumerate(table):
-        if None in row or None in row.values() or not row["client"]:
-            raise UserError(f"row {number + 1}: expected {len(names)} values, one for each column")
-    whole = all(_is_whole(row["client"]) for row in table)
-    for number, row in enumerate(table):
+    table = read_csv(path)
+    if "client" not in table.header:
+        hint = nearest("client", table.header) if table.named else "the first line has none"
+        raise UserError(f"expected a header with the column client and possibly index; {hint}")
+    rows = [dict(zip(table.header, cells, strict=True)) for _, cells in table.of_equal_rows(path).rows]
+    whole = all(_is_whole(row["client"]) for row in rows)
+    for number, row in enumerate(rows):
         index = row.get("index", str(number))
         yield int(index) if _is_whole(index) else index, int(row["client"]) if whole else row["client"]
 

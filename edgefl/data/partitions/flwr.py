@@ -98,10 +98,9 @@ class Flwr(Partition):
     def _made(self, clients: int, seed: int) -> Any:
         part = self._partitioner()
         accepted = list(inspect.signature(part).parameters)
-        for name in self.args:
-            if name not in accepted:
-                hint = nearest(name, accepted)
-                raise UserError(f"partition flwr: {self.partitioner} has no argument '{name}'; {hint}")
+        if unknown := [name for name in self.args if name not in accepted]:
+            hint = nearest(unknown[0], accepted)
+            raise UserError(f"partition flwr: {self.partitioner} has no argument '{unknown[0]}'; {hint}")
         ours = {"num_partitions": clients, "partition_by": LABEL, "seed": seed}
         if self.args.get("num_partitions", clients) != clients:
             raise UserError(

@@ -24,9 +24,6 @@ class Iid(Partition):
 
     kind: Literal["iid"] = Field(default="iid", description="equal shards drawn at random")
 
-    def check(self, class_sizes: Integers, clients: int) -> None:
-        require_a_sample_for_each(class_sizes, clients)
-
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
         """The same size for all; nothing is drawn."""
         return np.full(clients, require_a_sample_for_each(class_sizes, clients), dtype=np.int64)
@@ -60,16 +57,13 @@ class Quantity(Partition):
     )
     min_size: int = Field(default=1, ge=1, description="minimum samples per client")
 
-    def check(self, class_sizes: Integers, clients: int) -> None:
+    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """The minimum size for each client, and shares of the remaining images in proportion to the draws."""
         if require_a_sample_for_each(class_sizes, clients) < self.min_size:
             raise UserError(
                 f"partition quantity expects at least {self.min_size} samples for each client (min_size), found "
                 f"{int(class_sizes.sum())} training samples for {clients} clients"
             )
-
-    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """The minimum size for each client, and shares of the remaining images in proportion to the draws."""
-        self.check(class_sizes, clients)
         weights = np.exp(self.sigma * rng.standard_normal(clients))
         rest = int(class_sizes.sum()) - clients * self.min_size
         return self.min_size + largest_remainders(weights, rest)
@@ -90,9 +84,6 @@ class SortAndPartition(ClasswisePartition):
 
     kind: Literal["shards"] = Field(default="shards", description="sort-and-partition, s classes for each client")
     s: int = Field(ge=1, description="classes of each client")
-
-    def check(self, class_sizes: Integers, clients: int) -> None:
-        self._block(class_sizes, clients)
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
         """The same size for all; nothing is drawn."""

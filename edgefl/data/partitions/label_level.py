@@ -34,11 +34,6 @@ class LabelLevel(Partition):
     def by_class(self) -> bool:
         return True
 
-    def check(self, class_sizes: Integers, clients: int) -> None:
-        require_a_sample_for_each(class_sizes, clients)
-        if self.level > 0:
-            self._size(class_sizes, clients, np.arange(len(class_sizes)))
-
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
         if self.level == 0:
             size = require_a_sample_for_each(class_sizes, clients)
@@ -71,10 +66,10 @@ class LabelLevel(Partition):
         if classes < 2:
             raise UserError(f"partition label_level expects at least 2 classes, found {classes}")
         if self._is_dominant(classes):
-            size = _largest(limit, class_sizes, lambda size: dominant_demand(classes, clients, self.level, size))
+            size = _largest(limit, class_sizes, lambda size: dominant_counts(classes, clients, self.level, size))
             least = 1
         else:
-            size = _largest(limit, class_sizes, lambda size: missing_demand(order, clients, self.level, size))
+            size = _largest(limit, class_sizes, lambda size: missing_counts(order, clients, self.level, size))
             least = len(order) - missing_classes(classes, self.level)
             if least == 0:
                 raise UserError(
@@ -89,21 +84,16 @@ class LabelLevel(Partition):
         return size
 
 
-def _largest(limit: int, class_sizes: Integers, demand: Callable[[int], Integers]) -> int:
-    """The largest size up to ``limit`` with a feasible demand, found by bisection (demand is monotonic)."""
+def _largest(limit: int, class_sizes: Integers, counts: Callable[[int], Integers]) -> int:
+    """The largest size up to ``limit`` with feasible counts, found by bisection (their sums are monotonic)."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
-        if (demand(middle) <= class_sizes).all():
+        if (counts(middle).sum(axis=0) <= class_sizes).all():
             low = middle
         else:
             high = middle - 1
     return low
-
-
-def _dominant_and_rest(level: int, size: int) -> tuple[int, int]:
-    dominant = (level * size + 5) // 10
-    return dominant, size - dominant
 
 
 def _dealt(images: Integers | int, place: Integers | int, places: int) -> Integers:
@@ -122,7 +112,8 @@ def dominant_counts(classes: int, clients: int, level: int, size: int) -> Intege
     array([[84,  4,  4,  4,  4,  4,  4,  4,  4,  4],
            [ 4, 84,  4,  4,  4,  4,  4,  4,  4,  4]])
     """
-    dominant, rest = _dominant_and_rest(level, size)
+    dominant = (level * size + 5) // 10
+    rest = size - dominant
     client = np.arange(clients)
     turn, own = client // classes, client % classes
     counts = np.zeros((clients, classes), dtype=np.int64)
@@ -131,17 +122,6 @@ def dominant_counts(classes: int, clients: int, level: int, size: int) -> Intege
         extra = _dealt((turn + 1) * rest, step, classes - 1) - _dealt(turn * rest, step, classes - 1)
         counts[client, (own + 1 + step) % classes] = extra
     return counts
-
-
-def dominant_demand(classes: int, clients: int, level: int, size: int) -> Integers:
-    """Column sums of :func:`dominant_counts` without computing the table, ``[classes]``."""
-    dominant, rest = _dominant_and_rest(level, size)
-    label = np.arange(classes)
-    followers = clients // classes + (label < clients % classes)
-    demand: Integers = followers * dominant
-    for step in range(classes - 1):
-        demand[(label + 1 + step) % classes] += _dealt(followers * rest, step, classes - 1)
-    return demand
 
 
 def missing_classes(classes: int, level: int) -> int:
@@ -153,21 +133,12 @@ def missing_classes(classes: int, level: int) -> int:
     return (level * classes + 5) // 10
 
 
-def _first_place(classes: int, clients: int, held: int) -> Integers:
-    """The start of each client's run of ``held`` adjacent classes on the circle of classes.
-
-    Runs follow one another, so the numbers of clients per class differ by at most one. After each round of the circle,
-    runs shift by one class, so that all runs occur.
-    """
-    around = classes // np.gcd(held, classes)
-    client = np.arange(clients)
-    return np.asarray((client * held + client // around) % classes)
-
-
 def missing_counts(order: Integers, clients: int, level: int, size: int) -> Integers:
     """Images of each class for each client, ``[clients, classes]``, in the missing form, ``size`` for each client.
 
-    ``order`` is the order of the classes on the circle, a permutation.
+    ``order`` is the order of the classes on a circle, a permutation. Clients have runs of adjacent classes that follow
+    one another, so the numbers of clients per class differ by at most one. After each round of the circle, runs shift
+    by one class, so that all runs occur.
 
     >>> missing_counts(np.arange(4), clients=4, level=5, size=6)
     array([[3, 3, 0, 0],
@@ -177,20 +148,9 @@ def missing_counts(order: Integers, clients: int, level: int, size: int) -> Inte
     """
     classes = len(order)
     held = classes - missing_classes(classes, level)
-    place = _first_place(classes, clients, held)
+    client = np.arange(clients)
+    place = client * held + client // (classes // np.gcd(held, classes))
     counts = np.zeros((clients, classes), dtype=np.int64)
     for step in range(held):
-        counts[np.arange(clients), order[(place + step) % classes]] = _dealt(size, step, held)
+        counts[client, order[(place + step) % classes]] = _dealt(size, step, held)
     return counts
-
-
-def missing_demand(order: Integers, clients: int, level: int, size: int) -> Integers:
-    """Column sums of :func:`missing_counts` without computing the table, ``[classes]``."""
-    classes = len(order)
-    held = classes - missing_classes(classes, level)
-    demand = np.zeros(classes, dtype=np.int64)
-    if held:
-        starts = np.bincount(_first_place(classes, clients, held), minlength=classes)
-        for step in range(held):
-            demand[order] += np.roll(starts, step) * _dealt(size, step, held)
-    return demand

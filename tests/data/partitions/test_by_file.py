@@ -70,7 +70,7 @@ WRONG = {
     "another extension": ("c.txt", "", "expected a file of the format .csv or .json, found 'c.txt'"),
     "no column": ("c.csv", "index,cleint\n", "possibly index; did you mean 'cleint'"),
     "only a header": ("c.csv", "client\n", "expected the clients of samples, found none"),
-    "a short row": ("c.csv", "index,client\n0,1\n2\n", "row 2: expected 2 values, one for each column"),
+    "a short row": ("c.csv", "index,client\n0,1\n2\n", "line 3: expected 2 values, found 1"),
     "no index": ("c.csv", "index,client\nx,1\n", "expected indices of training samples, 0 to 19, found 'x'"),
     "a large index": ("c.csv", "index,client\n20,1\n", "expected indices of training samples, 0 to 19, found 20"),
     "an index twice": ("c.json", '{"a": [1, 2], "b": [2]}', "expected each index once, found 2 twice"),
