@@ -7,9 +7,9 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from pydantic import Field
 
+from edgefl.csv_table import read_csv
 from edgefl.data.partitions.base import Partition
 from edgefl.data.sharding import Integers, Shards
-from edgefl.csv_table import read_csv
 from edgefl.errors import UserError, nearest
 from edgefl.files import read_json
 from edgefl.input_file import InputFile, find_input
