@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -107,6 +107,21 @@ class Windows:
             low = np.where(begun, middle + 1, low)
             high = np.where(open_still & ~begun, middle, high)
         return low
+
+
+def joined(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The same times as spans that do not overlap, in order.
+
+    >>> joined([(5.0, 7.0), (1.0, 3.0), (2.0, 4.0)])
+    [(1.0, 4.0), (5.0, 7.0)]
+    """
+    found: list[tuple[float, float]] = []
+    for began, ended in sorted(spans):
+        if found and began <= found[-1][1]:
+            found[-1] = (found[-1][0], max(ended, found[-1][1]))
+        else:
+            found.append((began, ended))
+    return found
 
 
 DAY = 86400.0
@@ -224,13 +239,8 @@ def _row(path: str, name: str, device: Any) -> tuple[list[float], list[float], f
                 problem = f"windows that end after they begin, within {period:g} s, found {start:g}-{end:g}"
     if problem:
         raise UserError(f"expected {problem}", file=path, field=name)
-    joined: list[list[float]] = []
-    for start, end in sorted(zip(starts, ends, strict=True)):
-        if joined and start <= joined[-1][1]:
-            joined[-1][1] = max(joined[-1][1], end)
-        else:
-            joined.append([start, end])
-    return [start for start, _ in joined], [end for _, end in joined], period
+    spans = joined(zip(starts, ends, strict=True))
+    return [start for start, _ in spans], [end for _, end in spans], period
 
 
 def _seconds(value: Any) -> float:

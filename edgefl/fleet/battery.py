@@ -68,10 +68,6 @@ class Charges:
     def has(self, client: int) -> bool:
         return self.any and bool(np.isfinite(self.capacity[client]))
 
-    def held(self, client: int, now: float) -> float:
-        """Joules, without subtracting what the client currently draws."""
-        return self._charged(client, now)
-
     def draw(self, client: int, joules: float, now: float) -> None:
         """Take energy; a device that charges has what was charged until now.
 
@@ -82,13 +78,13 @@ class Charges:
         """
         if self.any:
             if self._away[client] and self._charging[client]:
-                self.joules[client], self._since[client] = self._charged(client, now), max(now, self._since[client])
+                self.joules[client], self._since[client] = self.held(client, now), max(now, self._since[client])
             self.joules[client] = max(self.joules[client] - joules, 0.0)
 
     def enter(self, client: int, now: float) -> None:
         """The device begins to take part; charging ends."""
         if self.any:
-            self.joules[client] = self._charged(client, now)
+            self.joules[client] = self.held(client, now)
             self._away[client], self._empty[client] = False, False
 
     def leave(self, client: int, now: float) -> None:
@@ -110,7 +106,7 @@ class Charges:
         """Without computing :meth:`enough` for the fleet."""
         if not self.any:
             return True
-        joules = self._charged(client, now)
+        joules = self.held(client, now)
         return bool(joules >= self._resume[client] * (1 - 1e-12)) if self._empty[client] else joules > 0.0
 
     def next_enough(self, now: float, among: NDArray[np.int64] | None = None) -> float:
@@ -123,7 +119,8 @@ class Charges:
         lacking = self._resume[waiting] - self.joules[waiting]
         return float((self._since[waiting] + lacking / self._charging[waiting]).min())
 
-    def _charged(self, client: int, now: float) -> float:
+    def held(self, client: int, now: float) -> float:
+        """Joules, without subtracting what the client currently draws."""
         seconds = max(now - float(self._since[client]), 0.0) if self._away[client] else 0.0
         return min(float(self.joules[client] + self._charging[client] * seconds), float(self.capacity[client]))
 

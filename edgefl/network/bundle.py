@@ -13,7 +13,7 @@ import math
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 
-from edgefl.network.fairness import Terms
+from edgefl.network.fairness import Outlook
 
 _BUCKET = 128  # two levels of at most ~128 entries serve 16,000 flows with short sums at C speed
 
@@ -157,7 +157,10 @@ class Stream:
     own_weight: float  # the requested weight, before the weights of the channel and of TCP
     latency: float  # one-way seconds of its path
     limit: float  # its largest rate whatever its links, bit/s
-    terms: Terms | None = None
+    size: float  # bytes of the whole transfer
+    outlook: Outlook
+    most: float = math.inf  # for an allocator: its largest rate given the links that it alone uses, bit/s
+    rate: float = math.inf  # the rate that the allocator gave last, bit/s
     weight: float = 1.0
     # the wireless channels that it uses, each with the link by which it uses the channel
     airs: tuple[tuple[int, int], ...] = ()

@@ -53,10 +53,8 @@ class Connections:
         """The connection of a transfer that begins, and its state."""
         opening = self.opening(source, target, now, latency=latency)
         pair = frozenset((source, target))
-        connection = self._newest(pair, now)
-        if connection is None:
-            self._idle.pop(pair, None)
-            return opening, Connection()
+        if self._newest(pair, now) is None:
+            self._idle[pair] = [Connection()]
         return opening, self._idle[pair].pop()
 
     def forget(self, node: Node) -> None:

@@ -8,7 +8,6 @@ groups cross stays the lowest, because levels of other links only rise when it i
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 
@@ -155,10 +154,6 @@ class Progress(NamedTuple):
     outlook: Outlook
 
 
-def _never(_: Sequence[float]) -> float:
-    return math.inf
-
-
 class Shares(NamedTuple):
     """How transfers share their links."""
 
@@ -166,31 +161,13 @@ class Shares(NamedTuple):
     # of each transfer, above 0; those of one rank share what is left for it max-min fairly by weight
     weight: Sequence[float]
     # from the rates that follow (bit/s) to the seconds after which the shares expire
-    lasts: Callable[[Sequence[float]], float] = _never
+    lasts: Callable[[Sequence[float]], float] = lambda _: math.inf
 
 
-class Allocator(Protocol):
-    """Decides how transfers share links."""
-
-    def shares(self, now: float, transfers: Sequence[Progress]) -> Shares:
-        """The shares of transfers that are connected by shared links, in the order of their start.
-
-        Called when one of them begins or ends to use its links, when a capacity of these links changes, and when the
-        last answer has expired.
-        """
-
-
-@dataclass(slots=True)
-class Terms:
-    """What an allocator must know about a flow.
-
-    ``most`` is its largest rate given the links that it alone uses, ``rate`` its last one; both bit/s.
-    """
-
-    bytes: float
-    outlook: Outlook
-    most: float = math.inf
-    rate: float = math.inf
+Allocator = Callable[[float, Sequence[Progress]], Shares]
+"""Gives the shares, from a time on (seconds), of transfers that are connected by shared links, in the order of their
+start. Called when one of them begins or ends to use its links, when a capacity of these links changes, and when the
+last answer has expired."""
 
 
 class Claim(NamedTuple):

@@ -16,7 +16,7 @@ import simpy
 from numpy.typing import NDArray
 
 from edgefl.network.connections import TcpFlows
-from edgefl.network.fairness import Allocator, Outlook, Terms
+from edgefl.network.fairness import Allocator, Outlook
 from edgefl.network.flow import Agenda, Alone, Flow, FlowObserver, Multicast
 from edgefl.network.processes import CapacityProcess
 from edgefl.network.sharing import Sharing
@@ -307,9 +307,16 @@ class FlowNetwork:
         weight, latency = flow.weight, flow.latency - flow.setup
         if self._transport.queue is not None and flow.multicast is None:
             weight *= self._transport.queue.weight(flow.source, flow.target, flow.started)
-        terms = None if self._allocator is None else Terms(flow.bytes, flow.outlook or Outlook())
         self._sharing.join(
-            flow.id, flow.path, bits, self.env.now, weight=weight, latency=latency, limit=limit, terms=terms
+            flow.id,
+            flow.path,
+            bits,
+            self.env.now,
+            weight=weight,
+            latency=latency,
+            limit=limit,
+            size=flow.bytes,
+            outlook=flow.outlook,
         )
 
     def _gather(self, flow: Flow, key: Hashable) -> Multicast:

@@ -120,18 +120,14 @@ def _files(folder: Path, direction: Direction) -> dict[str, Path]:
             _refuse(folder, f"expected one file '{name}' for {way}, found {ways[way][name].name} and {path.name}")
         ways[way][name] = path
     down, up, both = ways.values()
-    if both and (down or up):
-        directed, other = next(iter((down or up).values())).name, next(iter(both.values())).name
-        _refuse(folder, f"expected names that all end in down or up, or none of them, found {directed} and {other}")
-    if down and up and down.keys() != up.keys():
-        name = min(down.keys() ^ up.keys())
-        file, partner = (down[name], "up") if name in down else (up[name], "down")
-        _refuse(folder, f"expected a file for {partner} with {file.name}, found none")
-    if not files:
-        inner = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_dir())[:3])
-        _refuse(folder, f"expected files of traces, found {f'only folders: {inner}' if inner else 'none'}")
+    lonely = down.keys() ^ up.keys()
+    if (down or up) and (both or (down and up and lonely)):
+        name = min(both or lonely)
+        _refuse(folder, f"expected names that all end in down or up, in pairs, or none of them, found '{name}' alone")
     if not both and not ways[direction]:
-        _refuse(folder, f"expected files for {direction}, found files for {'down' if down else 'up'} only")
+        inner = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_dir())[:3])
+        found = "none" if not inner else f"only folders: {inner}"
+        _refuse(folder, f"expected files for {direction}, found {'those for the other way' if down or up else found}")
     chosen = both or ways[direction]
     return {name: chosen[name] for name in sorted(chosen, key=_by_numbers)}
 

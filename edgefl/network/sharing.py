@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.network.bundle import Bundle, Stream
-from edgefl.network.fairness import Allocator, Claim, Progress, Terms, allotted, fair_levels, link_level
+from edgefl.network.fairness import Allocator, Claim, Outlook, Progress, allotted, fair_levels, link_level
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
 
@@ -113,7 +113,8 @@ class Sharing:
         weight: float,
         latency: float,
         limit: float | None = None,
-        terms: Terms | None = None,
+        size: float = 0.0,
+        outlook: Outlook | None = None,
     ) -> None:
         """A flow begins to use its links, at most at the rate ``limit`` (bit/s; None: the transport's).
 
@@ -121,7 +122,7 @@ class Sharing:
         """
         latency /= self._transport.latency_factor
         limit = self._transport.limit(latency) if limit is None else limit
-        stream = self._streams[flow] = Stream(flow, path, bits, weight, latency, limit, terms)
+        stream = self._streams[flow] = Stream(flow, path, bits, weight, latency, limit, size, outlook or Outlook())
         if self._topology.airs:
             channels = ((self._topology.air(link), link) for link in path)
             stream.airs = tuple((self._wires + air, link) for air, link in channels if air >= 0)
@@ -217,30 +218,29 @@ class Sharing:
     def _allot_component(self, allocator: Allocator, links: list[int], bundles: list[Bundle], now: float) -> None:
         usable = {link: self._transport.efficiency * self._capacity[link] for link in links}
         usable = {link: rate for link, rate in usable.items() if rate < math.inf}
-        flows: list[tuple[Stream, Terms, Claim]] = []
+        flows: list[tuple[Stream, Claim]] = []
         transfers: list[Progress] = []
         for stream in sorted((each for one in bundles for each in one.streams.values()), key=lambda each: each.flow):
-            terms, bundle = stream.terms, stream.bundle
-            assert terms is not None
+            bundle = stream.bundle
             assert bundle is not None
-            claim = Claim(terms.most, tuple(link for link in bundle.links if link in usable), stream.airtime)
+            claim = Claim(stream.most, tuple(link for link in bundle.links if link in usable), stream.airtime)
             alone = claim.alone(usable)
             if alone < math.inf:  # else nothing limits it, and it is complete at once
-                flows.append((stream, terms, claim))
+                flows.append((stream, claim))
                 left = bundle.bits_left(stream, now) / 8.0
-                transfers.append(Progress(terms.bytes, left, alone, terms.outlook))
+                transfers.append(Progress(stream.size, left, alone, stream.outlook))
         if not flows:
             return
-        shares = allocator.shares(now, transfers)
-        rates = allotted([claim for _, _, claim in flows], shares, usable)
+        shares = allocator(now, transfers)
+        rates = allotted([claim for _, claim in flows], shares, usable)
         answer = next(self._answers)
         self._answer.update(dict.fromkeys(links, answer))
         lasting = shares.lasts(rates)
         if lasting < math.inf:
             self._expiries.append((now + lasting, (links[0], answer)))
-        for (stream, terms, _), rate in zip(flows, rates, strict=True):
-            if rate != terms.rate:
-                terms.rate = rate
+        for (stream, _), rate in zip(flows, rates, strict=True):
+            if rate != stream.rate:
+                stream.rate = rate
                 self._rebundle(stream, now)
 
     def _levels(self, link: int) -> Iterable[tuple[Bundle, float]]:
@@ -292,10 +292,10 @@ class Sharing:
             stream.weight *= self._transport.weight(stream.latency, wires)
         if stream.airs:
             self._take_air(stream)
-        if stream.terms is not None:
-            stream.terms.most = stream.cap
+        if self._allocator is not None:
+            stream.most = stream.cap
             if key:  # a flow that is alone on its links has all of them
-                stream.cap = min(stream.cap, stream.terms.rate)
+                stream.cap = min(stream.cap, stream.rate)
         bundle = self._bundles.get(key)
         if bundle is None:
             bundle = self._bundles[key] = Bundle(key, next(self._bundle_numbers), now)

@@ -177,13 +177,9 @@ class LinkSpec(Options):
     latency: Seconds | None = Field(None, description="One-way latency of this link; null: the topology's.")
 
     @model_validator(mode="after")
-    def _both_are_drawn(self) -> Self:
+    def _what_is_drawn(self) -> Self:
         if self.symmetric and (self.down.kind, self.up.kind) != ("uniform", "uniform"):
             raise ValueError("symmetric: expected false, because down and up are not both drawn (kind: uniform)")
-        return self
-
-    @model_validator(mode="after")
-    def _redraw_has_an_object(self) -> Self:
         if self.redraw is not None and "uniform" not in (self.down.kind, self.up.kind):
             raise ValueError("redraw: expected null, because neither down nor up is drawn (kind: uniform)")
         return self

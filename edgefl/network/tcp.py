@@ -138,25 +138,17 @@ def payload_share(*, packet_bytes: float, header_bytes: float, framing_bytes: fl
 
 @dataclass(frozen=True)
 class Tcp:
-    """How a connection begins, grows and loses packets. The default does nothing of it.
-
-    Attributes:
-        keep_alive: seconds for which an idle connection stays open for the next transfer between its two nodes.
-        segment: bytes of payload in a full packet.
-        initial_window: packets in the first round-trip time of slow start (RFC 6928: 10); None for no slow start.
-        restart_idle: slow start begins again after an idle time above the time-out (RFC 5681, section 4.1).
-        window: the maximum of bytes in flight, which ends slow start.
-        acknowledge_every: packets for one acknowledgement; RFC 5681, section 4.2, allows 2.
-    """
+    """How a connection begins, grows and loses packets. The default does nothing of it."""
 
     handshake: Handshake = "none"
-    keep_alive: float = 0.0
-    segment: float = 1460.0
+    keep_alive: float = 0.0  # seconds for which an idle connection stays open for the next transfer of its two nodes
+    segment: float = 1460.0  # bytes of payload in a full packet
+    # packets in the first round-trip time of slow start (RFC 6928: 10); None for no slow start
     initial_window: float | None = None
-    restart_idle: bool = True
-    window: float = LARGEST_WINDOW
+    restart_idle: bool = True  # slow start begins again after an idle time above the time-out (RFC 5681, section 4.1)
+    window: float = LARGEST_WINDOW  # the maximum of bytes in flight, which ends slow start
     loss: float = 0.0
-    acknowledge_every: int = 1
+    acknowledge_every: int = 1  # packets for one acknowledgement; RFC 5681, section 4.2, allows 2
 
     def round_trips(self, *, repeated: bool) -> int:
         return ROUND_TRIPS[self.handshake][repeated]

@@ -50,17 +50,13 @@ class Timeouts(Options):
     )
 
     @model_validator(mode="after")
-    def _something_expires(self) -> Self:
+    def _consistent(self) -> Self:
         if self.connection is None and self.transfer is None:
             raise ValueError("expected a time-out, connection or transfer or both, found neither")
         if self.longest_wait < self.first_wait:
             raise ValueError(
                 f"expected first_wait at most longest_wait, found {self.first_wait:g} s and {self.longest_wait:g} s"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _chunks_are_ranges(self) -> Self:
         if self.chunk is not None and self.resume == "none":
             raise ValueError("chunk: expected null, because resume is none, so nothing is kept")
         if self.chunk is not None and self.chunk != int(self.chunk):

@@ -118,7 +118,7 @@ def read_table(table: CsvTable, columns: TraceColumns) -> dict[str, StepTrace]:
     time, rate, last = places[columns.time], places[columns.rate], max(places.values())
     found: dict[str, tuple[list[float], list[float]]] = {}
     clocks: dict[str, list[float]] = {}
-    seconds_of, scale = _TIMES[columns.time_format], _RATES[columns.unit]
+    (seconds_of, expected_time), scale = _TIMES[columns.time_format], _RATES[columns.unit]
     for line, row in table.rows:
         if len(row) <= last:
             _refuse(line, f"expected a value in the column '{header[last]}', found the end of the line")
@@ -135,7 +135,7 @@ def read_table(table: CsvTable, columns: TraceColumns) -> dict[str, StepTrace]:
         if row[rate] in columns.missing:
             continue
         if not math.isfinite(seconds):
-            _refuse(line, f"{columns.time}: expected {_EXPECTED[columns.time_format]}, found {shown(row[time])}")
+            _refuse(line, f"{columns.time}: expected {expected_time}, found {shown(row[time])}")
         if times and seconds < times[-1]:
             earlier = f"found {shown(row[time])} after a later one"
             _refuse(line, f"{columns.time}: expected times that do not fall within a trace, {earlier}")
@@ -189,26 +189,20 @@ def _position(table: CsvTable, name: str) -> int:
     return table.header.index(name)
 
 
-def _number(text: str, table: CsvTable) -> float:
-    return table.number(text)
-
-
 def _date(text: str, _: CsvTable) -> float:
     moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-_TIMES: Mapping[TimeFormat, Callable[[str, CsvTable], float]] = {
-    "s": _number,
-    "ms": lambda text, table: table.number(text) / 1000.0,
-    "iso": _date,
-    "YYYY.MM.DD_HH.MM.SS": lambda text, _: datetime.strptime(f"{text}+0000", "%Y.%m.%d_%H.%M.%S%z").timestamp(),
-}
-_EXPECTED: Mapping[TimeFormat, str] = {
-    "s": "a number of seconds",
-    "ms": "a number of milliseconds",
-    "iso": "a date with a time as 2020-02-13T13:57:29",
-    "YYYY.MM.DD_HH.MM.SS": "a time as 2020.02.13_13.57.29",
+def _dotted(text: str, _: CsvTable) -> float:
+    return datetime.strptime(f"{text}+0000", "%Y.%m.%d_%H.%M.%S%z").timestamp()
+
+
+_TIMES: Mapping[TimeFormat, tuple[Callable[[str, CsvTable], float], str]] = {
+    "s": (lambda text, table: table.number(text), "a number of seconds"),
+    "ms": (lambda text, table: table.number(text) / 1000.0, "a number of milliseconds"),
+    "iso": (_date, "a date with a time as 2020-02-13T13:57:29"),
+    "YYYY.MM.DD_HH.MM.SS": (_dotted, "a time as 2020.02.13_13.57.29"),
 }
 
 
@@ -313,10 +307,7 @@ def read_csv(file: str | Path) -> StepTrace:
     Raises:
         UserError: a missing file, a missing column, a value that is not a number, a negative rate, or times that fall.
     """
-    try:
-        return read_table(csv_table(_text(file)), CSV)[""]
-    except UserError as error:
-        raise error.located(file=str(file)) from None
+    return read_traces(file, "csv")[""]
 
 
 def _six_columns(text: str) -> StepTrace:

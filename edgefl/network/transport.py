@@ -55,29 +55,18 @@ class FifoQueue:
 
 @dataclass(frozen=True)
 class Transport:
-    """How a flow uses its path. The default is a pure fluid: whole capacities, plain latency, equal shares.
+    """How a flow uses its path. The default is a pure fluid: whole capacities, plain latency, equal shares."""
 
-    Attributes:
-        efficiency: the share of a link's capacity that carries payload.
-        latency_factor: the delay before the first byte, in multiples of the path's latency (handshake, slow start).
-        window: the maximum of bytes in flight, so that the rate is at most ``efficiency * window / (2 * latency)``;
-            infinite for none.
-        penalty_bytes: with a latency of L and links of B bytes/s, a flow's share of a contended link is in inverse
-            proportion to ``L + sum(penalty_bytes / B)``; None for equal shares.
-        connection_limit: the maximum rate of one flow, bit/s, whatever its path.
-        multicast: transfers of one payload that one node begins at one instant cross each link once, at one rate.
-        tcp: how connections begin, grow and lose packets; None for transfers that need no connection.
-        queue: the unequal shares of flows in one queue; None for a queue for each flow, which makes shares equal.
-    """
-
-    efficiency: float = 1.0
-    latency_factor: float = 1.0
-    window: float = math.inf
+    efficiency: float = 1.0  # the share of a link's capacity that carries payload
+    latency_factor: float = 1.0  # the delay before the first byte, in multiples of the path's latency (as for set-up)
+    window: float = math.inf  # the maximum of bytes in flight: the rate is at most efficiency * window / (2 * latency)
+    # With a latency of L and links of B bytes/s, a flow's share of a contended link is in inverse proportion to
+    # L + sum(penalty_bytes / B); None for equal shares.
     penalty_bytes: float | None = None
-    connection_limit: float = math.inf
-    multicast: bool = False
-    tcp: Tcp | None = None
-    queue: FifoQueue | None = None
+    connection_limit: float = math.inf  # the maximum rate of one flow, bit/s, whatever its path
+    multicast: bool = False  # transfers of one payload that a node begins at one instant cross each link once
+    tcp: Tcp | None = None  # how connections begin, grow and lose packets
+    queue: FifoQueue | None = None  # the unequal shares of flows in one queue; None for a queue for each flow
 
     def __post_init__(self) -> None:
         if self.tcp is not None and self.multicast:
@@ -258,10 +247,6 @@ class TransportSpec(TcpOptions):
             for name, field in TcpOptions.model_fields.items():
                 if getattr(self, name) != field.default:
                     raise ValueError(f"{name}: expected no value, because kind is {self.kind}, not tcp")
-        return self
-
-    @model_validator(mode="after")
-    def _members_of_a_multicast_end_together(self) -> Self:
         if self.multicast and self.timeouts is not None:
             raise ValueError("timeouts: expected null, because multicast is true, and one client cannot break alone")
         return self

@@ -20,7 +20,7 @@ from edgefl.network.specs import FileTopology
 from edgefl.scenario.components import built_at
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import Scenario
-from edgefl.simulation.failure_specs import check_outages, outages_of
+from edgefl.simulation.failure_specs import Outage, check_outages, spans_of
 from edgefl.simulation.work import batch_counts
 from edgefl.torch_settings import neutral_torch
 
@@ -88,7 +88,7 @@ def _rehearse_network(scenario: Scenario) -> None:
     for name, link in network.links.items():
         with built_at(f"network.links.{name}"):
             ReplayedLink(name, link, scenario.data.clients, scenario.seeds[0])
-    if isinstance(network.topology, FileTopology) or outages_of(scenario.failures):
+    if isinstance(network.topology, FileTopology) or spans_of(scenario.failures, Outage):
         fleet = assign(scenario.fleet, scenario.data.clients, scenario.seeds[0])
         with built_at("network.topology"):
             links = build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()])

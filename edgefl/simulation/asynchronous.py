@@ -1,8 +1,7 @@
 """Asynchronous aggregation: clients start and finish at any time; the server aggregates once it has enough updates."""
 
 import math
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Generator
 
 import numpy as np
 import simpy
@@ -17,68 +16,6 @@ from edgefl.simulation.rounds import STALL_ROUNDS, RoundBook
 from edgefl.simulation.world import World
 from edgefl.training.faults import blaming
 from edgefl.training.job import Mixing
-
-
-@dataclass
-class Waiter:
-    """A client in the queue, and its prefetch, if one has begun."""
-
-    client: int
-    prefetch: Prefetch | None = None
-
-
-class PrefetchQueue:
-    """The clients that are dispatched next, first come first served; each prefetches the parts that are ready.
-
-    Args:
-        length: the maximum number of waiting clients; 0 for methods without overlap.
-        foresee: the predicted model version at the dispatch of the client at a place in the queue (from 0), if the
-            active clients return one after another.
-    """
-
-    def __init__(self, world: World, length: int, foresee: Callable[[int], int]) -> None:
-        self._world = world
-        self._length = length
-        self._foresee = foresee
-        self._waiters: list[Waiter] = []
-
-    @property
-    def room(self) -> int:
-        return self._length - len(self._waiters)
-
-    def join(self, client: int) -> None:
-        self._waiters.append(Waiter(client))
-
-    def take(self, number: int) -> list[Waiter]:
-        taken, self._waiters = self._waiters[:number], self._waiters[number:]
-        return taken
-
-    def send_ahead(self, latest: int) -> None:
-        """Begin to prefetch for the clients without a prefetch; ``latest`` is the newest model version."""
-        world, setup = self._world, self._world.setup
-        for place, waiter in enumerate(self._waiters):
-            version = self._foresee(place)
-            if waiter.prefetch is not None or version >= setup.rounds or world.presence.is_down(waiter.client):
-                continue
-            parts = self._ready(waiter.client, version, latest)
-            if parts and world.work.of(waiter.client, setup.sizes.blocks).fits:
-                waiter.prefetch = Prefetch(world, waiter.client, parts, version, awake=False)
-
-    def break_off(self) -> None:
-        for waiter in self._waiters:
-            if waiter.prefetch is not None:
-                waiter.prefetch.drop()
-
-    def _ready(self, client: int, version: int, latest: int) -> tuple[Part, ...]:
-        """The parts that a client that will train from ``version`` can receive while ``latest`` is the newest."""
-        payload = self._world.setup.method.payload
-        parts = self._world.downlink(client, version, None).parts
-        with blaming(self._world.setup.label, version, "payload"):
-            sends_blocks = payload.partial(version)
-        if version == latest and not sends_blocks:
-            return parts
-        # Early parts come from the previous version; the blocks that a client needs are decided at its dispatch.
-        return tuple(part for part in parts if part.early) if version <= latest + 1 else ()
 
 
 class Asynchronous:
@@ -109,7 +46,8 @@ class Asynchronous:
         self._buffer: list[Participation] = []
         self._wasted = 0
         self._change = world.env.event()
-        self._queue = PrefetchQueue(world, spec.ahead if world.setup.method.overlap else 0, self._foresee)
+        self._ahead = spec.ahead if world.setup.method.overlap else 0
+        self._queue: dict[int, Prefetch | None] = {}  # the clients that are dispatched next, first come first served
 
     def run(self) -> Generator[simpy.Event, object, None]:
         world, setup = self.world, self.world.setup
@@ -150,35 +88,58 @@ class Asynchronous:
     def break_off(self) -> None:
         for participant in list(self._under_way.values()):
             participant.drop("unfinished")
-        self._queue.break_off()
+        for prefetch in self._queue.values():
+            if prefetch is not None:
+                prefetch.drop()
 
     def _dispatch(self) -> None:
         """Send the latest model to as many free clients as may begin; one without the memory is not picked again."""
         world, version = self.world, self.book.rounds_done
         while (wanted := self._spec.under_way(world.setup.cohort) - len(self._under_way)) > 0:
-            waiters = self._queue.take(wanted) or [Waiter(client) for client in self._pick(wanted)]
+            waiters = {client: self._queue.pop(client) for client in list(self._queue)[:wanted]}
+            waiters = waiters or dict.fromkeys(self._pick(wanted))
             if not waiters:
                 break
-            alphas = self._decisions.blocks(version, [waiter.client for waiter in waiters])
-            for waiter in waiters:
-                self._begin(waiter, version, alphas.get(waiter.client))
-        if self._queue.room:
-            for client in self._pick(self._queue.room):
+            alphas = self._decisions.blocks(version, list(waiters))
+            for client, prefetch in waiters.items():
+                self._begin(client, version, alphas.get(client), prefetch)
+        if room := self._ahead - len(self._queue):
+            for client in self._pick(room):
                 self._free[client] = False
-                self._queue.join(client)
-            self._queue.send_ahead(version)
+                self._queue[client] = None
+            self._send_ahead(version)
 
     def _pick(self, wanted: int) -> list[int]:
         available = self._decisions.everyone[self._free]
         self._picks += bool(len(available))
         return self._decisions.pick(self._picks - 1, available, min(wanted, len(available)), self.book.rounds_done)
 
-    def _foresee(self, place: int) -> int:
-        gathered = self._spec.gathered(self.world.setup.cohort)
-        return self.book.rounds_done + (len(self._buffer) + place + 1) // gathered
+    def _send_ahead(self, latest: int) -> None:
+        """Begin to prefetch for the waiting clients without a prefetch; ``latest`` is the newest model version."""
+        world, setup = self.world, self.world.setup
+        gathered = self._spec.gathered(setup.cohort)
+        for place, (client, prefetch) in enumerate(self._queue.items()):
+            # The version at the client's dispatch if the active clients return one after another.
+            version = latest + (len(self._buffer) + place + 1) // gathered
+            if prefetch is not None or version >= setup.rounds or world.presence.is_down(client):
+                continue
+            parts = self._ready(client, version, latest)
+            if parts and world.work.of(client, setup.sizes.blocks).fits:
+                self._queue[client] = Prefetch(world, client, parts, version, awake=False)
 
-    def _begin(self, waiter: Waiter, version: int, chosen: int | None) -> None:
-        world, client = self.world, waiter.client
+    def _ready(self, client: int, version: int, latest: int) -> tuple[Part, ...]:
+        """The parts that a client that will train from ``version`` can receive while ``latest`` is the newest."""
+        payload = self.world.setup.method.payload
+        parts = self.world.downlink(client, version, None).parts
+        with blaming(self.world.setup.label, version, "payload"):
+            sends_blocks = payload.partial(version)
+        if version == latest and not sends_blocks:
+            return parts
+        # Early parts come from the previous version; the blocks that a client needs are decided at its dispatch.
+        return tuple(part for part in parts if part.early) if version <= latest + 1 else ()
+
+    def _begin(self, client: int, version: int, chosen: int | None, prefetch: Prefetch | None) -> None:
+        world = self.world
         participant = Participation(
             world,
             client,
@@ -187,9 +148,9 @@ class Asynchronous:
             chosen=chosen,
             on_downloaded=lambda _: None,
             on_left=self._left,
-            prefetch=waiter.prefetch,
+            prefetch=prefetch,
         )
-        if waiter.prefetch is not None:
+        if prefetch is not None:
             world.wrote("dispatch", version, client, participant.job.id.dispatch)
         self._begun.append(participant)
         self._free[client] = False

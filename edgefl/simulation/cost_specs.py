@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -67,7 +69,8 @@ class SecondsCost(Options, allow_inf_nan=False):
 
     The position within the range is the same for all methods, so a client that is slow for one is slow for all.
 
-    >>> SecondsCost(kind="seconds", methods={"fedavg": "4 s"}, redraw="10 rounds").of("fedavg", 0, 3, clients=2)
+    >>> spec = SecondsCost(kind="seconds", methods={"fedavg": "4 s"}, redraw="10 rounds")
+    >>> ComputeSeconds(spec, "fedavg", seed=0, clients=2).of(round=3)
     array([4., 4.])
     """
 
@@ -89,13 +92,6 @@ class SecondsCost(Options, allow_inf_nan=False):
     def range_of(self, names: Sequence[str]) -> SecondsRange | None:
         return next((self.methods[name] for name in names if name in self.methods), None)
 
-    def of(self, method: str, seed: int, round: int, *, clients: int) -> NDArray[np.float64]:
-        """Every client's seconds of local training in a round (from 0), shape ``[clients]``."""
-        each = self.methods[method]
-        draw = 0 if self.redraw is None else round // self.redraw
-        place = generator(seed, "compute seconds", draw).random(clients)
-        return each.low + (each.high - each.low) * place
-
 
 CostSpec = Annotated[
     Annotated[MeasuredCost, Tag("measured")]
@@ -110,23 +106,16 @@ class ComputeSeconds:
     """The seconds of one method's local training, round by round."""
 
     def __init__(self, spec: SecondsCost, method: str, seed: int, clients: int) -> None:
-        self._spec = spec
-        self._method = method
-        self._seed = seed
-        self._clients = clients
-        self._known: tuple[int, NDArray[np.float64]] | None = None
+        self._range = spec.methods[method]
+        self._redraw = spec.redraw
+        self._place = lru_cache(1)(lambda draw: generator(seed, "compute seconds", draw).random(clients))
 
     def times(self, factor: float) -> ComputeSeconds:
-        ranges = {
-            name: each.model_copy(update={"low": each.low * factor, "high": each.high * factor})
-            for name, each in self._spec.methods.items()
-        }
-        return ComputeSeconds(
-            self._spec.model_copy(update={"methods": ranges}), self._method, self._seed, self._clients
-        )
+        other, low, high = copy(self), self._range.low * factor, self._range.high * factor
+        other._range = self._range.model_copy(update={"low": low, "high": high})
+        return other
 
     def of(self, round: int) -> NDArray[np.float64]:
         """Every client's seconds in a round (from 0), shape ``[clients]``."""
-        if self._known is None or self._known[0] != round:
-            self._known = (round, self._spec.of(self._method, self._seed, round, clients=self._clients))
-        return self._known[1]
+        place = self._place(0 if self._redraw is None else round // self._redraw)
+        return np.asarray(self._range.low + (self._range.high - self._range.low) * place, np.float64)

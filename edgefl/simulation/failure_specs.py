@@ -1,6 +1,7 @@
 """The options of ``failures:``: crashes of clients and outages of links, at given times."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
@@ -8,6 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from edgefl.data.attackers import Malicious
 from edgefl.errors import UserError
+from edgefl.fleet.availability import joined
 from edgefl.network.topology import Topology
 from edgefl.options import Options
 from edgefl.units import Seconds
@@ -88,35 +90,11 @@ def check_outages(failures: Sequence[object], topology: Topology) -> None:
                 raise error.located(field=f"failures.{index}.link") from None
 
 
-def joined(spans: Iterable[Span]) -> list[Span]:
-    """The same times as spans that do not overlap, in order.
-
-    >>> joined([(5.0, 7.0), (1.0, 3.0), (2.0, 4.0)])
-    [(1.0, 4.0), (5.0, 7.0)]
-    """
-    found: list[Span] = []
-    for began, ended in sorted(spans):
-        if found and began <= found[-1][1]:
-            found[-1] = (found[-1][0], max(ended, found[-1][1]))
-        else:
-            found.append((began, ended))
-    return found
-
-
-def crashes_of(failures: Iterable[Crash | Outage]) -> dict[int, list[Span]]:
-    """When each client that crashes is down."""
-    spans: dict[int, list[Span]] = {}
+def spans_of(failures: Iterable[object], kind: type[Crash | Outage]) -> dict[Any, list[Span]]:
+    """When each client that crashes is down, or when each directed link that fails has no capacity."""
+    spans: defaultdict[Any, list[Span]] = defaultdict(list)
     for each in failures:
-        if isinstance(each, Crash):
-            spans.setdefault(each.client, []).append(each.span)
-    return {client: joined(found) for client, found in sorted(spans.items())}
-
-
-def outages_of(failures: Iterable[object]) -> dict[tuple[str, str], list[Span]]:
-    """When each directed link that fails has no capacity."""
-    spans: dict[tuple[str, str], list[Span]] = {}
-    for each in failures:
-        if isinstance(each, Outage):
-            for link in each.directions:
-                spans.setdefault(link, []).append(each.span)
-    return {link: joined(found) for link, found in sorted(spans.items())}
+        if isinstance(each, kind):
+            for place in [each.client] if isinstance(each, Crash) else each.directions:
+                spans[place].append(each.span)
+    return {place: joined(found) for place, found in sorted(spans.items())}

@@ -1,6 +1,7 @@
 """Hierarchical rounds: the server sends each cell the model once, and each cell returns its clients' mean."""
 
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 
 import simpy
 
@@ -16,6 +17,7 @@ from edgefl.simulation.synchronous import RoundByRound
 from edgefl.simulation.world import World
 
 
+@dataclass(eq=False)
 class Cell:
     """An edge aggregator's part in one round: download, forward, collect, upload.
 
@@ -23,26 +25,18 @@ class Cell:
     start of the round.
     """
 
-    def __init__(
-        self,
-        world: World,
-        node: Node,
-        round: int,
-        spec: HierarchicalSpec,
-        prefetch: CellPrefetch | None,
-        *,
-        deadline: float | None,
-    ) -> None:
-        self.world = world
-        self.node = node
-        self.round = round
+    world: World
+    node: Node
+    round: int
+    spec: HierarchicalSpec
+    prefetch: CellPrefetch | None
+    deadline: float | None
+
+    def __post_init__(self) -> None:
         self.participants: list[Participation] = []
-        self._spec = spec
-        self._prefetch = prefetch
-        self._deadline = deadline
         self._present: set[int] = set()
         self._arrivals = 0
-        self._closed = world.env.event()
+        self._closed = self.world.env.event()
         self._deliveries: list[Delivery] = []
 
     def left(self, participant: Participation) -> None:
@@ -50,15 +44,15 @@ class Cell:
             return
         self._present.discard(participant.client)
         self._arrivals += participant.phase == "arrived"
-        enough = self._arrivals >= self._spec.enough(len(self.participants))
+        enough = self._arrivals >= self.spec.enough(len(self.participants))
         if not self._present or enough:
             self._time_is_up()
 
     def live(self) -> Generator[simpy.Event, object, None]:
         world, env = self.world, self.world.env
         self._present = {each.client for each in self.participants}
-        if self._deadline is not None:
-            world.env.alarm(self._deadline).callbacks.append(lambda _: self._time_is_up())
+        if self.deadline is not None:
+            world.env.alarm(self.deadline).callbacks.append(lambda _: self._time_is_up())
         began = env.now
         hidden = self._fetch()
         for delivery in self._deliveries:
@@ -68,8 +62,8 @@ class Cell:
         if not self._closed.triggered:
             for participant in self.participants:
                 participant.hidden_seconds = hidden
-                if self._prefetch is not None:
-                    participant.prefetch = self._prefetch.passed.pop(participant.client, None)
+                if self.prefetch is not None:
+                    participant.prefetch = self.prefetch.passed.pop(participant.client, None)
                 env.process(participant.live())
             yield self._closed
         self._close("late")
@@ -101,11 +95,11 @@ class Cell:
         # A part that several clients need is sent once.
         parts = list(dict.fromkeys(part for each in self.participants for part in each.downlink.parts))
         self._deliveries, hidden = [], 0.0
-        if self._prefetch is not None and not self._prefetch.delivery.failed:
-            early = self._prefetch.delivery
+        if self.prefetch is not None and not self.prefetch.delivery.failed:
+            early = self.prefetch.delivery
             self._deliveries.append(early)
             hidden = (self.world.env.now if early.ended is None else early.ended) - early.started
-            parts = [part for part in parts if part not in self._prefetch.parts]
+            parts = [part for part in parts if part not in self.prefetch.parts]
         if parts or not self._deliveries:
             self._deliveries.append(self.world.traffic.relay("server", self.node, parts, self.round))
         for delivery in self._deliveries:
@@ -123,8 +117,8 @@ class Cell:
     def _close(self, fate: Lost) -> None:
         for delivery in self._deliveries:
             self.world.traffic.cancel(delivery)
-        if self._prefetch is not None:
-            self._prefetch.drop()
+        if self.prefetch is not None:
+            self.prefetch.drop()
         for participant in self.participants:
             participant.drop(fate)
 
@@ -159,7 +153,6 @@ class Hierarchical(RoundByRound):
 
     def _begin(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> None:
         world = self.world
-        deadline = self.deadline()
         cells: dict[Node, Cell] = {}
         self.participants = []
         for client in cohort:
@@ -169,17 +162,8 @@ class Hierarchical(RoundByRound):
                 prefetch = self._prefetches.pop(node, None)
                 cell = cells[node] = Cell(world, node, round, self._spec, prefetch, deadline=self.seconds)
             chosen = alphas.get(client)
-            participant = Participation(
-                world,
-                client,
-                round,
-                world.downlink(client, round, chosen),
-                chosen=chosen,
-                on_downloaded=self.downloaded,
-                on_left=cell.left,
-                deadline=deadline,
-            )
-            self.participants.append(participant)
+            downlink = world.downlink(client, round, chosen)
+            participant = self.participation(client, round, downlink, chosen, cell.left)
             if participant.work.fits:
                 cell.participants.append(participant)
         self._cells = [cell for cell in cells.values() if cell.participants]

@@ -13,7 +13,7 @@ from edgefl.fleet import Accidents, Attendance, FleetAssignment
 from edgefl.methods.parts.payload import Downlink
 from edgefl.network.flow import Network
 from edgefl.record.events import EventLog
-from edgefl.simulation.failure_specs import Crash, Outage, check_outages, crashes_of, outages_of
+from edgefl.simulation.failure_specs import Crash, Outage, check_outages, spans_of
 from edgefl.simulation.power import Batteries
 from edgefl.training.job import TrainingJob
 
@@ -232,12 +232,12 @@ def schedule_failures(
         log.write(env.now, "failure", item=item, source=source, target=target)
         act(link)
 
-    for client, spans in crashes_of(failures).items():
+    for client, spans in spans_of(failures, Crash).items():
         for began, ended in spans:
             at(began, partial(crash, client, ended))
             if ended < math.inf:
                 at(ended, partial(restart, client))
-    for ends, spans in outages_of(failures).items():
+    for ends, spans in spans_of(failures, Outage).items():
         link = network.topology.link(*ends)
         for began, ended in spans:
             at(began, partial(change, link, "outage", network.begin_outage))

@@ -2,12 +2,12 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import ClassVar
 
 import simpy
 
-from edgefl.methods.parts.payload import Part
+from edgefl.methods.parts.payload import Downlink, Part
 from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.participation import Deadline, Participation
 from edgefl.simulation.prefetching import Broadcasting, Prefetch
@@ -101,11 +101,26 @@ class RoundByRound(ABC):
     def break_off(self) -> None:
         """The run ends: abort everything in progress."""
 
-    def deadline(self) -> Deadline | None:
-        """When updates must have arrived, for clients of a round that begins now and reduce their work."""
-        if self.spec.late != "partial" or self.seconds is None:
-            return None
-        return Deadline(self.world.env.now + self.seconds, self.spec.reserve)
+    def participation(
+        self, client: int, round: int, downlink: Downlink, chosen: int | None, on_left: Callable[[Participation], None]
+    ) -> Participation:
+        """A new member of ``participants``; ``chosen`` is its number of blocks from the scheduler, if there is one."""
+        closes = math.inf if self.seconds is None else self.world.env.now + self.seconds
+        reduces = self.spec.late == "partial" and self.seconds is not None
+        participant = Participation(
+            self.world,
+            client,
+            round,
+            downlink,
+            chosen=chosen,
+            on_downloaded=self.downloaded,
+            on_left=on_left,
+            deadline=Deadline(closes, self.spec.reserve) if reduces else None,
+            closes=closes,
+            plan=self.plans.get(client),
+        )
+        self.participants.append(participant)
+        return participant
 
     def _plan(self, round: int, cohort: Sequence[int]) -> None:
         finish = self.world.setup.method.local.common_finish
@@ -213,27 +228,12 @@ class Synchronous(RoundByRound):
             if (not present or arrivals >= world.setup.cohort) and not closed.triggered:
                 closed.succeed()
 
-        deadline = self.deadline()
-        closes = math.inf if self.seconds is None else world.env.now + self.seconds
         self.participants = []
         for client in cohort:
-            chosen = alphas.get(client)
-            downlink = world.downlink(client, round, chosen)
+            downlink = world.downlink(client, round, alphas.get(client))
             self._broadcasting.begins(client, downlink.alpha)
-            participant = Participation(
-                world,
-                client,
-                round,
-                downlink,
-                chosen=chosen,
-                on_downloaded=self.downloaded,
-                on_left=left,
-                prefetch=self._prefetches.pop(client, None),
-                deadline=deadline,
-                closes=closes,
-                plan=self.plans.get(client),
-            )
-            self.participants.append(participant)
+            participant = self.participation(client, round, downlink, alphas.get(client), left)
+            participant.prefetch = self._prefetches.pop(client, None)
         for participant in self.participants:
             if participant.work.fits:
                 world.env.process(participant.live())

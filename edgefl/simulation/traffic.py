@@ -38,7 +38,7 @@ class Allocation:
         self._label = label
         self.round = 0
 
-    def shares(self, now: float, transfers: Sequence[Progress]) -> Shares:
+    def __call__(self, now: float, transfers: Sequence[Progress]) -> Shares:
         asked = _arrays(now, transfers)
         with blaming(self._label, self.round, "bandwidth allocation"):
             order = checked_order(self._spec.order(asked), len(transfers))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -123,44 +123,36 @@ def local_seconds(
     return seconds + waiting, waiting
 
 
+@dataclass(eq=False)
 class WorkModel:
     """Turns measured step costs into work on devices; equal work is computed once, and reported once to ``on_new``."""
 
-    def __init__(  # noqa: PLR0917  (work is made of this many things)
-        self,
-        cost: CostOf,
-        fleet: FleetAssignment,
-        samples: NDArray[np.int64],
-        options: LocalOptions,
-        on_new: Callable[[Work], None],
-        submodels: SubModels | None = None,
-    ) -> None:
-        self._cost = cost
-        self._fleet = fleet
-        self._samples = samples
-        self._options = options
-        self._on_new = on_new
-        self._submodels = submodels
-        self._known: dict[tuple[int, int, int, int | None], Work] = {}
+    cost: CostOf
+    fleet: FleetAssignment
+    samples: NDArray[np.int64]
+    options: LocalOptions
+    on_new: Callable[[Work], None]
+    submodels: SubModels | None = None
+    _known: dict[tuple[int, int, int, int | None], Work] = field(default_factory=dict)
 
     def of(self, client: int, alpha: int, steps: int | None = None) -> Work:
         """The local training of one client that received, or trains, the last ``alpha`` blocks.
 
         ``steps`` are its local steps; ``None``: those of the local options.
         """
-        samples = int(self._samples[client])
-        if steps is not None and steps == self._options.steps_for(samples):
+        samples = int(self.samples[client])
+        if steps is not None and steps == self.options.steps_for(samples):
             steps = None
-        key = (int(self._fleet.group[client]), alpha, samples, steps)
+        key = (int(self.fleet.group[client]), alpha, samples, steps)
         work = self._known.get(key)
         if work is None:
             work = self._known[key] = self._chosen(*key)
-            self._on_new(work)
+            self.on_new(work)
         return work
 
     def level_of(self, client: int, blocks: int) -> int:
         """The capacity level of a client, which trains a model of M ``blocks``; 0 for methods without levels."""
-        return 0 if self._submodels is None else self.of(client, blocks).level
+        return 0 if self.submodels is None else self.of(client, blocks).level
 
     def _chosen(self, group: int, alpha: int, samples: int, steps: int | None) -> Work:
         """The work at the capacity level that the client gets, which depends only on its device and its samples.
@@ -168,13 +160,13 @@ class WorkModel:
         It is the largest level that is at most the declared capacity of the device, fits in its memory, and meets the
         method's deadline with the usual local steps; the smallest level if there is none.
         """
-        submodels = self._submodels
+        submodels = self.submodels
         if submodels is None:
             return self._measure(group, alpha, samples, 0, steps)
         if steps is not None:
             return self._measure(group, alpha, samples, self._chosen(group, alpha, samples, None).level, steps)
         shares = submodels.shares(alpha)
-        capacity = self._fleet.capacity[group] if self._fleet.capacity else 1.0
+        capacity = self.fleet.capacity[group] if self.fleet.capacity else 1.0
         allowed = [level for level, share in enumerate(shares) if share <= capacity + 1e-9]
         for level in allowed:
             work = self._measure(group, alpha, samples, level)
@@ -184,18 +176,16 @@ class WorkModel:
 
     def predicted(self, client: int, blocks: int, transfer: float) -> Predicted:
         """The participation of a client that trains the whole model of so many blocks, given its transfer seconds."""
-        work, samples = self.of(client, blocks), int(self._samples[client])
+        work, samples = self.of(client, blocks), int(self.samples[client])
         step = work.seconds / work.steps if work.steps else 0.0
-        return Predicted(transfer, step, self._options.steps_of_an_epoch(samples), work.steps)
+        return Predicted(transfer, step, self.options.steps_of_an_epoch(samples), work.steps)
 
     def _measure(self, group: int, alpha: int, samples: int, level: int, steps: int | None = None) -> Work:
-        batches = batch_counts(self._options, samples, steps)
-        costs = {size: self._cost(alpha, size, level) for size in batches}
+        batches = batch_counts(self.options, samples, steps)
+        costs = {size: self.cost(alpha, size, level) for size in batches}
         facts: dict[str, Any] = {"group": group, "alpha": alpha, "samples": samples, "level": level}
-        profile, chosen = self._fleet.profiles[group], steps is not None
-        return work_on(
-            profile, costs, batches, self._options.input, steps=sum(batches.values()), chosen=chosen, **facts
-        )
+        profile, chosen = self.fleet.profiles[group], steps is not None
+        return work_on(profile, costs, batches, self.options.input, steps=sum(batches.values()), chosen=chosen, **facts)
 
 
 def note_roofline(profile: DeviceProfile, steps: Iterable[Iterable[Operator]]) -> None:

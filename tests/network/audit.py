@@ -381,7 +381,7 @@ class _Audit:
                 transfers.append(Progress(record.bytes, left, rates[flow], record.outlook))
         if not claims:
             return rates
-        shares = self.allocator.shares(now, transfers)
+        shares = self.allocator(now, transfers)
         weighted = [claim._replace(weight=weight) for claim, weight in zip(claims, shares.weight, strict=True)]
         rates |= fill_by_rank(weighted, shares.rank)
         answer = next(self.answers)

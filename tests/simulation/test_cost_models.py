@@ -21,20 +21,20 @@ def spec(**options):
 
 
 def test_seconds_are_uniform_over_the_range_and_hold_until_they_are_redrawn():
-    seconds = spec(redraw="10 rounds")
-    first = seconds.of("a", 0, 0, clients=20_000)
+    seconds = ComputeSeconds(spec(redraw="10 rounds"), "a", 0, 20_000)
+    first = seconds.of(0)
     assert first.min() >= 1
     assert first.max() < 5
     # Mean 3 and standard deviation 4/√12 of the uniform law; five standard errors.
     assert abs(first.mean() - 3) < 5 * 4 / np.sqrt(12 * 20_000)
-    assert (seconds.of("a", 0, 9, clients=20_000) == first).all()
-    assert (seconds.of("a", 0, 10, clients=20_000) != first).any()
-    assert (spec().of("a", 0, 10, clients=20_000) == first).all()
+    assert (seconds.of(9) == first).all()
+    assert (seconds.of(10) != first).any()
+    assert (ComputeSeconds(spec(), "a", 0, 20_000).of(10) == first).all()
 
 
 def test_who_is_slow_for_one_method_is_slow_for_all():
     wide = spec(methods={"a": {"low": 1, "high": 5}, "b": {"low": 10, "high": 30}})
-    one, other = (wide.of(name, 3, 7, clients=50) for name in "ab")
+    one, other = (ComputeSeconds(wide, name, 3, 50).of(7) for name in "ab")
     assert (other - 10) / 20 == pytest.approx((one - 1) / 4)
 
 

@@ -15,23 +15,15 @@ from edgefl.registry import Registry, chosen_part, class_of
 
 
 class Transfers(NamedTuple):
-    """Transfers that are connected by shared links, in the order of their start; arrays with one entry for each.
+    """Transfers that are connected by shared links, in the order of their start; arrays with one entry for each."""
 
-    Attributes:
-        now: the virtual time, seconds.
-        alone: the rate that each would have if it were the only one, bit/s; 0 while a link of its path is down.
-        up: whether it is a client's update.
-        after: predicted seconds from its end to the arrival of its client's update; 0 for an update.
-        deadline: virtual time by which the update must have arrived, seconds; infinite for none.
-    """
-
-    now: float
+    now: float  # the virtual time, seconds
     bytes: NDArray[np.float64]
     left: NDArray[np.float64]
-    alone: NDArray[np.float64]
-    up: NDArray[np.bool_]
-    after: NDArray[np.float64]
-    deadline: NDArray[np.float64]
+    alone: NDArray[np.float64]  # the rate of each if it were the only one, bit/s; 0 while a link of its path is down
+    up: NDArray[np.bool_]  # whether it is a client's update
+    after: NDArray[np.float64]  # predicted seconds from its end to its client's update's arrival; 0 for an update
+    deadline: NDArray[np.float64]  # virtual time by which the update must have arrived, seconds; infinite for none
 
     @property
     def seconds(self) -> NDArray[np.float64]:
@@ -42,15 +34,10 @@ class Transfers(NamedTuple):
 
 
 class Order(NamedTuple):
-    """How transfers share their links.
+    """How transfers share their links."""
 
-    Attributes:
-        rank: whole numbers; a transfer gets only what the transfers of lower ranks leave.
-        weight: finite numbers above 0; transfers of one rank share what is left for it max-min fairly by weight.
-    """
-
-    rank: NDArray[np.int64]
-    weight: NDArray[np.float64]
+    rank: NDArray[np.int64]  # a transfer gets only what the transfers of lower ranks leave
+    weight: NDArray[np.float64]  # above 0; transfers of one rank share what is left max-min fairly by weight
 
 
 class BandwidthSpec(Options):
