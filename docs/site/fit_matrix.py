@@ -42,6 +42,7 @@ COLUMNS = {
 OPTIMIZERS: dict[str, Any] = {
     **{f"`{kind}`": {"optimizer": kind} for kind in ("sgd", "adam", "adamw", "adagrad", "rmsprop")},
     "`state: keep`": {"optimizer": {"kind": "adamw", "state": "keep"}},
+    "`state: average`": {"optimizer": {"kind": "adamw", "state": "average"}},
     "rate `over: steps`": {"lr": {"value": 1, "over": "steps"}},
 }
 

@@ -159,7 +159,7 @@ def stored_parameters(model: BlockModel, method: Method, alpha: int) -> StoredPa
         [each for module in block.modules() if isinstance(module, NORMS) for each in module.parameters()]
         for block in blocks
     ]
-    vectors = method.objective.vectors | method.rule.vectors
+    vectors = (method.objective.vectors | method.rule.vectors) - {"step"}
     read = vectors | method.objective.frozen
     partial = "received" in read and "received" not in vectors
 

@@ -10,12 +10,14 @@ from edgefl.errors import UserError, WrongAnswer, nearest
 from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.codecs.memory import codec_state
 from edgefl.methods.fits import check, parts_of, taken_by
+from edgefl.methods.parts.averaged_state import AveragedState, PayloadWithState
 from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.client_state import ClientState, StatesTogether
 from edgefl.methods.parts.common_finish import CommonFinish
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_rule import Sgd
 from edgefl.methods.parts.objective import CLIENT_FACTS
+from edgefl.methods.parts.optimizers import Optimizer
 from edgefl.methods.parts.payload import ModelSizes
 from edgefl.methods.parts.rates import lasting
 from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting
@@ -181,6 +183,8 @@ def build_method(
     server.accept(merged)
     weighting = options.get("weighting") or (chosen and chosen.default_weighting) or recipe.weighting
     payload = part(recipe.payload)
+    if chosen_rule and isinstance(rule, Optimizer) and rule.state == "average":
+        server, payload = AveragedState(base=server, rule=rule), PayloadWithState(base=payload, rule=rule)
     coded = _coded(codecs or Codecs(), options.get("codec"))
     state = _together(_together(recipe.state, server.client_state()), rule.client_state())
     for kept in codec_state(coded, partial=payload.sends_blocks):

@@ -105,6 +105,9 @@ def parts_of(method: Method) -> list[Part]:
         Part(f"server update '{server.registered_name}'", server.needs | controls, "server"),
         Part(f"the payload of {label}", method.payload.needs),
     ]
+    if server.reads:
+        alike: set[Need] = {"each update", "whole model", "one size", "server start", "exact uplink", "plain traffic"}
+        parts.insert(0, Part("the average of the optimizers' states", frozenset(alike), "local.optimizer"))
     if method.submodels is not None:
         parts.append(Part(f"training at several capacities in {label}", method.submodels.needs))
     if method.objective.trains_last:
@@ -124,6 +127,8 @@ def taken_by(method: Method) -> dict[Need, str]:
     takes, codecs, label = method.rule.takes(), method.codecs, f"method '{method.label}'"
     if method.submodels is not None or method.objective.trains_last:
         takes["whole model"] = takes["one size"] = f"clients of {label} train parts of the model of different sizes"
+    if method.objective.evaluates_clients:
+        takes["whole model"] = f"clients of {label} send nothing"
     if method.payload.sends_blocks:
         takes["server start"] = f"{label} sends only some blocks"
     if (kind := method.local.optimizer.kind) != "sgd":

@@ -77,7 +77,8 @@ class Wire:
         has the client's previous vectors and the server's broadcasts, by name.
         """
         if self._up.exact:
-            return Upload(final, None, {}, self._state(task, final, known, job.steps))
+            others = {name: known[name] for name in self._method.server.reads}
+            return Upload(final, None, others, self._state(task, final, known, job.steps))
         count, partial = self._layout.parameter_count, task.alpha < len(self._layout.block_names)
         first = len(self._layout.block_names) - task.alpha
         reference = self._layout.splice(known["reference"], sent, first) if partial else sent
@@ -94,7 +95,7 @@ class Wire:
         delta = torch.cat([arrived, change[count:]])
         seen = reference + delta
         state = self._state(task, final, known, job.steps)
-        others: Mapping[str, Tensor] = {}
+        others = {}
         if state is not None and self._server_state is not None:
             agreed, others = self._agreed(job, task, seen, state, known)
             state = {**state, **agreed}

@@ -21,6 +21,7 @@ from edgefl.input_file import code_files
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.objective import Batch
+from edgefl.methods.parts.payload import ModelSizes
 from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.scenario.loading import check
@@ -189,6 +190,35 @@ def test_a_servers_rate_changes_too():
     arrivals = Arrivals([Arrival(0, 0.1, 1, 1.0)], torch.ones(1, 2), torch.ones(1, 2))
     found = [method.server.update(torch.zeros(2), arrivals, {}, RoundFacts(0.1, 1, round))[0] for round in range(4)]
     assert [float(each[0]) for each in found] == [1.0, 0.75, 0.5, 0.25]
+
+
+def test_a_server_that_averages_the_states_sends_the_mean_and_is_charged_for_it(world):
+    data, model, _ = world
+    method = build_method({"method": "fedavg", "weighting": "uniform"}, local_of({"kind": "adam", "state": "average"}))
+    sizes = ModelSizes((100, 20))
+    down = [method.payload.downlink(sizes, round, None, None) for round in range(2)]
+    assert [sum(part.bytes for part in each.parts) for each in down] == [120, 364]
+    assert sum(part.bytes for part in method.payload.uplink(sizes)) == 364
+    with TrainingCore(ClientData(data), model, 0, engine="sequential") as core:
+        learner, kept = core.learner(method), []
+        train = learner._engine.train
+        learner._engine.train = lambda tasks: kept.append((tasks, train(tasks))) or kept[-1][1]
+        for round in range(2):
+            ids = [JobId("m", 0, client, round) for client in range(CLIENTS)]
+            for id in ids:
+                learner.submit(TrainingJob(id, round, round, model.depth, STEPS, None))
+            learner.aggregate(round, ids[:2] if round == 0 else ids, round)
+    (_, first), (tasks, _) = kept
+    for name in ("step", "exp_avg", "exp_avg_sq"):
+        mean = (first[0].kept[name] + first[1].kept[name]) / 2
+        assert all(torch.allclose(task.vectors[name], mean, rtol=1e-6) for task in tasks)
+    assert float(learner._server.state["step"]) == 2 * STEPS
+
+
+@pytest.mark.parametrize("method", ["fedbr", "heterofl"])
+def test_methods_that_send_parts_do_not_average_states(method):
+    with pytest.raises(UserError, match="the average of the optimizers' states needs"):
+        build_method(method, LocalOptions(optimizer={"kind": "adam", "state": "average"}))
 
 
 @pytest.mark.parametrize("method", ["scaffold", "fedadc", "fednova", "slowmo"])

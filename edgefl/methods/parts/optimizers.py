@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from edgefl.methods.parts.local_options import LocalOptions
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
-Lasting = Literal["reset", "keep"]
 _LASTING = "the state between a client's jobs: reset starts with zeros, keep goes on with that after its last job"
 
 
@@ -77,7 +76,9 @@ class Optimizer(LocalRule):
 
     lr_on_device: ClassVar[bool] = True
 
-    state: Lasting = Field(default="reset", description=_LASTING)
+    state: Literal["reset", "keep", "average"] = Field(
+        default="reset", description=f"{_LASTING}, average with the mean of the clients', which is sent"
+    )
     eps: float = Field(default=1e-8, ge=0, description="added to the denominator")
 
     @property
@@ -91,7 +92,7 @@ class Optimizer(LocalRule):
 
     @property
     def kept(self) -> tuple[str, ...]:
-        return self.slots if self.state == "keep" else ()
+        return () if self.state == "reset" else self.slots
 
     @property
     def vectors(self) -> frozenset[str]:  # type: ignore[override]
@@ -112,7 +113,7 @@ class Optimizer(LocalRule):
         return {name: torch.zeros_like(parameters[..., :1] if name == "step" else parameters) for name in self.slots}
 
     def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
-        return dict(vectors) if self.state == "keep" else self.first(received)
+        return self.first(received) if self.state == "reset" else dict(vectors)
 
 
 class Adam(Optimizer):
@@ -218,7 +219,7 @@ class PlainSgd(Component):
     """``training.local.optimizer: sgd``; its momentum is an option of ``training.local``."""
 
     kind: Literal["sgd"] = "sgd"
-    state: Lasting = Field(default="reset", description=_LASTING)
+    state: Literal["reset", "keep"] = Field(default="reset", description=_LASTING)
 
     def rule(self) -> Sgd:
         return KeptSgd() if self.state == "keep" else Sgd()

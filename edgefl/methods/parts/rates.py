@@ -53,7 +53,7 @@ class Exponential(Rate):
     factor: float = Field(gt=0, le=1, description="share that is left after a round")
 
     def share(self, time: float) -> float:
-        return self.factor**time
+        return float(self.factor**time)
 
 
 class Stepwise(Rate):

@@ -155,6 +155,8 @@ class ServerUpdate(Component):
     """What it cannot do without; see :mod:`edgefl.methods.fits`. Broadcasts and a client state imply more of it."""
     broadcasts: ClassVar[tuple[str, ...]] = ()
     """Names of server-state vectors that clients receive in addition to the model (FedADC's ``momentum``)."""
+    reads: ClassVar[tuple[str, ...]] = ()
+    """Names of the tensors of the clients' optimizers that they send, as :attr:`Arrival.uploads`."""
     default_weighting: ClassVar[Weighting | None] = None
     """Weights of the mean in its paper, used if a scenario chooses it for another method; ``None``: the method's."""
 
