@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.gpu, THERE_IS_NONE]
 
 METHODS = ["fedavg", "fedprox", "fedalign", "fedadc", "fedbr", "fedmlb"]
 CASES = [(entry, "cnn", {}) for entry in METHODS]
+CASES += [({"method": "fedavg", "local": {"optimizer": "adamw", "lr": 0.002}}, "cnn", {})]
 CASES += [(entry, "resnet18", {"norm": norm}) for entry in ("fedavg", "fedbr") for norm in ("group", "batch")]
 
 
