@@ -112,8 +112,7 @@ def traces_of(spec: TraceCapacity, direction: Direction, folder: Path | None = N
 def _files(folder: Path, direction: Direction) -> dict[str, Path]:
     """By name; 2 is before 10."""
     ways: dict[str, dict[str, Path]] = {"down": {}, "up": {}, "both": {}}
-    files = plain_files(folder)
-    for path in files:
+    for path in plain_files(folder):
         match = _WAY.fullmatch(path.name)
         name, way = (match[1], match[2].lower()) if match else (path.name, "both")
         if name in ways[way]:

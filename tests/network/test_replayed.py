@@ -120,9 +120,9 @@ def test_a_pair_starts_at_one_second_even_if_one_file_is_longer(tmp_path):
 
 
 WRONG = {
-    "a file without its partner": (["c1_down.csv", "c1_up.csv", "c2_down.csv"], "in pairs, or none of them, found 'c2' alone"),
-    "a partner of another name": (["c1.up", "c1.down", "c2.up", "c3.down"], "in pairs, or none of them, found 'c2' alone"),
-    "a file for neither": (["c1_down.csv", "c1_up.csv", "c2.csv"], "in pairs, or none of them, found 'c2.csv' alone"),
+    "a file without its partner": (["c1_down.csv", "c1_up.csv", "c2_down.csv"], "in pairs, or none.*found 'c2' alone"),
+    "a partner of another name": (["c1.up", "c1.down", "c2.up", "c3.down"], "in pairs, or none.*found 'c2' alone"),
+    "a file for neither": (["c1_down.csv", "c1_up.csv", "c2.csv"], "in pairs, or none.*found 'c2.csv' alone"),
     "the other direction": (["c1_up.csv", "c2_up.csv"], "files for down, found those for the other way"),
     "nothing but a licence": (["LICENSE"], "files for down, found none"),
 }  # fmt: skip
