@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.modules.batchnorm import _NormBase
 
 from edgefl.cost.data_dependence import NEEDS_DATA, DataDependentError, whose
 from edgefl.cost.recorder import Record, Recorder
@@ -326,7 +327,9 @@ def _figures(model: BlockModel) -> list[BlockFigures]:
     layout = model.layout
     parameters, buffers = (torch.empty(size, device=NOWHERE) for size in (layout.parameter_count, layout.buffer_count))
     weights, found = layout.weights(parameters, buffers), []
-    tap = model.inputs(1, NOWHERE)
+    # Batch norm without statistics takes those of its batch in an evaluation, too.
+    samples = 2 if any(isinstance(each, _NormBase) and not each.track_running_stats for each in model.modules()) else 1
+    tap = model.inputs(samples, NOWHERE)
     for index, name in enumerate(layout.block_names):
         with Recorder() as recorder, torch.no_grad(), using(training=False):
             tap = model.apply_blocks(weights, tap, start=index, stop=index + 1)
@@ -334,6 +337,6 @@ def _figures(model: BlockModel) -> list[BlockFigures]:
             sum(entry.numel for entry in entries if entry.block == index)
             for entries in (layout.parameters, layout.buffers)
         )
-        macs = sum(record.macs for record in recorder.records)
+        macs = sum(record.macs for record in recorder.records) // samples
         found.append(BlockFigures(name, tuple(tap.shape[1:]), trained, others, layout.block_bytes()[index], macs))
     return found

@@ -31,12 +31,12 @@ def settle(module: nn.Module, twin: nn.Module, inputs: Tensor, *, reshapes: bool
     ``twin`` is an equal module, which is called with ``inputs``. Floating-point buffers of the state dict are a part of
     a client's job, so they may change.
     """
-    before, prints = dict(_attributes(twin)), list[dict[Place, bytes]]()
+    before, prints, outputs = dict(_attributes(twin)), list[dict[Place, bytes]](), list[list[Tensor]]()
     state = {name: tensor.clone() for name, tensor in twin.state_dict().items()}
     with torch.random.fork_rng(devices=[]):
         for _ in range(3):  # the first call may fill caches
             twin.load_state_dict(state)  # attributes may follow from buffers, as spectral norm's weight does
-            _call(twin, inputs, reshapes)
+            outputs.append(_call(twin, inputs, reshapes))
             prints.append({place: _print_of(value) for place, value in _attributes(twin)})
     for place, found in prints[2].items():
         if found != prints[1].get(place):
@@ -44,6 +44,12 @@ def settle(module: nn.Module, twin: nn.Module, inputs: Tensor, *, reshapes: bool
                 f"{_layer(twin, place[0])} changes its attribute '{place[1]}' when it is called, {_REACHES}; keep it "
                 "in a floating-point buffer (register_buffer), which is a part of a client's job"
             )
+    if not all(torch.allclose(*pair, rtol=1e-5, atol=1e-7, equal_nan=True) for pair in zip(*outputs[1:], strict=True)):
+        raise UserError(
+            "the model answers otherwise when it is called again with the same inputs: it keeps something outside its "
+            f"buffers (a layer in a list, a global variable), {_REACHES}; keep it in a floating-point buffer, and "
+            "layers in attributes or in a ModuleList"
+        )
     for (path, name), value in _attributes(twin):
         if value is not before.get((path, name), _MISSING):
             layer = module.get_submodule(path)
@@ -81,11 +87,14 @@ def restore(layers: list[tuple[dict[str, Any], Mapping[str, Any]]]) -> None:
 
 
 @torch.no_grad()
-def _call(module: nn.Module, inputs: Tensor, reshapes: bool) -> None:
+def _call(module: nn.Module, inputs: Tensor, reshapes: bool) -> list[Tensor]:
+    """The outputs in training and in evaluation."""
+    outputs = []
     for training in (True, False):
         module.train(training)
         with ViewsAsReshapes() if reshapes else nullcontext(), RandomFunctions(torch.tensor(0)):
-            module(inputs.clone())
+            outputs.append(module(inputs.clone()))
+    return outputs
 
 
 @torch.no_grad()
@@ -98,6 +107,8 @@ def check_tensors(twin: nn.Module, inputs: Tensor, *, reshapes: bool) -> None:
     before = {place: tensor.clone() for place, tensor in watched.items()}
     with suppress(Exception):  # large weights may be too large for the module
         _call(twin, inputs, reshapes)
+    if made := [name for name in twin.state_dict() if name not in own]:
+        raise UserError(f"the model makes its tensor '{made[0]}' when it is called; make it in its constructor")
     for place, tensor in _watched(twin):
         if place in before and not torch.equal(tensor.nan_to_num(), before[place].nan_to_num()):
             layer, (path, name) = _layer(twin, place[0]), place
@@ -140,7 +151,8 @@ def _attributes(module: nn.Module) -> Iterator[tuple[Place, Any]]:
 
 
 def _layer(module: nn.Module, path: str) -> str:
-    return f"the layer '{path}' ({type(module.get_submodule(path)).__name__})"
+    what = f"layer '{path}'" if path else "model"
+    return f"the {what} ({type(module.get_submodule(path)).__name__})"
 
 
 class _Printer(pickle.Pickler):

@@ -13,6 +13,7 @@ import torch
 from torch import fx, nn
 
 from edgefl.errors import UserError, first_line
+from edgefl.models.module_state import remade, restore
 
 
 class Split(NamedTuple):
@@ -105,7 +106,7 @@ class _OneInput(nn.Module):
 def _traced(module: nn.Module, opened: frozenset[str]) -> fx.Graph:
     """The graph of a module's calls, which must be the same in training and in evaluation."""
     graphs = []
-    was_training = module.training
+    was_training, held = module.training, [(layer._buffers, dict(layer._buffers)) for layer in module.modules()]
     try:
         for training in (True, False):
             module.train(training)
@@ -114,6 +115,9 @@ def _traced(module: nn.Module, opened: frozenset[str]) -> fx.Graph:
         raise _Untraceable(f"{type(module).__name__}.forward cannot be traced ({first_line(error)})") from None
     finally:
         module.train(was_training)
+        for buffers, own in held:  # a forward that assigns to them has put proxies there
+            buffers.update(own)
+        restore(remade(module))
     graph, evaluation = graphs
     module.add_module(_IN_TRAINING, InTraining())
     if not _made_one(graph, evaluation):

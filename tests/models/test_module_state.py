@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from edgefl.cost.measure import block_figures
 from edgefl.errors import UserError
 from edgefl.models.mode import using
 from edgefl.models.ordinary import OrdinaryModel
@@ -140,6 +141,49 @@ def test_an_embedding_of_limited_norm_is_refused_with_its_layer():
         built(Tokens)
 
 
+class Grows(nn.Module):
+    """Scales by the number of its calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, inputs):
+        self.calls += 1
+        return inputs * self.calls
+
+
+class Listed(nn.Module):
+    """A layer in a plain list, which PyTorch does not find."""
+
+    def __init__(self):
+        super().__init__()
+        self.others, self.last = [Grows()], nn.Linear(6, 3)
+
+    def forward(self, inputs):
+        return self.last(self.others[0](inputs))
+
+
+class Builds(nn.Module):
+    """Makes a layer at its first call."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = None, nn.Linear(8, 3)
+
+    def forward(self, inputs):
+        self.first = self.first or nn.Linear(6, 8)
+        return self.last(self.first(inputs))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"), [(Listed, r"a layer in a list, a global variable"), (Builds, r"its tensor 'first\.weight'")]
+)
+def test_what_is_no_part_of_the_module_is_refused(kind, message):
+    with pytest.raises(UserError, match=message):
+        built(kind)
+
+
 def keep(layer, inputs):
     layer.seen = inputs
 
@@ -160,6 +204,10 @@ TRAINED = {
     "the older spectral_norm": normed(nn.utils.spectral_norm),
     "the newer spectral_norm": normed(nn.utils.parametrizations.spectral_norm),
     "a count in a float buffer": lambda: Counting(count_in_place, buffer(torch.zeros(1))),
+    "a count in a float buffer, anew": lambda: Counting(count_anew, buffer(torch.zeros(1))),
+    "batch norm without statistics": lambda: nn.Sequential(
+        nn.Linear(6, 8), nn.BatchNorm1d(8, track_running_stats=False), nn.Linear(8, 3)
+    ),
 }  # fmt: skip
 
 
@@ -175,5 +223,6 @@ def test_what_each_call_makes_anew_stays_in_the_call_and_models_can_be_copied(ki
     with using(training=False):
         copied = copy.deepcopy(model)
         assert torch.equal(copied.apply_blocks(weights, inputs), model.apply_blocks(weights, inputs))
+    assert "spectral" in kind or sum(block.macs for block in block_figures(model)) == 6 * 8 + 8 * 3
     layers = [layer for layer in model.modules() if isinstance(layer, Layer)]
     assert all(getattr(layer, "seen", None) is None for layer in layers if kind == "what it saw last")
