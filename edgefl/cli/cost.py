@@ -12,7 +12,6 @@ from edgefl.errors import UserError
 if TYPE_CHECKING:
     from edgefl.cost import CostModel
     from edgefl.cost.method_cost import MethodCost
-    from edgefl.methods.parts.local_options import LocalOptions
     from edgefl.methods.recipe import Method
     from edgefl.planning.on_devices import OnDevice
 
@@ -61,11 +60,19 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
     if on is not None:
         _show_devices(methods[0].label, batch, images, devices, as_json=as_json)
     elif as_json:
-        data = [row if isinstance(row, dict) else {**row.as_dict(), **_name_of(row)} for row in rows]
+        from edgefl.fleet import step_signature  # under which a device profile lists a step's measured time
+
+        data = [
+            row if isinstance(row, dict) else {**row.as_dict(), "signature": step_signature(row.step.operators)}
+            for row in rows
+        ]
         levels = {"levels": data} if "share" in data[0] else {}
         say_json({"model": model, "methods": data} if all_methods else {"model": model, **data[0], **levels})
     else:
-        _print(rows, _fedavg_flops(costs, methods[0].local, batch), f"Batch {batch} of {shape}, {classes} classes.")
+        from edgefl.methods.build import build_method
+
+        fedavg = costs.cost(build_method("fedavg", methods[0].local), costs.model.depth, batch)
+        _print(rows, fedavg.training_flops, f"Batch {batch} of {shape}, {classes} classes.")
 
 
 def _on_devices(costs: CostModel, method: Method, batch: int, images: int, names: str) -> list[OnDevice]:
@@ -123,19 +130,6 @@ def _rows(
         if not every:
             raise
         return [{"method": method.label, "refused": str(error)}]
-
-
-def _fedavg_flops(costs: CostModel, local: LocalOptions, batch: int) -> float:
-    from edgefl.methods.build import build_method
-
-    return costs.cost(build_method("fedavg", local), costs.model.depth, batch).training_flops
-
-
-def _name_of(row: MethodCost) -> dict[str, str]:
-    """The step's signature, under which a device profile lists its measured time."""
-    from edgefl.fleet import step_signature
-
-    return {"signature": step_signature(row.step.operators)}
 
 
 def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float, images: str) -> None:

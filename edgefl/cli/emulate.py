@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import typer
 
@@ -12,9 +12,6 @@ from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, argum
 from edgefl.cli.printing import say
 from edgefl.cli.simulate import check_device, chosen_labels, following, print_result
 from edgefl.errors import UserError
-
-if TYPE_CHECKING:
-    from edgefl.emulation.emulate import Emulated
 
 
 def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -65,10 +62,6 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
             listeners=[display],
         )
     print_result(runs.measured, as_json=as_json)
-    _print_comparison(runs, as_json=as_json)
-
-
-def _print_comparison(runs: Emulated, *, as_json: bool) -> None:
     compare = f"edgefl report {runs.measured} --against {runs.predicted}"
     say(f"prediction: {runs.predicted}; to compare: {compare}", err=as_json)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from edgefl.cli.arguments import Changes, Json, Methods, Trust, argument, option
@@ -73,30 +73,20 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         return
     refuse_run(scenario)
     with quiet(as_json):
-        made = _made(scenario, changes or (), method, rounds, seed)
+        from edgefl.planning.planning import plan as make
+        from edgefl.scenario import load_scenario
+
+        chosen = load_scenario(scenario, changes or ())
+        try:
+            made = make(chosen, methods=method, rounds=rounds, seed=seed)
+        except UserError as error:
+            raise error.located(file=scenario) from None
     if as_json:
         say_json(made.as_dict())
     else:
-        _print(made)
+        from edgefl.report.table import Table
 
-
-def _made(
-    scenario: str, changes: Sequence[str], methods: list[str] | None, rounds: int | None, seed: int | None
-) -> Plan:
-    from edgefl.planning.planning import plan as make
-    from edgefl.scenario import load_scenario
-
-    chosen = load_scenario(scenario, changes)
-    try:
-        return make(chosen, methods=methods, rounds=rounds, seed=seed)
-    except UserError as error:
-        raise error.located(file=scenario) from None
-
-
-def _print(made: Plan) -> None:
-    from edgefl.report.table import Table
-
-    show(Table(_columns(made), _notes(made)))
+        show(Table(_columns(made), _notes(made)))
 
 
 def _columns(made: Plan) -> list[Column]:

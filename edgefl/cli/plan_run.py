@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from edgefl.cli.printing import print_table, quiet, say, say_json, show
@@ -14,8 +14,6 @@ from edgefl.record.names import SWEEP
 from edgefl.wording import listed
 
 if TYPE_CHECKING:
-    from edgefl.report.run_result import RunResult
-    from edgefl.report.seed_plan import SeedPlan
     from edgefl.rerun.condition import Condition
     from edgefl.rerun.inverse import Answer, Answers, MethodAnswer
     from edgefl.rerun.questions import Name
@@ -128,13 +126,6 @@ def _factor(name: Name, factor: float, *, met: bool = True) -> str:
     return f"{(math.ceil(factor / unit - 1e-9) if up else math.floor(factor / unit + 1e-9)) * unit:.3g}"
 
 
-def _joules(joules: float) -> str:
-    """Joules as the unit of a battery, rounded up to three digits."""
-    from edgefl.report.quantities import quantity
-
-    return quantity(float(_factor("battery", joules)), "joules")
-
-
 def _absolute(name: Name, found: Answer) -> str:
     from edgefl.report.quantities import quantity
 
@@ -146,7 +137,8 @@ def _absolute(name: Name, found: Answer) -> str:
         case "bandwidth":
             return f"the median client's link: {rates}"
         case "battery":
-            return f"{_joules(figures['joules'])} = {figures['joules'] / 3600:.3g} Wh"
+            joules = figures["joules"]
+            return f"{quantity(float(_factor(name, joules)), 'joules')} = {joules / 3600:.3g} Wh"
         case "model":
             return f"{quantity(figures['bytes'], 'bytes')}, {quantity(figures['flops'], 'flops')} a step"
     if not found.device:
@@ -167,9 +159,11 @@ def _beyond(name: Name, found: Answer, condition: Condition) -> str:
 
 def print_seeds(run: str, difference: str, power: float | None, methods: list[str] | None, *, as_json: bool) -> None:
     """Print the seeds that each pair of methods needs."""
+    from edgefl.report.glance import about
     from edgefl.report.run_result import RunResult
     from edgefl.report.seed_plan import read_difference, seed_plan
-    from edgefl.report.statistics import POWER
+    from edgefl.report.statistics import MOST_SEEDS, POWER
+    from edgefl.report.table import Column, Table, words
 
     wanted = POWER if power is None else power
     if not 0.0 < wanted < 1.0:
@@ -178,37 +172,28 @@ def print_seeds(run: str, difference: str, power: float | None, methods: list[st
     found = seed_plan(record, read_difference(difference, record.metric), power=wanted, methods=methods)
     if as_json:
         say_json(found.as_dict())
-    else:
-        _print_seeds(record, found)
+        return
 
+    def counts(seeds: Iterable[int | None]) -> list[str]:
+        return [f"> {MOST_SEEDS}" if each is None else str(each) for each in seeds]
 
-def _print_seeds(run: RunResult, plan: SeedPlan) -> None:
-    from edgefl.report.glance import about
-    from edgefl.report.table import Column, Table, words
-
-    share, pairs = run.metric.share, plan.pairs
-    unit, scale = ("points", 100.0) if share else (run.metric.word, 1.0)
+    share, pairs = record.metric.share, found.pairs
+    unit, scale = ("points", 100.0) if share else (record.metric.word, 1.0)
     columns = [
         words("difference of", [f"{pair.method} – {pair.other}" for pair in pairs]),
         Column("seeds", [str(pair.seeds) for pair in pairs]),
         Column(f"mean, {unit}", [f"{scale * pair.mean:.3g}" for pair in pairs]),
         Column(f"deviation, {unit}", [f"{scale * pair.deviation:.3g}" for pair in pairs]),
-        Column("seeds needed", [_count(pair.needed) for pair in pairs]),
-        Column("cautious", [_count(pair.cautious) for pair in pairs]),
-        Column("among all", [_count(pair.among_all) for pair in pairs]),
+        Column("seeds needed", counts(pair.needed for pair in pairs)),
+        Column("cautious", counts(pair.cautious for pair in pairs)),
+        Column("among all", counts(pair.among_all for pair in pairs)),
     ]
     notes = [
-        f"Seeds needed: Student's t test decides a true difference of {scale * plan.difference:.3g} {unit} at 95 % "
-        f"with a probability (power) of {100 * plan.power:.3g} %. Cautious: with the upper 80 % bound of the "
+        f"Seeds needed: Student's t test decides a true difference of {scale * found.difference:.3g} {unit} at 95 % "
+        f"with a probability (power) of {100 * found.power:.3g} %. Cautious: with the upper 80 % bound of the "
         "deviation, which few seeds do not show well. Among all: if a method is compared with all others (Holm).",
-        *(f"{one} and {other} have fewer than two seeds in common." for one, other in plan.unknown),
+        *(f"{one} and {other} have fewer than two seeds in common." for one, other in found.unknown),
     ]
     show(Table(columns, notes))
-    if plan.more:
-        say(f"To add them{about(run, plan.more)}: edgefl simulate {run.path} --add-seeds {plan.more}")
-
-
-def _count(seeds: int | None) -> str:
-    from edgefl.report.statistics import MOST_SEEDS
-
-    return f"> {MOST_SEEDS}" if seeds is None else str(seeds)
+    if found.more:
+        say(f"To add them{about(record, found.more)}: edgefl simulate {record.path} --add-seeds {found.more}")

@@ -142,7 +142,10 @@ def check_profile(
         say_json({"profile": device.name, **as_dict(compared, found)})
         return
     say_left_out(found)
-    print_steps(compared)
+    rows = [
+        [each.time.text, f"{each.time.seconds:.4g}", f"{each.predicted:.4g}", f"{each.error:+.0%}"] for each in compared
+    ]
+    print_table(["step", "s measured", "s predicted", "error"], rows)
     print_errors(compared)
     own = sum(measured_step(device, each.time.operators) is not None for each in compared)
     if own:
@@ -155,14 +158,6 @@ def say_left_out(table: StepTable) -> None:
         say(f"Ignored columns: {', '.join(table.ignored)}", err=True)
     for model, why in table.left_out.items():
         say(f"Left out: {model}: {why}", err=True)
-
-
-def print_steps(compared: Sequence[Compared]) -> None:
-    """Print a row for each measured time."""
-    rows = [
-        [each.time.text, f"{each.time.seconds:.4g}", f"{each.predicted:.4g}", f"{each.error:+.0%}"] for each in compared
-    ]
-    print_table(["step", "s measured", "s predicted", "error"], rows, words=(0,))
 
 
 def print_errors(compared: Sequence[Compared]) -> None:

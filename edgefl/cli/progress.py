@@ -13,7 +13,7 @@ from edgefl.record.metric import Metric
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult
 from edgefl.report.quantities import quantity, unit_for
-from edgefl.wording import escape
+from edgefl.wording import counted, escape
 
 LIVE_SECONDS = 0.1
 """The shortest interval between two changes of the line on a terminal."""
@@ -52,7 +52,7 @@ class Progress(Listener):
         self._widest = max(len(f"{label}, seed {seed}") for label, seed in runs)
         self._began = self._last = self._clock()
         if not self._live:
-            self._print(f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} of at most {rounds} rounds")
+            self._print(f"{counted(len(runs), 'run')} of at most {rounds} rounds")
 
     def advised(self, advice: str) -> None:
         self._print(advice)

@@ -13,6 +13,7 @@ from edgefl import shipped
 from edgefl.cli.arguments import Changes, Json, Scenario, argument, option
 from edgefl.cli.printing import print_table, say, say_json
 from edgefl.errors import UserError
+from edgefl.wording import counted
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -72,16 +73,12 @@ def validate(
     if resolved:
         say(dump_yaml(resolve(checked)), nl=False)
     else:
-        runs = f"{_counted(len(checked.methods), 'method')} x {_counted(len(checked.seeds), 'seed')}"
+        runs = f"{counted(len(checked.methods), 'method')} x {counted(len(checked.seeds), 'seed')}"
         if isinstance(checked, AppScenario):
             runs += " of a Flower app"
         else:
-            runs += f", {_counted(checked.training.rounds, 'round')}"
+            runs += f", {counted(checked.training.rounds, 'round')}"
         say(f"{scenario}: valid ({checked.name}: {checked.data.clients} clients, {runs})")
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 @app.command()

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -53,19 +53,21 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
 ) -> None:
     """Run a scenario and compare its methods: which accuracy each one reaches, and when."""
     shown = {"as_json": as_json, "detailed": details}
-    if resume is not None and (rounds is not None or changes):
+    wanted = [*(changes or ()), *([] if rounds is None else [f"training.rounds={rounds}"])]
+    if resume is not None and wanted:
         reason = (
             "a run that goes on keeps its other options; expected --resume RUN with --rounds N or --set budgets.… or "
             "--set stop=rounds, and no more than --device, --trust and --json"
         )
         _refuse_others(context, ("resume", "rounds", "changes", "device", "as_json", "trust", "details"), reason)
-        wanted = [*(changes or ()), *([] if rounds is None else [f"training.rounds={rounds}"])]
-        _go_on(resume, wanted, shown, device=device, trust=trust)
+        from edgefl.experiment import go_on
+
+        _again(resume, shown, go_on, wanted, device=device, trust=trust)
         return
     if resume is not None:
         reason = "a resumed run keeps its scenario and options; expected --resume DIR alone"
         _refuse_others(context, ("resume", "as_json", "trust", "details", "verbose"), reason)
-        _resume(resume, shown, trust=trust, verbose=verbose)
+        _again(resume, shown, _resuming(resume, verbose=verbose), trust=trust)
         return
     if scenario is None:
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
@@ -79,7 +81,12 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             "--trust and --json"
         )
         _refuse_others(context, ("scenario", "add_seeds", "device", "as_json", "trust", "details"), reason)
-        _add_seeds(scenario, add_seeds, shown, device=device, trust=trust)
+        from edgefl.experiment import add_seeds as extend
+
+        if not user_path(scenario).is_dir():
+            message = "--add-seeds needs the folder of a finished run, from edgefl simulate --out RUN"
+            raise UserError(message, file=scenario)
+        _again(user_path(scenario), shown, extend, add_seeds, device=device, trust=trust)
         return
     if trust:
         raise UserError(
@@ -139,50 +146,36 @@ def _begin_flower(*, verbose: bool) -> None:
     logging.getLogger("flwr").setLevel(logging.INFO if verbose else logging.WARNING)
 
 
-def _add_seeds(run: str, count: int, shown: Mapping[str, bool], *, device: DeviceName, trust: bool) -> None:
-    """Add seeds to a finished run."""
-    from edgefl.experiment import add_seeds
-
-    folder = user_path(run)
-    if not folder.is_dir():
-        raise UserError("--add-seeds needs the folder of a finished run, from edgefl simulate --out RUN", file=run)
-    check_device(device)
-    with _shown(folder, run, lambda: _metric_of(folder), shown) as display:
-        add_seeds(folder, count, device=device, listeners=[display], trust=trust)
-
-
-def _go_on(folder: Path, changes: list[str], shown: Mapping[str, bool], *, device: DeviceName, trust: bool) -> None:
-    """Go on with a finished run."""
-    from edgefl.experiment import go_on
-
-    check_device(device)
-    with _shown(folder, str(folder), lambda: _metric_of(folder), shown) as display:
-        go_on(folder, changes, device=device, listeners=[display], trust=trust)
-
-
-def _resume(folder: Path, shown: Mapping[str, bool], *, trust: bool, verbose: bool) -> None:
-    """Finish an interrupted run."""
+def _resuming(folder: Path, *, verbose: bool) -> Callable[..., Any]:
+    """What finishes an interrupted run."""
     from edgefl.experiment import resume
     from edgefl.flower.scenario import app_scenario_of
-    from edgefl.record.metric import ACCURACY
 
-    if app_scenario_of(folder) is not None:
-        _begin_flower(verbose=verbose)
-        from edgefl.flower.run import resume as resume_apps
+    if app_scenario_of(folder) is None:
+        return resume
+    _begin_flower(verbose=verbose)
+    from edgefl.flower.run import resume as resume_apps
 
-        with _shown(folder, str(folder), lambda: ACCURACY, shown) as display:
-            resume_apps(folder, listeners=[display], trust=trust)
-        return
+    return resume_apps
 
+
+def _again(folder: Path, shown: Mapping[str, bool], again: Callable[..., Any], *given: Any, **options: Any) -> None:
+    """Go on with the run of a folder, and show its progress and result."""
+    if "device" in options:
+        check_device(options["device"])
     with _shown(folder, str(folder), lambda: _metric_of(folder), shown) as display:
-        resume(folder, listeners=[display], trust=trust)
+        again(folder, *given, listeners=[display], **options)
 
 
 def _metric_of(run: Path) -> Metric:
     """What the runs of a directory measure."""
+    from edgefl.flower.scenario import app_scenario_of
     from edgefl.record import RunPaths
+    from edgefl.record.metric import ACCURACY
     from edgefl.scenario import load_scenario
 
+    if app_scenario_of(run) is not None:
+        return ACCURACY
     return load_scenario(RunPaths(run).scenario, run_code=False).task.measured
 
 

@@ -4,6 +4,7 @@ import typer
 
 from edgefl.cli.arguments import Run, Trust
 from edgefl.cli.printing import say
+from edgefl.wording import counted
 
 
 def verify(run: Run, trust: Trust = False) -> None:
@@ -20,11 +21,10 @@ def verify(run: Run, trust: Trust = False) -> None:
     for violation in violations:
         say(violation)
     if violations:
-        say(f"{run}: {len(violations)} {'violation' if len(violations) == 1 else 'violations'}", err=True)
+        say(f"{run}: {counted(len(violations), 'violation')}", err=True)
         raise typer.Exit(1)
     summary = read_run_summary(run)
-    count = sum(map(len, summary.methods.values()))
-    runs = f"{count} {'run' if count == 1 else 'runs'}"
+    runs = counted(sum(map(len, summary.methods.values())), "run")
     reason = why_not_again(run, summary, trust=trust)
     again = ", same results when simulated again" if reason is None else ""
     note = "" if reason is None else f"; not simulated again, because {reason}"

@@ -1,13 +1,13 @@
 """The comparison of runs in all formats: at a glance, in detail, and what changed between two runs."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from edgefl.record.kinds import BudgetKind
 from edgefl.record.summary import SeedResult
 from edgefl.report.error_of_seconds import expected_error, measured_sentences
 from edgefl.report.figures import COST, FIGURES, METRIC, OUTCOME, Figure, nested
-from edgefl.report.glance import answers, glance, seconds_at, standings, targets, verdict
+from edgefl.report.glance import answers, glance, measures, seconds_at, standings, targets, verdict
 from edgefl.report.paired import (
     FEWEST_SEEDS,
     Comparison,
@@ -33,7 +33,7 @@ from edgefl.report.rows import (
     short_paths,
 )
 from edgefl.report.run_result import RunResult
-from edgefl.report.statistics import NO_ESTIMATE, Estimate
+from edgefl.report.statistics import NO_ESTIMATE, Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, hidden, target_data, words
 
 SHOWN = 6
@@ -148,9 +148,8 @@ def side_by_side(*runs: RunResult) -> Table:
     if len(runs) == 2 and set(runs[0].labels) & set(runs[1].labels):
         return changes(*runs)
     rows = comparison_rows(*runs)
-    cells = [figures(head, [of(row) for row in rows], kind) for head, kind, of in _measures(rows)]
     lines = by_run({name: answers(run)[:1] for name, run in zip(run_names(runs), runs, strict=True)})
-    return Table([*_names(rows), *cells, _ended(rows)], [*lines, *remarks(rows)])
+    return Table([*_names(rows), *measures(rows), _ended(rows)], [*lines, *remarks(rows)])
 
 
 def changes(one: RunResult, other: RunResult) -> Table:
@@ -158,10 +157,7 @@ def changes(one: RunResult, other: RunResult) -> Table:
     rows, names = comparison_rows(one, other), run_names([one, other])
     before, after = ({row.label: row for row in rows if row.run == name} for name in names)
     labels = [label for label in before if label in after]
-    columns = [
-        Column(head, _changed([of(before[label]) for label in labels], [of(after[label]) for label in labels], kind))
-        for head, kind, of in _measures(rows)
-    ]
+    pairs = measures([side[label] for side in (before, after) for label in labels])
     paths = differing([one.scenario, other.scenario])
     short, flat = short_paths(paths), [flat_values(each.scenario) for each in (one, other)]
     changed = [
@@ -171,41 +167,24 @@ def changes(one: RunResult, other: RunResult) -> Table:
     alone = [f"{row.run} alone: {row.label}." for row in rows if row.label not in labels]
     lines = by_run({name: answers(run)[:1] for name, run in zip(names, (one, other), strict=True)})
     title = [f"{names[0]} → {names[1]}", *([f"Changed: {'; '.join(changed)}"] if changed else [])]
-    return Table([words("method", labels), *columns], [*alone, *lines], title)
+    return Table(
+        [words("method", labels), *(Column(each.head, _changed(each)) for each in pairs)], [*alone, *lines], title
+    )
 
 
-def _measures(rows: Sequence[Row]) -> list[tuple[str, str, Callable[[Row], Estimate | str | None]]]:
-    """The few figures of several runs: heading, dimension and value."""
-
-    def at(goal: float) -> Callable[[Row], Estimate | str | None]:
-        return lambda row: seconds_at(row.targets.get(goal))
-
-    metric = rows[0].metric
-    goals = sorted({goal for row in rows for goal in row.targets}, reverse=metric.better == "lower")
-    found: list[tuple[str, str, Callable[[Row], Estimate | str | None]]] = []
-    if any(row.final for row in rows):
-        found = [(metric.word, metric.dimension, lambda row: row.final)]
-    found += [(f"{limit(goal, metric.dimension)} at", "seconds", at(goal)) for goal in goals]
-    return [
-        *found,
-        ("time", "seconds", lambda row: row["seconds"]),
-        ("traffic", "bytes", lambda row: row.traffic),
-        ("energy", "joules", lambda row: row["joules"]),
-    ]
-
-
-def _changed(before: Sequence[Estimate | str | None], after: Sequence[Estimate | str | None], kind: str) -> list[str]:
-    """``3.19 → 1.62 s (−49 %)``; a share has its change in points."""
-    unit = unit_for([each.mean for each in (*before, *after) if isinstance(each, Estimate)], kind)
+def _changed(column: Column) -> list[str]:
+    """A column's first half next to its second one: ``3.19 → 1.62 s (−49 %)``; a share has its change in points."""
+    values = [seconds_at(each) if isinstance(each, TimeToTarget) else each for each in column.values]
+    unit = unit_for([each.mean for each in values if isinstance(each, Estimate)], column.dimension)
     cells = []
-    for one, other in zip(before, after, strict=True):
+    for one, other in zip(values[: len(values) // 2], values[len(values) // 2 :], strict=True):
         first, second = (
             unit.number(each.mean) if isinstance(each, Estimate) else each or MISSING for each in (one, other)
         )
         change = ""
         if isinstance(one, Estimate) and isinstance(other, Estimate) and one.mean:
-            gap = 100 * (other.mean - one.mean) / (1 if kind == "fraction" else one.mean)
-            change = f" ({gap:+.1f})" if kind == "fraction" else f" ({gap:+.0f} %)"
+            gap = 100 * (other.mean - one.mean) / (1 if column.dimension == "fraction" else one.mean)
+            change = f" ({gap:+.1f})" if column.dimension == "fraction" else f" ({gap:+.0f} %)"
         symbol = unit.symbol if isinstance(one, Estimate) or isinstance(other, Estimate) else ""
         pair = first if first == second else f"{first} → {second}"
         cells.append(f"{pair} {symbol}{change if first != second else ''}".strip().replace("-", "−"))

@@ -74,14 +74,7 @@ def spent_by_round(table: pa.Table) -> dict[str, Floats]:
 
 
 def curve_of(run: RunResult, label: str, seed: int, metric: str) -> Curve:
-    """The evaluations of one method and seed.
-
-    Args:
-        run: the run.
-        label: the method's label.
-        seed: its seed.
-        metric: the column of the metric in ``rounds.parquet``.
-    """
+    """The evaluations of one method and seed, by this column of ``rounds.parquet``."""
     table = run.rounds_of(label, seed)
     values = column(table, metric)
     evaluated = np.isfinite(values)
@@ -89,14 +82,14 @@ def curve_of(run: RunResult, label: str, seed: int, metric: str) -> Curve:
     return Curve({kind: amounts[evaluated] for kind, amounts in spent.items()}, values[evaluated])
 
 
-def mean_curve(found: Sequence[Curve], kind: str, points: int = 200) -> MeanCurve:
-    """The mean over seeds, on a common axis; between two evaluations the metric is interpolated.
+def curves_of(run: RunResult, label: str, factor: float = 1.0) -> list[Curve]:
+    """The evaluations of a method's seeds, times a factor; seeds without any are omitted."""
+    found = [curve_of(run, label, each.seed, metric_of(run)) for each in run.results[label]]
+    return [curve._replace(values=factor * curve.values) for curve in found if len(curve.values)]
 
-    Args:
-        found: at least one curve, each with at least one evaluation.
-        kind: one of :data:`AXES`.
-        points: samples along the axis.
-    """
+
+def mean_curve(found: Sequence[Curve], kind: str, points: int = 200) -> MeanCurve:
+    """The mean over seeds of these curves, on a common axis; between two evaluations the metric is interpolated."""
     start = max(float(curve.spent[kind][0]) for curve in found)
     end = max(start, min(float(curve.spent[kind][-1]) for curve in found))
     axis = np.linspace(start, end, points)

@@ -20,10 +20,10 @@ from edgefl.report.paired import (
     figures_by_seed,
 )
 from edgefl.report.quantities import limit, quantity, unit_for
-from edgefl.report.rows import Row, comparison_rows, ended_by, none_completed_a_round, remarks
+from edgefl.report.rows import Row, comparison_rows, ended_by, goals, none_completed_a_round, remarks
 from edgefl.report.statistics import Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, figures, words
-from edgefl.wording import escape
+from edgefl.wording import counted, escape
 
 if TYPE_CHECKING:
     from edgefl.report.run_result import RunResult
@@ -63,24 +63,33 @@ def ranked(run: RunResult) -> list[Row]:
 def columns(run: RunResult, rows: Sequence[Row]) -> list[Column]:
     """What a run's rows show next to the methods' names."""
     ends = words("ended by", [ended_by(row) for row in rows], "stop")
-    costs = [
-        figures("time", [row["seconds"] for row in rows], "seconds", "seconds"),
-        figures("traffic", [row.traffic for row in rows], "bytes", "bytes"),
-        figures("energy", [row["joules"] for row in rows], "joules", "joules"),
-        ends,
-    ]
-    rounds = figures("rounds", [row["rounds"] for row in rows], "count", "rounds")
     if not run.trained:
-        per_round = _per_round(run)
         each = [
             figures(f"{name} a round", [standing.means.get(row.label) if standing else None for row in rows], kind)
-            for (name, kind), standing in zip(COSTS, per_round.values(), strict=True)
+            for (name, kind), standing in zip(COSTS, _per_round(run).values(), strict=True)
         ]
-        return [*each, rounds, *costs]
+        rounds = figures("rounds", [row["rounds"] for row in rows], "count", "rounds")
+        return [*each, rounds, *costs(rows), ends]
     standing = compare_metric(run)
-    metric = figures(run.metric.word, [row.final for row in rows], run.metric.dimension, "metric")
     behind = [] if standing is None or len(standing.means) < 2 else [behind_best(run, standing, rows)]
-    return [metric, *behind, *targets(rows), *costs]
+    return [metric_of(rows), *behind, *targets(rows), *costs(rows), ends]
+
+
+def measures(rows: Sequence[Row]) -> list[Column]:
+    """The few figures of several runs."""
+    return [*([metric_of(rows)] if any(row.final for row in rows) else []), *targets(rows), *costs(rows)]
+
+
+def metric_of(rows: Sequence[Row]) -> Column:
+    """The metric by which methods are compared."""
+    metric = rows[0].metric
+    return figures(metric.word, [row.final for row in rows], metric.dimension, "metric")
+
+
+def costs(rows: Sequence[Row]) -> list[Column]:
+    """Time, traffic and energy."""
+    spent = [[row[kind] if kind != "bytes" else row.traffic for row in rows] for _, kind in COSTS]
+    return [figures(name, values, kind, kind) for (name, kind), values in zip(COSTS, spent, strict=True)]
 
 
 def behind_best(run: RunResult, standing: Comparison, rows: Sequence[Row]) -> Column:
@@ -105,10 +114,9 @@ def behind_best(run: RunResult, standing: Comparison, rows: Sequence[Row]) -> Co
 def targets(rows: Sequence[Row], *, spread: bool = False) -> list[Column]:
     """The mean seconds to each target; ``1/3``: one of three seeds reaches it."""
     found = []
-    for goal in sorted({goal for row in rows for goal in row.targets}, reverse=rows[0].metric.better == "lower"):
+    for goal in goals(rows):
         each = [row.targets.get(goal) for row in rows]
-        shown = [seconds_at(target) for target in each]
-        column = figures(f"{_goal(goal, rows[0])} at", shown, "seconds", spread=spread)
+        column = figures(f"{_goal(goal, rows[0])} at", [*map(seconds_at, each)], "seconds", spread=spread)
         found.append(column._replace(values=each, key=f"seconds_to_{goal:g}"))
     return found
 
@@ -132,10 +140,9 @@ def headline(run: RunResult) -> str:
     links = (scenario.get("network") or {}).get("links") or {}
     clients = f"{data['clients']} clients" if data.get("clients") else ""
     cohort = f", {training['cohort']} a round" if clients and training.get("cohort") else ""
-    count = len(run.seeds)
     where = "measured time" if measured_sentences(run) else "virtual time"
     parts = [run.name, str(data.get("name") or ""), clients + cohort, ", ".join(map(str, links))]
-    parts += [f"{count} seed{'s' * (count != 1)}", where if run.trained else f"{where}, nothing trained"]
+    parts += [counted(len(run.seeds), "seed"), where if run.trained else f"{where}, nothing trained"]
     return " · ".join(filter(None, parts))
 
 
@@ -175,11 +182,10 @@ def answers(run: RunResult) -> list[str]:
     standing = compare_metric(run)
     if standing is None:
         return [f"{start}  no method has trained a model within these limits"]
-    rows = comparison_rows(run)
-    goals = sorted({goal for row in rows for goal in row.targets}, reverse=run.metric.better == "lower")
     best = f"{start}  {_standing(standing, run.metric.dimension)}"
     others = [f"Baselines, not compared: {', '.join(run.baselines)}."] if run.baselines else []
-    return [best, *(_first(run, rows, goal) for goal in goals), *others]
+    rows = comparison_rows(run)
+    return [best, *(_first(run, rows, goal) for goal in goals(rows)), *others]
 
 
 def _ends(rounds: Sequence[int]) -> list[int]:
@@ -210,7 +216,6 @@ def _few(names: Sequence[str]) -> str:
 def _first(run: RunResult, rows: Sequence[Row], goal: float) -> str:
     """Who is first to a target."""
     start = f"First to {_goal(goal, rows[0])}:"
-    open_ones = undecided_at(run, rows, goal)
     standing = compare_target(run, goal)
     if standing is None:
         some = [row.label for row in rows if goal in row.targets and row.targets[goal].reached]
@@ -219,20 +224,17 @@ def _first(run: RunResult, rows: Sequence[Row], goal: float) -> str:
         return f"{start} {standing.best}, after {quantity(standing.means[standing.best].mean, 'seconds')}."
     if standing.seeds < FEWEST_SEEDS:
         return f"{start} {standing.best} is ahead, not decided."
+    open_ones = [*(each.label for each in standing.undecided), *_early(rows, goal, standing)]
     if not open_ones:
         return f"{start} {standing.best}{', the only one' if len(standing.means) == 1 else ''}."
     return f"{start} no clear winner ({_few([standing.best, *open_ones])})."
 
 
-def undecided_at(run: RunResult, rows: Sequence[Row], goal: float) -> list[str]:
-    """The methods that may be first to a target as well; also those that only some seeds reach it with, but early."""
-    standing = compare_target(run, goal)
-    if standing is None:
-        return []
+def _early(rows: Sequence[Row], goal: float, standing: Comparison) -> list[str]:
+    """The methods that only some seeds reach a target with, but early."""
     best = standing.means[standing.best].mean
     partly = {row.label: row.targets[goal].median for row in rows if goal in row.targets}
-    early = [label for label, middle in partly.items() if label not in standing.means and middle and middle <= best]
-    return [*(each.label for each in standing.undecided), *early]
+    return [label for label, middle in partly.items() if label not in standing.means and middle and middle <= best]
 
 
 def _per_round(run: RunResult) -> dict[str, Comparison | None]:
@@ -263,11 +265,8 @@ def decide(run: RunResult) -> tuple[int, str] | None:
 def standings(run: RunResult) -> dict[str, Comparison | None]:
     """The methods compared by the metric and by each target, under the headings of these columns."""
     rows = comparison_rows(run)
-    goals = sorted({goal for row in rows for goal in row.targets}, reverse=run.metric.better == "lower")
-    return {
-        run.metric.word: compare_metric(run),
-        **{f"{_goal(goal, rows[0])} at": compare_target(run, goal) for goal in goals},
-    }
+    found = {f"{_goal(goal, rows[0])} at": compare_target(run, goal) for goal in goals(rows)}
+    return {run.metric.word: compare_metric(run), **found}
 
 
 def seconds_of_a_seed(run: RunResult) -> float | None:

@@ -14,7 +14,7 @@ from edgefl.errors import UserError, nearest
 from edgefl.files import writing
 from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
-from edgefl.report.curves import Curve, curve_of, mean_curve, metric_of
+from edgefl.report.curves import Curve, curves_of, mean_curve
 from edgefl.report.figure_file import draw, new_figure
 from edgefl.report.quantities import limit, unit_for
 from edgefl.report.rows import run_names
@@ -115,7 +115,9 @@ def _curves_of(runs: Sequence[RunResult], methods: Sequence[str]) -> dict[str, l
         if method not in known:
             raise UserError(f"no method '{method}' in this run; {nearest(method, known)}", file=str(runs[0].path))
     return {
-        escape(f"{name}: {label}" if len(runs) > 1 else label).replace("$", r"\$"): _curves(run, label)
+        escape(f"{name}: {label}" if len(runs) > 1 else label).replace("$", r"\$"): curves_of(
+            run, label, _shown(run.metric)
+        )
         for name, run in zip(run_names(runs), runs, strict=True)
         for label in run.labels
         if not methods or label in methods
@@ -125,12 +127,6 @@ def _curves_of(runs: Sequence[RunResult], methods: Sequence[str]) -> dict[str, l
 def _shown(metric: Metric) -> float:
     """The factor by which a metric is shown: shares in percent."""
     return 100.0 if metric.share else 1.0
-
-
-def _curves(run: RunResult, label: str) -> list[Curve]:
-    """The curves of a method's seeds, as shown; seeds without an evaluation are omitted."""
-    found = [curve_of(run, label, result.seed, metric_of(run)) for result in run.results[label]]
-    return [curve._replace(values=_shown(run.metric) * curve.values) for curve in found if len(curve.values)]
 
 
 def _targets(runs: Sequence[RunResult]) -> list[float]:

@@ -193,6 +193,11 @@ def _lost(label: str, results: Sequence[SeedResult], run: RunResult) -> tuple[in
     return began - used, began
 
 
+def goals(rows: Sequence[Row]) -> list[float]:
+    """The values of all targets of these rows, the easiest first."""
+    return sorted({goal for row in rows for goal in row.targets}, reverse=rows[0].metric.better == "lower")
+
+
 LIMITS = {
     "seconds": "time",
     "bytes": "traffic",

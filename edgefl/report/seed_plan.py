@@ -75,13 +75,9 @@ def read_difference(text: str, metric: Metric) -> float:
 def seed_plan(
     run: RunResult, difference: float, *, power: float = POWER, methods: Sequence[str] | None = None
 ) -> SeedPlan:
-    """The seeds that each pair of methods needs, from the spread of its differences by seed at the end of a run.
+    """The seeds that each pair of these methods, or of all, needs, from its differences by seed at the end of a run.
 
-    Args:
-        run: a finished run.
-        difference: the size of the difference to decide, in the metric's unit.
-        power: the probability to decide it.
-        methods: labels of the methods to compare; all if not given.
+    The ``difference`` is in the metric's unit (0.01: one point of accuracy).
     """
     for label in methods or ():
         if label not in run.results:
@@ -91,25 +87,18 @@ def seed_plan(
         raise UserError(
             f"expected two methods with {run.metric.word} to compare, found {len(figures)}", file=str(run.path)
         )
-    means = compared(figures, highest=run.metric.better == "higher").means
+    highest = run.metric.better == "higher"
+    means = compared(figures, highest=highest).means
     among, pairs, unknown = confidence_among(len(figures) - 1), [], []
     for one, other in combinations(means, 2):
-        found = compared({one: figures[one], other: figures[other]}, highest=run.metric.better == "higher")
+        found = compared({one: figures[one], other: figures[other]}, highest=highest)
         values = found.differences[0].values
         if len(values) < 2:
             unknown.append((one, other))
             continue
         mean, spread = math.fsum(values) / len(values), found.differences[0].deviation
-        pairs.append(
-            PairPlan(
-                found.best,
-                found.differences[0].label,
-                len(values),
-                mean,
-                spread,
-                seeds_needed(difference, spread, power=power),
-                seeds_needed(difference, upper_deviation(spread, len(values)), power=power),
-                seeds_needed(difference, spread, confidence=among, power=power),
-            )
-        )
+        cautious = upper_deviation(spread, len(values))
+        seeds = (seeds_needed(difference, each, power=power) for each in (spread, cautious))
+        shared = seeds_needed(difference, spread, confidence=among, power=power)
+        pairs.append(PairPlan(found.best, found.differences[0].label, len(values), mean, spread, *seeds, shared))
     return SeedPlan(difference, power, len(run.seeds), seconds_of_a_seed(run), tuple(pairs), tuple(unknown))

@@ -8,7 +8,9 @@ Two rules apply to all reports; the rule for ties is in :mod:`edgefl.report.pair
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -98,12 +100,8 @@ def time_to_target(seconds: Sequence[float | None]) -> TimeToTarget:
     """
     reached = [value for value in seconds if value is not None]
     mean = mean_interval(reached) if reached and len(reached) == len(seconds) else None
-    ordered = sorted(math.inf if value is None else value for value in seconds)
-    middle = len(ordered) // 2
-    median = math.inf
-    if ordered:
-        median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-    return TimeToTarget(len(reached), len(seconds), mean, median if math.isfinite(median) else None)
+    middle = median(math.inf if value is None else value for value in seconds) if seconds else math.inf
+    return TimeToTarget(len(reached), len(seconds), mean, middle if math.isfinite(middle) else None)
 
 
 POWER = 0.8
@@ -113,13 +111,7 @@ MOST_SEEDS = 1000
 
 
 def power_of_comparison(difference: float, deviation: float, seeds: int, confidence: float = CONFIDENCE) -> float:
-    """The probability that the interval of the mean difference excludes zero.
-
-    Args:
-        difference: the true mean of the differences.
-        deviation: their true standard deviation, in the same unit.
-        seeds: the number of seeds, at least two.
-        confidence: that of the interval.
+    """The probability that the interval of the mean difference excludes zero, by its true mean and deviation.
 
     >>> round(power_of_comparison(1.0, 2.0, 34), 3)
     0.808
@@ -139,33 +131,20 @@ def power_of_comparison(difference: float, deviation: float, seeds: int, confide
 def seeds_needed(
     difference: float, deviation: float, *, confidence: float = CONFIDENCE, power: float = POWER
 ) -> int | None:
-    """The least number of seeds with which a true difference is decided with a probability of at least ``power``.
+    """The least number of seeds, at least two, with which a true difference is decided with at least this ``power``.
 
-    Returns:
-        The number, at least two; ``None`` if it is larger than :data:`MOST_SEEDS`.
+    ``None`` if it is larger than :data:`MOST_SEEDS`.
 
     >>> seeds_needed(1.0, 2.0), seeds_needed(1.0, 0.5), seeds_needed(1.0, 100.0)
     (34, 5, None)
     """
-    low, high = 1, MOST_SEEDS  # too few, and enough if any number is
-    if power_of_comparison(difference, deviation, high, confidence) < power:
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        if power_of_comparison(difference, deviation, middle, confidence) < power:
-            low = middle
-        else:
-            high = middle
-    return high
+    counts = range(2, MOST_SEEDS + 1)
+    place = bisect_left(counts, power, key=lambda seeds: power_of_comparison(difference, deviation, seeds, confidence))
+    return counts[place] if place < len(counts) else None
 
 
 def upper_deviation(deviation: float, seeds: int, confidence: float = 0.8) -> float:
-    """The upper confidence bound of the standard deviation of normal values.
-
-    Args:
-        deviation: the standard deviation of a sample.
-        seeds: the size of the sample, at least two.
-        confidence: the probability that the bound is above the true standard deviation.
+    """The upper confidence bound of the standard deviation of normal values, from that of a sample of two or more.
 
     >>> round(upper_deviation(1.0, 3), 2), round(upper_deviation(1.0, 20), 2)
     (2.12, 1.18)

@@ -8,7 +8,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ class Column(NamedTuple):
     values: Sequence[Value] = ()  # what programs read, in base units
     key: str = ""  # its name in CSV; empty if it is not written there
     text: bool = False  # whether it contains words, aligned to the left
+    dimension: str = ""  # that of its figures
     best: frozenset[int] = frozenset()  # the rows whose figure is the best one, or not decided against it
 
 
@@ -69,7 +70,7 @@ def figures(head: str, values: Sequence[Value], dimension: str, key: str = "", *
         half = value.half_width if spread and isinstance(value, Estimate) else None
         parts = [unit.number(number), f"± {unit.interval(half, number)}" if half else "", unit.symbol]
         cells.append(" ".join(filter(None, parts)))
-    return Column(head, cells, values, key)
+    return Column(head, cells, values, key, dimension=dimension)
 
 
 @dataclass(frozen=True)
@@ -84,23 +85,29 @@ class Table:
     files: Sequence[Column] | None = None  # the columns of CSV, where they have other rows than columns
 
     @property
-    def shown(self) -> list[Column]:
-        return list(self.columns)
-
-    @property
     def names(self) -> int:
         """How many of the first columns name the rows."""
-        found = self.shown
-        return next((number for number, column in enumerate(found) if not column.text), 1)
+        return next((number for number, column in enumerate(self.columns) if not column.text), 1)
 
     @property
     def heads(self) -> list[str]:
-        return [column.head for column in self.shown]
+        return [column.head for column in self.columns]
 
     @property
     def lines(self) -> list[list[str]]:
         """The rows."""
-        return [list(row) for row in zip(*(column.cells for column in self.shown), strict=True)]
+        return [list(row) for row in zip(*(column.cells for column in self.columns), strict=True)]
+
+    def _marked(self, written: Callable[[str], str], bold: str) -> list[list[str]]:
+        """The heads and the rows in a format; ``bold`` has a place for the best figures."""
+        columns = [
+            [
+                written(each.head),
+                *(bold % written(cell) if row in each.best else written(cell) for row, cell in enumerate(each.cells)),
+            ]
+            for each in self.columns
+        ]
+        return [list(row) for row in zip(*columns, strict=True)] or [[]]
 
     def only(self, heads: Sequence[str]) -> Table:
         """The table with these columns next to those that name the rows, in this order."""
@@ -130,13 +137,13 @@ class Table:
         The last one or two columns that do not fit are lines below a short table, else further blocks of the table.
         """
         parts = ["\n".join(_filled(escape(line), width) for line in self.title)]
-        if self.shown and self.shown[0].cells:
+        if self.columns and self.columns[0].cells:
             parts.append(self._blocks(width))
         parts.append("\n".join(_filled(escape(line), width) for line in self.notes))
         return "\n\n".join([part for part in parts if part] + [table.text(width) for table in self.more])
 
     def _blocks(self, width: int) -> str:
-        columns, names = self.shown, self.names
+        columns, names = self.columns, self.names
         widths = [max(len(escape(text)) for text in (column.head, *column.cells)) for column in columns]
         wrapped = [place for place, column in enumerate(columns) if column.text and place >= names]
         while sum(widths) + len(_GAP) * (len(widths) - 1) > width:
@@ -162,31 +169,16 @@ class Table:
 
     def markdown(self) -> str:
         """GitHub's Markdown, best figures bold, with the title above and the notes below."""
-        columns = self.shown
-        rows = [
-            [
-                f"**{_markdown(cell)}**" if row in column.best else _markdown(cell)
-                for column, cell in zip(columns, cells, strict=True)
-            ]
-            for row, cells in enumerate(self.lines)
-        ]
-        marks = ["---" if column.text else "---:" for column in columns]
-        lines = ["| " + " | ".join(row) + " |" for row in ([_markdown(head) for head in self.heads], marks, *rows)]
+        head, *rows = self._marked(_markdown, "**%s**")
+        marks = ["---" if column.text else "---:" for column in self.columns]
+        lines = ["| " + " | ".join(row) + " |" for row in (head, marks, *rows)]
         parts = [_paragraph(self.title), "\n".join(lines) + "\n" if rows else "", _paragraph(self.notes)]
         return "\n".join([part for part in parts if part] + [table.markdown() for table in self.more])
 
     def latex(self) -> str:
         """A ``tabular`` for the booktabs package, best figures bold, small enough for an article, notes as comments."""
-        columns = self.shown
-        rows = [
-            [
-                rf"\textbf{{{_latex(cell)}}}" if row in column.best else _latex(cell)
-                for column, cell in zip(columns, cells, strict=True)
-            ]
-            for row, cells in enumerate(self.lines)
-        ]
-        shape = "".join("l" if column.text else "r" for column in columns)
-        lines = [" & ".join(row) + r" \\" for row in ([_latex(head) for head in self.heads], *rows)]
+        shape = "".join("l" if column.text else "r" for column in self.columns)
+        lines = [" & ".join(row) + r" \\" for row in self._marked(_latex, r"\textbf{%s}")]
         comments = [line for line in [*self.title, *self.notes, r"Needs \usepackage{booktabs}"] if line]
         text = [*(f"% {escape(line)}" for line in comments), r"{\small\setlength{\tabcolsep}{3pt}%"]
         text += [rf"\begin{{tabular}}{{{shape}}}", r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgefl.record.metric import ACCURACY, Metric
 from edgefl.record.summary import SeedResult
-from edgefl.report.curves import Curve, column, curve_of, metric_of, spent_by_round
+from edgefl.report.curves import Curve, column, curves_of, metric_of, spent_by_round
 from edgefl.report.paired import confidence_among
 from edgefl.report.quantities import FROM, LADDERS
 from edgefl.report.rows import run_names
@@ -45,9 +45,7 @@ class Series:
     @cached_property
     def curves(self) -> list[Curve]:
         """The seeds' evaluations; seeds without any are omitted."""
-        metric = metric_of(self.run)
-        found = [curve_of(self.run, self.label, result.seed, metric) for result in self.results]
-        return [curve for curve in found if len(curve.values)]
+        return curves_of(self.run, self.label)
 
 
 def series_of(runs: Sequence[RunResult]) -> list[Series]:

@@ -13,12 +13,9 @@ from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
 
 
-def page(runs: Sequence[RunResult]) -> str:
-    """The page as text."""
-    return _page(runs, [timed(run) for run in runs])
-
-
-def _page(runs: Sequence[RunResult], timings: Sequence[Timed]) -> str:
+def page(runs: Sequence[RunResult], timings: Sequence[Timed] | None = None) -> str:
+    """The page as text; ``timings``: each run under other conditions, by default read from its directory."""
+    timings = [timed(run) for run in runs] if timings is None else timings
     series = series_of(runs)
     return render(
         "page.html.jinja",
@@ -31,12 +28,8 @@ def _page(runs: Sequence[RunResult], timings: Sequence[Timed]) -> str:
     )
 
 
-def write_page(runs: Sequence[RunResult], path: Path) -> list[str]:
-    """Write the page to a file.
-
-    Returns:
-        The errors of damaged files that the page omits.
-    """
+def writepage(runs: Sequence[RunResult], path: Path) -> list[str]:
+    """Write the page to a file, and return the errors of damaged files that it omits."""
     timings = [timed(run) for run in runs]
-    write_output(path, _page(runs, timings))
+    write_output(path, page(runs, timings))
     return [str(found) for found in timings if isinstance(found, UserError)]
