@@ -87,8 +87,7 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     if html is not None:
         from edgefl.report.page import write_page
 
-        for warning in write_page(results, html):
-            say(f"warning: {warning}; the page omits it", err=True)
+        write_page(results, html)
         say(f"{html}: self-contained page")
         return
     table = _table(results, layout, at or (), against, details=details)

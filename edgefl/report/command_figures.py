@@ -69,9 +69,8 @@ _Grid = np.ndarray[Any, np.dtype[np.float64]]
 def landscape_figure(panels: list[tuple[str, _Grid, _Grid, tuple[float, float]]]) -> Figure:
     """One panel for each model, all with the same colour scale, so that flat and sharp minima are easy to compare.
 
-    Args:
-        panels: title, steps along both sides ``[n]``, losses ``[n, n]`` (row i at the i-th step along the second
-            eigenvector), and the two eigenvalues.
+    Of each its title, the steps along both sides, the losses (row i at the i-th step along the second eigenvector), and
+    the two eigenvalues.
     """
     figure = new_figure(figsize=(3.4 * len(panels) + 0.8, 3.6), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]

@@ -21,16 +21,7 @@ def new_figure(**options: Any) -> Figure:
 
 
 def draw(figure: Figure, file: BinaryIO, form: str) -> None:
-    """Draw a figure into an open file; its fonts stay text.
-
-    Args:
-        figure: the figure.
-        file: receives the bytes.
-        form: a format of matplotlib, such as ``png``.
-
-    Raises:
-        ValueError: matplotlib has no such format.
-    """
+    """Draw a figure into an open file, in a format of matplotlib, such as ``png``; its fonts stay text."""
     import matplotlib
 
     undated = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}

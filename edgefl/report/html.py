@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
 
 def render(template: str, **data: Any) -> str:
-    """A template with this data.
-
-    Args:
-        template: its name, such as ``page.html.jinja``.
-        data: the template's variables; a missing one is an error.
-    """
+    """A template, such as ``page.html.jinja``, with its variables; a missing one is an error."""
     return _environment().get_template(template).render(data)
 
 

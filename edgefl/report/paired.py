@@ -163,22 +163,14 @@ def confidence_among(comparisons: int) -> float:
 
 
 def compared(figures: Mapping[str, BySeed], *, highest: bool, unseen: Mapping[str, float] | None = None) -> Comparison:
-    """Compare the best method with all others by seed.
+    """Compare the best method with all others, by each one's figure for each of its seeds.
 
-    Args:
-        figures: each method's figure for each of its seeds.
-        highest: whether higher figures are better.
-        unseen: the standard deviation of each method's figure of one seed that seeds need not show; 0 if not given.
-
-    Raises:
-        ValueError: there is no method, or a method without a seed.
+    ``unseen`` is the standard deviation of each method's figure of one seed that seeds need not show.
 
     >>> found = compared({"a": {0: 0.90, 1: 0.80, 2: 0.85}, "b": {0: 0.94, 1: 0.85, 2: 0.90}}, highest=True)
     >>> found.leaders, round(found.differences[0].interval.mean, 3), round(found.differences[0].interval.half_width, 3)
     (['b'], 0.047, 0.014)
     """
-    if not figures:
-        raise ValueError("a comparison needs at least one method")
     means = {label: mean_interval(list(by_seed.values())) for label, by_seed in figures.items()}
     ranked = sorted(means, key=lambda label: means[label].mean, reverse=highest)
     best, *others = ranked

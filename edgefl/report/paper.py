@@ -69,10 +69,8 @@ def paper_table(runs: Sequence[RunResult], at: Sequence[int] = ()) -> Table:
 def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Sequence[float] = ()) -> list[PaperRow]:
     """One row for each method.
 
-    Args:
-        runs: finished runs.
-        at: rounds at which the accuracy is shown; by default half and all of the longest run's rounds.
-        targets: accuracies in (0, 1]; those of the runs' scenarios if not given.
+    ``at``: rounds at which the accuracy is shown, by default half and all of the longest run's; ``targets``: accuracies
+    in (0, 1], by default those of the scenarios.
     """
     if not any(run.trained for run in runs):
         raise UserError("nothing was trained, so there is no accuracy to show; remove --layout paper")

@@ -35,18 +35,14 @@ MOST_IMAGES = 10**6
 
 
 def at_the_moment(result: SeedResult, table: pa.Table, until: float = math.inf) -> SeedResult:
-    """A seed's result with the figures of the last round within all budgets.
+    """A seed's result with the figures of the last round in ``rounds.parquet`` within all budgets.
 
-    Bytes by fate, broken transfers, results of clients and the ensemble stay those of the whole run.
-
-    Args:
-        result: the whole run, from ``summary.json``.
-        table: its rounds, from ``rounds.parquet``.
-        until: seconds at which a budget of bytes of each client was exhausted, which rounds do not show.
+    Bytes by fate, broken transfers, results of clients and the ensemble stay those of the whole run. ``until``: the
+    seconds at which a budget of bytes of each client was exhausted, which rounds do not show.
     """
     spent = spent_by_round(table)
-    limits = [(kind, limit) for kind, limit in ((each.kind, each.limit) for each in result.budgets) if kind in spent]
-    within = [spent["seconds"] < until, *(spent[kind] <= limit * (1 + 1e-9) for kind, limit in limits)]
+    limits = [(spent[each.kind], each.limit) for each in result.budgets if each.kind in spent]
+    within = [spent["seconds"] < until, *(amounts <= limit * (1 + 1e-9) for amounts, limit in limits)]
     count = int(np.all(within, axis=0).sum())
     table = table.slice(0, count)
 

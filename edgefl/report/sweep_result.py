@@ -19,13 +19,9 @@ if TYPE_CHECKING:
 
 
 class SettingResult(RunResult):
-    """The result of one setting of a sweep: the runs of its seeds combined.
+    """The result of one setting of a sweep: the runs of its jobs, one or more seeds each, combined.
 
-    Args:
-        name: the setting as text, such as ``lr=0.05``.
-        setting: the value of each path that the sweep varied.
-        runs: the runs of its jobs, one or more seeds each.
-        folder: the sweep's folder.
+    ``name`` is the setting as text, such as ``lr=0.05``, ``folder`` the sweep's.
     """
 
     def __init__(self, name: str, setting: Mapping[str, Any], runs: Sequence[RunResult], folder: Path) -> None:
@@ -34,7 +30,9 @@ class SettingResult(RunResult):
         self.path, self.given = first.path, folder
         self.summary = {**first.summary, "scenario": name}
         self.results: dict[str, tuple[SeedResult, ...]] = {
-            label: tuple(sorted((each for run in runs for each in run.results.get(label, ())), key=_seed))
+            label: tuple(
+                sorted((each for run in runs for each in run.results.get(label, ())), key=lambda each: each.seed)
+            )
             for label in dict.fromkeys(label for run in runs for label in run.results)
         }
         for label, results in self.results.items():
@@ -63,16 +61,10 @@ class SettingResult(RunResult):
         return self._runs.get((label, seed), next(iter(self._runs.values())))
 
 
-def _seed(result: SeedResult) -> int:
-    return result.seed
-
-
 def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
     """The run of a run directory; for a sweep's folder, one run for each setting that has finished jobs.
 
-    Args:
-        path: a folder that ``edgefl simulate`` or ``edgefl sweep`` wrote.
-        together: whether the seeds of a setting are combined into one result; else each job's run is one.
+    Unless ``together``, each job's run is one.
     """
     file = path / SWEEP_TABLE
     if not file.is_file():

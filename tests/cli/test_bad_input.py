@@ -163,9 +163,3 @@ def test_an_engine_that_the_scenarios_options_do_not_fit_is_blamed_on_its_option
     products = ["--set", "training.engine={kind: batched, convolutions: products}", "--engine", "sequential"]
     for command in (["simulate", "my.yaml"], ["sweep", "my.yaml", "--grid", "training.rounds=1,2"]):
         assert refused(*command, *products).startswith("error: --engine sequential: training.engine: ")
-
-
-def test_unknown_names_in_the_lists(refused):
-    assert "'fedavg'" in refused("methods", "fedagv")
-    assert "'resnet18'" in refused("models", "resnet81")
-    assert "'digits'" in refused("datasets", "digit")

@@ -1,4 +1,4 @@
-""""""
+"""``edgefl cost`` and ``edgefl models show`` print what the cost model measures."""
 
 import json
 from pathlib import Path
@@ -128,12 +128,6 @@ def test_the_figures_of_the_blocks_add_up_to_the_models(capsys):
         "name": "fc", "output": [10], "parameters": 5130, "buffers": 0, "bytes": 4 * 5130, "macs": 5120
     }  # fmt: skip
     assert shown["whole"] is None
-
-
-def test_the_table_has_the_blocks_and_their_sums(capsys):
-    assert main(["models", "show", "cnn", "--shape", "1x28x28"]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line[:1].isalpha()]
-    assert [row[0] for row in rows[:6]] == ["block", "conv1", "conv2", "fc1", "fc2", "all"]
 
 
 @pytest.mark.parametrize(

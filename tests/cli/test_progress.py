@@ -9,8 +9,10 @@ import pytest
 from edgefl.cli.progress import Progress, watching
 from edgefl.record.metric import ACCURACY
 from edgefl.record.rounds import RoundRow
-from edgefl.record.summary import Accuracy, Bytes, Communication, MetricResult, SeedResult, Stop
+from edgefl.record.summary import SeedResult
 from edgefl.tasks.regression import RMSE
+
+from ..report.conftest import seed_result
 
 
 class Clock:
@@ -33,21 +35,8 @@ def row(round, accuracy):
 
 
 def result(reason):
-    return SeedResult(
-        seed=0,
-        stop=Stop(reason=reason, round=1),
-        accuracy=Accuracy(),
-        metric=MetricResult(name="accuracy", better="higher", share=True, title="accuracy"),
-        seconds=1.0,
-        rounds=1,
-        rounds_without_update=0,
-        refused=0,
-        flops=0.0,
-        joules=0.0,
-        bytes=Bytes(down=0, up=0, useful=0, wasted=0),
-        client_bytes=0,
-        communication=Communication(exposed_seconds=0.0, hidden_seconds=0.0),
-    )
+    metric = {"name": "accuracy", "better": "higher", "share": True, "title": "accuracy"}
+    return SeedResult.model_validate(seed_result(stop={"reason": reason, "round": 1}, metric=metric))
 
 
 def told(progress, clock):

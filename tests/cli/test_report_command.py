@@ -1,19 +1,8 @@
 """``edgefl report`` prints and writes what the report room makes of run directories."""
 
-import csv
-import io
-import shutil
-
 import pytest
 
 from edgefl.cli.entry import main
-
-
-def test_the_table_and_the_verdict_are_printed(shared_run, capsys):
-    assert main(["report", str(shared_run)]) == 0
-    printed = capsys.readouterr().out
-    assert "fedadc" in printed
-    assert "Best after " in printed
 
 
 @pytest.mark.parametrize("form", ["table", "markdown", "csv", "latex"])
@@ -39,25 +28,12 @@ def test_a_table_in_a_pipe_or_a_file_is_as_wide_as_columns_says(
     assert len(heads) == 1
 
 
-def test_several_runs_stand_side_by_side(shared_run, tmp_path, capsys):
-    other = shutil.copytree(shared_run, tmp_path / "other")
-    assert main(["report", str(shared_run), str(other), "--format", "csv"]) == 0
-    records = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    expected = [(run, method) for run in ("run", "other") for method in ("fedavg", "fedadc")]
-    assert [(record["run"], record["method"]) for record in records] == expected
-
-
 def test_what_is_no_run_is_one_message_and_exit_code_2(tmp_path, capsys):
     assert main(["report", str(tmp_path)]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("error: ")
     assert len(printed.err.splitlines()) == 1
-
-
-def test_a_file_that_cannot_be_written_is_the_users_error(shared_run, tmp_path, capsys):
-    assert main(["report", str(shared_run), "-o", str(tmp_path / "no" / "folder")]) == 2
-    assert "cannot be written" in capsys.readouterr().err
 
 
 @pytest.mark.full

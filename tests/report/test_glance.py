@@ -226,11 +226,6 @@ def test_two_runs_show_what_changed(make_run):
     assert "latency=20 ms alone: b." in table.notes
 
 
-def test_notebooks_show_the_same_table(three_methods):
-    shown = three_methods._repr_html_()
-    assert all(f"<td>{cell}</td>" in shown for row in glance(three_methods).lines for cell in row if cell)
-
-
 def test_the_moment_of_a_real_run_agrees_with_its_summary(small_run):
     for label, results in small_run.results.items():
         for result in results:

@@ -1,9 +1,5 @@
 """The picture shows every method, target and budget, and is the same each time."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -97,28 +93,3 @@ def test_without_training_there_is_no_picture_of_accuracy(make_run):
     assert write_pictures(run) == []
     assert not (run.path / "accuracy.png").exists()
     assert run.plot().axes  # empty, but no fault
-
-
-@pytest.mark.full
-def test_a_picture_does_not_depend_on_the_backend_that_the_environment_names(three_methods):
-    backend = "module://nowhere"
-    (path,) = write_pictures(three_methods)
-    expected = path.read_bytes()
-    program = """
-import os, sys
-from pathlib import Path
-from edgefl.report import RunResult, write_pictures
-(path,) = write_pictures(RunResult(Path(sys.argv[1])))
-import matplotlib
-print(os.environ["MPLBACKEND"], matplotlib.rcParams._get("backend") == "pdf", "matplotlib.pyplot" in sys.modules)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(three_methods.path)],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "MPLBACKEND": backend},
-        timeout=120,
-    )
-    assert done.stdout.split() == [backend, "False", "False"]
-    assert path.read_bytes() == expected

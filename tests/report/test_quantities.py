@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from edgefl.errors import UserError
 from edgefl.record.names import STATE
 from edgefl.report import RunResult
-from edgefl.report.quantities import Unit, estimate, limit, quantity, unit_for
+from edgefl.report.quantities import estimate, quantity, unit_for
 from edgefl.report.statistics import Estimate
 from edgefl.units import parse
 
@@ -46,11 +46,6 @@ def test_what_is_printed_reads_back_within_one_percent(value, dimension):
     assert parse(quantity(value, dimension), dimension) == pytest.approx(value, rel=1e-2, abs=1e-3)
 
 
-def test_a_limit_keeps_the_figures_that_a_person_chose():
-    assert [limit(60, "seconds"), limit(500e6, "bytes"), limit(5e3, "joules")] == ["60 s", "500 MB", "5 kJ"]
-    assert [limit(0.8, "fraction"), limit(0.925, "fraction")] == ["80 %", "92.5 %"]
-
-
 def test_a_column_shares_the_unit_of_its_largest_figure():
     unit = unit_for([20e6, 3.2e9], "bytes")
     assert [unit.number(20e6), unit.number(3.2e9), unit.symbol] == ["0.02", "3.20", "GB"]
@@ -65,28 +60,9 @@ def test_a_figure_keeps_two_digits_however_small_it_is_beside_the_largest(larges
     assert float(printed) * scale == pytest.approx(figure, rel=0.0501)
 
 
-def test_counts_that_are_whole_stay_whole_and_a_mean_of_counts_keeps_its_fraction():
-    unit = Unit("", 1.0)
-    assert [unit.number(each) for each in (2.0, 2.5, 30.0, 1234.5)] == ["2", "2.5", "30", "1234"]
-
-
 def test_an_interval_is_never_rounded_to_nothing():
     assert estimate(Estimate(0.952, 0.00034, 3), "fraction") == "95.2 ± 0.03 %"
     assert estimate(Estimate(34.1, 0.0979, 3), "seconds") == "34.1 ± 0.1 s"
-
-
-def test_an_interval_stands_beside_its_mean_only_where_there_is_one():
-    assert estimate(Estimate(0.9, 0.012, 3), "fraction") == "90.0 ± 1.2 %"
-    assert estimate(Estimate(0.9, None, 1), "fraction") == "90.0 %"
-
-
-def test_a_run_says_its_methods_and_seeds_in_the_scenarios_order(three_methods):
-    assert three_methods.labels == ["fedavg", "fedbr", "fedadc+overlap"]
-    assert three_methods.seeds == [0, 1, 2]
-    assert three_methods.name == "three methods"
-    assert three_methods.scenario["budgets"]["bytes"] == 500e6
-    assert three_methods.summary["methods"]["fedbr"][0]["blocks"]["uniform"] == 150_000_000
-    assert three_methods.trained
 
 
 def test_the_rounds_of_all_methods_are_one_table_with_label_and_seed(three_methods):

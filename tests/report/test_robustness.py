@@ -130,21 +130,15 @@ def test_the_page_shows_bands_and_what_was_held(timed):
 
 
 @pytest.mark.full
-def test_a_damaged_file_costs_the_page_its_part_and_a_warning_alone(timed, tmp_path, capsys):
+def test_a_damaged_file_is_the_users_error(timed, tmp_path, capsys):
     folder = tmp_path / "damaged"
     shutil.copytree(timed.path, folder)
     file = folder / "sensitivity.parquet"
     file.write_bytes(file.read_bytes()[:100])
-    assert main(["report", str(folder), "--html", str(tmp_path / "page.html")]) == 0
-    printed = capsys.readouterr()
-    assert printed.out == f"{tmp_path / 'page.html'}: self-contained page\n"
-    assert printed.err.startswith(f"warning: {file}: cannot be read: ")
-    assert printed.err.endswith(f"edgefl replay {folder} --sensitivity; the page omits it\n")
-    assert len(printed.err.splitlines()) == 1
-    written = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert f"<p>Left out: {file}: cannot be read: " in written
-    assert "Uncertainty of the figures" not in written
-    assert 'id="traffic"' in written
+    assert main(["report", str(folder), "--html", str(tmp_path / "page.html")]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"error: {file}: cannot be read: ")
+    assert printed.endswith(f"edgefl replay {folder} --sensitivity\n")
 
 
 def test_nobody_is_an_answer(twice):

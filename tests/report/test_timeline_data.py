@@ -64,13 +64,6 @@ def test_bytes_by_direction_and_fate_are_those_of_the_summary(run):
             assert traffic.down[fate] + traffic.up[fate] == bytes
 
 
-def test_a_deadline_wastes_bytes_and_is_what_held_rounds_back(late_run):
-    _, _, timeline = next(timelines(late_run))
-    assert traffic_of(timeline).down["late"] > 0
-    found = bottleneck_counts(bottlenecks_of(timeline))
-    assert any(each.name == "the deadline" or each.phase != "waiting" for each, _ in found)
-
-
 def test_the_phase_that_limited_most_rounds_comes_first_although_its_devices_differ():
     rounds = [
         *(Bottleneck("upload", "own link", 9.0) for _ in range(2)),
@@ -94,12 +87,6 @@ def test_hidden_seconds_are_those_of_prefetches_alone(small_run):
         assert math.isclose(hidden, result.communication.hidden_seconds, rel_tol=1e-9)
         assert (hidden > 0) == (label == "fedadc")
         assert any(transfer.item == "prefetch" for transfer in timeline.transfers) == (label == "fedadc")
-
-
-def test_chosen_blocks_are_told_for_the_method_that_chooses(small_run):
-    for label, _, timeline in timelines(small_run):
-        assert bool(timeline.alphas) == (label == "fedbr")
-        assert all(1 <= alpha <= 4 for chosen in timeline.alphas.values() for alpha in chosen.values())
 
 
 def test_the_link_with_the_least_capacity_for_each_flow_is_the_narrow_one():

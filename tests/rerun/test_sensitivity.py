@@ -148,7 +148,7 @@ def test_a_run_in_which_arrivals_decide_or_nothing_was_trained_is_refused(small,
 
 
 @pytest.mark.full
-def test_the_command_says_whether_the_winner_stays_and_a_page_omits_the_file_of_another_run(timed, capsys, tmp_path):
+def test_the_command_says_whether_the_winner_stays_and_a_page_refuses_the_file_of_another_run(timed, capsys, tmp_path):
     assert main(["replay", str(timed), "--sensitivity"]) == 0
     printed = capsys.readouterr().out
     assert "First at 30 %: " in printed
@@ -158,5 +158,5 @@ def test_the_command_says_whether_the_winner_stays_and_a_page_omits_the_file_of_
     shutil.copytree(timed, copy)
     summary = copy / "summary.json"
     summary.write_text(summary.read_text() + "\n")
-    assert "Left out: " in (told := page([RunResult(copy)]))
-    assert "create it again: edgefl replay" in told
+    with pytest.raises(UserError, match="create it again: edgefl replay"):
+        page([RunResult(copy)])

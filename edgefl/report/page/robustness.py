@@ -3,38 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
-from edgefl.errors import UserError
 from edgefl.record.sensitivity import DEVICES, OWN, Condition
 from edgefl.report.quantities import limit, quantity
 from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
-from edgefl.report.sensitivity import (
-    DEVICE_WORDS,
-    Question,
-    Sensitivity,
-    Spent,
-    figure_of,
-    kept_decisions,
-    read_sensitivity,
-    robustness,
-)
-
-Timed = Sensitivity | UserError | None
-"""A run's results under other conditions, the error of a damaged file, or ``None`` without a file."""
+from edgefl.report.sensitivity import DEVICE_WORDS, Question, Sensitivity, Spent, figure_of, kept_decisions, robustness
 
 
-def timed(run: RunResult) -> Timed:
-    """Read the file in the run directory; if it is damaged, the page omits only this part."""
-    try:
-        return read_sensitivity(run)
-    except UserError as error:
-        return error
-
-
-def robustness_data(runs: Sequence[RunResult], timings: Sequence[Timed]) -> list[dict[str, Any]]:
+def robustness_data(runs: Sequence[RunResult], timings: Sequence[Sensitivity | None]) -> list[dict[str, Any]]:
     """For each run that was timed under other conditions a sentence and a grid for each target and budget."""
     return [
-        {"name": name, **(_found(found) if isinstance(found, Sensitivity) else {"missing": f"Left out: {found}"})}
+        {"name": name, **_found(found)}
         for name, run, found in zip(run_names(runs), runs, timings, strict=True)
         if found is not None and run.trained
     ]
@@ -42,7 +21,7 @@ def robustness_data(runs: Sequence[RunResult], timings: Sequence[Timed]) -> list
 
 def _found(found: Sensitivity) -> dict[str, Any]:
     grids = [_grid(found, question) for question in found.questions()]
-    return {"missing": "", "sentences": robustness(found), "grids": grids, "notes": _notes(found)}
+    return {"sentences": robustness(found), "grids": grids, "notes": _notes(found)}
 
 
 def _grid(found: Sensitivity, question: Question) -> dict[str, Any]:
@@ -80,16 +59,16 @@ def _notes(found: Sensitivity) -> list[str]:
     return [*lines, *kept_decisions(found)]
 
 
-def bands(runs: Sequence[RunResult], timings: Sequence[Timed]) -> list[list[str]]:
+def bands(runs: Sequence[RunResult], timings: Sequence[Sensitivity | None]) -> list[list[str]]:
     """The ranges of each method's seconds and joules over conditions; the first row is the heading.
 
     The conditions are the bounds of profile figures, the bandwidths and, with ``queue: fifo``, the draws of the shares.
     """
-    drawn = any(isinstance(found, Sensitivity) and found.draws for found in timings)
+    drawn = any(found is not None and found.draws for found in timings)
     over = ["by devices", "by bandwidth", *(["by draws of shares"] if drawn else [])]
     rows = [["method", "time", *over, "energy", *over]]
     for name, found in zip(run_names(runs), timings, strict=True):
-        if not isinstance(found, Sensitivity):
+        if found is None:
             continue
         for label in found.labels:
             shown = f"{name}: {label}" if len(runs) > 1 else label

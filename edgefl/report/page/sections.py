@@ -8,11 +8,12 @@ from edgefl.report.comparison import details, marked, side_by_side
 from edgefl.report.glance import glance, headline, next_steps, verdict
 from edgefl.report.page.devices import blocks_data, devices_data, fairness_data, fleet_data, fleet_words
 from edgefl.report.page.drawings import drawings
-from edgefl.report.page.robustness import Timed, bands, robustness_data
+from edgefl.report.page.robustness import bands, robustness_data
 from edgefl.report.page.series import COSTS, Series, front_over, stretches
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import comparison_rows, none_completed_a_round, run_names
 from edgefl.report.run_result import RunResult
+from edgefl.report.sensitivity import read_sensitivity
 from edgefl.report.table import Table
 from edgefl.report.timeline.usage import bottlenecks_of, breakdown_of, traffic_of
 from edgefl.wording import counted, listed
@@ -75,11 +76,14 @@ def facts(runs: Sequence[RunResult]) -> list[Fact]:
     ]
 
 
-def sections(runs: Sequence[RunResult], series: Sequence[Series], timings: Sequence[Timed]) -> list[Section]:
-    """All sections for which these runs have data, in order; ``timings``: each run under other conditions."""
+def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Section]:
+    """All sections for which these runs have data, in order."""
+    timings = [read_sensitivity(run) for run in runs]
     trained = any(run.trained for run in runs)
     metric = runs[0].metric.word
     title = f"{metric[:1].upper()}{metric[1:]}"
+    scenarios = [(each, run.paths.scenario.read_text("utf-8")) for each, run in zip(run_names(runs), runs, strict=True)]
+    front = [(_WORDS[kind], _front(series, kind)) for kind in COSTS] if trained else []
     logged = any(one.timelines for one in series)
     robust = robustness_data(runs, timings)
     found = [
@@ -90,13 +94,13 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series], timings: Seque
         robust and Section("robustness", "The winner on other devices and links", {"runs": robust}),
         Section("statistics", "All figures, intervals and differences",
                 {"every": details(*runs), "bands": bands(runs, timings)}, True),
-        trained and Section("front", f"{title} against cost", {"lines": _front(series)}, True),
+        trained and Section("front", f"{title} against cost", {"lines": front}, True),
         logged and Section("traffic", "Traffic: useful and wasted bytes", {"rows": _traffic(series)}, True),
         (rows := fairness_data(series))
         and Section("fairness", "The worst tenth of clients", {"rows": rows, "title": title}, True),
         (blocks := blocks_data(series)) and Section("blocks", "Blocks sent", blocks, True),
         (fleet := fleet_data(runs)) and Section("fleet", "Fleet and network", {"runs": fleet}, True),
-        Section("scenario", "Scenario with all defaults", {"runs": _scenarios(runs)}, True),
+        Section("scenario", "Scenario with all defaults", {"runs": scenarios}, True),
         Section("reading", "How to read this page", {}, True),
     ]  # fmt: skip
     return [section for section in found if isinstance(section, Section)]
@@ -160,12 +164,8 @@ _PHASES = {
 """The phases of a round, in words that the cause follows."""
 
 
-def _front(series: Sequence[Series]) -> list[tuple[str, str]]:
-    """A sentence about the Pareto front over each kind of cost."""
-    return [(_WORDS[kind], _front_line(series, kind)) for kind in COSTS]
-
-
-def _front_line(series: Sequence[Series], kind: str) -> str:
+def _front(series: Sequence[Series], kind: str) -> str:
+    """A sentence about the Pareto front over a kind of cost."""
     points = front_over(series, kind)
     if not points:
         return "nothing was evaluated."
@@ -183,6 +183,9 @@ def _front_line(series: Sequence[Series], kind: str) -> str:
     return f"{sentence}. Models on the front: {shares}."
 
 
+_FATES = {"prefetched_in_vain": "prefetched but not used", "broken": "of broken attempts"}
+
+
 def _traffic(series: Sequence[Series]) -> list[list[str]]:
     """Rows of bytes by method and direction, the mean over seeds."""
     rows = []
@@ -193,18 +196,8 @@ def _traffic(series: Sequence[Series]) -> list[list[str]]:
             for each in found:
                 fates.update(getattr(each, side))
             mean = {fate: bytes / len(found) for fate, bytes in fates.items()}
-            wasted = [f"{quantity(mean[fate], 'bytes')} {_fate(fate)}" for fate in mean if fate != "useful"]
+            wasted = [f"{quantity(mean[fate], 'bytes')} {_FATES.get(fate, fate)}" for fate in mean if fate != "useful"]
             wasted = [words for words in wasted if not words.startswith("0 ")]
             total, useful = quantity(sum(mean.values()), "bytes"), quantity(mean.get("useful", 0.0), "bytes")
             rows.append([one.name, side, total, useful, ", ".join(wasted) or "none"])
     return rows
-
-
-def _fate(fate: str) -> str:
-    return {"prefetched_in_vain": "prefetched but not used", "broken": "of broken attempts"}.get(fate, fate)
-
-
-def _scenarios(runs: Sequence[RunResult]) -> list[tuple[str, str]]:
-    return [
-        (name, run.paths.scenario.read_text(encoding="utf-8")) for name, run in zip(run_names(runs), runs, strict=True)
-    ]

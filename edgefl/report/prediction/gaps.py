@@ -143,6 +143,10 @@ class Band(NamedTuple):
         """Whether a measured round is in the band, within the tolerance."""
         return self.low * (1.0 - TOLERANCE) <= seconds <= self.high * (1.0 + TOLERANCE)
 
+    def data(self, seconds: float) -> dict[str, object]:
+        """The band and a measured round, for JSON."""
+        return {"low": self.low, "high": self.high, "inside": self.contains(seconds)}
+
 
 class Bands(NamedTuple):
     """The bands of a prediction by method, seed and round, and the medians of the seconds at the end of each round.

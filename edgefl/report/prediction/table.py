@@ -1,7 +1,6 @@
 """A run and its prediction: a line for each method, the figures behind it, data for programs, and a picture."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median
@@ -56,18 +55,8 @@ def _medians(method: str, figure: str, pairs: Sequence[Gap]) -> Row:
     predicted = median(pair.predicted for pair in pairs)
     measured, gap = median(pair.measured for pair in pairs), median(pair.seconds for pair in pairs)
     relative, within = (median(shares), median(sizes)) if known else (None, None)
-    return Row(
-        method,
-        figure,
-        "seconds",
-        predicted,
-        measured,
-        gap,
-        relative,
-        within,
-        len(pairs),
-        pairs[sizes.index(max(sizes))],
-    )
+    worst = pairs[sizes.index(max(sizes))]
+    return Row(method, figure, "seconds", predicted, measured, gap, relative, within, len(pairs), worst)
 
 
 def against_table(found: Against, *, detailed: bool = False) -> Table:
@@ -116,16 +105,14 @@ def _details(found: Against, rows: list[Row]) -> list[Column]:
         return "never" if value is None else quantity(value, row.dimension)
 
     worst = [row.worst if row.compared > 1 else None for row in rows]
+    within = [row.half_within if row.compared > 1 else None for row in rows]
     return [
         words("method", [row.method for row in rows]),
         words("figure", [row.figure for row in rows]),
         Column("predicted", [shown(row, row.predicted) for row in rows]),
         Column("measured", [shown(row, row.measured) for row in rows]),
         Column("gap", [MISSING if row.gap is None else _gap(row.gap, row.relative_gap, row.dimension) for row in rows]),
-        Column(
-            "half within",
-            ["" if row.half_within is None or row.compared == 1 else percent(row.half_within)[1:] for row in rows],
-        ),
+        Column("half within", ["" if each is None else percent(each)[1:] for each in within]),
         Column("worst gap", ["" if gap is None else _gap(gap.seconds, gap.relative, "seconds") for gap in worst]),
         words("where", ["" if gap is None else gap.place.words(method=False, seed=several) for gap in worst]),
     ]
@@ -178,36 +165,44 @@ def _data(
             for method, seeds in found.seeds.items()
             for seed, each in seeds.items()
         ],
-        "orders": [_order_data(order) for order in found.orders()],
+        "orders": [
+            {
+                "figure": order.figure,
+                "tau": order.tau,
+                "clear_tau": order.clear_tau,
+                "pairs": [
+                    {**pair._asdict(), **{name: finite(getattr(pair, name)) for name in _INFINITE}}
+                    for pair in order.pairs
+                ],
+            }
+            for order in found.orders()
+        ],
         "largest": [{**gap.place._asdict(), "phase": gap.what, **_figures(gap)} for gap in _largest(found)],
         "sentences": [{"about": about, "sentences": lines} for about, lines in sentences],
         "notes": notes,
     }
 
 
+_INFINITE = ("predicted", "measured", "gap")
+"""The figures of a pair that are infinite for a target that is never reached."""
+
+
 def _seed(each: SeedAgainst, bands: Bands) -> dict[str, object]:
-    phases: defaultdict[int, dict[str, list[Gap]]] = defaultdict(lambda: {phase: [] for phase in PHASES})
-    for pair in each.phases:
-        phases[pair.place.round][pair.what].append(pair)
+    rounds = []
+    for gap in each.rounds:
+        found = {
+            phase: [p for p in each.phases if p.what == phase and p.place.round == gap.place.round] for phase in PHASES
+        }
+        phases = {phase: _figures(_medians("", phase, pairs)) for phase, pairs in found.items() if pairs}
+        band = {} if (known := bands.of(gap)) is None else known.data(gap.measured)
+        rounds.append({"round": gap.place.round, **_figures(gap), **band, "phases": phases})
     return {
         "rounds": each.decisions.rounds,
         "compared_rounds": each.decisions.same,
         "differing_decisions": each.decisions.differences,
         "rounds_closed_by_another_client": each.other_critical,
         "unmatched": each.unmatched,
-        "by_round": [
-            {
-                "round": gap.place.round,
-                **_figures(gap),
-                **_band(gap, bands),
-                "phases": {
-                    phase: _figures(_medians("", phase, pairs))
-                    for phase, pairs in phases[gap.place.round].items()
-                    if pairs
-                },
-            }
-            for gap in each.rounds
-        ],
+        "by_round": rounds,
         "emulation": None if each.emulation is None else each.emulation.model_dump(mode="json"),
     }
 
@@ -215,19 +210,6 @@ def _seed(each: SeedAgainst, bands: Bands) -> dict[str, object]:
 def _figures(each: Gap | Row) -> dict[str, object]:
     gap = each.seconds if isinstance(each, Gap) else each.gap
     return {"predicted": each.predicted, "measured": each.measured, "gap": gap}
-
-
-def _band(gap: Gap, bands: Bands) -> dict[str, object]:
-    band = bands.of(gap)
-    return {} if band is None else {"low": band.low, "high": band.high, "inside": band.contains(gap.measured)}
-
-
-def _order_data(order: Order) -> dict[str, object]:
-    pairs = [
-        {name: finite(value) if isinstance(value, float) else value for name, value in pair._asdict().items()}
-        for pair in order.pairs
-    ]
-    return {"figure": order.figure, "tau": order.tau, "clear_tau": order.clear_tau, "pairs": pairs}
 
 
 def _sections(found: Against) -> list[tuple[str, list[str]]]:
