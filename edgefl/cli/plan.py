@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from edgefl.cli.arguments import Changes, Json, Methods, Trust, argument, option
-from edgefl.cli.plan_run import print_answers, print_seeds, refuse_run
-from edgefl.cli.printing import quiet, say_json, show
-from edgefl.errors import UserError
+from edgefl.cli.printing import print_table, quiet, say, say_json, show
+from edgefl.errors import UserError, one_line
+from edgefl.files import user_path
+from edgefl.record import RunPaths
+from edgefl.record.names import SWEEP
+from edgefl.wording import listed
 
 if TYPE_CHECKING:
     from edgefl.planning.observation import BudgetPlan, MethodPlan, Plan
     from edgefl.report.table import Column
+    from edgefl.rerun.condition import Condition
+    from edgefl.rerun.inverse import Answer, Answers, MethodAnswer
+    from edgefl.rerun.questions import Name
 
 
 def plan(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -157,3 +163,184 @@ def _reach(budget: BudgetPlan) -> str:
 
     named = limit(budget.limit, budget.kind) + " a client" * (budget.kind == "client_bytes")
     return f"{named} last for {'about ' if budget.foreseen else ''}{budget.rounds} rounds"
+
+
+_ASKED: dict[Name, str] = {
+    "bandwidth": "least bandwidth",
+    "devices": "slowest devices",
+    "battery": "smallest batteries",
+    "model": "largest model",
+}
+
+_LARGER_IS_HARDER = ("devices", "model")
+
+
+def refuse_run(scenario: str) -> None:
+    """Refuse a run directory in place of a scenario."""
+    path = user_path(scenario)
+    if RunPaths(path).summary.is_file():
+        raise UserError(
+            "is a run directory: add --for 'accuracy=0.9 within 1h' or --seeds-for 1pt, or plan its scenario, "
+            f"{RunPaths(path).scenario}",
+            file=scenario,
+        )
+
+
+def print_answers(
+    run: str, condition: str, methods: list[str] | None, vary: list[str], *, trust: bool, as_json: bool
+) -> None:
+    """Print the answers for a finished run."""
+    path = user_path(run)
+    if not path.is_dir():
+        raise UserError(f"--for needs the folder of a finished run, from edgefl simulate {run} --out RUN", file=run)
+    if (path / SWEEP).is_file():
+        raise UserError(f"is a sweep: --for needs one of its runs, a folder in {path / 'jobs'}", file=run)
+    from edgefl.rerun.inverse import ask
+
+    with quiet(as_json):
+        found = ask(path, condition, methods=methods, vary=vary, trust=trust, answered=_progress)
+    if as_json:
+        say_json(found.as_dict())
+    else:
+        _print(found)
+
+
+def _progress(label: str, left: int) -> None:
+    if left:
+        say(f"{label}: answered; {left} left", err=True)
+
+
+def _print(found: Answers) -> None:
+    from edgefl.report.quantities import limit, quantity
+
+    condition, seeds = found.condition, len(found.seeds)
+    goal = limit(condition.value, condition.metric.dimension)
+    within = ", ".join(limit(amount, kind) for kind, amount in condition.limits.items())
+    smoothed = "smoothed " if condition.smoothed else ""
+    notes = []
+    for method in found.methods:
+        if method.spent is not None:
+            own = ", ".join(quantity(amount, kind) for kind, amount in method.spent.items())
+            notes.append(f"{method.label} itself needs {own}{', the most of any seed' if seeds > 1 else ''}.")
+        if method.why_not:
+            missing = [_in_words(name) for name in found.asked if name not in method.answers]
+            which = "" if len(missing) == len(found.asked) else f" for the {listed(missing)}"
+            notes.append(f"{method.label} needs training{which}: {method.why_not}.")
+    notes.append(
+        f"Found by bisection: {'every seed' if seeds > 1 else 'the run'} meets the condition at the first factor of an "
+        "interval, not at the second. Nothing was trained; a larger model is assumed to reach the same metric."
+    )
+    rows = [row for method in found.methods for row in _rows(method, condition)]
+    heads = ["method", "question", "factor", "interval", "that is", "beyond it"]
+    title = f"{smoothed}{condition.metric.word} {goal} within {within}"
+    print_table(heads if rows else [], rows, title=title, notes=notes, words=(0, 1, 4, 5))
+
+
+def _rows(method: MethodAnswer, condition: Condition) -> Iterator[list[str]]:
+    for name, found in method.answers.items():
+        question = _in_words(name)
+        if found.met is None:
+            yield [method.label, question, "none", _end(found.missed), "–", _beyond(name, found, condition)]
+        elif found.missed is None:
+            yield [method.label, question, "any", _end(found.met), _absolute(name, found), "–"]
+        else:
+            factor, there = _factor(name, found.met), _absolute(name, found)
+            interval = f"{factor}, {_factor(name, found.missed, met=False)}"
+            yield [method.label, question, factor, interval, there, _beyond(name, found, condition)]
+
+
+def _in_words(name: Name) -> str:
+    return _ASKED.get(name, f"least {name}")
+
+
+def _end(factor: float | None) -> str:
+    """The end of the range that was searched.
+
+    >>> _end(0.001), _end(1000.0)
+    ('down to 0.001', 'up to 1000')
+    """
+    return "–" if factor is None else f"{'up' if factor > 1 else 'down'} to {factor:g}"
+
+
+def _factor(name: Name, factor: float, *, met: bool = True) -> str:
+    """A factor with three digits, rounded away from the boundary.
+
+    >>> _factor("bandwidth", 0.28324), _factor("devices", 3.4879)
+    ('0.284', '3.48')
+    """
+    unit = 10.0 ** (math.floor(math.log10(factor)) - 2)
+    up = (name not in _LARGER_IS_HARDER) == met
+    return f"{(math.ceil(factor / unit - 1e-9) if up else math.floor(factor / unit + 1e-9)) * unit:.3g}"
+
+
+def _absolute(name: Name, found: Answer) -> str:
+    from edgefl.report.quantities import quantity
+
+    figures = found.figures
+    rates = ", ".join(f"{figures[way] / 1e6:.3g} Mbit/s {way}" for way in ("down", "up") if way in figures)
+    if "." in name:
+        return rates if "topology" in name else f"the median client's: {rates}"
+    match name:
+        case "bandwidth":
+            return f"the median client's link: {rates}"
+        case "battery":
+            joules = figures["joules"]
+            return f"{quantity(float(_factor(name, joules)), 'joules')} = {joules / 3600:.3g} Wh"
+        case "model":
+            return f"{quantity(figures['bytes'], 'bytes')}, {quantity(figures['flops'], 'flops')} a step"
+    if not found.device:
+        return "the given seconds of local training"
+    return f"{found.device}: {quantity(figures['step_seconds'], 'seconds')} a step"
+
+
+def _beyond(name: Name, found: Answer, condition: Condition) -> str:
+    """What fails beyond the boundary."""
+    from edgefl.report.quantities import limit
+
+    if found.why == "memory":
+        return f"too little memory: {found.different}"
+    if found.why == "training":
+        return "a client runs empty" if name == "battery" else f"other training: {found.different}"
+    return next(f"more than {limit(amount, kind)}" for kind, amount in condition.limits.items() if kind == found.why)
+
+
+def print_seeds(run: str, difference: str, power: float | None, methods: list[str] | None, *, as_json: bool) -> None:
+    """Print the seeds that each pair of methods needs."""
+    from edgefl.report.glance import about
+    from edgefl.report.run_result import RunResult
+    from edgefl.report.seed_plan import read_difference, seed_plan
+    from edgefl.report.statistics import MOST_SEEDS, POWER
+    from edgefl.report.table import Column, Table, words
+
+    wanted = POWER if power is None else power
+    if not 0.0 < wanted < 1.0:
+        raise UserError(f"expected a probability between 0 and 1, found {one_line(power)}", file="--power")
+    record = RunResult(run)
+    found = seed_plan(record, read_difference(difference, record.metric), power=wanted, methods=methods)
+    if as_json:
+        say_json(found.as_dict())
+        return
+
+    def counts(seeds: Iterable[int | None]) -> list[str]:
+        return [f"> {MOST_SEEDS}" if each is None else str(each) for each in seeds]
+
+    share, pairs = record.metric.share, found.pairs
+    unit, scale = ("points", 100.0) if share else (record.metric.word, 1.0)
+    columns = [
+        words("difference of", [f"{pair.method} – {pair.other}" for pair in pairs]),
+        Column("seeds", [str(pair.seeds) for pair in pairs]),
+        Column(f"mean, {unit}", [f"{scale * pair.mean:.3g}" for pair in pairs]),
+        Column(f"deviation, {unit}", [f"{scale * pair.deviation:.3g}" for pair in pairs]),
+        Column("seeds needed", counts(pair.needed for pair in pairs)),
+        Column("cautious", counts(pair.cautious for pair in pairs)),
+        Column("among all", counts(pair.among_all for pair in pairs)),
+    ]
+    notes = [
+        f"Seeds needed: Student's t test decides a true difference of {scale * found.difference:.3g} {unit} at 95 % "
+        f"with a probability (power) of {100 * found.power:.3g} %. Cautious: with the upper 80 % bound of the "
+        "deviation, which few seeds do not show well. Among all: if a method is compared with all others (Holm).",
+        *(f"{one} and {other} have fewer than two seeds in common." for one, other in found.unknown),
+    ]
+    show(Table(columns, notes))
+    if found.more:
+        say(f"To add them{about(record, found.more)}: edgefl simulate {record.path} --add-seeds {found.more}")

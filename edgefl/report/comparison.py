@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from edgefl.record.kinds import BudgetKind
 from edgefl.record.summary import SeedResult
 from edgefl.report.error_of_seconds import expected_error, measured_sentences
-from edgefl.report.figures import COST, FIGURES, METRIC, OUTCOME, Figure, nested
 from edgefl.report.glance import answers, glance, measures, seconds_at, standings, targets, verdict
 from edgefl.report.paired import (
     FEWEST_SEEDS,
@@ -19,6 +18,11 @@ from edgefl.report.paired import (
 )
 from edgefl.report.quantities import estimate, limit, unit_for
 from edgefl.report.rows import (
+    COST,
+    FIGURES,
+    METRIC,
+    OUTCOME,
+    Figure,
     Row,
     by_run,
     comparison_rows,
@@ -27,6 +31,7 @@ from edgefl.report.rows import (
     dimension_of,
     ended_by,
     flat_values,
+    nested,
     option_words,
     remarks,
     run_names,

@@ -19,9 +19,9 @@ from edgefl.record.emulation import Emulation, write_emulation
 from edgefl.report import RunResult
 from edgefl.report.prediction.comparing import compare_decisions, compare_runs
 from edgefl.report.prediction.gaps import kendall, order_of
-from edgefl.report.prediction.jobs import jobs_of
 from edgefl.report.prediction.table import against_table
 from edgefl.report.timeline.data import Computation, Round, Timeline, Transfer
+from edgefl.report.timeline.usage import jobs_of
 from edgefl.scenario.loading import check
 
 from ..record.test_files import MEASURED

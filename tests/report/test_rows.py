@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.report import comparison, comparison_rows
-from edgefl.report.figures import FIGURES
-from edgefl.report.rows import remarks
+from edgefl.report.rows import FIGURES, remarks
 
 from .conftest import seed_result, target
 

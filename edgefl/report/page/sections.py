@@ -2,14 +2,17 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from edgefl.record.paths import write_output
 from edgefl.report.comparison import details, marked, side_by_side
 from edgefl.report.glance import glance, headline, next_steps, verdict
+from edgefl.report.html import render
 from edgefl.report.page.devices import blocks_data, devices_data, fairness_data, fleet_data, fleet_words
-from edgefl.report.page.drawings import drawings
 from edgefl.report.page.robustness import bands, robustness_data
-from edgefl.report.page.series import COSTS, Series, front_over, stretches
+from edgefl.report.page.series import COSTS, Series, front_over, series_of, slider_data, stretches
+from edgefl.report.pictures import drawings
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import comparison_rows, none_completed_a_round, run_names
 from edgefl.report.run_result import RunResult
@@ -201,3 +204,22 @@ def _traffic(series: Sequence[Series]) -> list[list[str]]:
             total, useful = quantity(sum(mean.values()), "bytes"), quantity(mean.get("useful", 0.0), "bytes")
             rows.append([one.name, side, total, useful, ", ".join(wasted) or "none"])
     return rows
+
+
+def page(runs: Sequence[RunResult]) -> str:
+    """The page as text."""
+    series = series_of(runs)
+    return render(
+        "page.html.jinja",
+        title=" | ".join(run_names(runs)),
+        subtitle=subtitle(runs),
+        facts=facts(runs),
+        version=", ".join(sorted({str(run.summary["edgefl"]) for run in runs})),
+        contents=sections(runs, series),
+        data=slider_data(runs, series),
+    )
+
+
+def write_page(runs: Sequence[RunResult], path: Path) -> None:
+    """Write the page to a file."""
+    write_output(path, page(runs))

@@ -15,11 +15,11 @@ from edgefl.errors import UserError
 from edgefl.record.emulation import Emulation
 from edgefl.record.summary import SeedResult
 from edgefl.report.prediction.gaps import Bands, Gap, Order, Place, order_of, read_bands
-from edgefl.report.prediction.jobs import PHASES, jobs_of
 from edgefl.report.quantities import limit
 from edgefl.report.rows import differing
 from edgefl.report.run_result import RunResult
 from edgefl.report.timeline.data import Timeline, read_timeline
+from edgefl.report.timeline.usage import PHASES, jobs_of
 
 Targets = dict[float, tuple[float, float]]
 """The mean predicted and measured seconds to each target; infinite if a seed never reached it."""

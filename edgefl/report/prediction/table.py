@@ -12,9 +12,9 @@ from edgefl.report.error_of_seconds import measured_sentences
 from edgefl.report.figure_file import draw
 from edgefl.report.prediction.comparing import Against, SeedAgainst
 from edgefl.report.prediction.gaps import Bands, Gap, Order, percent
-from edgefl.report.prediction.jobs import PHASES
 from edgefl.report.quantities import limit, quantity, unit_for
 from edgefl.report.table import MISSING, Column, Table, Value, finite, hidden, words
+from edgefl.report.timeline.usage import PHASES
 from edgefl.wording import escape, listed
 
 _SHOWN = 5
