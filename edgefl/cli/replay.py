@@ -1,7 +1,6 @@
 """``edgefl replay``: re-time a finished run on another network or on other devices."""
 
 import itertools
-import os
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
 
     out = out if out is not None else run.with_name(f"{run.name}-replayed")
     axes = [_axis(text) for text in grid or ()]
-    if os.path.exists(out):  # unlike Path.exists, no error for a name that is too long
+    if out.exists():
         raise UserError("expected a folder that does not exist yet", file=f"--out {out}")
     replayed = Replay(run, method, trust=trust)
     results = [] if axes else [RunResult(run)]
@@ -78,8 +77,7 @@ def _sensitivity(run: Path, *, trust: bool) -> None:
 
     file = write_sensitivity(run, trust=trust)
     found = read_sensitivity(RunResult(run))
-    if found is None:
-        raise RuntimeError(f"{file} was written, but no longer exists")
+    assert found is not None
     for line in [*robustness(found), *kept_decisions(found)]:
         say(line)
     say(f"{file}: shown by edgefl report {run} --html FILE")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from edgefl.errors import UserError
+from edgefl.errors import UserError, first_line
 from edgefl.files import write_file, writing
 from edgefl.record.events import EVENTS, Event, Listener
 from edgefl.record.kinds import EventKind, column
@@ -127,15 +127,11 @@ def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
     except FileNotFoundError:
         raise UserError("cannot be read: no such file", file=str(file)) from None
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"cannot be read: {_first_line(error)}", file=str(file)) from None
+        raise UserError(f"cannot be read: {first_line(error)}", file=str(file)) from None
     for name in schema.names:
         if name not in table.column_names:
             raise UserError(f"cannot be read: it has no column '{name}'", file=str(file))
     return table
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def read_events(file: Path, kinds: Collection[EventKind] | None = None) -> Iterator[Event]:
@@ -168,7 +164,7 @@ def read_settings(file: Path) -> dict[str, dict[str, Any]]:
         varied = table.column_names[1 : table.column_names.index(_METHOD)]
         rows = table.select([_JOB, *varied]).to_pylist()
     except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-        raise UserError(f"cannot be read: {_first_line(error)}", file=str(file)) from None
+        raise UserError(f"cannot be read: {first_line(error)}", file=str(file)) from None
     return {str(row.pop(_JOB)): {path: _whole(value) for path, value in row.items()} for row in rows}
 
 

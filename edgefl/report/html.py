@@ -9,7 +9,6 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from edgefl.errors import UserError
 from edgefl.wording import escape
 
 if TYPE_CHECKING:
@@ -64,7 +63,4 @@ def _escaped(data: Any) -> Any:
 
 def _json(data: Any, **options: Any) -> str:
     """Data for a script element; Jinja's filter ``tojson`` escapes the signs that could end the element."""
-    try:
-        return json.dumps(_escaped(data), allow_nan=False, **options)
-    except ValueError:
-        raise UserError("cannot be drawn: a figure of this run is not finite") from None
+    return json.dumps(_escaped(data), allow_nan=False, **options)

@@ -156,10 +156,7 @@ class RunResult:
         typed: Summary
         self.summary, typed = read_summary(paths.summary)
         self.results: dict[str, tuple[SeedResult, ...]] = typed.methods
-        scenario = read_yaml(paths.scenario)
-        if not isinstance(scenario, dict):
-            raise UserError("expected a mapping", file=str(paths.scenario))
-        self.scenario: dict[str, Any] = scenario
+        self.scenario: dict[str, Any] = read_yaml(paths.scenario)
 
     @property
     def paths(self) -> RunPaths:

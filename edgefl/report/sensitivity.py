@@ -98,9 +98,9 @@ class Sensitivity:
         targets = sorted({target.value for result in results for target in result.targets})
         budgets = dict.fromkeys((budget.kind, budget.limit) for result in results for budget in result.budgets)
         found = [Question("target", value, self.run.metric) for value in targets]
-        spent: tuple[Spent, ...] = get_args(Spent)
+        kinds: tuple[Spent, ...] = get_args(Spent)
         return found + [
-            Question(kind, limit, self.run.metric) for own, limit in budgets for kind in spent if kind == own
+            Question(kind, limit, self.run.metric) for own, limit in budgets for kind in kinds if kind == own
         ]
 
     def total(self, label: str, condition: Condition, kind: Spent) -> Estimate:

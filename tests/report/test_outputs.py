@@ -98,14 +98,6 @@ def test_columns_have_types_and_units_in_their_metadata(path):
     assert schema.field("accuracy").type == pa.float64()
 
 
-def test_pandas_opens_it(path, small_run):
-    frame = library("pandas").read_parquet(path)
-    assert {name: str(frame.dtypes[name]) for name in WHOLE} == WHOLE
-    result = small_run.results["fedavg"][0]
-    assert frame["accuracy"].iloc[-1] == result.accuracy.final
-    assert frame["bytes_down"].sum() == result.bytes.down
-
-
 def test_the_result_in_python_has_rounds_summary_a_picture_and_a_notebooks_form(small_run):
     library("pandas")
     frame = small_run.rounds.to_pandas()

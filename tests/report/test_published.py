@@ -13,7 +13,7 @@ from edgefl.cli.entry import app
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.report import RunResult
-from edgefl.report.published import comparisons, orderings, published_table, shortened
+from edgefl.report.published import comparisons, orderings, published_table
 from edgefl.scenario import load_scenario, resolve
 from edgefl.scenario.loading import check
 from edgefl.yaml_file import dump_yaml
@@ -183,10 +183,3 @@ def test_a_run_shorter_than_the_papers_is_told(result):
     output = CliRunner().invoke(app, ["report", str(made.path), "--against", "paper"]).output
     assert sentence in output
     assert published_table([made]).data["notes"] == [f"fedadc_fig1_s2: {sentence}"]
-
-
-@pytest.mark.parametrize(("name", "rounds"), [("small", 4), ("fedadc_fig1_s2", 500)])
-def test_a_run_of_all_rounds_or_of_an_unknown_scenario_is_not_called_short(result, name, rounds):
-    made = result(number("fedavg", "accuracy", value=0.45))
-    made.scenario = {**made.scenario, "name": name, "training": {"rounds": rounds}}
-    assert shortened(made) is None

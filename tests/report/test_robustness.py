@@ -10,7 +10,6 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 
-from edgefl.cli import main
 from edgefl.record.metric import ACCURACY
 from edgefl.record.sensitivity import OWN, Condition
 from edgefl.report import RunResult
@@ -127,18 +126,6 @@ def test_the_page_shows_bands_and_what_was_held(timed):
     bands = re.search(r"Uncertainty of the figures.*?</table>", written, re.DOTALL)[0]
     assert bands.count("<tr>") == 1 + len(timed.labels)
     assert re.search(r"\d – \d", re.sub(r" [a-zA-Z]+ – ", " – ", bands)) or " – " in bands
-
-
-@pytest.mark.full
-def test_a_damaged_file_is_the_users_error(timed, tmp_path, capsys):
-    folder = tmp_path / "damaged"
-    shutil.copytree(timed.path, folder)
-    file = folder / "sensitivity.parquet"
-    file.write_bytes(file.read_bytes()[:100])
-    assert main(["report", str(folder), "--html", str(tmp_path / "page.html")]) == 2
-    printed = capsys.readouterr().err
-    assert printed.startswith(f"error: {file}: cannot be read: ")
-    assert printed.endswith(f"edgefl replay {folder} --sensitivity\n")
 
 
 def test_nobody_is_an_answer(twice):

@@ -114,10 +114,3 @@ def test_without_training_a_target_was_not_missed_but_not_measured(make_run):
     assert "30 % at" in text
     assert "never" not in text
     assert [list(row.targets) for row in rows] == [[], [0.3]]
-
-
-def test_runs_side_by_side_are_told_apart_by_their_folders(make_run):
-    one = make_run({"fedavg": [seed_result()]}, folder="slow")
-    other = make_run({"fedavg": [seed_result()]}, folder="fast")
-    assert [row.run for row in comparison_rows(one, other)] == ["slow", "fast"]
-    assert comparison(one, other).title[0] == "slow → fast"

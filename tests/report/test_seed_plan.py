@@ -60,11 +60,6 @@ def test_pairs_without_two_common_seeds_are_named(make_run):
     assert [(pair.method, pair.other) for pair in plan.pairs] == [("a", "b")]
 
 
-def test_one_method_cannot_be_compared(make_run):
-    with pytest.raises(UserError, match="expected two methods with accuracy to compare, found 1"):
-        seed_plan(make_run({"a": seeds([0.9, 0.8])}), 0.01)
-
-
 @pytest.mark.parametrize(
     ("text", "metric", "expected"),
     [

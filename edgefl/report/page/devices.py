@@ -74,12 +74,8 @@ def _kind(uses: Sequence[ClientUse], seeds: int, batteries: Mapping[str, float])
 
 def _batteries(run: RunResult) -> dict[str, float]:
     """The battery capacity in joules of each profile that has a battery."""
-    profiles = [profile for group in _groups(run) if isinstance(profile := group.get("profile"), dict)]
-    return {
-        str(profile.get("name")): float(profile["battery"]["capacity"])
-        for profile in profiles
-        if isinstance(profile.get("battery"), dict) and profile["battery"].get("capacity")
-    }
+    profiles = [group["profile"] for group in _groups(run) if isinstance(group.get("profile"), dict)]
+    return {str(each.get("name")): each["battery"]["capacity"] for each in profiles if each.get("battery")}
 
 
 def fairness_data(series: Sequence[Series]) -> list[list[str]]:
@@ -114,8 +110,11 @@ def blocks_data(series: Sequence[Series]) -> dict[str, Any]:
 
 def fleet_words(run: RunResult) -> str:
     """The devices in one line, such as ``20 % raspberry-pi-4, 80 % jetson-nano``."""
-    found = [(_share(group), group.get("profile")) for group in _groups(run)]
-    return ", ".join(f"{share} {_mapping(profile).get('name', profile)}" for share, profile in found)
+    return ", ".join(f"{_share(group)} {_named(group.get('profile'))}" for group in _groups(run))
+
+
+def _named(profile: Any) -> str:
+    return str(profile.get("name", "") if isinstance(profile, dict) else profile)
 
 
 def fleet_data(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
@@ -136,25 +135,23 @@ def fleet_data(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
 
 def _groups(run: RunResult) -> list[dict[str, Any]]:
     fleet = run.scenario.get("fleet")
-    return [group for group in fleet if isinstance(group, dict)] if isinstance(fleet, list) else []
+    return fleet if isinstance(fleet, list) else []
 
 
 def _group(group: Mapping[str, Any]) -> list[str]:
-    profile = group.get("profile")
-    if not isinstance(profile, dict):
-        return [str(profile), "", _share(group), str(group.get("link", "")), "–", "–", "–", "–", "–"]
+    profile = _mapping(group.get("profile"))
     compute, power = _mapping(profile.get("compute")), _mapping(profile.get("power"))
     memory = _nominal(_mapping(profile.get("memory")).get("training"))
     rate, busy, idle = (
         _nominal(each) for each in (compute.get("fp32_achievable"), power.get("compute"), power.get("idle"))
     )
     return [
-        str(profile.get("name", "")),
+        _named(group.get("profile")),
         str(profile.get("description", "")),
         _share(group),
         str(group.get("link", "")),
         "–" if rate is None else f"{quantity(rate, 'flops')}/s",
-        _evidence(profile),
+        _evidence(profile) if profile else "–",
         "–" if memory is None else quantity(memory, "bytes"),
         "–" if busy is None else f"{busy:.3g} W",
         "–" if idle is None else f"{idle:.3g} W",

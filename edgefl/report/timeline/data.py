@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from edgefl.errors import UserError
 from edgefl.record import SeedPaths
 from edgefl.record.kinds import CONTINUED
-from edgefl.wording import with_article
 
 if TYPE_CHECKING:
     from edgefl.record.events import Event
@@ -136,11 +134,7 @@ def read_timeline(folder: Path) -> Timeline:
     """The timeline of one method and seed, from the folder of its ``events.parquet``."""
     from edgefl.record.tables import read_events  # imports pyarrow
 
-    file = SeedPaths(folder).events
-    try:
-        return timeline_of(read_events(file))
-    except UserError as error:
-        raise error.located(file=str(file)) from None
+    return timeline_of(read_events(SeedPaths(folder).events))
 
 
 def timeline_of(events: Iterable[Event]) -> Timeline:
@@ -148,11 +142,7 @@ def timeline_of(events: Iterable[Event]) -> Timeline:
     timeline = Timeline()
     read = _reader(timeline)
     for event in events:
-        try:
-            read(event)
-        except (ValueError, TypeError, AttributeError, OverflowError):
-            message = f"expected the facts of {with_article(event.kind)} in round {event.round}, found others"
-            raise UserError(message, field="detail") from None
+        read(event)
         if event.joules and event.client >= 0:
             drawn = timeline.joules.setdefault(event.client, defaultdict(float))
             drawn[event.kind.split("_", 1)[0]] += event.joules
