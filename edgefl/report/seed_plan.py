@@ -98,7 +98,9 @@ def seed_plan(
             continue
         mean, spread = math.fsum(values) / len(values), found.differences[0].deviation
         cautious = upper_deviation(spread, len(values))
-        seeds = (seeds_needed(difference, each, power=power) for each in (spread, cautious))
+        alone, careful = (seeds_needed(difference, each, power=power) for each in (spread, cautious))
         shared = seeds_needed(difference, spread, confidence=among, power=power)
-        pairs.append(PairPlan(found.best, found.differences[0].label, len(values), mean, spread, *seeds, shared))
+        pairs.append(
+            PairPlan(found.best, found.differences[0].label, len(values), mean, spread, alone, careful, shared)
+        )
     return SeedPlan(difference, power, len(run.seeds), seconds_of_a_seed(run), tuple(pairs), tuple(unknown))
