@@ -5,11 +5,11 @@ The caller of edgefl may have changed any of them. No figure depends on that: ev
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 INTRA_OP_THREADS = 1
 """Threads inside one operator while edgefl computes: sums that are split over threads round differently.
@@ -43,10 +43,8 @@ _FLAGS = {
 }
 
 
-class _Setting(NamedTuple):
-    read: Callable[[], Any]
-    write: Callable[[Any], object]
-    neutral: Any
+_Setting = tuple[Callable[[], Any], Callable[[Any], object], Any]
+"""Functions that read and write a setting, and its neutral value."""
 
 
 @cache
@@ -55,49 +53,43 @@ def _settings() -> list[_Setting]:
 
     def flag(path: str, neutral: Any) -> _Setting:
         parent, _, name = f"backends.{path}".rpartition(".")
-        return _Setting(
-            lambda: attrgetter(f"{parent}.{name}")(torch),
-            lambda value: setattr(attrgetter(parent)(torch), name, value),
-            neutral,
-        )
+        read, owner = attrgetter(f"{parent}.{name}"), attrgetter(parent)
+        return lambda: read(torch), lambda value: setattr(owner(torch), name, value), neutral
 
     kernels = torch.backends.cuda  # of attention
     return [
-        _Setting(torch.get_default_dtype, torch.set_default_dtype, torch.float32),
-        *(
-            _Setting(getattr(torch, f"get_{each}"), getattr(torch, f"set_{each}"), _FUNCTIONS[each])
-            for each in _FUNCTIONS
-        ),
+        (torch.get_default_dtype, torch.set_default_dtype, torch.float32),
+        *((getattr(torch, f"get_{each}"), getattr(torch, f"set_{each}"), _FUNCTIONS[each]) for each in _FUNCTIONS),
         *(flag(path, neutral) for path, neutral in _FLAGS.items()),
-        _Setting(kernels.flash_sdp_enabled, kernels.enable_flash_sdp, True),
-        _Setting(kernels.mem_efficient_sdp_enabled, kernels.enable_mem_efficient_sdp, True),
-        _Setting(kernels.math_sdp_enabled, kernels.enable_math_sdp, True),
-        _Setting(torch.get_num_threads, torch.set_num_threads, INTRA_OP_THREADS),
+        (kernels.flash_sdp_enabled, kernels.enable_flash_sdp, True),
+        (kernels.mem_efficient_sdp_enabled, kernels.enable_mem_efficient_sdp, True),
+        (kernels.math_sdp_enabled, kernels.enable_math_sdp, True),
+        (torch.get_num_threads, torch.set_num_threads, INTRA_OP_THREADS),
         *(
-            _Setting(partial(torch.is_autocast_enabled, device), partial(torch.set_autocast_enabled, device), False)
+            (partial(torch.is_autocast_enabled, device), partial(torch.set_autocast_enabled, device), False)
             for device in ("cpu", "cuda")
         ),
         # PyTorch sets, but does not read it; Python's own arithmetic uses the same flag of the processor.
-        _Setting(lambda: sys.float_info.min * 0.5 == 0.0, torch.set_flush_denormal, False),
+        (lambda: sys.float_info.min * 0.5 == 0.0, torch.set_flush_denormal, False),
     ]
 
 
 def present_values() -> list[Any]:
     """None where this version of PyTorch has no such setting, or refuses to read it."""
-    return [_read(setting) for setting in _settings()]
+    return [_read(read) for read, _, _ in _settings()]
 
 
-def _read(setting: _Setting) -> Any:
+def _read(read: Callable[[], Any]) -> Any:
     with suppress(AttributeError, RuntimeError):
-        return setting.read()
+        return read()
     return None
 
 
-def _write(values: list[Any]) -> None:
-    for setting, value in zip(_settings(), values, strict=True):
-        if value is not None and _read(setting) != value:
+def _write(values: Iterable[Any]) -> None:
+    for (read, write, _), value in zip(_settings(), values, strict=True):
+        if value is not None and _read(read) != value:
             with suppress(AttributeError, RuntimeError):
-                setting.write(value)
+                write(value)
 
 
 @contextmanager
@@ -120,7 +112,7 @@ def neutral_torch() -> Iterator[None]:
         with torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
             if torch.get_default_device().type != "cpu":
                 stack.enter_context(torch.device("cpu"))
-            _write([setting.neutral for setting in _settings()])
+            _write(neutral for _, _, neutral in _settings())
             yield
     finally:
         _write(before)

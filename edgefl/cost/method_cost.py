@@ -114,21 +114,15 @@ def optimizer_bytes(model: BlockModel, method: Method) -> int:
 
 
 def paper_factor(method: Method, alpha: int, blocks: int) -> float | None:
-    """Eq. 3's factor for a step with the last ``alpha`` blocks received; ``None`` for methods without hybrid paths."""
-    if isinstance(method.objective, FedMLB):
-        return hybrid_path_factor(blocks - 1, blocks)
-    return hybrid_path_factor(min(alpha, blocks - 1), blocks) if isinstance(method.objective, FedBR) else None
-
-
-def hybrid_path_factor(alpha: int, blocks: int) -> float:
     """A step's compute relative to FedAvg's in FedBR's own model, 1 + α(α+1)/(2M) (Tan et al. 2023, Eq. 3).
 
-    FedMLB is α = M - 1. The formula assumes that all M blocks cost the same; the measured graph shows that they do not.
-
-    >>> hybrid_path_factor(5, 6)
-    3.5
+    FedMLB is α = M - 1; ``None`` for methods without hybrid paths. The formula assumes that all M blocks cost the same;
+    the measured graph shows that they do not.
     """
-    return 1 + alpha * (alpha + 1) / (2 * blocks)
+    if not isinstance(method.objective, FedMLB | FedBR):
+        return None
+    paths = blocks - 1 if isinstance(method.objective, FedMLB) else min(alpha, blocks - 1)
+    return 1 + paths * (paths + 1) / (2 * blocks)
 
 
 NORMS = (GroupNorm, BatchNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.LayerNorm)

@@ -102,25 +102,19 @@ def _bernoulli(self: RandomFunctions, input: Tensor, p: float | None = None, **_
     return (self.uniform(input.shape) < (input if p is None else p)).to(input.dtype)
 
 
-def _rand_like(self: RandomFunctions, input: Tensor, **options: Any) -> Tensor:
-    return self.uniform(input.shape).to(options.get("dtype") or input.dtype)
+def _like(draw: Callable[[RandomFunctions, Sequence[int]], Tensor]) -> Callable[..., Tensor]:
+    def drawn(self: RandomFunctions, input: Tensor, **options: Any) -> Tensor:
+        return draw(self, input.shape).to(options.get("dtype") or input.dtype)
+
+    return drawn
 
 
-def _rand(self: RandomFunctions, *size: Any, **options: Any) -> Tensor:
-    return self.uniform(_shape(size)).to(options.get("dtype") or torch.float32)
+def _sized(draw: Callable[[RandomFunctions, Sequence[int]], Tensor]) -> Callable[..., Tensor]:
+    def drawn(self: RandomFunctions, *size: Any, **options: Any) -> Tensor:
+        shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+        return draw(self, shape).to(options.get("dtype") or torch.float32)
 
-
-def _randn_like(self: RandomFunctions, input: Tensor, **options: Any) -> Tensor:
-    return self.normal(input.shape).to(options.get("dtype") or input.dtype)
-
-
-def _randn(self: RandomFunctions, *size: Any, **options: Any) -> Tensor:
-    return self.normal(_shape(size)).to(options.get("dtype") or torch.float32)
-
-
-def _shape(size: tuple[Any, ...]) -> Sequence[int]:
-    found: Sequence[int] = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-    return found
+    return drawn
 
 
 def _attention(_: RandomFunctions, query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> Tensor:
@@ -142,10 +136,10 @@ _REPLACED: dict[Any, Callable[..., Tensor]] = {
     torch.bernoulli: _bernoulli,
     Tensor.bernoulli: _bernoulli,
     Tensor.bernoulli_: _bernoulli_,
-    torch.rand_like: _rand_like,
-    torch.rand: _rand,
-    torch.randn_like: _randn_like,
-    torch.randn: _randn,
+    torch.rand_like: _like(RandomFunctions.uniform),
+    torch.rand: _sized(RandomFunctions.uniform),
+    torch.randn_like: _like(RandomFunctions.normal),
+    torch.randn: _sized(RandomFunctions.normal),
     F.scaled_dot_product_attention: _attention,
 }
 

@@ -2,8 +2,8 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -203,14 +203,6 @@ def image_shape(model: str, sample_shape: tuple[int, ...], least: int) -> tuple[
     return channels, height, width
 
 
-@runtime_checkable
-class Initialises(Protocol):
-    """A module that draws the initial values of its own tensors (for layers of plug-ins)."""
-
-    initialise: Callable[[Mapping[str, Tensor], torch.Generator], None]
-    """Fills the module's own tensors, given by name, in place."""
-
-
 def initialise(block: nn.Module, tensors: Mapping[str, Tensor], generator: torch.Generator) -> None:
     """Fill the tensors of a block in place, module by module in the order of definition.
 
@@ -231,7 +223,7 @@ def initialise(block: nn.Module, tensors: Mapping[str, Tensor], generator: torch
 
 
 def _fill(module: nn.Module, own: Mapping[str, Tensor], generator: torch.Generator) -> None:
-    if isinstance(module, Initialises):
+    if hasattr(module, "initialise"):  # a layer that draws its own tensors, as those of plug-ins may
         module.initialise(own, generator)
     elif isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
         _fill_layer(module, own, generator)

@@ -1,6 +1,6 @@
 """Sections that name a registered part and set its options: ``model: {name: cnn, width: 16}``."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -112,23 +112,23 @@ TASK_SECTION: Section[TaskPart] = Section("kind", TASKS)
 SCHEDULER_SECTION: Section[BlockSchedulerSpec] = Section("kind", BLOCK_SCHEDULERS)
 
 
-def _read_data(value: Any) -> DataSpec:
-    try:
-        return data_set(value)
-    except UserError as error:
-        raise within(error, "data") from None
+def _read_at(field: str, read: Callable[[Any], Any]) -> PlainValidator:
+    def reader(value: Any) -> Any:
+        try:
+            return read(value)
+        except UserError as error:
+            raise within(error, field) from None
+
+    return PlainValidator(reader, json_schema_input_type=Any)
 
 
-def _read_task(value: Any) -> TaskPart:
-    try:
-        return value if isinstance(value, TaskPart) else chosen_part(TASKS, value)
-    except UserError as error:
-        raise within(error, "task") from None
+def _task(value: Any) -> TaskPart:
+    return value if isinstance(value, TaskPart) else chosen_part(TASKS, value)
 
 
-Task = Annotated[SerializeAsAny[TaskPart], PlainValidator(_read_task, json_schema_input_type=Any)]
+Task = Annotated[SerializeAsAny[TaskPart], _read_at("task", _task)]
 
-Data = Annotated[SerializeAsAny[DataSpec], PlainValidator(_read_data, json_schema_input_type=Any)]
+Data = Annotated[SerializeAsAny[DataSpec], _read_at("data", data_set)]
 
 
 def _reader(section: Section[Any], field: str) -> PlainValidator:

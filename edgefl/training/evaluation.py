@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from math import fsum, isfinite, nan
+from math import fsum, nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,9 +102,7 @@ def in_main_memory(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
 def _mean(losses: list[float], sizes: tuple[int, ...]) -> float:
     if not sizes:
         return nan
-    terms = [loss * size for loss, size in zip(losses, sizes, strict=True)]
-    # fsum raises an error for inf - inf, but a diverged loss must be returned.
-    return (fsum(terms) if all(map(isfinite, terms)) else sum(terms)) / sum(sizes)
+    return _sum([loss * size for loss, size in zip(losses, sizes, strict=True)]) / sum(sizes)
 
 
 def local_losses(

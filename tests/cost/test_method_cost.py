@@ -1,7 +1,7 @@
 import pytest
 
 from edgefl.cost import CostModel
-from edgefl.cost.method_cost import hybrid_path_factor, method_cost, stored_parameters
+from edgefl.cost.method_cost import method_cost, stored_parameters
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
@@ -64,8 +64,8 @@ def test_alpha_is_for_methods_that_send_blocks(costs):
 def test_the_papers_factor_stands_beside_what_hybrid_paths_execute(costs):
     fedavg = method_cost(costs, method("fedavg"), 8)
     assert fedavg.paper_factor is None
-    assert method_cost(costs, method("fedmlb"), 8).paper_factor == hybrid_path_factor(3, 4)
-    assert method_cost(costs, method("fedbr"), 8, alpha=2).paper_factor == hybrid_path_factor(2, 4)
+    assert method_cost(costs, method("fedmlb"), 8).paper_factor == 1 + 3 * 4 / 8
+    assert method_cost(costs, method("fedbr"), 8, alpha=2).paper_factor == 1 + 2 * 3 / 8
 
 
 def test_copies_of_a_model_of_which_a_part_is_trained_are_as_large_as_the_part():

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 import edgefl
 from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile, load_profile
-from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS
 from edgefl.scenario import load_scenario, resolve, with_overrides
 from edgefl.scenario.loading import check
@@ -19,8 +18,6 @@ from edgefl.simulation.accounts import BudgetSpec
 from edgefl.yaml_file import dump_yaml, parse_yaml
 
 from ..small_runs import SMALL
-
-LOCAL = LocalOptions(epochs=1, lr=0.2, clip_norm=10)
 
 
 @pytest.fixture(scope="module")
