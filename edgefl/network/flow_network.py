@@ -38,10 +38,8 @@ class FlowNetwork:
             out), whose later changes have no effect, or links as arrays (:class:`~edgefl.network.tree.TreeLinks`).
         observer: called for every flow and capacity change at its virtual time.
         transport: how flows use their paths; a pure fluid by default.
-        allocator: decides how flows share links; None for equal shares, weighted by their transport.
-
-    Raises:
-        ValueError: an allocator with a transport whose shares a server cannot set: multicast, tcp, or one queue.
+        allocator: decides how flows share links, with a transport without multicast, tcp and queue; None for equal
+            shares, weighted by their transport.
 
     Two clients share a server of 8 Mbit/s; only the first is limited by its own link.
 
@@ -71,8 +69,6 @@ class FlowNetwork:
         self.route = router(self.topology)
         self._observer = observer
         self._transport = Transport() if transport is None else transport
-        if allocator is not None and not self._transport.allottable:
-            raise ValueError("expected no allocator with multicast, tcp or one queue for all flows")
         self._allocator = allocator
         self._sharing = Sharing(
             self.topology, self._transport, env.now, announce=self._announce, occupied=self._follow, allocator=allocator

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from operator import attrgetter, sub
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from operator import sub
+from typing import TYPE_CHECKING, Annotated, Self
 
 import simpy
 from pydantic import Field
@@ -120,10 +120,6 @@ class Ledger:
             total = f"bytes_{fate}"
             setattr(self, total, getattr(self, total) + bytes)
 
-    def of(self, kind: Literal["bytes", "client_bytes", "flops", "joules"]) -> float:
-        spent: float = getattr(self, kind)
-        return spent
-
     def copy(self) -> Self:
         return type(self)(**vars(self))
 
@@ -180,10 +176,6 @@ class Budget:
     exhausted: bool = False
     within: Standing | None = None
 
-    def allows(self, standing: Standing) -> bool:
-        spent = standing.seconds if self.kind == "seconds" else standing.spent.of(self.kind)
-        return spent <= self.limit
-
 
 class Limits:
     """The budgets and targets of one run; if ``smoothed``, targets refer to the metric's moving average."""
@@ -195,8 +187,6 @@ class Limits:
         self.targets = [Target(value) for value in targets]
         self.metric = metric
         self._smoothed = smoothed
-        # The budget on seconds is a timer.
-        self._counted = [(budget, attrgetter(budget.kind)) for budget in self.budgets if budget.kind != "seconds"]
 
     @property
     def seconds(self) -> Budget | None:
@@ -204,17 +194,17 @@ class Limits:
 
     def newly_exhausted(self, spent: Ledger) -> list[Budget]:
         """Budgets that the ledger has newly exceeded; each is returned once."""
-        crossed = [budget for budget, of in self._counted if of(spent) > budget.limit]
-        if crossed:
-            for budget in crossed:
-                budget.exhausted = True
-            self._counted = [(budget, of) for budget, of in self._counted if not budget.exhausted]
+        crossed = [each for each in self.budgets if not each.exhausted and each.kind != "seconds"]
+        crossed = [budget for budget in crossed if getattr(spent, budget.kind) > budget.limit]
+        for budget in crossed:
+            budget.exhausted = True
         return crossed
 
     def round_ended(self, standing: Standing) -> list[Target]:
         """Record a round's end; return the targets that it reached for the first time."""
         for budget in self.budgets:
-            if budget.allows(standing) and not math.isnan(standing.metric):
+            of = standing if budget.kind == "seconds" else standing.spent
+            if getattr(of, budget.kind) <= budget.limit and not math.isnan(standing.metric):
                 budget.within = standing
         level = standing.ema if self._smoothed else standing.metric
         reached = [each for each in self.targets if each.reached is None and self.metric.reaches(level, each.value)]

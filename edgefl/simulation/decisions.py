@@ -20,75 +20,6 @@ from edgefl.simulation.world import World
 from edgefl.training.faults import blaming
 
 
-class Forecasts:
-    """Predictions for selectors and block schedulers."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    def of_round(self, round: int, clients: NDArray[np.int64]) -> Foreseen:
-        """The predicted seconds of a round with the whole model for each client."""
-        world, rows = self._world, []
-        for client in clients.tolist():
-            down, up = self._bytes(client)
-            work = world.work.of(client, world.setup.sizes.blocks)
-            rows.append(
-                (
-                    world.traffic.foreseen(client, "down").seconds(down),
-                    world.foreseen_compute(client, round, work),
-                    world.traffic.foreseen(client, "up").seconds(up),
-                )
-            )
-        return Foreseen(*np.array(rows, np.float64).reshape(-1, 3).T.copy())
-
-    def charge(self, round: int, clients: NDArray[np.int64]) -> Charge:
-        """The clients' batteries now, and what a round with the whole model is predicted to use of them."""
-        world = self._world
-        level, used = np.ones(len(clients)), np.zeros(len(clients))
-        charges = world.traffic.batteries.charges
-        foreseen = self.of_round(round, clients)
-        for place, client in enumerate(clients.tolist()):
-            if not charges.has(client):
-                continue
-            down, compute, up = (float(seconds[place]) for seconds in foreseen)
-            down_bytes, up_bytes = self._bytes(client)
-            profile = world.setup.fleet.profile_of(client)
-            joules = (
-                idle_joules(profile, down + up)
-                + compute_joules(profile, compute)
-                + transfer_joules(profile, "down", down, down_bytes)
-                + transfer_joules(profile, "up", up, up_bytes)
-            )
-            level[place] = world.traffic.batteries.left(client) / charges.capacity[client]
-            # Over a link that is down a transfer never ends, even with a radio without watts.
-            used[place] = joules / charges.capacity[client] if math.isfinite(joules) else math.inf
-        return Charge(level, used)
-
-    def of_blocks(self, round: int, cohort: Sequence[int]) -> BlockForecast:
-        """The cost of each α for each client, given the parts that it holds now."""
-        world, sizes = self._world, self._world.setup.sizes
-        seconds = np.empty((len(cohort), sizes.blocks))
-        bytes = np.empty((len(cohort), sizes.blocks), np.int64)
-        free = np.ones(len(cohort), dtype=bool)
-        for row, client in enumerate(cohort):
-            down = world.traffic.foreseen(client, "down")
-            uplink = sum(part.bytes for part in world.uplink(client))
-            upload = world.traffic.foreseen(client, "up").seconds(uplink)
-            for alpha in range(1, sizes.blocks + 1):
-                downlink = world.downlink(client, round, alpha)
-                size = sum(part.bytes for part in downlink.parts)
-                bytes[row, alpha - 1] = size
-                compute = world.foreseen_compute(client, round, world.work.of(client, downlink.alpha))
-                seconds[row, alpha - 1] = down.seconds(size) + compute + upload
-                free[row] &= not downlink.forced_full
-        return BlockForecast(seconds, bytes, free)
-
-    def _bytes(self, client: int) -> tuple[int, int]:
-        world = self._world
-        down = world.setup.sizes_of(world.level_of(client)).model_bytes
-        return down, sum(part.bytes for part in world.uplink(client))
-
-
 class Pick(NamedTuple):
     """A selector's last call: the virtual seconds at which it was called, and the clients that it could pick."""
 
@@ -108,7 +39,6 @@ class Decisions:
         self._world = world
         self._shortens = shortens or world.setup.method.local.common_finish is not None
         self._may_ask = may_ask
-        self._forecasts = Forecasts(world)
         self.everyone = np.arange(world.setup.clients, dtype=np.int64)
         self.asked: dict[int, int] = {}
         self.last_pick: Pick | None = None
@@ -130,11 +60,11 @@ class Decisions:
             return self._waits([])
         self.last_pick = Pick(self._world.env.now, available)
         facts = setup.facts._replace(
-            foreseen=partial(self._forecasts.of_round, round),
+            foreseen=partial(self._of_round, round),
             data_sizes=setup.samples.copy(),
             now=self._world.env.now,
             availability=self._share,
-            charge=partial(self._forecasts.charge, round),
+            charge=partial(self._charge, round),
         )
         if self._may_ask and setup.selector.asks():
             facts = facts._replace(local_losses=partial(self._local_losses, round, available))
@@ -194,11 +124,9 @@ class Decisions:
         self, round: int, available: NDArray[np.int64], clients: NDArray[np.int64], images: int | None
     ) -> NDArray[np.float64]:
         setup = self._world.setup
-        if self.asked:
-            raise WrongAnswer("it asked for losses twice; expected one call for each cohort")
         asked = checked_cohort(clients, available, len(available))
-        if asked != clients.tolist():
-            raise WrongAnswer("it asked for losses of clients in another order; expected ascending numbers")
+        if self.asked or asked != clients.tolist():
+            raise WrongAnswer("it asked for losses twice, or not in the order of clients; expected one call, ascending")
         sizes = setup.samples[asked].tolist()
         self.asked = {
             client: size if images is None else min(images, size) for client, size in zip(asked, sizes, strict=True)
@@ -266,7 +194,7 @@ class Decisions:
             sends_blocks = payload.partial(round)
         if scheduler is None or not cohort or not sends_blocks:
             return {}
-        forecast = self._forecasts.of_blocks(round, cohort)
+        forecast = self._of_blocks(round, cohort)
         with blaming(self._world.setup.label, round, "block scheduler"):
             alphas = checked_alphas(scheduler.choose(round, list(cohort), forecast), cohort, forecast.seconds.shape[1])
         chosen = {str(client): alpha for client, alpha in sorted(alphas.items())}
@@ -287,7 +215,7 @@ class Decisions:
         """The common finish of a round in seconds after its start, and the local work of each client."""
         world, setup = self._world, self._world.setup
         blocks = setup.sizes.blocks
-        foreseen = self._forecasts.of_round(round, np.array(cohort, np.int64))
+        foreseen = self._of_round(round, np.array(cohort, np.int64))
         transfers = (foreseen.download + foreseen.upload).tolist()
         predicted = [
             world.work.predicted(client, blocks, transfer) for client, transfer in zip(cohort, transfers, strict=True)
@@ -324,3 +252,65 @@ class Decisions:
             if world.work.of(client, count, steps).seconds + up.seconds(bytes) <= left * (1 + 1e-9):
                 return count
         return fewest
+
+    def _of_round(self, round: int, clients: NDArray[np.int64]) -> Foreseen:
+        """The predicted seconds of a round with the whole model for each client."""
+        world, rows = self._world, []
+        for client in clients.tolist():
+            down, up = self._bytes(client)
+            work = world.work.of(client, world.setup.sizes.blocks)
+            rows.append(
+                (
+                    world.traffic.foreseen(client, "down").seconds(down),
+                    world.foreseen_compute(client, round, work),
+                    world.traffic.foreseen(client, "up").seconds(up),
+                )
+            )
+        return Foreseen(*np.array(rows, np.float64).reshape(-1, 3).T.copy())
+
+    def _charge(self, round: int, clients: NDArray[np.int64]) -> Charge:
+        """The clients' batteries now, and what a round with the whole model is predicted to use of them."""
+        world = self._world
+        level, used = np.ones(len(clients)), np.zeros(len(clients))
+        charges = world.traffic.batteries.charges
+        foreseen = self._of_round(round, clients)
+        for place, client in enumerate(clients.tolist()):
+            if not charges.has(client):
+                continue
+            down, compute, up = (float(seconds[place]) for seconds in foreseen)
+            down_bytes, up_bytes = self._bytes(client)
+            profile = world.setup.fleet.profile_of(client)
+            joules = (
+                idle_joules(profile, down + up)
+                + compute_joules(profile, compute)
+                + transfer_joules(profile, "down", down, down_bytes)
+                + transfer_joules(profile, "up", up, up_bytes)
+            )
+            level[place] = world.traffic.batteries.left(client) / charges.capacity[client]
+            # Over a link that is down a transfer never ends, even with a radio without watts.
+            used[place] = joules / charges.capacity[client] if math.isfinite(joules) else math.inf
+        return Charge(level, used)
+
+    def _of_blocks(self, round: int, cohort: Sequence[int]) -> BlockForecast:
+        """The cost of each α for each client, given the parts that it holds now."""
+        world, sizes = self._world, self._world.setup.sizes
+        seconds = np.empty((len(cohort), sizes.blocks))
+        bytes = np.empty((len(cohort), sizes.blocks), np.int64)
+        free = np.ones(len(cohort), dtype=bool)
+        for row, client in enumerate(cohort):
+            down = world.traffic.foreseen(client, "down")
+            uplink = sum(part.bytes for part in world.uplink(client))
+            upload = world.traffic.foreseen(client, "up").seconds(uplink)
+            for alpha in range(1, sizes.blocks + 1):
+                downlink = world.downlink(client, round, alpha)
+                size = sum(part.bytes for part in downlink.parts)
+                bytes[row, alpha - 1] = size
+                compute = world.foreseen_compute(client, round, world.work.of(client, downlink.alpha))
+                seconds[row, alpha - 1] = down.seconds(size) + compute + upload
+                free[row] &= not downlink.forced_full
+        return BlockForecast(seconds, bytes, free)
+
+    def _bytes(self, client: int) -> tuple[int, int]:
+        world = self._world
+        down = world.setup.sizes_of(world.level_of(client)).model_bytes
+        return down, sum(part.bytes for part in world.uplink(client))

@@ -12,8 +12,8 @@ from edgefl.fleet import Direction
 from edgefl.methods.parts.payload import Part
 from edgefl.network.fairness import Outlook
 from edgefl.network.flow import Flow, Network
-from edgefl.network.timeouts import Timeouts
 from edgefl.network.topology import Node
+from edgefl.network.transport import Timeouts
 from edgefl.record.events import ABSENT
 from edgefl.simulation.clock import Clock
 

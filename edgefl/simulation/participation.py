@@ -29,12 +29,7 @@ class Deadline(NamedTuple):
 
 
 class Participation(Participant):
-    """A client of the cohort, from the start of the round until its update has arrived or the round has closed.
-
-    Attributes:
-        prefetch: its prefetch, complete or not, until it begins.
-        cut_off_at: virtual time at which its round closed without it; NaN before, and if it ended in another way.
-    """
+    """A client of the cohort, from the start of the round until its update has arrived or the round has closed."""
 
     def __init__(
         self,
@@ -60,9 +55,9 @@ class Participation(Participant):
         super().__init__(world.env, world.next_job(client, round, self.work.alpha, self.work.steps))
         self.world = world
         self.downlink = downlink
-        self.prefetch = prefetch
+        self.prefetch = prefetch  # complete or not, until it begins
         self.phase: Phase = "download"
-        self.cut_off_at = math.nan
+        self.cut_off_at = math.nan  # virtual time at which its round closed without it, if that ended it
         self._chosen = chosen
         self._deadline = deadline
         self._closes = closes

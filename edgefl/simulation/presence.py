@@ -56,31 +56,22 @@ class Phases:
 
 
 class Participant(ABC):
-    """A client in one round: a :class:`~edgefl.simulation.participation.Participation`, or a Flower app's message.
+    """A client in one round: a :class:`~edgefl.simulation.participation.Participation`, or a Flower app's message."""
 
-    Attributes:
-        round: the model version that it began from.
-        job: its training job.
-        downlink: the parts that it was sent.
-        phase: ``refused`` if its device has too little memory, ``compute`` while it computes.
-        arrived_at: virtual time at which its update was complete at the server (at its cell, where cells average), NaN
-            before.
-        reached_at: the same for the server in all cases.
-        entered: whether it began; false if something since its selection prevented this.
-        hidden_seconds: transfer seconds before the round began.
-        relay_seconds: the additional seconds of its cell's own transfers.
-    """
-
-    phase: str
-    downlink: Downlink
+    phase: str  # ``refused`` if its device has too little memory, ``compute`` while it computes
+    downlink: Downlink  # the parts that it was sent
 
     def __init__(self, env: simpy.Environment, job: TrainingJob) -> None:
         self.client = job.id.client
-        self.round = job.round
+        self.round = job.round  # the model version that it began from
         self.job = job
-        self.compute_seconds = self.hidden_seconds = self.relay_seconds = 0.0
-        self.arrived_at = self.reached_at = math.nan
-        self.entered = False
+        self.compute_seconds = 0.0
+        self.hidden_seconds = 0.0  # transfer seconds before the round began
+        self.relay_seconds = 0.0  # the additional seconds of its cell's own transfers
+        # Virtual time at which its update was complete at the server (or at its cell, where cells average); NaN before.
+        self.arrived_at = math.nan
+        self.reached_at = math.nan  # the same for the server in all cases
+        self.entered = False  # whether it began; false if something since its selection prevented this
         self._env = env
         self._phases = Phases(env)
 

@@ -17,9 +17,8 @@ from edgefl.methods.parts.payload import ModelSizes, Part, checked_parts
 from edgefl.methods.recipe import Method
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.flow import FlowObserver, Network
-from edgefl.network.timeouts import Timeouts
 from edgefl.network.topology import Topology
-from edgefl.network.transport import Transport
+from edgefl.network.transport import Timeouts, Transport
 from edgefl.record.events import EventLog, Listener
 from edgefl.scheduling.bandwidth.base import BandwidthSpec
 from edgefl.scheduling.blocks.base import BlockScheduler

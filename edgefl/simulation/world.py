@@ -24,31 +24,23 @@ from edgefl.training.job import JobId, Mixing, TrainingJob
 
 
 class World:
-    """One run's world. Protocols act through it; each action writes a row to the log.
-
-    Attributes:
-        accounts: the amounts spent, and the end of the run (``stopped``).
-        held: the last model version that each client held completely.
-        last_job: each client's last job that was computed to its end.
-        fronts: the version of the model that each client was broadcast since then.
-        dispatched: the number of jobs of each client so far, which is the number of its next one.
-        trainer: trains in the time of real processes; None if the predicted seconds count.
-    """
+    """One run's world. Protocols act through it; each action writes a row to the log."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self._log = setup.log
         self.env = Clock() if setup.testbed is None else setup.testbed.clock(self._log)
+        # Trains in the time of real processes; None if the predicted seconds count.
         self.trainer = setup.testbed if setup.testbed is not None and setup.testbed.trains else None
         self.accounts = Accounts(
             self.env, setup.log, setup.fleet, setup.seed, setup.limits, goes_on=setup.stop == "rounds"
         )
         self.stopped = self.accounts.stopped
         self._broadcasts = Broadcasts(setup.method, setup.sizes)
-        self.held: dict[int, int] = {}
-        self.last_job: dict[int, JobId] = {}
-        self.fronts: dict[int, int] = {}
-        self.dispatched: defaultdict[int, int] = defaultdict(int)
+        self.held: dict[int, int] = {}  # the last model version that each client held completely
+        self.last_job: dict[int, JobId] = {}  # each client's last job that was computed to its end
+        self.fronts: dict[int, int] = {}  # the version of the model that each client was broadcast since then
+        self.dispatched: defaultdict[int, int] = defaultdict(int)  # the number of each client's next job
         self._begun: dict[int, tuple[int, int]] = {}
         self._hot: dict[int, tuple[float, float]] = {}  # when a client computed last, and its heat then
         self.traffic = Traffic(self.env, setup, self.accounts)

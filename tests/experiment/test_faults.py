@@ -36,7 +36,7 @@ from edgefl.rerun.verify import verify
 from edgefl.scenario.components import BuildFault
 from edgefl.scenario.loading import check
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
-from edgefl.scheduling.blocks.simple import Random, RandomScheduler
+from edgefl.scheduling.blocks.schedulers import Random, RandomScheduler
 from edgefl.training import personalisation
 
 from ..small_runs import SMALL, Stop, tree

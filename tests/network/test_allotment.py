@@ -8,7 +8,7 @@ import pytest
 import simpy
 from scipy.optimize import linprog
 
-from edgefl.network import FifoQueue, FlowNetwork, Tcp, Transport, lv08
+from edgefl.network import FlowNetwork, lv08
 from edgefl.network.fairness import Claim, Outlook, Shares, allotted
 from edgefl.network.tree import TreeLinks
 from edgefl.scheduling.bandwidth.base import bandwidth
@@ -150,12 +150,6 @@ def test_two_separate_links_are_allotted_apart():
             graph.add_edge(f"client/{client + 2 * (side == 'b')}", side, capacity=99.0)
     ended, _ = uploads("shortest_first", server=0, own=[], bytes=[1, 2, 2, 1], starts=[0] * 4, topology=graph)
     assert ended == pytest.approx([1.0, 3.0, 3.0, 1.0], **EXACT)
-
-
-@pytest.mark.parametrize("transport", [Transport(multicast=True), Transport(tcp=Tcp()), Transport(queue=FifoQueue(0))])
-def test_a_transport_that_decides_about_shares_is_refused(transport):
-    with pytest.raises(ValueError, match="expected no allocator"):
-        FlowNetwork(simpy.Environment(), nx.DiGraph(), transport=transport, allocator=allocator("proportional"))
 
 
 def test_ranks_filled_by_the_network_equal_those_of_the_audit():

@@ -4,13 +4,10 @@ import math
 from dataclasses import replace
 from statistics import fmean, pstdev
 
-import networkx as nx
 import pytest
 import simpy
 
 from edgefl.network import FifoQueue, FlowNetwork, Transport, TreeLinks
-
-from .audit import Log, audit_flows, merged, record_of
 
 CLIENTS = [f"client/{client}" for client in range(4000)]
 
@@ -114,23 +111,3 @@ def test_members_may_leave_before_the_first_byte_flows():
     env.run()
     assert flows[0].ended == pytest.approx(0.4 + 1.0)
     assert flows[1].delivered == 0
-
-
-@pytest.mark.parametrize("leaves", [None, 0.2, 1.0])
-def test_the_audit_follows_a_multicast_whose_member_leaves(leaves):
-    edges = {("s", "m"): 8e6, ("m", "a"): 4e6, ("m", "n"): 6e6, ("n", "b"): 1e6, ("n", "c"): 3e6}
-    graph = nx.DiGraph()
-    for (source, target), capacity in edges.items():
-        graph.add_edge(source, target, capacity=capacity, latency=0.1)
-    env = simpy.Environment()
-    log = Log(env)
-    network = FlowNetwork(env, graph, observer=log, transport=MULTICAST)
-    together = [network.transfer("s", end, 1e6, payload="model") for end in ("a", "b", "c")]
-    rival = network.transfer("s", "c", 2e6)
-    if leaves is not None:
-        env.timeout(leaves).callbacks.append(lambda _: network.cancel(together[1]))
-    env.run()
-    group = merged([record_of(flow, network.topology) for flow in together])
-    single = record_of(rival, network.topology)
-    assert audit_flows(log.capacities, [group, single]) == []
-    assert audit_flows(log.capacities, [group._replace(ended=group.ended * 0.999), single])

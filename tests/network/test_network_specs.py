@@ -19,8 +19,8 @@ from edgefl.network import (
     Transport,
     TreeLinks,
     build_topology,
+    client_links,
     lv08,
-    replayed,
 )
 from edgefl.validation import validated
 
@@ -260,7 +260,7 @@ def test_every_capacity_is_multiplied(trace, down):
 
 def test_no_file_is_read_again(trace, monkeypatch):
     links = links_of(down=trace, up=5e6)
-    monkeypatch.setattr(replayed, "read_traces", None)
+    monkeypatch.setattr(client_links, "read_traces", None)
     given(links.scaled(2))
 
 

@@ -6,7 +6,7 @@ import simpy
 
 from edgefl.errors import UserError
 from edgefl.network import ClientLinks, FlowNetwork, LinkSpec, NetworkSpec, build_topology
-from edgefl.network.replayed import ReplayedLink, traces_of
+from edgefl.network.client_links import ReplayedLink, traces_of
 from edgefl.network.specs import TraceCapacity
 
 STAR = {"kind": "star", "server": {"down": "1 Gbit/s", "up": "1 Gbit/s"}}

@@ -1,16 +1,13 @@
 """TCP connections: completion times against sums done by hand, and every option in its direction."""
 
 import math
-import random
-from statistics import fmean
 
 import pytest
 import simpy
 
 from edgefl.network import FlowNetwork, Transport, TreeLinks
-from edgefl.network.tcp import ENDS, SEQUENCES, Opening, Tcp, mean_windows, payload_share
+from edgefl.network.tcp import Opening, Tcp, mean_windows, payload_share
 from edgefl.network.transport import TransportSpec
-from edgefl.randomness import generator
 
 LATENCY = 0.05  # so a round trip takes 0.1 s
 EXACT = {"rel": 1e-9}
@@ -143,58 +140,6 @@ def test_a_connection_becomes_steady_after_16_expected_losses():
     assert more == pytest.approx(0.1 * 1000 / (math.sqrt(1.5) / 0.1), **EXACT)
 
 
-def trips_by_hand(ends, until_losses, every, first):
-    """The round trips after which one sequence of losses has sent these packets, summed part by part."""
-    stages = [(until_losses[0], "slow start", first)]
-    window = first + until_losses[0] / every
-    stages.append((window, "slow start", window))
-    for until_loss in until_losses[1:]:
-        window = max(window // 2, 2)
-        recovered = min(until_loss, window)
-        stages.append((recovered, "flat", window))
-        grown = math.sqrt(window**2 + 2 * (until_loss - recovered) / every)
-        stages += [(until_loss - recovered, "growth", window), (grown, "flat", grown)]
-        window = grown
-    trips, sent, at = 0.0, 0.0, []
-    for packets, how, window in stages:
-        needs = {
-            "slow start": lambda count: math.log(1 + count / (every * window), 1 + 1 / every),  # noqa: B023
-            "flat": lambda count: count / window,  # noqa: B023
-            "growth": lambda count: every * (math.sqrt(window**2 + 2 * count / every) - window),  # noqa: B023
-        }[how]
-        at += [trips + needs(end - sent) for end in ends[len(at) :] if end <= sent + packets]
-        trips, sent = trips + needs(packets), sent + packets
-    return at
-
-
-@pytest.mark.parametrize(("loss", "every", "first"), [(0.003, 2, 3), pytest.param(0.01, 1, 10, marks=pytest.mark.full)])
-def test_the_mean_windows_are_those_of_the_drawn_sequences_of_losses(loss, every, first):
-    ends = [end / loss for end in ENDS]
-    quantiles = [-math.log(1 - (number + 0.5) / SEQUENCES) / loss for number in range(SEQUENCES)]
-    draws = generator(0, "losses")
-    orders = [draws.permutation(SEQUENCES) for _ in range(60)]
-    trips = [
-        trips_by_hand(ends, [quantiles[order[number]] for order in orders], every, first) for number in range(SEQUENCES)
-    ]
-    means = [fmean(column) for column in zip(*trips, strict=True)]
-    slow_start = math.log(1 + ends[0] / (every * first), 1 + 1 / every)
-    expected = [
-        (ends[part] - ends[part - 1]) / (means[part] - (slow_start if part == 1 else means[part - 1]))
-        for part in range(1, len(ends))
-    ]
-    assert mean_windows(loss, every, first) == pytest.approx((math.inf, *expected), **EXACT)
-
-
-@pytest.mark.full
-def test_more_sequences_of_losses_give_the_same_mean_windows():
-    draws, ends = random.Random(0), [end / 0.01 for end in ENDS]
-    trips = [trips_by_hand(ends, [draws.expovariate(0.01) for _ in range(80)], 1, 10) for _ in range(12_000)]
-    means = [fmean(column) for column in zip(*trips, strict=True)]
-    means[0] = math.log2(1 + ends[0] / 10)
-    drawn = [(ends[part] - ends[part - 1]) / (means[part] - means[part - 1]) for part in range(1, len(ends))]
-    assert mean_windows(0.01, 1, 10)[1:] == pytest.approx(drawn, rel=0.03)
-
-
 def test_what_slow_start_leaves_goes_to_other_transfers():
     # Both share 1 MB/s. Client 1's transfer has no round trip, so no slow start: it gets what client 0 leaves, which
     # sends 10, 20 and 40 kB in 0.1 s each, before both get 50 kB in 0.1 s.
@@ -261,10 +206,3 @@ def test_the_options_of_a_scenario_become_a_connection():
 def test_options_that_do_not_fit_together_are_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
         TransportSpec(**wrong)
-
-
-def test_a_transport_has_one_model_of_its_connections():
-    with pytest.raises(ValueError, match="multicast"):
-        Transport(tcp=Tcp(), multicast=True)
-    with pytest.raises(ValueError, match="latency_factor"):
-        Transport(tcp=Tcp(), latency_factor=2.0)

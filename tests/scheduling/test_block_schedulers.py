@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from edgefl.errors import UserError
 from edgefl.scheduling.blocks.base import BlockFeedback, BlockForecast, block_scheduler, least_makespan
-from edgefl.scheduling.blocks.gmbs import GmbsScheduler
-from edgefl.scheduling.blocks.optimal import best_blocks
+from edgefl.scheduling.blocks.schedulers import GmbsScheduler, best_blocks
 
 
 def feedback(client, alpha, distance, loss, compute, transfer) -> BlockFeedback:

@@ -19,7 +19,7 @@ from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.payload import ModelSizes
 from edgefl.network import Transport, TreeLinks
-from edgefl.network.timeouts import Timeouts
+from edgefl.network.transport import Timeouts
 from edgefl.record.events import Event, Listener
 from edgefl.record.metric import ACCURACY
 from edgefl.record.rounds import ROUNDS

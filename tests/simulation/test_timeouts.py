@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from edgefl.network.timeouts import Timeouts
-from edgefl.randomness import generator
+from edgefl.network.transport import Timeouts
 
 from .conftest import cells
 from .fair_shares import conserved, outages, unfair
@@ -113,14 +112,6 @@ def test_after_its_last_attempt_a_transfer_fails_and_its_client_drops_out(run):
     assert kept.of("dropout", item="timeout")[0].time == near(1.5)
 
 
-def test_each_random_wait_has_a_draw_of_its_own(run):
-    result = one(run, (0.5, 9.0), timeouts={"connection": 1.0, "jitter": 0.2})
-    draws = [float(generator(0, "back-off", "server", "client/0", 0, "down", number).random()) for number in (1, 2, 3)]
-    waits = [1.6**number * (1 + 0.2 * (2 * draw - 1)) for number, draw in enumerate(draws)]
-    assert [event.seconds for event in result.of("transfer_break")] == [near(wait) for wait in waits]
-    assert len({round(wait / 1.6**number, 9) for number, wait in enumerate(waits)}) == 3
-
-
 def test_failed_attempts_draw_power_and_the_radio_is_quiet_between_them(run):
     result = one(run, (0.5, 4.0), timeouts={"connection": 1.0})
     radio = sum(event.joules for event in result.events if event.kind in ("transfer_end", "transfer_drop"))
@@ -128,12 +119,6 @@ def test_failed_attempts_draw_power_and_the_radio_is_quiet_between_them(run):
     assert radio == near(2 * (1.5 + 1 + 1 + 1) + 2.5)
     idle = sum(event.joules for event in result.of("idle"))
     assert idle == near(6.1 + 1.0)
-
-
-def test_budgets_of_bytes_count_what_was_lost(run):
-    options = {"timeouts": {"connection": 1.0}, "rounds": 3, "budgets": {"bytes": 2_400_000}}
-    assert one(run, (0.5, 1.9), **options).outcome.rounds == 0
-    assert one(run, **options).outcome.rounds == 1
 
 
 def test_a_round_that_closes_during_a_wait_ends_the_transfer(run):
@@ -225,23 +210,6 @@ def test_a_cell_whose_upload_fails_loses_the_updates_that_it_has(run):
     assert result.outcome.rows[0].aggregated == 1
     assert [job.client for job in result.learner.discarded] == [0, 2]
     assert result.outcome.spent.bytes_dropped == 4_000_000
-
-
-def test_a_cell_whose_prefetch_fails_downloads_its_parts_again_in_the_round(run):
-    timeouts = {"connection": 0.5, "retries": 0}
-    options = {"link": ("internet", "cell/0"), "entry": FEDADC, "cohort": 1, "rounds": 8, "timeouts": timeouts}
-    usual = in_cells(run, **options)
-    relays = usual.of("transfer_start", item="relay", target="cell/0")
-    began = {event.round: event.time for event in usual.of("round_start")}
-    early = next(event for event in relays if event.time < began[event.round])
-    result = in_cells(run, (early.time + 0.2, early.time + 0.9), **options)
-    assert result.of("transfer_break", item="relay")[0].time == pytest.approx(early.time + 0.7)
-    assert result.of("dropout") == []
-    again = result.of("transfer_end", item="relay", target="cell/0", round=early.round)[0]
-    sent = usual.of("transfer_end", item="relay", target="cell/0", round=early.round)
-    assert len(sent) == 2
-    assert again.bytes == sum(event.bytes for event in sent)
-    assert [row.aggregated for row in result.outcome.rows] == [1] * 8
 
 
 def prefetching(run, timeouts, *spans):

@@ -1,1 +1,1 @@
-"""How many blocks each client receives: one block scheduler a module."""
+"""How many blocks each client receives."""

@@ -1,1 +1,1 @@
-"""Client selection for a round: one selector in each module."""
+"""Client selection for a round."""
