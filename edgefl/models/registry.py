@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -223,8 +223,9 @@ def initialise(block: nn.Module, tensors: Mapping[str, Tensor], generator: torch
 
 
 def _fill(module: nn.Module, own: Mapping[str, Tensor], generator: torch.Generator) -> None:
-    if hasattr(module, "initialise"):  # a layer that draws its own tensors, as those of plug-ins may
-        module.initialise(own, generator)
+    draw: Any = getattr(module, "initialise", None)
+    if draw is not None:  # a layer that draws its own tensors, as those of plug-ins may
+        draw(own, generator)
     elif isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
         _fill_layer(module, own, generator)
     elif isinstance(module, nn.Embedding):
