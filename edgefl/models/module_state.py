@@ -40,7 +40,7 @@ def settle(module: nn.Module, twin: nn.Module, inputs: Tensor, *, reshapes: bool
     for place, found in prints[2].items():
         if found != prints[1].get(place):
             raise UserError(
-                f"{_layer(twin, place[0])} changes its attribute '{place[1]}' when it is called, {_REACHES}; keep it "
+                f"{words_of(twin, place[0])} changes its attribute '{place[1]}' when it is called, {_REACHES}; keep it "
                 "in a floating-point buffer (register_buffer), which is a part of a client's job"
             )
     if not all(torch.allclose(*pair, rtol=1e-5, atol=1e-7, equal_nan=True) for pair in zip(*outputs[1:], strict=True)):
@@ -99,7 +99,7 @@ def check_tensors(twin: nn.Module, inputs: Tensor, *, reshapes: bool) -> None:
         raise UserError(f"the model makes its tensor '{made[0]}' when it is called; make it in its constructor")
     for place, tensor in _watched(twin):
         if place in before and not torch.equal(tensor.nan_to_num(), before[place].nan_to_num()):
-            layer, (path, name) = _layer(twin, place[0]), place
+            layer, (path, name) = words_of(twin, place[0]), place
             if isinstance(tensor, nn.Parameter) or name in twin.get_submodule(path)._parameters:
                 raise UserError(
                     f"{layer} rewrites its parameter '{name}' when it is called, as max_norm does, {_REACHES}; leave "
@@ -138,7 +138,8 @@ def _attributes(module: nn.Module) -> Iterator[tuple[Place, Any]]:
                         yield (path, f"{kind.__name__}.{name}"), value
 
 
-def _layer(module: nn.Module, path: str) -> str:
+def words_of(module: nn.Module, path: str) -> str:
+    """The layer at a path, for messages."""
     what = f"layer '{path}'" if path else "model"
     return f"the {what} ({type(module.get_submodule(path)).__name__})"
 

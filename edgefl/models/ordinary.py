@@ -19,7 +19,7 @@ from edgefl.models.block_model import BlockModel, layer_in
 from edgefl.models.layout import matching, variables
 from edgefl.models.lora import Lora, add_adapters, without_adapters, without_base
 from edgefl.models.mode import using
-from edgefl.models.module_state import check_tensors, settle
+from edgefl.models.module_state import check_tensors, settle, words_of
 from edgefl.models.pretrained import load
 from edgefl.models.random_layers import RandomFunctions
 from edgefl.models.registry import ModelSpec
@@ -123,7 +123,7 @@ class OrdinaryModel(ModelSpec):
         for name, layer in module.named_modules():
             if isinstance(layer, LazyModuleMixin):
                 raise UserError(
-                    f"the layer '{name}' ({type(layer).__name__}) gets its size from its first input, so it has no "
+                    f"{words_of(module, name)} gets its size from its first input, so it has no "
                     "initial values; write its size"
                 )
         module = module.float()
@@ -197,7 +197,7 @@ def _checked(
     for name, layer in module.named_modules():
         if isinstance(layer, _NormBase) and layer.momentum is None and layer.track_running_stats:
             raise UserError(
-                f"the layer '{name}' ({type(layer).__name__}) averages over all batches of its own (momentum=None), "
+                f"{words_of(module, name)} averages over all batches of its own (momentum=None), "
                 "which has no mean over clients; give it a momentum"
             )
     whole = BlockModel(
@@ -235,7 +235,7 @@ def _checked(
         )
     if watch.drawing is not None:
         raise UserError(
-            f"the layer {watch.drawing} draws random numbers in a way that a job's key cannot determine; use dropout, "
+            f"{watch.drawing} draws random numbers in a way that a job's key cannot determine; use dropout, "
             "torch.bernoulli, torch.rand or torch.randn"
         )
     own = {name: each for name, each in module.named_parameters() if each.requires_grad and output.requires_grad}
@@ -244,7 +244,7 @@ def _checked(
         if gradient is not None:
             path, _, name = place.rpartition(".")
             raise UserError(
-                f"the layer '{path}' ({type(module.get_submodule(path)).__name__}) keeps its parameter '{name}' in a "
+                f"{words_of(module, path)} keeps its parameter '{name}' in a "
                 "second place, so it cannot be called with other weights"
             )
     return _Call(input_type, functions.used, watch.tokens, reshapes)
@@ -282,7 +282,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **(kwargs or {}))
         if before is not None and not torch.equal(before, torch.get_rng_state()) and self.drawing is None:
             path = layer_in((frame for frame, _ in walk_stack(None)), self._module)
-            self.drawing = f"'{path}' ({type(self._module.get_submodule(path)).__name__})"
+            self.drawing = words_of(self._module, path)
         if func is torch.ops.aten.embedding.default and args[1].untyped_storage().data_ptr() == self._memory:
             self.tokens = min(len(args[0]), self.tokens or len(args[0]))
         return result

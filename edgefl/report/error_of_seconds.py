@@ -48,7 +48,10 @@ def expected_error(run: RunResult) -> list[str]:
     errors: dict[str, list[str]] = {}
     for profile, _ in _profiles(run):
         error = _error(profile)
-        names = errors.setdefault(UNKNOWN if error is None else f"±{100 * error:.0f} %", [])
+        words = UNKNOWN if error is None else f"±{100 * error:.0f} %"
+        if (profile.get("compute") or {}).get("measured_steps"):
+            words += " where no measured step serves"
+        names = errors.setdefault(words, [])
         if (name := str(profile.get("name"))) not in names:
             names.append(name)
     each = [f"{words} ({', '.join(names)})" for words, names in errors.items()]

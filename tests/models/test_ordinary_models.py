@@ -196,7 +196,7 @@ class Features(Net):
     ("make", "message"),
     [
         (SecondPlace, r"the layer 'head' \(Linear\) keeps its parameter 'weight' in a second place"),
-        (Multinomial, r"the layer '' \(Multinomial\) draws random numbers in a way that"),
+        (Multinomial, r"the model \(Multinomial\) draws random numbers in a way that"),
         (Features, r"expected outputs of shape \(2, 3\) for a batch of shape \(2, 1, 6, 6\), found \(2, 8, 6, 6\)"),
         (lambda: nn.Linear(7, 3), r"cannot be called with a batch of shape \(2, 1, 6, 6\): .*mat1 and mat2"),
     ],

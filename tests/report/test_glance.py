@@ -238,10 +238,14 @@ def test_the_moment_of_a_real_run_agrees_with_its_summary(small_run):
 
 def test_details_say_what_the_evidence_of_the_fleet_implies(make_run):
     measured = {"name": "a", "provenance": {"evidence": {"compute": {"error": 0.102}}}}
-    fleet = [{"profile": each, "share": 0.25} for each in (measured, {"name": "b"}, {"name": "c"}, measured)]
+    timed = {**measured, "name": "d", "compute": {"measured_steps": [{}]}}
+    fleet = [{"profile": each, "share": 0.25} for each in (measured, {"name": "b"}, {"name": "c"}, timed)]
     run = make_run(FAR, fleet=fleet)
     notes = comparison(run, detailed=True).notes
-    assert notes[1] == "Seconds of training are known to ±10 % (a) and a factor of 2 to 3 (b, c)."
+    assert notes[1] == (
+        "Seconds of training are known to ±10 % (a), a factor of 2 to 3 (b, c) and ±10 % where no measured step serves "
+        "(d)."
+    )
     assert notes[0] in glance(run).notes
     moment = next(iter(run.moments.values()))[0]
     training = 1 - moment.communication.exposed_seconds / moment.seconds
