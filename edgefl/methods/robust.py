@@ -17,8 +17,8 @@ from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, weighted_sum
 
-_AT_ONCE = 1 << 20
-"""Numbers of the model that are sorted at a time: sorting needs three times their memory."""
+_AT_ONCE = 1 << 16
+"""Numbers of the model that are compared at a time, so that they stay in a processor's cache."""
 
 
 class _Robust(ServerUpdate):
@@ -76,7 +76,9 @@ class Krum(_Robust):
 
     def combined(self, updates: Tensor, weights: Tensor) -> Tensor:
         near = max(len(updates) - self.malicious - 2, 1)
-        distances = torch.stack([(updates - each).double().square().sum(dim=1) for each in updates])
+        distances = torch.zeros(len(updates), len(updates), dtype=torch.float64, device=updates.device)
+        for part in torch.split(updates, _AT_ONCE, dim=1):
+            distances += torch.stack([(part - each).square().sum(dim=1, dtype=torch.float64) for each in part])
         # The smallest distance is that to itself.
         scores = distances.sort(dim=1).values[:, 1 : near + 1].sum(dim=1)
         best = scores.argsort(stable=True)[: self.select].sort().values
@@ -90,7 +92,7 @@ class NormBound(_Robust):
     bound: float | None = Field(default=None, gt=0, description="largest norm; null: the median of a round's norms")
 
     def combined(self, updates: Tensor, weights: Tensor) -> Tensor:
-        norms = torch.stack([each.double().norm() for each in updates])
+        norms = updates.square().sum(dim=1, dtype=torch.float64).sqrt()
         bound = norms.quantile(0.5) if self.bound is None else self.bound
         factors = (bound / norms.clamp(min=1e-300)).clamp(max=1.0)
         return weighted_sum(updates, weights * factors.to(weights))
