@@ -24,6 +24,7 @@ from edgefl.methods.parts.objective import Batch
 from edgefl.methods.parts.payload import ModelSizes
 from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts
 from edgefl.models.registry import MODELS, build_model, initial_vector
+from edgefl.planning.planning import plan
 from edgefl.scenario.loading import check
 from edgefl.training.accelerator import Replay
 from edgefl.training.base import JobTask
@@ -272,3 +273,13 @@ def test_two_numbers_for_each_parameter_are_counted(world):
     assert adam.step.peak_memory_bytes - plain.step.peak_memory_bytes == pytest.approx(8 * numbers, abs=100)
     # lerp 3, multiply 2, addcmul 3, root 2, multiply 2, add 2, divide 3, addcmul 3; SGD subtracts: 3.
     assert adam.step.bytes_touched - plain.step.bytes_touched == pytest.approx(17 * 4 * numbers, abs=1000)
+
+
+def test_a_device_with_room_for_sgd_alone_is_excluded_by_adam(small):
+    """Its memory is between the peaks of the two: the plan refuses the clients of the second method."""
+    methods = ["fedavg", {"method": "fedavg", "as": "adam", "local": {"optimizer": "adam"}}]
+    peaks = [each.devices[0].peak_memory_bytes for each in plan(small(methods=methods)).methods]
+    room = f"{sum(peaks) / 2:.0f} B"
+    fleet = [{"profile": "raspberry-pi-4", "share": 1, "link": "5g", "overrides": {"memory": {"training": room}}}]
+    plans = plan(small(methods=methods, fleet=fleet)).methods
+    assert [(each.devices[0].refused, each.devices[0].clients) for each in plans] == [(0, 8), (8, 8)]
