@@ -175,14 +175,16 @@ def _invoke(arguments: list[str]) -> int:
 
 @contextmanager
 def _notes_in_a_line() -> Iterator[None]:
-    """Print each note as one line, without its place in the code."""
+    """Print each note once, as one line without its place in the code."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", Note)
-        shown = warnings.showwarning
+        shown, said = warnings.showwarning, set[str]()
 
         def show(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
             if issubclass(category, Note):
-                _say(f"warning: {message}")
+                if str(message) not in said:
+                    _say(f"warning: {message}")
+                said.add(str(message))
             else:
                 shown(message, category, *place, **options)
 

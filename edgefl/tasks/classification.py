@@ -54,7 +54,8 @@ class Classification(Task):
         """Numbers of classes, int64 ``[samples]``; a column ``[samples, 1]`` is one label for each, too."""
         found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
         if found.ndim != 1:
-            raise WrongAnswer(f"expected an array of [samples], one label for each, found {list(found.shape)}")
+            shape = list(found.shape)
+            raise WrongAnswer(f"expected one class for each sample (the argmax of one-hot rows), found {shape}")
         return whole_numbers(found, "classes")
 
     def outputs(self, labels: NDArray[Any], classes: int | None) -> int:

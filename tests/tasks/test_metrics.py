@@ -81,7 +81,7 @@ def test_the_loss_of_a_batch_is_the_mean_that_evaluation_sums(task, outputs, lab
     ("kind", "found", "message"),
     [
         ("classification", np.array([0.5]), "whole numbers from 0, the classes, found 0.5 in sample 0"),
-        ("classification", np.array([[1, 0]]), r"\[samples\], one label for each, found \[1, 2\]"),
+        ("classification", np.array([[1, 0]]), r"the argmax of one-hot rows\), found \[1, 2\]"),
         ("multilabel", np.array([0, 1]), r"\[samples, labels\] of 0 and 1, found \[2\]"),
         ("multilabel", np.array([[0, 1], [2, 0]]), "0 or 1 for each label, found 2 in sample 1"),
         ("multilabel", np.array([["a"]]), "expected numbers, found the type text"),

@@ -57,11 +57,11 @@ class Arrays(SplitData, OwnArrays):
             raise error.located(field=field) from None
         file = open_arrays(path)
         one = isinstance(inputs, str)
-        if one and inputs not in file.names and any("test" in each for each in file.names):
+        if one and inputs not in file.names:
+            both = " if it has both splits, name their arrays in data.inputs, data.target, data.test_inputs and "
+            keys = f"{both}data.test_target" if "test" in str(file.names) else " name data.inputs and data.target"
             raise UserError(
-                f"no {file.word} '{inputs}' in this file; if it has both splits, name their arrays in data.inputs, "
-                f"data.target, data.test_inputs and data.test_target (it has {', '.join(file.names)})",
-                file=str(path),
+                f"no {file.word} '{inputs}' in this file;{keys} (it has {', '.join(file.names)})", file=str(path)
             )
         values = file.read(inputs) if isinstance(inputs, str) else file.read_columns(inputs)
         client = "client" if client is None and "client" in file.names else client

@@ -170,7 +170,7 @@ WRONG = {
     "cut short": ("npz", damaged, "not a readable .npz file"),
     "no safetensors": ("safetensors", words, "not a readable .safetensors file"),
     "no parquet": ("parquet", words, "not a readable Parquet file"),
-    "no inputs": ("npz", lambda path: np.savez(path, X=X, y=Y), "no array 'x' in this file; did you mean 'X'?"),
+    "no inputs": ("npz", lambda path: np.savez(path, X=X, y=Y), "no array 'x' in this file; name data.inputs"),
     "no column": ("parquet", lambda path: parquet(path, x=X), "no column 'y' in this file; expected one of: x"),
     "objects": ("npz", rewritten(x=X.astype(object)), "expected numbers, found Python objects (a pickle)"),
     "texts": ("npz", rewritten(x=X.astype(str)), "expected numbers in 'x', found the type text"),
