@@ -24,9 +24,9 @@ from edgefl.errors import UserError
 from edgefl.experiment import look_free, run
 from edgefl.experiment.runs import MakeTestbed
 from edgefl.fleet import assign
-from edgefl.network.build import build_topology
 from edgefl.network.client_links import DIRECTIONS, client_link_numbers
 from edgefl.network.topology import GraphLinks, Topology, router
+from edgefl.network.tree import build_topology
 from edgefl.record.emulation import write_emulation
 from edgefl.record.events import Listener
 from edgefl.record.paths import RunPaths, SeedPaths

@@ -21,15 +21,15 @@ from edgefl.methods.parts.payload import ModelSizes
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import build_model
-from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.topology import scale_topology
+from edgefl.network.tree import build_topology
 from edgefl.record.costs import StepRow
 from edgefl.record.events import Listener
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.scenario.sections import values_of
-from edgefl.scheduling.bandwidth.orders import Equal
+from edgefl.scheduling.bandwidth.base import Equal
 from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.accounts import Limits
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost

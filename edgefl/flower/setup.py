@@ -28,8 +28,8 @@ from edgefl.flower.virtual_time import AppTime, replaced, seeded, virtual_time
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.payload import ModelSizes
-from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
+from edgefl.network.tree import build_topology
 from edgefl.record.events import Listener
 from edgefl.record.metric import ACCURACY
 from edgefl.scenario.sections import values_of

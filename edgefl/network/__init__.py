@@ -1,6 +1,5 @@
 """Topologies, links, capacities over time, and max-min fair flows."""
 
-from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.flow import Flow
 from edgefl.network.flow_network import FlowNetwork
@@ -10,7 +9,7 @@ from edgefl.network.tcp import Tcp
 from edgefl.network.topology import GraphLinks
 from edgefl.network.traces import TraceColumns, read_csv, read_mahimahi, read_traces
 from edgefl.network.transport import FifoQueue, Transport, lv08
-from edgefl.network.tree import TreeLinks
+from edgefl.network.tree import TreeLinks, build_topology
 
 __all__ = [
     "ClientLinks",

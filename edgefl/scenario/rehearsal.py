@@ -14,9 +14,9 @@ from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_part import keeping_local
 from edgefl.models.block_model import BlockModel, has_library_norms, takes_one_sample
 from edgefl.models.registry import build_model, checked_model
-from edgefl.network.build import build_topology
 from edgefl.network.client_links import ReplayedLink
 from edgefl.network.specs import FileTopology
+from edgefl.network.tree import build_topology
 from edgefl.scenario.components import built_at
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import Scenario
