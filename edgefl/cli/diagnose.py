@@ -42,24 +42,20 @@ def diagnose(  # noqa: PLR0917  (the options of the command)
             )
         )
     if landscape is not None:
-        _draw(found, landscape)
+        from edgefl.report.command_figures import landscape_figure
+        from edgefl.report.figure_file import write_figure
+
+        several = len({each.seed for each in found}) > 1
+        panels = [
+            (f"{each.label}, seed {each.seed}" if several else each.label, drawn.steps, drawn.losses, drawn.eigenvalues)
+            for each in found
+            if (drawn := each.landscape) is not None
+        ]
+        write_figure(landscape_figure(panels), landscape)
     if as_json:
         say_json([each.as_data() for each in found])
     else:
         _print(found)
-
-
-def _draw(found: list[Diagnosis], path: Path) -> None:
-    from edgefl.report.command_figures import landscape_figure
-    from edgefl.report.figure_file import write_figure
-
-    several = len({each.seed for each in found}) > 1
-    panels = [
-        (f"{each.label}, seed {each.seed}" if several else each.label, drawn.steps, drawn.losses, drawn.eigenvalues)
-        for each in found
-        if (drawn := each.landscape) is not None
-    ]
-    write_figure(landscape_figure(panels), path)
 
 
 def _print(found: list[Diagnosis]) -> None:

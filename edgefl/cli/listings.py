@@ -99,12 +99,9 @@ def _cells(parameters: int, buffers: int, sent: int, macs: int) -> list[str]:
 
 
 def _row(_: str, part: type[BaseModel]) -> dict[str, Any]:
-    return {"summary": _summary(part), "options": _options(part, "name")}
-
-
-def _summary(part: type[Any]) -> str:
-    """The first sentence of a class's docstring."""
-    return (inspect.getdoc(part) or "").split("\n\n")[0].replace("\n", " ")
+    """The first sentence of a class's docstring, and its options."""
+    summary = (inspect.getdoc(part) or "").split("\n\n")[0].replace("\n", " ")
+    return {"summary": summary, "options": _options(part, "name")}
 
 
 def _options(model: type[BaseModel], name: str) -> dict[str, dict[str, Any]]:

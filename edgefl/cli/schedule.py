@@ -42,23 +42,19 @@ def schedule(  # noqa: PLR0917  (Typer reads options from the signature)
     except UserError as error:
         raise error.located(file=scenario) from None
     if output is not None:
-        _draw(made, output)
+        from edgefl.report.command_figures import SchedulerPoint, scheduler_figure
+        from edgefl.report.figure_file import write_figure
+
+        points = [
+            SchedulerPoint(name, each.makespan, each.joules, each.jain)
+            for name, each in made.schedulers.items()
+            if each.makespan is not None and each.joules is not None and each.jain is not None
+        ]
+        write_figure(scheduler_figure(points), output)
     if as_json:
         say_json(made.as_dict())
     else:
         _print(made)
-
-
-def _draw(made: SchedulerComparison, path: Path) -> None:
-    from edgefl.report.command_figures import SchedulerPoint, scheduler_figure
-    from edgefl.report.figure_file import write_figure
-
-    points = [
-        SchedulerPoint(name, each.makespan, each.joules, each.jain)
-        for name, each in made.schedulers.items()
-        if each.makespan is not None and each.joules is not None and each.jain is not None
-    ]
-    write_figure(scheduler_figure(points), path)
 
 
 def _print(made: SchedulerComparison) -> None:

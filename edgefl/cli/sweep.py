@@ -78,12 +78,12 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     if spec.optuna is not None and random is not None:
         raise UserError("cannot be combined with optuna, which proposes settings itself", file="--random")
     settings = settings_of(spec.grid, random if random is not None else spec.random)
-    searches = spec.halving is not None or spec.optuna is not None
-    if searches and no_train:
+    search = spec.halving or spec.optuna
+    if search and no_train:
         raise UserError("a search needs training results; remove this option", file="--no-train")
     try:
         with quiet(as_json):
-            if searches:
+            if search:
                 labels = method or [each.label for each in base.methods]
                 made, result = _search(spec, settings, labels, make, folder, spread)
             else:
@@ -94,7 +94,7 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
                 result = run(made, folder, **spread)
     except KeyboardInterrupt:
         raise Stopped("to continue: run the same command again") from None
-    _finish(result, made, choose or _metric(spec), as_json=as_json, detailed=None if searches else details)
+    _finish(result, made, choose or (search and search.metric), as_json=as_json, detailed=None if search else details)
 
 
 def with_grid(changes: list[str], grid: list[str]) -> list[str]:
@@ -108,12 +108,6 @@ def with_grid(changes: list[str], grid: list[str]) -> list[str]:
         if in_section or change.path[:2] == ("sweep", "grid"):
             raise UserError("--grid also sets the values to try; use only one", file=change.origin, field="sweep.grid")
     return ["sweep=null", *changes, f"sweep.grid={json.dumps(values, default=str)}"]
-
-
-def _metric(spec: SweepSpec) -> Metric | None:
-    """The metric of a search, by which its best setting is printed."""
-    search = spec.halving or spec.optuna
-    return search.metric if search else None
 
 
 def _search(  # noqa: PLR0917  (the command's own parts)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from edgefl.cli.arguments import Run, new_figure_file, new_file, option
 from edgefl.cli.printing import say
 from edgefl.errors import UserError
-
-if TYPE_CHECKING:
-    from edgefl.report.timeline.data import Timeline
 
 
 def timeline(  # noqa: PLR0917  (the options of the command)
@@ -26,14 +23,20 @@ def timeline(  # noqa: PLR0917  (the options of the command)
 
     The trace is in the Chrome trace-event format; open it at ui.perfetto.dev in a browser.
     """
+    from edgefl.report import RunResult
     from edgefl.report.figure_file import write_figure
+    from edgefl.report.timeline.data import read_timeline
     from edgefl.report.timeline.gantt import gantt_figure
     from edgefl.report.timeline.trace import trace_of, write_trace
 
     if output is None and png is None:
         raise UserError("expected an output file: -o FILE.json or --png FILE.png")
     selected = None if rounds is None else _rounds(rounds)
-    found, name = _timeline(run, method, seed)
+    result = RunResult(run)
+    if seed is None:
+        seed = result.results[method][0].seed if method in result.results else 0
+    result.rounds_of(method, seed)  # raises a UserError for an unknown method or seed
+    found, name = read_timeline(result.paths.of(method, seed).folder), f"{result.name}, {method}, seed {seed}"
     if output is not None:
         trace = trace_of(found, name, selected)
         write_trace(trace, output)
@@ -42,17 +45,6 @@ def timeline(  # noqa: PLR0917  (the options of the command)
         number = selected[0] if selected else 1
         write_figure(gantt_figure(found, number, name), png)
         say(f"{png}: round {number}")
-
-
-def _timeline(run: Path, method: str, seed: int | None) -> tuple[Timeline, str]:
-    from edgefl.report import RunResult
-    from edgefl.report.timeline.data import read_timeline
-
-    result = RunResult(run)
-    if seed is None and method in result.results:
-        seed = result.results[method][0].seed
-    result.rounds_of(method, seed if seed is not None else 0)  # raises a UserError for an unknown method or seed
-    return read_timeline(result.paths.of(method, seed or 0).folder), f"{result.name}, {method}, seed {seed}"
 
 
 def _rounds(text: str) -> tuple[int, int]:

@@ -177,8 +177,9 @@ def answers(run: RunResult) -> list[str]:
             for (name, kind), standing in zip(COSTS, _per_round(run).values(), strict=True)
             if standing is not None
         ] or ["No method completed a round with every seed: there is nothing to compare."]
-    limits, rounds = limits_of(run), sorted({each.rounds for found in run.moments.values() for each in found})
-    start = f"Best within {', '.join(limits)}:" if limits else f"Best after {'–'.join(map(str, _ends(rounds)))} rounds:"
+    limits, rounds = limits_of(run), {each.rounds for found in run.moments.values() for each in found}
+    ends = "–".join(map(str, sorted({min(rounds), max(rounds)})))
+    start = f"Best within {', '.join(limits)}:" if limits else f"Best after {ends} rounds:"
     standing = compare_metric(run)
     if standing is None:
         return [f"{start}  no method has trained a model within these limits"]
@@ -186,10 +187,6 @@ def answers(run: RunResult) -> list[str]:
     others = [f"Baselines, not compared: {', '.join(run.baselines)}."] if run.baselines else []
     rows = comparison_rows(run)
     return [best, *(_first(run, rows, goal) for goal in goals(rows)), *others]
-
-
-def _ends(rounds: Sequence[int]) -> list[int]:
-    return [rounds[0], rounds[-1]] if rounds[0] != rounds[-1] else [rounds[0]]
 
 
 def _standing(standing: Comparison, dimension: str) -> str:

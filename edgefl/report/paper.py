@@ -78,7 +78,8 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Seque
     if other:
         raise UserError(f"papers' tables show the accuracy, and this run has {other[0]}; remove --layout paper")
     longest = max(result.rounds for run in runs for results in run.results.values() for result in results)
-    beyond = [round for round in at if round > max(longest, *map(_planned, runs))]
+    planned = [int((run.scenario.get("training") or {}).get("rounds") or 0) for run in runs]  # they may end earlier
+    beyond = [round for round in at if round > max(longest, *planned)]
     if beyond:
         have = "the run has" if len(runs) == 1 else "the longest run has"
         raise UserError(f"{have} {longest} rounds", file=f"--at {beyond[0]}")
@@ -89,11 +90,6 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Seque
     methods = [(run, label) for run in runs for label in run.labels]
     compared = comparison_rows(*runs)
     return [_row(run, label, row, rounds, goals) for (run, label), row in zip(methods, compared, strict=True)]
-
-
-def _planned(run: RunResult) -> int:
-    """The planned rounds of a run, which may end earlier at a budget or a target."""
-    return int((run.scenario.get("training") or {}).get("rounds") or 0)
 
 
 def _row(run: RunResult, label: str, row: Row, rounds: Sequence[int], targets: Sequence[float]) -> PaperRow:
