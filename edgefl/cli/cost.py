@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from edgefl.cli import arguments
 from edgefl.cli.arguments import Json, option
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by name)
-    model: Annotated[str, option(..., "Model, as in a scenario: cnn, or '{timm: resnet18}'.", "--model", "-m")],
+    model: str = option(..., "Model, as in a scenario: cnn, or '{timm: resnet18}'.", "--model", "-m"),
     method: str | None = option(None, "Method.", "--method", "-x"),
     changes: list[str] | None = arguments.changes(
         "Set by path in a scenario: model.stem=imagenet, methods.0.mu=0.1, training.local.momentum=0.9"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from edgefl.cli.arguments import Changes, Json, Methods, Trust, argument, option
 from edgefl.cli.printing import print_table, quiet, say, say_json, show
@@ -23,14 +23,11 @@ if TYPE_CHECKING:
 
 
 def plan(  # noqa: PLR0917  (Typer reads options from the signature)
-    scenario: Annotated[
-        str,
-        argument(
-            ...,
-            "A YAML file, or a shipped scenario's name; with --for or --seeds-for, a run directory.",
-            metavar="SCENARIO",
-        ),
-    ],
+    scenario: str = argument(
+        ...,
+        "A YAML file, or a shipped scenario's name; with --for or --seeds-for, a run directory.",
+        metavar="SCENARIO",
+    ),
     changes: Changes = None,
     method: Methods = None,
     rounds: int | None = option(None, "Rounds to simulate for each method.", min=1, unset="by cohort and methods"),

@@ -120,10 +120,8 @@ def write_script(output: Output = Path("measure_device.pyz")) -> None:
 
 @app.command("fit")
 def fit_profile(  # noqa: PLR0917  (the command's options)
-    file: Annotated[
-        Path, argument(..., "A CSV table of step times, or the script's output.", parser=user_path, metavar="FILE")
-    ],
     output: Output,
+    file: Path = argument(..., "A CSV table of step times, or the script's output.", parser=user_path, metavar="FILE"),
     name: str | None = option(None, "The name of the profile in scenarios.", unset="the output's name"),
     kind: Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"] | None = option(
         None, "The kind of device; not with --like.", unset="sbc"
@@ -161,16 +159,14 @@ def fit_profile(  # noqa: PLR0917  (the command's options)
 
 @app.command("derive")
 def derive_profile(  # noqa: PLR0917  (the command's options)
-    base: Annotated[str, argument(..., "The profile with measured or fitted rates: a name, or a path.")],
-    device: Annotated[str, argument(..., "The profile whose memory, power and peak are kept.")],
     output: Output,
-    products: Annotated[
-        float, option(..., "FLOP/s of large products relative to the base: Linpack's ratio.", min=1e-6, max=1e6)
-    ],
-    memory: Annotated[float, option(..., "Memory bandwidth relative to the base.", min=1e-6, max=1e6)],
-    scalar: Annotated[
-        float, option(..., "Speed without vector units: ratio of clock x instructions per cycle.", min=1e-6, max=1e6)
-    ],
+    base: str = argument(..., "The profile with measured or fitted rates: a name, or a path."),
+    device: str = argument(..., "The profile whose memory, power and peak are kept."),
+    products: float = option(..., "FLOP/s of large products relative to the base: Linpack's ratio.", min=1e-6, max=1e6),
+    memory: float = option(..., "Memory bandwidth relative to the base.", min=1e-6, max=1e6),
+    scalar: float = option(
+        ..., "Speed without vector units: ratio of clock x instructions per cycle.", min=1e-6, max=1e6
+    ),
     error: float = option(0.5, "Relative error for which bounds are given.", min=0, max=10),
 ) -> None:
     """Derive the rates of a device from those of a similar one, by three ratios of their speeds."""
@@ -311,22 +307,17 @@ _REST = """# For the rest of the fleet, add entries with another pace, such as
 
 @app.command("calibrate")
 def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature)
-    log: Annotated[
-        Path,
-        argument(
-            ...,
-            "A CSV file: round, download_seconds, compute_seconds, upload_seconds, bytes_down, bytes_up.",
-            parser=user_path,
-            metavar="LOG",
-        ),
-    ],
-    scenario: Annotated[
-        str, option(..., "The scenario whose model and local training the client executed.", metavar="SCENARIO")
-    ],
-    like: Annotated[str, option(..., "The profile of the most similar device; its speed is scaled.")],
-    output: Annotated[
-        Path, option(..., "The folder to write; it must not exist.", "--output", "-o", parser=user_path, metavar="DIR")
-    ],
+    log: Path = argument(
+        ...,
+        "A CSV file: round, download_seconds, compute_seconds, upload_seconds, bytes_down, bytes_up.",
+        parser=user_path,
+        metavar="LOG",
+    ),
+    scenario: str = option(..., "The scenario whose model and local training the client executed.", metavar="SCENARIO"),
+    like: str = option(..., "The profile of the most similar device; its speed is scaled."),
+    output: Path = option(
+        ..., "The folder to write; it must not exist.", "--output", "-o", parser=user_path, metavar="DIR"
+    ),
     method: str | None = option(None, "The client's method.", metavar="NAME", unset="the scenario's first"),
     samples: int | None = option(
         None, "The client's training samples.", min=1, unset="the median of the scenario's clients"

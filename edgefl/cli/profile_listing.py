@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -57,7 +57,7 @@ def list_profiles(as_json: Json = False) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str, argument(..., "A name from `edgefl profile list`, or the path of a profile file.")],
+    name: str = argument(..., "A name from `edgefl profile list`, or the path of a profile file."),
     as_json: Json = False,
 ) -> None:
     """Show a device profile in the form of a profile file; JSON is in base units."""
@@ -72,9 +72,7 @@ def show(
 
 
 @app.command()
-def validate(
-    file: Annotated[Path, argument(..., "The profile file to check.", parser=user_path, metavar="FILE")],
-) -> None:
+def validate(file: Path = argument(..., "The profile file to check.", parser=user_path, metavar="FILE")) -> None:
     """Check a profile file: print what is wrong (exit code 2), or `ok` and a summary."""
     from edgefl.fleet import read_profile
 
@@ -114,10 +112,8 @@ def _summary(profile: DeviceProfile) -> dict[str, Any]:
 
 @app.command("check")
 def check_profile(
-    profile: Annotated[str, argument(..., "A name from `edgefl profile list`, or the path of a profile file.")],
-    table: Annotated[
-        Path, argument(..., "A CSV table of step times; see `profile fit`.", parser=user_path, metavar="TABLE")
-    ],
+    profile: str = argument(..., "A name from `edgefl profile list`, or the path of a profile file."),
+    table: Path = argument(..., "A CSV table of step times; see `profile fit`.", parser=user_path, metavar="TABLE"),
     picture: Path | None = new_figure_file(
         "Draw predicted over measured seconds into this file (PNG, SVG or PDF).", "--output", "-o"
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 from edgefl.cli.arguments import Details, Methods, argument, new_figure_file, new_file, option
 from edgefl.cli.printing import say, width
@@ -24,9 +24,7 @@ Axis = Literal["time", "traffic", "energy", "computation", "rounds"]
 
 
 def report(  # noqa: PLR0917  (Typer reads options from the signature)
-    runs: Annotated[
-        list[Path], argument(..., "Run directories, or a sweep's folder.", parser=user_path, metavar="RUN...")
-    ],
+    runs: list[Path] = argument(..., "Run directories, or a sweep's folder.", parser=user_path, metavar="RUN..."),
     details: Details = False,
     form: Format = option("table", "Output format.", "--format"),
     output: Path | None = new_file("Write to this file instead of printing.", "--output", "-o"),

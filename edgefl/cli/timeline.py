@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
 
 from edgefl.cli.arguments import Run, new_figure_file, new_file, option
 from edgefl.cli.printing import say
@@ -13,7 +12,7 @@ from edgefl.errors import UserError
 
 def timeline(  # noqa: PLR0917  (the options of the command)
     run: Run,
-    method: Annotated[str, option(..., "The method's label.", metavar="NAME")],
+    method: str = option(..., "The method's label.", metavar="NAME"),
     seed: int | None = option(None, "The seed; the method's first if not given.", metavar="N"),
     rounds: str | None = option(None, "Only these rounds; all if not given.", metavar="A-B"),
     output: Path | None = new_file("Write the trace to this file.", "--output", "-o"),
