@@ -199,8 +199,7 @@ def _is_usage_error(error: BaseException) -> bool:
         return False
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "edgefl"
-    # Some versions of typer convert with pydantic, which adds the words "Value error".
-    what = form().replace(": Value error, ", ": ") or f"'{command}' needs a command"
+    what = form() or f"'{command}' needs a command"
     _say(f"error: {what} (see '{command} --help')")
     return True
 

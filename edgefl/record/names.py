@@ -44,9 +44,6 @@ IN_A_SWEEP = frozenset((SWEEP, SWEEP_LOCK, SWEEP_TABLE))
 
 LABEL_PATTERN = r"[A-Za-z0-9](?:[A-Za-z0-9+_.-]{0,98}[A-Za-z0-9+_-])?"
 """No separator, space or control character, no dot at either end. ASCII only, which all file systems encode alike."""
-_DEVICES = frozenset(
-    ("con", "prn", "aux", "nul", *(f"{name}{number}" for name in ("com", "lpt") for number in range(10)))
-)
 
 SEED = "seed-"
 
@@ -62,18 +59,15 @@ def label_fault(label: str) -> str | None:
     The check ignores case, because some file systems do.
 
     >>> label_fault("Summary.json")
-    'expected another label: edgefl uses this name in a run directory itself, or Windows keeps it for a device'
+    'expected another label: edgefl uses this name in a run directory itself'
     """
     if re.fullmatch(LABEL_PATTERN, label) is None:
         return (
             "expected a label that can name a folder: at most 100 letters, digits and + - _ . with a letter or digit "
             "in front and no dot at the end"
         )
-    folded = label.casefold()
-    if folded in OWN or folded.partition(".")[0] in _DEVICES:
-        return (
-            "expected another label: edgefl uses this name in a run directory itself, or Windows keeps it for a device"
-        )
+    if label.casefold() in OWN:
+        return "expected another label: edgefl uses this name in a run directory itself"
     return None
 
 

@@ -97,9 +97,7 @@ class EventFile(Listener):
 
 def write_rounds(rows: Sequence[RoundRow], path: Path) -> None:
     """Write one run's rounds; NaN becomes null."""
-    names = [field.name for field in ROUNDS]
-    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in names}
-    arrays = [pa.array(columns[field.name], type=field.type, from_pandas=True) for field in ROUNDS]
+    arrays = [pa.array([getattr(row, field.name) for row in rows], field.type, from_pandas=True) for field in ROUNDS]
     write_parquet(pa.Table.from_arrays(arrays, schema=ROUNDS), path, **AS_WRITTEN)
 
 

@@ -128,19 +128,3 @@ def test_the_figures_of_the_blocks_add_up_to_the_models(capsys):
         "name": "fc", "output": [10], "parameters": 5130, "buffers": 0, "bytes": 4 * 5130, "macs": 5120
     }  # fmt: skip
     assert shown["whole"] is None
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["show"], "expected a model"),
-        (["show", "{torchvision: resnet}"], "'resnet'"),
-        (["show", "{torchvision"], "--model"),
-        (["show", "cnn", "--shape", "3"], "model 'cnn' takes images"),
-    ],
-)
-def test_wrong_words_end_with_one_message(words, message, capsys):
-    assert main(["models", *words]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert message in printed.err

@@ -86,20 +86,3 @@ def test_the_bars_are_as_high_as_clients_have_samples(clients, categories):
     assert sum(tops.values()) == pytest.approx(sizes.sum() / together, rel=0.05)
     for ax in beside:
         assert sum(part.get_height() for part in ax.patches) == clients
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["nothing.yaml"], "nothing.yaml"),
-        (["SCENARIO", "--set", "data.partition={kind: natural}"], "data that name the owner"),
-        (["SCENARIO", "-o", "table.parquet"], "expected another ending"),
-        (["SCENARIO", "--set", "data.clients=100000"], "expected at most"),
-    ],
-)
-def test_wrong_words_end_with_one_message(scenario, tmp_path, capsys, monkeypatch, words, message):
-    monkeypatch.chdir(tmp_path)
-    assert main(["data", "show", *(word.replace("SCENARIO", scenario) for word in words)]) == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert message in line
-    assert [path.name for path in tmp_path.iterdir()] == ["my.yaml"]

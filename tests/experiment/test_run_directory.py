@@ -129,7 +129,7 @@ def test_coverage_picks_the_same_clients_with_and_without_training(small, tmp_pa
     assert cohorts(trained) == cohorts(timed)
 
 
-WRONG = ["con", "LPT9.log", "..", "a/b", ".hidden", "a b", "café", "a" * 101]
+WRONG = ["..", "a/b", ".hidden", "a b", "café", "a" * 101]
 
 
 def labelled(label: object) -> dict:

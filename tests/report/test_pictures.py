@@ -19,16 +19,6 @@ def test_the_picture_is_a_png_beside_the_runs_files_and_the_same_each_time(three
     assert path.read_bytes() == first
 
 
-@pytest.mark.full
-def test_each_method_is_told_apart_by_colour_and_dash_and_marker(three_methods):
-    for axes in three_methods.plot().axes:
-        lines = [line for line in axes.get_lines() if line.get_label() in three_methods.labels]
-        assert len(lines) == 3
-        assert len({line.get_color() for line in lines}) == 3
-        assert len({str(line.get_linestyle()) for line in lines}) == 3
-        assert len({line.get_marker() for line in lines}) == 3
-
-
 def test_the_mean_line_passes_through_the_mean_of_the_seeds_and_stays_within_their_range(three_methods):
     line = next(line for line in three_methods.plot().axes[0].get_lines() if line.get_label() == "fedavg")
     tables = [three_methods.rounds_of("fedavg", seed) for seed in range(3)]

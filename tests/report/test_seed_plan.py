@@ -1,7 +1,5 @@
 """The seeds that a run's comparisons need: the table of pairs, and the sentence of the verdict."""
 
-import json
-
 import pytest
 from scipy import stats
 from typer.testing import CliRunner
@@ -91,11 +89,6 @@ def test_the_command_prints_pairs_and_the_command_that_adds_the_seeds(three):
     assert f"edgefl simulate {three.path} --add-seeds {more}" in found.output
     assert "a true difference of 1 points at 95 % with a probability (power) of 80 %" in " ".join(found.output.split())
     assert "a – b" in found.output
-
-
-def test_the_command_gives_the_same_as_json(three):
-    found = json.loads(call("plan", str(three.path), "--seeds-for", "1pt", "--power", "0.9", "--json").output)
-    assert found == json.loads(json.dumps(seed_plan(three, 0.01, power=0.9).as_dict()))
 
 
 @pytest.mark.parametrize(
