@@ -23,7 +23,7 @@ from edgefl.wording import escape
 from edgefl.yaml_file import read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
     from matplotlib.figure import Figure
@@ -248,12 +248,17 @@ class RunResult:
         from edgefl.record.rounds import ROUNDS
         from edgefl.record.tables import read_parquet
 
-        if label not in self.results:
-            raise UserError(f"no method '{label}' in this run; {nearest(label, self.labels)}", file=str(self.path))
+        self.check_labels([label])
         if seed not in [result.seed for result in self.results[label]]:
             found = ", ".join(str(result.seed) for result in self.results[label])
             raise UserError(f"no seed {seed} of '{label}' in this run, found {found}", file=str(self.path))
         return read_parquet(self.paths.of(label, seed).rounds, ROUNDS)
+
+    def check_labels(self, labels: Iterable[str]) -> None:
+        """Refuse labels that no method of the run has."""
+        for label in labels:
+            if label not in self.results:
+                raise UserError(f"no method '{label}' in this run; {nearest(label, self.labels)}", file=str(self.path))
 
     def emulation_of(self, label: str, seed: int) -> Emulation | None:
         """How one method and seed was measured; ``None`` if it was simulated."""

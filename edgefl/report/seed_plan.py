@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
-from edgefl.errors import UserError, nearest, one_line
+from edgefl.errors import UserError, one_line
 from edgefl.record.metric import Metric
 from edgefl.report.glance import seconds_of_a_seed
 from edgefl.report.paired import compared, confidence_among, final_metrics
@@ -79,9 +79,7 @@ def seed_plan(
 
     The ``difference`` is in the metric's unit (0.01: one point of accuracy).
     """
-    for label in methods or ():
-        if label not in run.results:
-            raise UserError(f"the run has no method '{label}'; {nearest(label, run.labels)}", file=str(run.path))
+    run.check_labels(methods or ())
     figures = {label: each for label, each in final_metrics(run).items() if not methods or label in methods}
     if len(figures) < 2:
         raise UserError(

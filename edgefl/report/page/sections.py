@@ -10,13 +10,12 @@ from edgefl.report.comparison import details, marked, side_by_side
 from edgefl.report.glance import glance, headline, next_steps, verdict
 from edgefl.report.html import render
 from edgefl.report.page.devices import blocks_data, devices_data, fairness_data, fleet_data, fleet_words
-from edgefl.report.page.robustness import bands, robustness_data
 from edgefl.report.page.series import COSTS, Series, front_over, series_of, slider_data, stretches
 from edgefl.report.pictures import drawings
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import comparison_rows, none_completed_a_round, run_names
 from edgefl.report.run_result import RunResult
-from edgefl.report.sensitivity import read_sensitivity
+from edgefl.report.sensitivity import bands, read_sensitivity, robustness_data
 from edgefl.report.table import Table
 from edgefl.report.timeline.usage import bottlenecks_of, breakdown_of, traffic_of
 from edgefl.wording import counted, listed
