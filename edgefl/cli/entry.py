@@ -222,10 +222,8 @@ def _say(text: str) -> None:
 def _stopping_politely(*, to_the_end: bool) -> Iterator[list[int]]:
     """Ctrl-C and SIGTERM raise KeyboardInterrupt in the command, so that files are closed; yields the signals received.
 
-    A second, later signal ends the process without waiting for that.
-
-    Args:
-        to_the_end: the process ends after the command, so a second signal must not disturb the interpreter's shutdown.
+    A second, later signal ends the process without waiting for that. ``to_the_end``: the process ends after the
+    command, so a second signal must not disturb the interpreter's shutdown.
     """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set signal handlers

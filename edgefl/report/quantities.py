@@ -72,10 +72,8 @@ FROM = {"min": 120.0, "h": 7200.0, "days": 172800.0}
 def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
     """One unit for a whole column, so that its numbers are easy to compare; the largest has three significant digits.
 
-    Args:
-        quantities: in the base unit.
-        dimension: ``fraction`` (printed in percent), ``count`` and ``number`` (without a unit), ``rounds``,
-            ``seconds``, ``bytes``, ``joules`` or ``flops``.
+    The quantities are in the base unit of their dimension: ``fraction`` (printed in percent), ``count`` and ``number``
+    (without a unit), ``rounds``, ``seconds``, ``bytes``, ``joules`` or ``flops``.
 
     >>> unit_for([3.0e8, 1.25e9], "bytes")
     Unit(symbol='GB', scale=1000000000.0, decimals=2)
