@@ -141,10 +141,10 @@ def _viewed(piece: Tensor, shape: Shape) -> Tensor:
 def steps() -> Dict[str, Case]:
     """Return all steps, by name."""
     networks = (
-        ("plain", _plain, ((8, "", 20), (64, "", 60), (32, "proximal", 40), (32, "forward", 30))),
-        ("fire", _fire, ((4, "", 60), (16, "proximal", 180), (8, "forward", 40))),
+        ("plain", _plain, ((8, "", 20), (32, "", 40), (64, "", 60), (32, "proximal", 40), (32, "forward", 30))),
+        ("fire", _fire, ((4, "", 60), (32, "", 300), (16, "proximal", 180), (8, "forward", 40))),
         ("inverted", _inverted, ((4, "", 90), (16, "proximal", 260), (8, "forward", 60))),
-        ("residual", _residual, ((2, "", 280), (8, "proximal", 380), (4, "forward", 200))),
+        ("residual", _residual, ((2, "", 280), (16, "", 600), (8, "proximal", 380), (4, "forward", 200))),
     )
     return {
         f"{STEP}{name}, batch {batch}{part and ', '}{part}": _step(network, batch, part, megabytes)
