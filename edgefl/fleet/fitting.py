@@ -22,8 +22,8 @@ STEP_WEIGHT = 3.0
 """Weight of a whole step's error relative to a chain's: steps are what is to be predicted."""
 
 CLOSENESS = 0.3
-"""Penalty for each factor of e between a kind's figure and the general figure, in units of a chain's error: with 0.6 and
-without steps of large batches, steps on an x86 core that were not fitted were missed by 15 % instead of 7 %."""
+"""Penalty for each factor of e between a kind's figure and the general figure, in units of a chain's error: with 0.6
+and no steps of large batches, steps on an x86 core that were not fitted were missed by 15 % instead of 7 %."""
 
 
 @dataclass(frozen=True)
