@@ -56,9 +56,6 @@ class OwnData(DataSpec):
         description="number of classes or tokens, if the training data may lack some of them; null: as found",
     )
 
-    def declared(self) -> None:
-        return
-
     @model_validator(mode="after")
     def _indices_are_known(self) -> Self:
         if self.partition.kind == "file" and not self.tests():

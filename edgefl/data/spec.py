@@ -42,8 +42,8 @@ class Normalisation(Component):
 class DataSpec(Component):
     """A data set and its use. Every data set is a subclass with its own ``name`` and further options.
 
-    A subclass gives ``name`` the type ``Literal["its_name"]`` with that default, implements :meth:`declared` and
-    :meth:`read`, and is registered in :data:`DATA_SETS` or by an entry point of the group ``edgefl.datasets``.
+    A subclass gives ``name`` the type ``Literal["its_name"]`` with that default, implements :meth:`read` and possibly
+    :meth:`declared`, and is registered in :data:`DATA_SETS` or by an entry point of the group ``edgefl.datasets``.
     """
 
     name: str = Field(description="the data set")
@@ -101,9 +101,9 @@ class DataSpec(Component):
         changed._task = task
         return changed
 
-    @abstractmethod
     def declared(self) -> Description | None:
-        """The properties known without reading files; ``None`` if the files determine them."""
+        """The properties known without reading files; ``None``, the default, if the files determine them."""
+        return None
 
     @abstractmethod
     def read(self) -> tuple[Samples, Samples]:

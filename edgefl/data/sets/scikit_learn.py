@@ -31,9 +31,6 @@ class ScikitLearn(DataSpec):
     name: Literal["scikit_learn"] = Field(default="scikit_learn", description="tables that scikit-learn contains")
     table: Literal["breast_cancer", "diabetes", "wine"] = Field(description="the table")
 
-    def declared(self) -> None:
-        return
-
     def read(self) -> tuple[Samples, Samples]:
         """Inputs float32 ``[samples, columns]``, and classes or, of ``diabetes``, numbers ``[samples]``."""
         from sklearn import datasets

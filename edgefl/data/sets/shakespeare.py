@@ -34,9 +34,6 @@ class Shakespeare(DataSpec):
     train_share: float = Field(default=0.8, gt=0, lt=1, description="share of each speaker's text for training")
     least: int = Field(default=2, ge=1, description="minimum training windows of a speaker; others are dropped")
 
-    def declared(self) -> None:
-        return
-
     def read(self) -> tuple[Samples, Samples]:
         """Windows of character indices in :data:`ALPHABET`, speaker by speaker."""
         path = data_root(self.root) / FILE

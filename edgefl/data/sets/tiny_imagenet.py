@@ -1,6 +1,7 @@
 """Tiny-ImageNet: 64×64 photographs in two hundred classes."""
 
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,13 +66,11 @@ def _download(root: Path, classes: int) -> None:
 
 def from_archive_folder(folder: Path) -> tuple[Samples, Samples]:
     """The images of the unpacked archive; classes are in alphabetical order of their WordNet ids."""
+    from torchvision.datasets.folder import make_dataset
+
     try:
         names = sorted((folder / "wnids.txt").read_text().split())
-        train = [
-            (file, label)
-            for label, name in enumerate(names)
-            for file in sorted((folder / "train" / name / "images").glob("*.JPEG"))
-        ]
+        train = make_dataset(folder / "train", {name: label for label, name in enumerate(names)}, (".jpeg",))
         rows = [line.split("\t") for line in (folder / "val" / "val_annotations.txt").read_text().splitlines()]
         test = [(folder / "val" / "images" / row[0], names.index(row[1])) for row in rows]
     except (OSError, ValueError, IndexError) as error:
@@ -79,7 +78,7 @@ def from_archive_folder(folder: Path) -> tuple[Samples, Samples]:
     return _samples(train), _samples(test)
 
 
-def _samples(files: list[tuple[Path, int]]) -> Samples:
+def _samples(files: Sequence[tuple[Path | str, int]]) -> Samples:
     paths, labels = zip(*files, strict=True)
-    pictures: Any = Pictures(paths.__getitem__, lambda index: str(paths[index]), np.arange(len(paths)), colours=3)
+    pictures: Any = Pictures(lambda i: Path(paths[i]), lambda i: str(paths[i]), np.arange(len(paths)), colours=3)
     return Samples(pictures, np.array(labels, dtype=np.int64))

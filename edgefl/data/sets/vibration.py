@@ -52,10 +52,6 @@ class Vibration(DataSpec):
     machines: int = Field(default=100, ge=1, le=10_000, description="machines")
     windows: int = Field(default=100, ge=5, le=100_000, description="windows of each machine; a fifth is for testing")
 
-    def declared(self) -> None:
-        """Return ``None``: conditions are drawn."""
-        return
-
     def read(self) -> tuple[Samples, Samples]:
         """Generate the windows, float32 ``[windows, 3, 128]``, machine by machine."""
         cut = self.windows - int(TEST_SHARE * self.windows)
