@@ -43,7 +43,7 @@ def settle(module: nn.Module, twin: nn.Module, inputs: Tensor, *, reshapes: bool
                 f"{words_of(twin, place[0])} changes its attribute '{place[1]}' when it is called, {_REACHES}; keep it "
                 "in a floating-point buffer (register_buffer), which is a part of a client's job"
             )
-    if not all(torch.allclose(*pair, rtol=1e-5, atol=1e-7, equal_nan=True) for pair in zip(*outputs[1:], strict=True)):
+    if not all(torch.allclose(a, b, rtol=1e-5, atol=1e-7, equal_nan=True) for a, b in zip(*outputs[1:], strict=True)):
         raise UserError(
             "the model answers otherwise when it is called again with the same inputs: it keeps something outside its "
             f"buffers (a layer in a list, a global variable), {_REACHES}; keep it in a floating-point buffer, and "
