@@ -94,7 +94,13 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
                 result = run(made, folder, **spread)
     except KeyboardInterrupt:
         raise Stopped("to continue: run the same command again") from None
-    _finish(result, made, choose or (search and search.metric), as_json=as_json, detailed=None if search else details)
+    _finish(
+        result,
+        made,
+        choose or (search.metric if search else None),
+        as_json=as_json,
+        detailed=None if search else details,
+    )
 
 
 def with_grid(changes: list[str], grid: list[str]) -> list[str]:
