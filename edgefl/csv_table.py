@@ -52,7 +52,7 @@ def read_csv(file: str | Path, *, what: str = "a CSV file") -> CsvTable:
 def csv_table(text: str, *, numbered: bool = False) -> CsvTable:
     """A table whose columns are separated by commas, semicolons, tabs or spaces, as its first line shows.
 
-    Empty lines and those that begin with ``#`` are skipped. If its columns are ``numbered``, it has no header.
+    Empty lines and those that begin with ``#`` are skipped. If its columns are ``numbered``, a header is skipped, too.
 
     >>> csv_table("0,0;4,5" + chr(10) + "1,0;3,5").rows[1], csv_table("  0.0  4.5").header
     ((2, ['1,0', '3,5']), ('1', '2'))
@@ -71,8 +71,10 @@ def csv_table(text: str, *, numbered: bool = False) -> CsvTable:
         raise UserError(f"line {reader.line_num + 1}: expected CSV: {error}") from None
     table = CsvTable((), False, rows, separator != ",")
     header = rows[0][1] if rows else []
-    if numbered or all(math.isfinite(table.number(cell)) for cell in header if cell):
-        return table._replace(header=tuple(str(number + 1) for number in range(len(header))))
+    numbers = [math.isfinite(table.number(cell)) for cell in header if cell]
+    if numbered or all(numbers):
+        rows = rows if any(numbers) else rows[1:]
+        return table._replace(header=tuple(str(number + 1) for number in range(len(header))), rows=rows)
     return table._replace(header=tuple(header), named=True, rows=rows[1:])
 
 

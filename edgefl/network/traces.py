@@ -185,7 +185,7 @@ def _position(table: CsvTable, name: str) -> int:
     count = table.header.count(name)
     if count != 1:
         hint = f"found {count}" if count else nearest(name, filter(None, table.header))
-        raise UserError(f"expected one column '{name}' in the header; {hint}")
+        raise UserError(f"expected one column '{name}' in the header; {hint}; or name columns, as in {EXAMPLE}")
     return table.header.index(name)
 
 

@@ -85,10 +85,10 @@ def test_each_form_of_a_table_is_found_out(tmp_path, form, header):
     end = "\r\n" if header is None else "\n"
     rows = [line.format(time, f"{rate:.2f}".replace(".", point)) for time, rate in ROWS]
     names = [] if header is None else [line.format(*header).lstrip('"').replace('"', "")]
-    columns = {**COLUMNS, **({} if header else {"time": 1, "rate": 2})}
-    [trace] = read(tmp_path, end.join([*names, *rows]) + end, columns).values()
-    assert values(trace, 0, 1, 2) == [4.5e6, 0.25e6, 12e6]
-    assert trace.period == 3.0
+    for columns in ({"time": 1, "rate": 2}, *([{}] if header else [])):  # numbers serve with a header, too
+        [trace] = read(tmp_path, end.join([*names, *rows]) + end, {**COLUMNS, **columns}).values()
+        assert values(trace, 0, 1, 2) == [4.5e6, 0.25e6, 12e6]
+        assert trace.period == 3.0
 
 
 def test_columns_without_a_header_have_numbers(tmp_path):
@@ -105,7 +105,6 @@ def test_columns_without_a_header_have_numbers(tmp_path):
         ("0;4\n1;5\n", "csv", r"column '.*', found only numbers in the first line \(0, 4\)"),
         ("0 4\n1 5\n", "mahimahi", r"one whole millisecond .*, found '0 4'; a table needs a format, such as {time: 1"),
         ("t rate\n0 4\n1 5\n", {**COLUMNS, "time": 1}, "expected one column '1' in the header"),
-        ("t rate\n0 4\n1 5\n", {**COLUMNS, "time": 1, "rate": 2}, "line 1: 1: expected a number of seconds, found 't'"),
         ("0 4\n1 5\n", {**COLUMNS, "time": 1, "rate": 3}, r"column '3', found only numbers"),
         ("t rate\n0 4\n1 4 km\n2\n", COLUMNS, "line 4: expected a value in the column 'rate'"),
     ],
