@@ -6,16 +6,19 @@ The caller of edgefl may have changed any of them. No figure depends on that: ev
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import cache, partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal
 
 INTRA_OP_THREADS = 1
 """Threads inside one operator while edgefl computes: sums that are split over threads round differently.
 
 edgefl uses several cores by running jobs in parallel.
 """
+
+Precision = Literal["float32", "tf32", "bfloat16"]
+"""The precision of convolutions and products in a client's forward pass."""
 
 # By function: torch.get_… and torch.set_…. The precision of products writes some of the flags below.
 _FUNCTIONS = {"deterministic_debug_mode": 0, "float32_matmul_precision": "highest"}
@@ -116,3 +119,25 @@ def neutral_torch() -> Iterator[None]:
             yield
     finally:
         _write(before)
+
+
+def computing(precision: Precision, device: Any) -> AbstractContextManager[object]:
+    """A context in which convolutions and products use ``precision``; compute losses within it and gradients outside.
+
+    ``bfloat16`` is PyTorch's autocast: products have operands of 8 significant bits and accumulate in float32;
+    parameters, their gradient, norms, the logits' cross-entropy and all other sums of edgefl stay float32. The backward
+    pass of an operator uses the types of its forward pass. ``tf32`` is a setting of the whole device
+    (``exact_arithmetic``) and, like ``float32``, needs no context.
+
+    >>> import torch
+    >>> one = torch.ones(2, 2)
+    >>> with computing("bfloat16", one.device):
+    ...     (one @ one).dtype
+    torch.bfloat16
+    """
+    if precision != "bfloat16":
+        return nullcontext()
+    import torch
+
+    # No cache: weights are slices of a vector that changes in every step.
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)

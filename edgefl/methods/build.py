@@ -15,7 +15,7 @@ from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.client_state import ClientState, StatesTogether
 from edgefl.methods.parts.common_finish import CommonFinish
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import CLIENT_FACTS
 from edgefl.methods.parts.optimizers import Optimizer
 from edgefl.methods.parts.payload import ModelSizes

@@ -13,7 +13,7 @@ from torch import Tensor
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
-from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.submodels import SubModel, SubModels, identity
 from edgefl.methods.recipe import METHODS, Recipe

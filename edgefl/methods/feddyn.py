@@ -4,8 +4,10 @@
 2. The server computes h ← h - (α/N) Σ_S (θ_k - θ_t) and θ_{t+1} = mean_S θ_k - h/α, with N clients in all.
 """
 
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from pydantic import Field, SerializeAsAny
 from torch import Tensor
@@ -13,15 +15,17 @@ from torch import Tensor
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fedprox import parameter_vector
 from edgefl.methods.fits import Need
+from edgefl.methods.parts.arrivals import Arrivals, RoundFacts, weighted_sum
 from edgefl.methods.parts.client_state import ClientState, State
-from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.objective import AddedTerm, Batch, Context, Loss, Objective
-from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting, weighted_sum
+from edgefl.methods.parts.local_step import Sgd
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting
 from edgefl.methods.recipe import METHODS, Recipe
+from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 
 
-class FedDyn(AddedTerm):
+class FedDyn(Objective):
     """f(θ) - ⟨λ_k, θ⟩ + (α/2)‖θ - θ_t‖² with another loss f (Acar et al. 2021, Eq. 1).
 
     The client keeps h_k, the sum of its past deltas, as the vector ``drift``; λ_k = -α h_k. Both terms are part of the
@@ -32,6 +36,14 @@ class FedDyn(AddedTerm):
     base: SerializeAsAny[Objective] = Field(default_factory=CrossEntropy, description="the loss f")
     alpha: float = Field(default=0.1, gt=0, description="weight α of the dynamic regulariser")
     scale_alpha: bool = Field(default=False, description="divide α by n_k N/n")
+
+    # All but the loss is that of f.
+    frozen = property(lambda self: self.base.frozen)
+    needs = property(lambda self: self.base.needs)
+    trains_last = property(lambda self: self.base.trains_last)
+    side_by_side = property(lambda self: self.base.side_by_side)
+    evaluates_clients = property(lambda self: self.base.evaluates_clients)
+    blocks_end_in_time = property(lambda self: self.base.blocks_end_in_time)  # type: ignore[pydantic-field]
 
     @property
     def vectors(self) -> frozenset[str]:  # type: ignore[override]
@@ -48,6 +60,18 @@ class FedDyn(AddedTerm):
         alpha = self.alpha / context.client["relative_size"] if self.scale_alpha else self.alpha
         penalty = alpha * ((context.vectors["drift"] * parameters).sum() + 0.5 * away.square().sum())
         return Loss(loss.total + penalty, loss.cross_entropy)
+
+    def adapt(self, model: BlockModel) -> BlockModel:
+        return self.base.adapt(model)
+
+    def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
+        return self.base.evaluation_mode(model)
+
+    def variants(self, model: BlockModel) -> Sequence[Mapping[str, Tensor]]:
+        return self.base.variants(model)
+
+    def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
+        return self.base.draw(generator, batch)
 
 
 class Drift(ClientState):

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import Mean
-from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights

@@ -1,7 +1,7 @@
 """FedRolex: HeteroFL with a window of channels that moves by one each round (Alam et al. 2022, Sec. 3.2, Alg. 1)."""
 
 from edgefl.methods.fedavg import CrossEntropy, Mean
-from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.submodels import RollingWidth
 from edgefl.methods.recipe import METHODS, Recipe
 

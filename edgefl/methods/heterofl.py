@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.submodels import Width
 from edgefl.methods.recipe import METHODS, Recipe

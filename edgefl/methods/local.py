@@ -7,7 +7,7 @@ models' metrics.
 from typing import ClassVar
 
 from edgefl.methods.fedavg import CrossEntropy, Mean
-from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
 

@@ -10,7 +10,7 @@ from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.kd import taught_by
 from edgefl.methods.parts.distillation import kl_divergence
-from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights

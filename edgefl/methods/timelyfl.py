@@ -10,7 +10,7 @@ from pydantic import Field
 from edgefl.methods.fedavg import CrossEntropy, Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.common_finish import CommonFinish
-from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.recipe import METHODS, Recipe
 
 

@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from edgefl.errors import WrongAnswer, one_line
-from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts
+from edgefl.methods.parts.arrivals import Arrival, Arrivals, RoundFacts
+from edgefl.methods.parts.server import checked_update
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 from edgefl.training.faults import blaming
@@ -113,37 +113,12 @@ class Aggregation:
 
     def _weights(self, samples: Sequence[int]) -> list[float]:
         """Shares that sum to 1: equal, or proportional to the images that a pass uses."""
-        counts = [1] * len(samples) if self._method.weighting == "uniform" else [self._used(n) for n in samples]
+        local, counts = self._method.local, list(samples)
+        if self._method.weighting == "uniform":
+            counts = [1] * len(samples)
+        elif local.drop_last:  # a client with less than one batch uses it
+            counts = [each // local.batch * local.batch or each for each in samples]
         return [count / sum(counts) for count in counts]
-
-    def _used(self, samples: int) -> int:
-        """n_k, or ⌊n_k/B⌋·B if an incomplete last batch is dropped; a client with less than one batch uses it."""
-        local = self._method.local
-        return (samples // local.batch * local.batch or samples) if local.drop_last else samples
-
-
-def checked_update(answer: object, before: Tensor, broadcasts: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
-    """The parameters and the server state that :meth:`ServerUpdate.update` returned, if they can be used."""
-    if not isinstance(answer, tuple) or len(answer) != 2:
-        raise WrongAnswer(f"update returned {one_line(answer)}; expected the next parameters and the server state")
-    parameters = answer[0]
-    if not isinstance(parameters, Tensor) or _kind(parameters) != _kind(before):
-        found = _kind(parameters) if isinstance(parameters, Tensor) else one_line(parameters)
-        raise WrongAnswer(f"update returned as the next parameters {found}; expected {_kind(before)}")
-    return parameters, checked_state(answer[1], broadcasts)
-
-
-def checked_state(state: object, broadcasts: Sequence[str]) -> dict[str, Tensor]:
-    """A server state that has what clients are to receive."""
-    if not isinstance(state, Mapping) or not all(isinstance(each, Tensor) for each in state.values()):
-        raise WrongAnswer(f"it returned as the server state {one_line(state)}; expected tensors by name")
-    if missing := [name for name in broadcasts if name not in state]:
-        raise WrongAnswer(f"it returned a server state without '{missing[0]}', which clients are to receive")
-    return dict(state)
-
-
-def _kind(tensor: Tensor) -> str:
-    return f"a tensor of {tensor.dtype} {list(tensor.shape)} on {tensor.device}".replace("torch.", "")
 
 
 def stacked(vectors: Sequence[Tensor]) -> Tensor:

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_rule import LocalRule
-from edgefl.methods.parts.local_step import Precision
 from edgefl.methods.parts.objective import Batch, Objective
 from edgefl.models.block_model import BlockModel
 from edgefl.registry import Registry
+from edgefl.torch_settings import Precision
 from edgefl.training.job import Evaluation
 
 

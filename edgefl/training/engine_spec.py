@@ -12,9 +12,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from edgefl.errors import UserError, nearest
 from edgefl.hardware import DEVICES, EngineKind, cores
-from edgefl.methods.parts.local_step import Precision
 from edgefl.options import Component
-from edgefl.torch_settings import neutral_torch
+from edgefl.torch_settings import Precision, neutral_torch
 from edgefl.training import accelerator
 from edgefl.training.base import ENGINES
 from edgefl.validation import validated

@@ -20,7 +20,7 @@ from edgefl.methods.fedadc_plus import SelfConfidence
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel

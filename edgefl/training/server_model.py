@@ -7,10 +7,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from edgefl.methods.parts.server import ServerSide
+from edgefl.methods.parts.server import ServerSide, checked_state, checked_update
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
-from edgefl.training.aggregation import Aggregation, Outcome, checked_state, checked_update
+from edgefl.training.aggregation import Aggregation, Outcome
 from edgefl.training.faults import Diverged, blaming
 from edgefl.training.job_inputs import Received
 from edgefl.training.parts_of_models import PartsOfModel

@@ -34,13 +34,13 @@ from edgefl.experiment import run
 from edgefl.hardware import cores as available_cores
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_step import Precision, computing
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import MODELS, build_model
 from edgefl.record.events import Listener
 from edgefl.record.summary import SeedResult
 from edgefl.scenario import load_scenario
+from edgefl.torch_settings import Precision, computing
 from edgefl.training import accelerator
 from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import (

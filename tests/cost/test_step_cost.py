@@ -12,8 +12,7 @@ from edgefl.cost.recorder import Recorder
 from edgefl.methods.build import build_method
 from edgefl.methods.fedavg import CrossEntropy, Mean
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.local_step import local_step
+from edgefl.methods.parts.local_step import Sgd, local_step
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.payload import Payload
 from edgefl.methods.recipe import Method

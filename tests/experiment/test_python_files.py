@@ -61,7 +61,7 @@ METHOD = """
 from pydantic import Field
 
 from edgefl.methods.fedavg import CrossEntropy, Mean
-from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.recipe import Recipe
 
 

@@ -13,7 +13,7 @@ from edgefl.methods.codecs.by_tensor import encoded_sizes
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Loss, Objective
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.recipe import METHODS, Recipe

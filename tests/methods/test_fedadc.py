@@ -9,7 +9,7 @@ from edgefl.methods.fedadc import FedAdcRule
 from edgefl.methods.fedadc_plus import SelfConfidence, self_confident_target
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.local_step import Sgd
 
 LR, BETA, DECAY = 0.1, 0.6, 0.05
 START, MOMENTUM, TARGET = 2.0, 4.0, 1.5

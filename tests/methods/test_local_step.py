@@ -8,8 +8,7 @@ from edgefl.errors import WrongAnswer
 from edgefl.methods.build import build_method
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_rule import Sgd
-from edgefl.methods.parts.local_step import local_step
+from edgefl.methods.parts.local_step import Sgd, local_step
 from edgefl.methods.parts.objective import Batch, Context, Loss
 from edgefl.models.mode import using
 from edgefl.models.registry import MODELS, build_model, initial_vector

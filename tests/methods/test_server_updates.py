@@ -14,8 +14,9 @@ from edgefl.methods.feddyn import Drift, FedDynServer
 from edgefl.methods.fedgkd import FedGkdServer
 from edgefl.methods.fednova import FedNova
 from edgefl.methods.fedopt import FedAdagrad, FedAdam, FedYogi
+from edgefl.methods.parts.arrivals import Arrival, Arrivals, RoundFacts
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.server import SERVER_UPDATES, Arrival, Arrivals, RoundFacts, ServerUpdate
+from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate
 from edgefl.methods.scaffold import ControlVariate, Scaffold, ScaffoldRule
 from edgefl.methods.slowmo import SlowMo
 
@@ -256,11 +257,3 @@ def test_stale_updates_enter_with_their_weight_and_their_own_rate():
     model, state = FedDynServer().update(theta, arrivals, {"shift": before}, facts)
     torch.testing.assert_close(state["shift"], before + deltas.sum(0) / 10)
     torch.testing.assert_close(model, theta + 0.5 * deltas[0] + 0.125 * deltas[1] + state["shift"])
-
-
-def test_an_update_with_the_parameters_of_former_versions_is_refused_in_a_sentence() -> None:
-    with pytest.raises(TypeError, match=r"Old.update\(parameters, deltas, weights, state, facts\): expected"):
-
-        class Old(Mean):
-            def update(self, parameters, deltas, weights, state, facts):
-                return parameters, state

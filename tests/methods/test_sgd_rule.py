@@ -14,7 +14,7 @@ from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.local_step import Sgd
 from edgefl.models.registry import MODELS, build_model
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob

@@ -11,7 +11,7 @@ from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_rule import Sgd
+from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch
 from edgefl.methods.recipe import METHODS
 from edgefl.training.accelerator import Replay

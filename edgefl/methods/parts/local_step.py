@@ -1,47 +1,26 @@
-"""The precision of products in a client's forward pass."""
+"""One local step: the loss, its gradient, and the new parameters, by SGD unless a method has a rule of its own."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from edgefl.errors import WrongAnswer, one_line
-from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_rule import LocalRule
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.models.layout import Layout, Weights
 from edgefl.models.random_layers import drawn_from
+from edgefl.torch_settings import Precision, computing
 
-Precision = Literal["float32", "tf32", "bfloat16"]
-
-
-def computing(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
-    """A context in which convolutions and products use ``precision``; compute losses within it and gradients outside.
-
-    ``bfloat16`` is PyTorch's autocast: products have operands of 8 significant bits and accumulate in float32;
-    parameters, their gradient, norms, the logits' cross-entropy and all other sums of edgefl stay float32. The backward
-    pass of an operator uses the types of its forward pass. ``tf32`` is a setting of the whole device
-    (:func:`~edgefl.training.engine_spec.exact_arithmetic`) and, like ``float32``, needs no context.
-
-    >>> one = torch.ones(2, 2)
-    >>> with computing("bfloat16", one.device):
-    ...     (one @ one).dtype
-    torch.bfloat16
-    """
-    if precision != "bfloat16":
-        return nullcontext()
-    # No cache: weights are slices of a vector that changes in every step.
-    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
-
+if TYPE_CHECKING:
+    from edgefl.methods.parts.local_options import LocalOptions
 
 Phase = Literal["forward", "backward", "update"]
 """In order; the look-ahead point (``rule.point``) belongs to the forward phase."""
-
-
-def _unobserved(phase: Phase) -> None:
-    """Ignore the phase."""
 
 
 class Leaves:
@@ -105,22 +84,6 @@ def checked_loss(answer: object) -> Loss:
     return numbers
 
 
-def differentiated(  # noqa: PLR0917  (a loss is made of this many things)
-    objective: Objective,
-    leaves: Leaves,
-    weights: Weights,
-    batch: Batch,
-    context: Context,
-    precision: Precision,
-    entering: Callable[[Phase], None] = _unobserved,
-) -> tuple[Tensor, Loss]:
-    """The gradient ``[parameter_count]`` of a loss and the detached loss; ``weights`` are the tensors of ``leaves``."""
-    with computing(precision, batch.labels.device), drawn_from(context.draws):
-        loss = checked_loss(objective.loss(weights, batch, context))
-    entering("backward")
-    return leaves.gradient(loss.total), Loss(loss.total.detach(), loss.cross_entropy.detach())
-
-
 def local_step(  # noqa: PLR0917  (a step is made of this many things; they come in the order of use)
     objective: Objective,
     rule: LocalRule,
@@ -134,7 +97,7 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     *,
     leaves: Leaves | None = None,
     precision: Precision = "float32",
-    entering: Callable[[Phase], None] = _unobserved,
+    entering: Callable[[Phase], object] = lambda _: None,
 ) -> tuple[Tensor, Loss]:
     """Run one local step.
 
@@ -148,6 +111,60 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     entering("forward")
     leaves = Leaves(context.model.layout) if leaves is None else leaves
     weights = leaves.at(rule.point(parameters, memory, lr), buffers)
-    gradient, loss = differentiated(objective, leaves, weights, batch, context, precision, entering)
+    with computing(precision, batch.labels.device), drawn_from(context.draws):
+        loss = checked_loss(objective.loss(weights, batch, context))
+    entering("backward")
+    gradient, detached = leaves.gradient(loss.total), Loss(loss.total.detach(), loss.cross_entropy.detach())
     entering("update")
-    return rule.update(parameters, gradient, memory, options, lr), loss
+    return rule.update(parameters, gradient, memory, options, lr), detached
+
+
+def stepped_(parameters: Tensor, step: Tensor, lr: float | Tensor) -> Tensor:
+    """θ - η d, in place; η may be a tensor ``[]`` on the device.
+
+    >>> import torch
+    >>> stepped_(torch.ones(2), torch.ones(2), 0.5), stepped_(torch.ones(2), torch.ones(2), torch.tensor(0.5))
+    (tensor([0.5000, 0.5000]), tensor([0.5000, 0.5000]))
+    """
+    if isinstance(lr, Tensor):
+        return parameters.addcmul_(step, lr, value=-1)
+    return parameters.sub_(step, alpha=lr)
+
+
+def clipped(gradient: Tensor, options: LocalOptions) -> Tensor:
+    """The gradient, clipped in place to an L2 norm of at most ``clip_norm`` (``torch.nn.utils.clip_grad_norm_``)."""
+    if options.clip_norm is None:
+        return gradient
+    norm: Tensor = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
+    return gradient.mul_((options.clip_norm / (norm + 1e-6)).clamp(max=1.0))
+
+
+def direction(parameters: Tensor, gradient: Tensor, options: LocalOptions) -> Tensor:
+    """The clipped gradient plus coupled weight decay, in place; weight decay is added after clipping."""
+    gradient = clipped(gradient, options)
+    if options.weight_decay:
+        for place in options.decayed:
+            gradient[..., place].add_(parameters[..., place], alpha=options.weight_decay)
+    return gradient
+
+
+class Sgd(LocalRule):
+    """θ ← θ - η_t d with d the clipped gradient plus weight decay, with (Nesterov) momentum if set.
+
+    The momentum starts at zero every round: clients keep no optimizer state between rounds.
+    """
+
+    lr_on_device: ClassVar[bool] = True
+
+    def begin(self, received: Tensor, vectors: State, options: LocalOptions, steps: int) -> State:
+        return {"velocity": torch.zeros_like(received)} if options.momentum else {}
+
+    def update(
+        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float | Tensor
+    ) -> Tensor:
+        """One step of ``torch.optim.SGD``, in place, because newly allocated memory takes ten times as long."""
+        step = direction(parameters, gradient, options)
+        if options.momentum:
+            velocity = memory["velocity"].mul_(options.momentum).add_(step)
+            step = step.add(velocity, alpha=options.momentum) if options.nesterov else velocity
+        return stepped_(parameters, step, lr)

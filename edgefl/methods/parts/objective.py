@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from pydantic import SerializeAsAny
 from torch import Tensor
 
 from edgefl.methods.fits import Need, Part, check, taken_by_model
@@ -115,30 +114,3 @@ class Objective(Component):
     def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
         """The random inputs of one step on ``batch`` images (masks, mixing weights); none by default."""
         return {}
-
-
-class AddedTerm(Objective):
-    """A loss with another term; all else is that of the loss ``base``."""
-
-    base: SerializeAsAny[Objective]
-
-    frozen = property(lambda self: self.base.frozen)
-    vectors = property(lambda self: self.base.vectors)
-    client = property(lambda self: self.base.client)
-    needs = property(lambda self: self.base.needs)
-    trains_last = property(lambda self: self.base.trains_last)
-    side_by_side = property(lambda self: self.base.side_by_side)
-    evaluates_clients = property(lambda self: self.base.evaluates_clients)
-    blocks_end_in_time = property(lambda self: self.base.blocks_end_in_time)  # type: ignore[pydantic-field]
-
-    def adapt(self, model: BlockModel) -> BlockModel:
-        return self.base.adapt(model)
-
-    def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
-        return self.base.evaluation_mode(model)
-
-    def variants(self, model: BlockModel) -> Sequence[Mapping[str, Tensor]]:
-        return self.base.variants(model)
-
-    def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
-        return self.base.draw(generator, batch)

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgefl.methods.parts.local_step import Precision, checked_loss, computing
+from edgefl.methods.parts.local_step import checked_loss
 from edgefl.methods.parts.objective import Batch, Context
 from edgefl.models.block_model import BlockModel
 from edgefl.models.random_layers import drawn_from
+from edgefl.torch_settings import Precision, computing
 from edgefl.training.accelerator import Replay
 from edgefl.training.base import JobResult, JobTask
 from edgefl.training.batched.chunk_width import padded

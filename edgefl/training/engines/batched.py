@@ -10,10 +10,10 @@ from torch import Tensor
 
 from edgefl.cost.data_dependence import DataDependentError
 from edgefl.errors import in_words
-from edgefl.methods.parts.local_step import Precision
 from edgefl.methods.parts.objective import Batch
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
+from edgefl.torch_settings import Precision
 from edgefl.training.accelerator import Replay
 from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
 from edgefl.training.batched.chunk_width import ChunkWidths

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from edgefl.errors import EdgeflError
 from edgefl.hardware import cores
-from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
+from edgefl.torch_settings import Precision
 from edgefl.training.base import ENGINES, EngineEntry, JobData, JobResult, JobTask
 from edgefl.training.engines.sequential import SequentialEngine
 from edgefl.training.evaluation import BatchScore, total

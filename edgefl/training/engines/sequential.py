@@ -2,20 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import chain, repeat
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from edgefl.errors import in_words
-from edgefl.methods.parts.local_step import Precision, Trained, local_step
+from edgefl.methods.parts.local_step import Trained, local_step
 from edgefl.methods.parts.objective import Context, Objective
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import Mode, using
 from edgefl.models.random_layers import KEY
 from edgefl.randomness import generator
-from edgefl.training.base import ENGINES, EngineEntry, EngineInputs, JobData, JobResult, JobTask
+from edgefl.torch_settings import Precision
+from edgefl.training.base import ENGINES, EngineEntry, JobData, JobResult, JobTask
 from edgefl.training.engine_spec import exact_arithmetic
 from edgefl.training.evaluation import evaluate_batches, total
 from edgefl.training.faults import TrainingFault
@@ -58,7 +58,7 @@ def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision
     memory = first_memory(task, received if trained.front is None else parameters)
     draw = draws_of(task, model)
     sizes: list[int] = []
-    for batch, lr in zip(data.batches(task), chain(task.rates, repeat(task.lr)), strict=False):
+    for batch, lr in zip(data.batches(task), task.rates or [task.lr] * task.steps, strict=True):
         size = batch.labels.shape[0]
         parameters, loss = local_step(
             task.objective,
@@ -76,8 +76,6 @@ def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision
         # Kept as a tensor: reading its value would synchronise with the accelerator in every step.
         losses.append(loss.cross_entropy)
         sizes.append(size)
-    if not losses or len(losses) != task.steps:
-        raise ValueError(f"the data returned {len(losses)} batches for {task.steps} local steps")
     kept = {name: memory[name] for name in task.rule.kept}
     if trained.front is not None:
         # The skeleton's layers may have updated the running statistics of the front, which are not trained.
@@ -129,9 +127,6 @@ class SequentialEngine:
         """Do nothing: there is nothing to release."""
 
 
-def build(given: EngineInputs) -> SequentialEngine:
-    """The engine."""
-    return SequentialEngine(given.model, given.data, given.device, given.precision)
-
-
-ENGINES.register("sequential")(EngineEntry(build))
+ENGINES.register("sequential")(
+    EngineEntry(lambda given: SequentialEngine(given.model, given.data, given.device, given.precision))
+)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from edgefl.errors import EdgeflError
-from edgefl.methods.parts.local_step import Precision
 from edgefl.models.block_model import BlockModel
+from edgefl.torch_settings import Precision
 from edgefl.training.base import JobData, JobResult, JobTask
 from edgefl.training.engines.sequential import train_job
 from edgefl.training.evaluation import BatchScore, evaluate_batches
