@@ -1,5 +1,6 @@
 """What an ordinary module changes when it is called: state that no job has, and attributes that calls make anew."""
 
+import copy
 import io
 import pickle
 from collections.abc import Iterator, Mapping
@@ -57,6 +58,17 @@ def settle(module: nn.Module, twin: nn.Module, inputs: Tensor, *, reshapes: bool
                 first = _MISSING
             layer.__dict__.setdefault(REMADE, {})[name] = first
     restore(remade(module))
+    kept = {id(each): each for each in module.modules()}
+    for (path, name), value in _attributes(module):
+        kept |= {id(each): each for each in value if isinstance(each, nn.Module)} if isinstance(value, tuple) else {}
+        try:
+            copy.deepcopy(value, dict(kept))
+        except Exception as error:  # noqa: BLE001  (whatever a class raises)
+            reason = str(error).partition(".")[0]
+            raise UserError(
+                f"{words_of(module, path)} has the attribute '{name}' ({type(value).__name__}), which cannot be copied "
+                f"({reason}), as methods and worker processes need; make it when it is used"
+            ) from None
 
 
 def remade(block: nn.Module) -> list[tuple[dict[str, Any], Mapping[str, Any]]]:

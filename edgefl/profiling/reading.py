@@ -27,7 +27,8 @@ class Stored(Dataset[tuple[Any, Any]]):
     """The training samples of a scenario as its client would read them: each image is decoded and transformed alone."""
 
     def __init__(self, spec: DataSpec) -> None:
-        self.inputs, self.labels = spec.checked()[0][:2]
+        inputs, self.labels = spec.checked()[0][:2]
+        self.inputs: Any = inputs  # an array, or Pictures
         data, _ = load(spec)
         size, steps = data.shape[-2:], [transforms.ToTensor(), transforms.Normalize(data.mean, data.std)]
         if spec.augment != "none":
@@ -43,13 +44,13 @@ class Stored(Dataset[tuple[Any, Any]]):
         label = self.labels[index]
         if self.transform is None:
             return torch.as_tensor(self.inputs[index]), label
-        if not isinstance(self.inputs, Pictures):
+        if isinstance(self.inputs, Pictures):
+            source = self.inputs.source(int(self.inputs.numbers[index]))
+            opened = Image.open(source if isinstance(source, Path) else BytesIO(source or b""))
+            image = opened.convert("L" if self.grey else "RGB").resize((self.size[1], self.size[0]))
+        else:
             pixels = self.inputs[index]
             image = Image.fromarray(pixels[0] if self.grey else pixels.transpose(1, 2, 0))
-        else:
-            source = self.inputs.source(int(self.inputs.numbers[index]))
-            image = Image.open(source if isinstance(source, Path) else BytesIO(source or b""))
-            image = image.convert("L" if self.grey else "RGB").resize(self.size[::-1])
         return self.transform(image), label
 
 

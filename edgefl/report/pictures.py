@@ -20,7 +20,6 @@ from edgefl.report.curves import Curve, curves_of, mean_curve
 from edgefl.report.figure_file import draw, new_figure
 from edgefl.report.quantities import limit, unit_for
 from edgefl.report.rows import run_names
-from edgefl.report.run_result import RunResult
 from edgefl.wording import escape
 
 if TYPE_CHECKING:

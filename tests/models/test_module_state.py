@@ -1,6 +1,7 @@
 """Modules that change when they are called: they train if it stays in the call, else the layer is named."""
 
 import copy
+import threading
 import warnings
 
 import pytest
@@ -114,6 +115,7 @@ REFUSED = {
     "a buffer outside the state dict": (count_in_place, buffer(torch.zeros(1), persistent=False), "'steps' (float32)"),
     "clamped weights": (clamp, scale, f"{PARAMETER} 'scale'"),
     "weights of limited norm": (renormalise, scale, f"{PARAMETER} 'scale'"),
+    "a lock": (lambda layer, inputs: None, lambda layer: setattr(layer, "seen", threading.Lock()), "cannot be copied"),
 }  # fmt: skip
 
 
