@@ -1,7 +1,6 @@
 """The next model from the clients' updates: their weights, the server update, and the mean of all other numbers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -11,32 +10,9 @@ from edgefl.methods.parts.arrivals import Arrival, Arrivals, RoundFacts
 from edgefl.methods.parts.server import checked_update
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
+from edgefl.training.base import Outcome
 from edgefl.training.faults import blaming
 from edgefl.training.parts_of_models import LastBlocks, PartsOfModel
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
-    """The result of a trained job at the server."""
-
-    client: int
-    final: Tensor  # the returned local model θ_k [size], as received
-    version: int  # the model version v_k that the client was sent, and η of its round
-    rate: float
-    samples: int  # n_k, the number of the client's training images
-    steps: int  # H_k, its local steps
-    loss: float  # mean cross-entropy over the last local epoch
-    first_loss: float  # the same over the first
-    # squared distance between that version and the model that the client started from, without its local part
-    drift: float
-    delta: Tensor  # θ_k - θ_{v_k} [size], as received
-    # other received vectors, by the part's name; see Arrival.uploads
-    others: Mapping[str, Tensor] = field(default_factory=dict)
-    # the broadcasts of the version, as the client received them
-    received: Mapping[str, Tensor] = field(default_factory=dict)
-    # the capacity level, or the number of the last blocks if only these are trained, and the round: the part of the
-    # model that it trained; the other numbers are those of the version
-    part: tuple[int, int] = (0, 0)
 
 
 class Aggregation:

@@ -1,4 +1,4 @@
-"""The interface of training engines, which take resolved jobs and return trained weights and losses."""
+"""The forms of a job in training, and the interface of the engines that train it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,6 +53,30 @@ class JobResult:
     batch_sizes: tuple[int, ...]  # images in each step's batch
     # vectors [parameter_count] that the rule's local optimizer state adds to the client's state, by name
     kept: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """The result of a trained job at the server."""
+
+    client: int
+    final: Tensor  # the returned local model θ_k [size], as received
+    version: int  # the model version v_k that the client was sent, and η of its round
+    rate: float
+    samples: int  # n_k, the number of the client's training images
+    steps: int  # H_k, its local steps
+    loss: float  # mean cross-entropy over the last local epoch
+    first_loss: float  # the same over the first
+    # squared distance between that version and the model that the client started from, without its local part
+    drift: float
+    delta: Tensor  # θ_k - θ_{v_k} [size], as received
+    # other received vectors, by the part's name; see Arrival.uploads
+    others: Mapping[str, Tensor] = field(default_factory=dict)
+    # the broadcasts of the version, as the client received them
+    received: Mapping[str, Tensor] = field(default_factory=dict)
+    # the capacity level, or the number of the last blocks if only these are trained, and the round: the part of the
+    # model that it trained; the other numbers are those of the version
+    part: tuple[int, int] = (0, 0)
 
 
 class EvaluationData(Protocol):

@@ -16,8 +16,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import digest_of_model
 from edgefl.randomness import generator
 from edgefl.torch_settings import neutral_torch
-from edgefl.training.aggregation import Outcome
-from edgefl.training.base import Engine, JobData, JobResult, JobTask
+from edgefl.training.base import Engine, JobData, JobResult, JobTask, Outcome
 from edgefl.training.evaluation import epoch_losses, in_main_memory, local_losses
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.training.job_inputs import JobInputs, JobResolver, Received

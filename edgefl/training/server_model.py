@@ -10,7 +10,8 @@ from torch import Tensor
 from edgefl.methods.parts.server import ServerSide, checked_state, checked_update
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
-from edgefl.training.aggregation import Aggregation, Outcome
+from edgefl.training.aggregation import Aggregation
+from edgefl.training.base import Outcome
 from edgefl.training.faults import Diverged, blaming
 from edgefl.training.job_inputs import Received
 from edgefl.training.parts_of_models import PartsOfModel
