@@ -22,8 +22,6 @@ from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import build_model
 from edgefl.network.client_links import ClientLinks
-from edgefl.network.topology import scale_topology
-from edgefl.network.tree import build_topology
 from edgefl.record.costs import StepRow
 from edgefl.record.events import Listener
 from edgefl.scenario import Scenario
@@ -131,12 +129,8 @@ def setup_of(
     those of all other links, and ``cost`` is called for the cost of a local step in place of ``costs``.
     """
     method, model = costs.method, costs.adapted_model()
-    links = [str(name) for name in world.fleet.link_names()]
     levels = range(0 if method.submodels is None else len(method.submodels.levels))
     allocation = scenario.training.bandwidth.spec
-    topology = build_topology(scenario.network.topology, scenario.network.links, links)
-    if bandwidth != 1.0:
-        scale_topology(topology, bandwidth)
 
     def sizes(sent: BlockModel, codec: Codec) -> ModelSizes:
         """Encoded bytes of the blocks; in FedBR's cost model S/M of the sum for each."""
@@ -147,9 +141,13 @@ def setup_of(
     if isinstance(scenario.cost, SecondsCost):
         key = chosen.label if chosen.label in scenario.cost.methods else chosen.name
         seconds = ComputeSeconds(scenario.cost, key, world.seed, scenario.data.clients)
-    return Setup(
+    return Setup.connected(
+        world.fleet,
+        scenario.network,
+        world.seed,
+        client_links=client_links,
+        scale=bandwidth,
         label=chosen.label,
-        seed=world.seed,
         rounds=scenario.training.rounds,
         cohort=scenario.training.cohort,
         protocol=scenario.protocol,
@@ -162,18 +160,13 @@ def setup_of(
         sizes_plain=sizes(model, NoCodec()),
         level_sizes=[sizes(costs.part_of(level).model, NoCodec()).of_model_with(model.depth) for level in levels],
         cost=cost or costs.step,
-        fleet=world.fleet,
         samples=world.samples,
-        topology=topology,
-        transport=scenario.network.transport.build(world.seed),
-        capacity_changes=client_links or client_links_of(scenario, world),
         learner=learner,
         limits=limits_of(scenario),
         stop=scenario.stop,
         evaluate_every=scenario.evaluation.every,
         trains=trains,
         seconds=seconds,
-        timeouts=scenario.network.transport.timeouts,
         failures=timed(scenario.failures),
         listeners=listeners,
         overhead=scenario.round_overhead,

@@ -28,8 +28,6 @@ from edgefl.flower.virtual_time import AppTime, replaced, seeded, virtual_time
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.payload import ModelSizes
-from edgefl.network.client_links import ClientLinks
-from edgefl.network.tree import build_topology
 from edgefl.record.events import Listener
 from edgefl.record.metric import ACCURACY
 from edgefl.scenario.sections import values_of
@@ -257,11 +255,11 @@ def run_app(
 
 def _setup(scenario: AppScenario, label: str, seed: int, *, metrics: Metrics, listeners: Sequence[Listener]) -> Setup:
     fleet = assign(scenario.fleet, scenario.data.clients, seed)
-    links = [str(name) for name in fleet.link_names()]
-    network = scenario.network
-    return Setup(
+    return Setup.connected(
+        fleet,
+        scenario.network,
+        seed,
         label=label,
-        seed=seed,
         rounds=MAXIMUM_ROUNDS,
         cohort=scenario.data.clients,
         protocol=SynchronousSpec(),
@@ -272,15 +270,10 @@ def _setup(scenario: AppScenario, label: str, seed: int, *, metrics: Metrics, li
         facts=Facts(),
         sizes=ModelSizes((0,)),
         cost=_no_step,
-        fleet=fleet,
         samples=np.zeros(scenario.data.clients, np.int64),
-        topology=build_topology(network.topology, network.links, links),
-        transport=network.transport.build(seed),
-        capacity_changes=ClientLinks(network.links, links, seed),
         learner=AppLearner(metrics),
         limits=limits_of(scenario),
         stop=scenario.stop,
-        timeouts=network.transport.timeouts,
         failures=scenario.failures,
         listeners=listeners,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import networkx as nx
 import numpy as np
@@ -17,8 +17,10 @@ from edgefl.methods.parts.payload import ModelSizes, Part, checked_parts
 from edgefl.methods.recipe import Method
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.flow import FlowObserver, Network
-from edgefl.network.topology import Topology
+from edgefl.network.specs import NetworkSpec
+from edgefl.network.topology import Topology, scale_topology
 from edgefl.network.transport import Timeouts, Transport
+from edgefl.network.tree import build_topology
 from edgefl.record.events import EventLog, Listener
 from edgefl.scheduling.bandwidth.base import BandwidthSpec
 from edgefl.scheduling.blocks.base import BlockScheduler
@@ -111,6 +113,36 @@ class Setup:
     bandwidth: BandwidthSpec | None = None
     optimum: RoundOptimum | None = None
     overhead: RoundOverhead = field(default_factory=RoundOverhead)
+
+    @classmethod
+    def connected(
+        cls,
+        fleet: FleetAssignment,
+        network: NetworkSpec,
+        seed: int,
+        *,
+        client_links: ClientLinks | None = None,
+        scale: float = 1.0,
+        **others: Any,
+    ) -> Self:
+        """The setup of a fleet on a network; ``others`` are the other fields.
+
+        ``client_links`` are the capacities of the clients' links, if they are already built; ``scale`` is a factor on
+        those of all other links.
+        """
+        links = [str(name) for name in fleet.link_names()]
+        topology = build_topology(network.topology, network.links, links)
+        if scale != 1.0:
+            scale_topology(topology, scale)
+        return cls(
+            seed=seed,
+            fleet=fleet,
+            topology=topology,
+            transport=network.transport.build(seed),
+            timeouts=network.transport.timeouts,
+            capacity_changes=client_links or ClientLinks(network.links, links, seed),
+            **others,
+        )
 
     @property
     def clients(self) -> int:
