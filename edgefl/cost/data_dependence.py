@@ -66,7 +66,9 @@ def data_dependence(
         return None
     return _ADVICE.get(
         name,
-        DataDependence(name, "use one whose result has a fixed size, such as torch.where or one_hot(labels, classes)"),
+        DataDependence(
+            name.strip("_2"), "use one whose result has a fixed size, such as torch.where or one_hot(labels, classes)"
+        ),
     )
 
 
