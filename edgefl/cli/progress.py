@@ -52,7 +52,7 @@ class Progress(Listener):
         self._widest = max(len(f"{label}, seed {seed}") for label, seed in runs)
         self._began = self._last = self._clock()
         if not self._live:
-            self._print(f"{counted(len(runs), 'run')} of at most {rounds} rounds")
+            self._print(f"{counted(len(runs), 'run')} of at most {counted(rounds, 'round')}")
 
     def advised(self, advice: str) -> None:
         self._print(advice)

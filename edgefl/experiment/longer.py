@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 from edgefl.errors import UserError
 from edgefl.experiment.checkpoints import Checkpoints, read_kept
 from edgefl.experiment.directory import check_finished, runs_of, state_of
+from edgefl.experiment.inputs import allow_code
 from edgefl.experiment.resuming import Journal
 from edgefl.files import write_file
 from edgefl.hardware import DeviceName
@@ -46,10 +47,11 @@ def locked(run: Path) -> Iterator[None]:
         lock.release()
 
 
-def begin(run: Path, changes: Overrides, device: DeviceName) -> str:
+def begin(run: Path, changes: Overrides, device: DeviceName, *, trust: bool) -> str:
     """Prepare the longer run; return how its rounds are trained, in words."""
     summary, paths, longer = check_finished(run), RunPaths(run), RunPaths(RunPaths(run).longer)
     former = load_scenario(paths.scenario, run_code=False)
+    allow_code(former, summary.inputs, run, trust=trust)
     scenario = with_overrides(former, changes, run_code=False)
     _check(former, scenario, max(each.rounds for _, each in runs_of(summary)))
     state = state_of(scenario, summary, paths, device)

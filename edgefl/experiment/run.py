@@ -128,7 +128,7 @@ def go_on(
     path = path.absolute()
     check_finished(path)
     with longer.locked(path):
-        advice = longer.begin(path, changes, device)
+        advice = longer.begin(path, changes, device, trust=trust)
         for listener in listeners:
             listener.advised(advice)
         try:

@@ -101,7 +101,7 @@ def parts_of(method: Method) -> list[Part]:
     own_rule: set[Need] = set() if method.chosen_rule else {"sgd"}
     parts = [
         Part(type(method.objective).__name__, method.objective.needs),
-        Part(type(method.rule).__name__, method.rule.needs | own_rule, "local"),
+        Part(f"the local rule of {label}", method.rule.needs | own_rule, "local"),
         Part(f"server update '{server.registered_name}'", server.needs | controls, "server"),
         Part(f"the payload of {label}", method.payload.needs),
     ]

@@ -179,7 +179,7 @@ def answers(run: RunResult) -> list[str]:
         ] or ["No method completed a round with every seed: there is nothing to compare."]
     limits, rounds = limits_of(run), {each.rounds for found in run.moments.values() for each in found}
     ends = "–".join(map(str, sorted({min(rounds), max(rounds)})))
-    start = f"Best within {', '.join(limits)}:" if limits else f"Best after {ends} rounds:"
+    start = f"Best within {', '.join(limits)}:" if limits else f"Best after {ends} round{'' if ends == '1' else 's'}:"
     standing = compare_metric(run)
     if standing is None:
         return [f"{start}  no method has trained a model within these limits"]
@@ -283,7 +283,7 @@ def seconds_of_a_seed(run: RunResult) -> float | None:
 def next_steps(run: RunResult, path: Path, pictures: Sequence[Path] = ()) -> list[str]:
     """The commands that show more, and the one that decides an open question."""
     lines = [f"Page     edgefl report {path} --html page.html", f"Details  edgefl report {path} --details"]
-    if (found := decide(run)) is not None:
+    if "flower" not in run.scenario and (found := decide(run)) is not None:
         seeds, question = found
         few = f"edgefl simulate {path} --add-seeds {seeds}"
         needed = few if seeds <= 30 else f"too close: about {float(f'{seeds:.1g}'):g} more seeds needed"

@@ -95,7 +95,7 @@ MOST_CLASSES = 100_000
 def whole_numbers(found: NDArray[Any], what: str) -> NDArray[np.int64]:
     """The numbers of classes or tokens (``what``) as int64."""
     if found.dtype.kind not in "fiub":
-        raise WrongAnswer(f"expected whole numbers from 0, the {what}, found {_type_of(found)}")
+        raise WrongAnswer(f"expected whole numbers from 0, the {what}, found {_type_of(found)}; give each a number")
     if not found.size:
         raise WrongAnswer("expected labels, found none")
     found = found.astype(np.float64) if found.dtype.kind == "f" else found
@@ -113,7 +113,7 @@ def whole_numbers(found: NDArray[Any], what: str) -> NDArray[np.int64]:
 def finite_numbers(found: NDArray[Any]) -> NDArray[np.float32]:
     """Numbers as float32."""
     if found.dtype.kind not in "fiub":
-        raise WrongAnswer(f"expected numbers, found {_type_of(found)}")
+        raise WrongAnswer(f"expected numbers, found {_type_of(found)}; give each a number")
     if not found.size:
         raise WrongAnswer("expected labels, found none")
     with np.errstate(over="ignore"):

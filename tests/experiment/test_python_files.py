@@ -17,7 +17,7 @@ from edgefl import user_code
 from edgefl.cli.entry import main
 from edgefl.data.federated import load_federated
 from edgefl.errors import UserError
-from edgefl.experiment import run
+from edgefl.experiment import go_on, run
 from edgefl.experiment.final_models import read_model
 from edgefl.experiment.wiring import skeleton
 from edgefl.models.registry import initial_vector
@@ -141,6 +141,13 @@ def sent(mine, tmp_path: Path, change: str | None = None) -> tuple[Path, Path]:
     if change is not None:
         (work / "net.py").write_text(NET + change)
     return work, received
+
+
+def test_a_finished_run_with_own_files_goes_on(mine, tmp_path):
+    _, folder = sent(mine, tmp_path)
+    go_on(folder, {"training.rounds": 3})
+    entries = json.loads((folder / "summary.json").read_text())["methods"]
+    assert {label: seeds[0]["rounds"] for label, seeds in entries.items()} == {"fedavg": 3, "mine": 3, "two": 3}
 
 
 def test_a_model_and_data_from_files_train(mine):

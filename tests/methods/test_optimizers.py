@@ -258,7 +258,7 @@ def test_an_optimizer_of_ones_own_is_a_class_in_a_file(world, tmp_path):
     method = build_method("fedavg", scenario.training.local)
     start = torch.zeros(4)
     assert method.rule.update(start, torch.ones(4), {}, method.local, 0.25).tolist() == [-0.125] * 4
-    with pytest.raises(UserError, match=r"ScaffoldRule needs local steps of SGD, and local\.optimizer is python"):
+    with pytest.raises(UserError, match=r"needs local steps of SGD, and local\.optimizer is python"):
         build_method("scaffold", scenario.training.local)
     with pytest.raises(UserError, match=r"methods\.0\.local\.optimizer: expected an optimizer of your own in training"):
         check({**SMALL, "methods": [{"method": "fedavg", "local": {"optimizer": {"python": f"{file}:Signs"}}}]})
