@@ -38,7 +38,7 @@ def run(*arguments):
 def measured_fixture(tmp_path_factory):
     """What the script writes where it has time for few cases."""
     file = tmp_path_factory.mktemp("device") / "measured.json"
-    found = main.measurement(1.0, 1, lambda text: None, QUICK)
+    found = main.measurement(4.0, 1, lambda text: None, QUICK)
     file.write_text(json.dumps(found), encoding="utf-8")
     return file
 
@@ -60,7 +60,7 @@ def test_measure_writes_a_profile_of_this_machine(monkeypatch, tmp_path):
     monkeypatch.setattr(main, "cases", lambda: QUICK)
     monkeypatch.setattr(held_out, "HELD_OUT", (Step("fedadc_cnn", "moon", 2),))
     file = tmp_path / "here.yaml"
-    output = run("measure", "-o", file, "--threads", "1", "--seconds", "1", "--compute-watts", "50")
+    output = run("measure", "-o", file, "--threads", "1", "--seconds", "4", "--compute-watts", "50")
     profile = read_profile(file)
     assert profile.power.compute == 50
     assert isinstance(profile.power.idle, Estimate)

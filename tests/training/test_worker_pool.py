@@ -35,7 +35,7 @@ def gone(processes, seconds: float = 30) -> bool:
 @pytest.fixture
 def pool():
     found = shared_pool(2)
-    found.wait()
+    found._first.result()
     return found
 
 
@@ -106,7 +106,7 @@ def test_a_killed_worker_process_breaks_the_pool_and_the_next_pool_works(pool):
         answers(pool, abs, [1])
     again = shared_pool(1)
     assert again is not pool
-    again.wait()
+    again._first.result()
     assert answers(again, abs, [-2]) == [2]
 
 
