@@ -232,8 +232,12 @@ def _stopping_politely(*, to_the_end: bool) -> Iterator[list[int]]:
 
     first = 0.0
 
-    def stop(number: int, _frame: FrameType | None) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
         nonlocal first
+        if frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+            # Python ignores errors in the callbacks of its import locks: the signal comes again in a moment.
+            threading.Timer(0.02, os.kill, (os.getpid(), number)).start()
+            return
         if received:
             # One Ctrl-C may arrive twice. A later one ends the process at once: a killed run can always be resumed.
             if time.monotonic() - first > INSISTING_SECONDS:
