@@ -13,7 +13,16 @@ from filelock import FileLock, Timeout
 from pydantic import Field
 
 from edgefl.errors import UserError
-from edgefl.experiment.inputs import SCENARIO, Input, check_inputs, digest_of_scenario, digests, in_words, keep_code
+from edgefl.experiment.inputs import (
+    SCENARIO,
+    Input,
+    check_inputs,
+    digest_of_scenario,
+    digests,
+    in_words,
+    keep_code,
+    scenario_as_written,
+)
 from edgefl.experiment.recording import read_recording
 from edgefl.files import aside, read_json, write_file
 from edgefl.hardware import DeviceName
@@ -164,6 +173,7 @@ class RunDirectory:
                 if self.seeds is None:
                     # An existing summary describes runs that are about to be tried again.
                     self.paths.summary.unlink(missing_ok=True)
+                if self._begun_here:
                     keep_code(scenario, self.inputs, self.path)
                     write_file(self.paths.scenario, dump_yaml(resolve(scenario)))
                 self._write()  # last: if the state exists, the scenario exists too
@@ -180,6 +190,9 @@ class RunDirectory:
 
     def read_inputs(self, found: Mapping[str, Input]) -> None:
         """Record the inputs of a new run; later, before each run, check that they are still the same."""
+        if self._asked is None and self.seeds is None:
+            # The file was compared as it was written: an earlier build had other defaults.
+            found = {field: each for field, each in found.items() if field != SCENARIO}
         if self._asked is None or self.inputs:
             check_inputs(self.inputs, found)
         self.inputs |= digests(found)
@@ -256,6 +269,8 @@ class RunDirectory:
         state = _read_state(file) if self._new_seeds is None else _state_with(self._new_seeds, self.path)
         self.choices, self.inputs, self.software = state.choices, dict(state.inputs), dict(state.software)
         self.seeds = state.seeds
+        if self.seeds is None:
+            check_inputs(self.inputs, scenario_as_written(self.path))
         self.opened = self.paths.state.exists()
         self.finished = {(each.label, each.seed): each for each in state.finished}
 
@@ -310,7 +325,7 @@ def _state_with(new_seeds: NewSeeds, path: Path) -> State:
 
 def state_of(extended: Scenario, summary: Summary, paths: RunPaths, device: DeviceName) -> State:
     """The state of an extended run, of which nothing has begun; ``summary`` and ``paths`` are of the finished one."""
-    check_inputs(summary.inputs, {SCENARIO: Input(str(paths.scenario), digest_of_scenario(read_yaml(paths.scenario)))})
+    check_inputs(summary.inputs, scenario_as_written(paths.root))
     label, first = runs_of(summary)[0]
     recording = read_recording(paths.of(label, first.seed).events)  # only the log shows whether models were trained
     trained = bool(recording.digests or recording.evaluations)

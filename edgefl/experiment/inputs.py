@@ -20,6 +20,7 @@ from edgefl.record import RunPaths, names
 from edgefl.scenario import Scenario, resolve
 from edgefl.scenario.overrides import what_decides
 from edgefl.user_code import allow, read_code
+from edgefl.yaml_file import read_yaml
 
 SCENARIO, DATA = "scenario", "data"
 
@@ -37,6 +38,12 @@ def digest_of_scenario(data: Mapping[str, Any]) -> str:
     """The SHA-256 of a resolved ``scenario.yaml``'s contents, without the paths of files and the engine."""
     text = json.dumps(what_decides(data), sort_keys=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()
+
+
+def scenario_as_written(folder: Path) -> dict[str, Input]:
+    """The scenario of a run directory as an input; another build may have written it, with other defaults."""
+    file = folder / names.SCENARIO
+    return {SCENARIO: Input(str(file), digest_of_scenario(read_yaml(file)))}
 
 
 class Inputs:

@@ -6,16 +6,7 @@ from pathlib import Path
 
 from edgefl.errors import UserError, nearest
 from edgefl.experiment.directory import read_run_summary
-from edgefl.experiment.inputs import (
-    DATA,
-    SCENARIO,
-    Input,
-    Inputs,
-    allow_code,
-    check_inputs,
-    digest_of_scenario,
-    digests,
-)
+from edgefl.experiment.inputs import DATA, SCENARIO, Inputs, allow_code, check_inputs, digests, scenario_as_written
 from edgefl.experiment.recording import RecordedLearner, Recording, read_recording
 from edgefl.experiment.wiring import SharedWorld, reads_labels, setup_of, step_costs
 from edgefl.flower.scenario import app_scenario_of
@@ -29,7 +20,6 @@ from edgefl.simulation.setup import Setup
 from edgefl.training.faults import NotTrained
 from edgefl.training.job import JobId, Mixing, TrainingJob
 from edgefl.training.neutral import NeutralLearner
-from edgefl.yaml_file import read_yaml
 
 
 class ReplayedLearner(RecordedLearner):
@@ -109,8 +99,7 @@ class FinishedRun:
         self.scenario = load_scenario(self.paths.scenario, run_code=False)
         allow_code(self.scenario, summary.inputs, path, trust=trust)
         self._files = Inputs(self.scenario, path).files
-        file = self.paths.scenario
-        check_inputs(summary.inputs, {SCENARIO: Input(str(file), digest_of_scenario(read_yaml(file)))})
+        check_inputs(summary.inputs, scenario_as_written(path))
         if (decided := arrivals_decide(self.scenario.protocol)) is not None:
             raise UserError(f"{decided}, so the run cannot be replayed: simulate it instead", file=str(path))
         steps = read_costs(self.paths.costs)

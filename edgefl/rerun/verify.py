@@ -16,7 +16,7 @@ from typing import Any
 from edgefl.errors import UserError
 from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.final_models import read_model
-from edgefl.experiment.inputs import SCENARIO, Input, Inputs, allow_code, digest_of_scenario, in_words, software_of
+from edgefl.experiment.inputs import SCENARIO, Input, Inputs, allow_code, in_words, scenario_as_written, software_of
 from edgefl.experiment.recording import RecordedLearner, recording_of
 from edgefl.experiment.runs import OneRun
 from edgefl.experiment.step_costs import StepCosts
@@ -38,7 +38,6 @@ from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.laws import Record, at, close, violations
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import NotTrained
-from edgefl.yaml_file import read_yaml
 
 _TRAINED: tuple[EventKind, ...] = ("evaluation", "feedback", "diverged")
 
@@ -93,9 +92,9 @@ def other_software(run: Path, summary: Summary) -> str | None:
 
 def _changed_inputs(run: Path, scenario: Scenario | AppScenario, summary: Summary) -> Iterator[str]:
     """Inputs that changed since the run; then the log cannot be compared with the scenario."""
-    known, file = summary.inputs, RunPaths(run).scenario
-    if known.get(SCENARIO) != digest_of_scenario(read_yaml(file)):
-        yield f"{file} is not the scenario that the run was made from"
+    known, scenario_file = summary.inputs, scenario_as_written(run)[SCENARIO]
+    if known.get(SCENARIO) != scenario_file.digest:
+        yield f"{scenario_file.file} is not the scenario that the run was made from"
         return
     try:
         if isinstance(scenario, AppScenario):
@@ -103,7 +102,7 @@ def _changed_inputs(run: Path, scenario: Scenario | AppScenario, summary: Summar
             found = {field: Input(app, digest_of_app(app)) for field, app in folders.items()}
         else:
             copies = {field: RunPaths(run).code(field) for field in code_files(scenario)}
-            found = Inputs(scenario, run).now(trains=False, copies=copies)
+            found = {**Inputs(scenario, run).now(trains=False, copies=copies), SCENARIO: scenario_file}
     except UserError as error:
         yield f"an input of the run is missing: {error}"
         return

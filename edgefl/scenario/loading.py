@@ -53,9 +53,18 @@ def read_scenario(path_or_name: str | PathLike[str]) -> tuple[str, Path, Any]:
     path = _located(path_or_name)
     name = str(path_or_name)
     try:
-        return name, path.absolute().parent, read_yaml(path)
+        return name, path.absolute().parent, _of_today(read_yaml(path))
     except UserError as error:
         raise UserError(error.message, file=name) from None
+
+
+def _of_today(data: Any) -> Any:
+    """The contents of a scenario file with the key that an earlier build had for the momentum that clients keep."""
+    methods = data.get("methods") if isinstance(data, dict) else None
+    for each in methods if isinstance(methods, list) else ():
+        if isinstance(each, dict) and each.pop("persist_momentum", False) is True:
+            each["local"] = {**(each.get("local") or {}), "optimizer": {"kind": "sgd", "state": "keep"}}
+    return data
 
 
 def _located(path_or_name: str | PathLike[str]) -> Path:

@@ -6,12 +6,14 @@ import json
 import pytest
 
 from edgefl.errors import UserError
-from edgefl.experiment import resume, run
+from edgefl.experiment import add_seeds, resume, run
+from edgefl.experiment.inputs import digest_of_scenario
 from edgefl.input_file import EXISTS, input_files
-from edgefl.record.names import STATE
+from edgefl.record.names import SCENARIO, STATE, SUMMARY
 from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.scenario.overrides import FILES, anchored
+from edgefl.yaml_file import dump_yaml, read_yaml
 
 from ..small_runs import CELLS, Stop, tree
 
@@ -140,6 +142,28 @@ def test_another_scenario_is_not_resumed(small, tmp_path):
         resume(folder)
     assert refused.value.file == str(file)
     assert (folder / STATE).is_file()
+
+
+def test_a_run_of_a_build_with_other_keys_goes_on_and_is_verified_and_replayed(small, tmp_path):
+    kept = {"method": "fedavg", "local": {"momentum": 0.5, "optimizer": {"kind": "sgd", "state": "keep"}}}
+    scenario = small(methods=[kept, {"method": "fedavg", "as": "reset"}], seeds=[0])
+    expected, folder = run(scenario, out=tmp_path / "expected"), tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario, out=folder, listeners=[Stop(6)])
+    data = read_yaml(folder / SCENARIO)
+    data["training"]["local"].pop("optimizer")
+    for each, persists in zip(data["methods"], (True, False), strict=True):
+        each["persist_momentum"] = persists
+    data["methods"][0]["local"].pop("optimizer")
+    (folder / SCENARIO).write_text(dump_yaml(data))
+    state = json.loads((folder / STATE).read_text())
+    state["inputs"]["scenario"] = digest_of_scenario(data)
+    (folder / STATE).write_text(json.dumps(state))
+    found, expected = tree(resume(folder)), tree(expected)
+    assert {name for name in found if found[name] != expected[name]} == {SCENARIO, SUMMARY}
+    assert verify(folder) == []
+    assert verify(replay(folder, {}, out=tmp_path / "replayed")) == []
+    assert verify(add_seeds(folder, 1)) == []
 
 
 @pytest.mark.full
