@@ -20,8 +20,7 @@ from edgefl.cost.data_dependence import NEEDS_DATA, DataDependentError, whose
 from edgefl.cost.recorder import Record, Recorder
 from edgefl.errors import UserError
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_rule import LocalRule
-from edgefl.methods.parts.local_step import Phase, Trained, local_step
+from edgefl.methods.parts.local_step import LocalRule, Phase, Trained, local_step
 from edgefl.methods.parts.objective import Batch, Context, Objective
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel, is_refusal

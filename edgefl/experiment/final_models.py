@@ -34,11 +34,12 @@ if TYPE_CHECKING:
     from edgefl.training.personalisation import ClientMetric
 
 
-def kept_models_of(scenario: Scenario) -> KeptModels:
-    """The models that a learner must keep for this scenario."""
+def kept_models_of(scenario: Scenario) -> KeptModels | None:
+    """The models that a learner must keep for this scenario, if there are any."""
     from edgefl.training.kept_states import KeptModels
 
-    return KeptModels(scenario.evaluation.ensemble, clients=scenario.keep_models == "clients")
+    ensemble, clients = scenario.evaluation.ensemble, scenario.keep_models == "clients"
+    return KeptModels(ensemble, clients=clients) if ensemble or clients else None
 
 
 @dataclass
@@ -56,7 +57,7 @@ class FinalModels(Listener):
     seed: int
     method: Method
     learner: MethodLearner
-    kept_models: KeptModels
+    kept_models: KeptModels | None
     results: dict[str, ClientResult] = field(default_factory=dict)
 
     def simulated(self, rounds: int) -> None:
@@ -65,7 +66,7 @@ class FinalModels(Listener):
         if self.scenario.keep_models != "none":
             own = self.core.model.layout, self.scenario.model.spec.tensor_name
             write_model(final, model.layout, self.paths.final_model, file_names(model.layout, *own))
-        if self.scenario.keep_models == "clients":
+        if self.kept_models is not None and self.scenario.keep_models == "clients":
             write_client_models(self.kept_models.local, model.layout, self.paths.client_models)
         self._test_on_clients(final, rounds)
 

@@ -15,13 +15,19 @@ from torch import Tensor
 
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.arrivals import Arrivals, RoundFacts
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_rule import LocalRule
-from edgefl.methods.parts.local_step import direction, stepped_
+from edgefl.methods.parts.local_step import LocalRule, direction, stepped_
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
-from edgefl.methods.parts.server import SERVER_UPDATES, Arriving, ServerSide, ServerUpdate, Weighting
+from edgefl.methods.parts.server import (
+    SERVER_UPDATES,
+    Arrivals,
+    Arriving,
+    RoundFacts,
+    ServerSide,
+    ServerUpdate,
+    Weighting,
+)
 from edgefl.methods.recipe import METHODS, Recipe
 
 

@@ -11,12 +11,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.methods.parts.arrivals import Arrivals, RoundFacts
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.rates import LearningRate
-from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
 

@@ -15,11 +15,10 @@ from torch import Tensor
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fedprox import parameter_vector
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.arrivals import Arrivals, RoundFacts, weighted_sum
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
-from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting, weighted_sum
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights

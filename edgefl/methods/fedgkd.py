@@ -13,13 +13,12 @@ from torch import Tensor
 
 from edgefl.methods.fits import Need
 from edgefl.methods.kd import taught_by
-from edgefl.methods.parts.arrivals import Arrivals, RoundFacts
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
-from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.layout import Weights
 

@@ -11,11 +11,10 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fedavg import CrossEntropy
-from edgefl.methods.parts.arrivals import Arrivals, RoundFacts
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.rates import LearningRate
-from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting
 from edgefl.methods.recipe import METHODS, Recipe
 
 

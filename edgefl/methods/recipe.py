@@ -8,7 +8,7 @@ from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.parts.client_state import ClientState
 from edgefl.methods.parts.common_finish import CommonFinish
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_rule import LocalRule
+from edgefl.methods.parts.local_step import LocalRule
 from edgefl.methods.parts.objective import Objective
 from edgefl.methods.parts.payload import Payload
 from edgefl.methods.parts.server import ServerUpdate, Weighting

@@ -14,9 +14,8 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.arrivals import Arrivals, RoundFacts, weighted_sum
 from edgefl.methods.parts.client_state import State
-from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, weighted_sum
 
 _AT_ONCE = 1 << 16
 """Numbers of the model that are compared at a time, so that they stay in a processor's cache."""

@@ -16,14 +16,12 @@ from torch import Tensor
 
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.arrivals import Arrivals, RoundFacts, weighted_sum
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_rule import LocalRule
-from edgefl.methods.parts.local_step import direction, stepped_
+from edgefl.methods.parts.local_step import LocalRule, direction, stepped_
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.parts.rates import LearningRate
-from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting, weighted_sum
 from edgefl.methods.recipe import METHODS, Recipe
 
 

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fits import Need
-from edgefl.methods.parts.arrivals import Arrivals, RoundFacts
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_step import Sgd
-from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting
 from edgefl.methods.recipe import METHODS, Recipe
 
 

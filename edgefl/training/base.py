@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_rule import LocalRule
+from edgefl.methods.parts.local_step import LocalRule
 from edgefl.methods.parts.objective import Batch, Objective
 from edgefl.models.block_model import BlockModel
 from edgefl.registry import Registry

@@ -63,7 +63,7 @@ class MethodLearner:
         self._parts = parts
         self._model = model
         self._seed = seed
-        self._kept_models = kept_models or KeptModels()
+        self._kept_models = kept_models
         self._data = data
         self._engine = engine
         self._evaluation_mode = method.objective.evaluation_mode(model)
@@ -112,8 +112,9 @@ class MethodLearner:
             self._server.update(list(arrived.values()), round, factors, mix="deltas" if mixing is None else mixing.of)
             self._versions[version + 1] = self._server.sent()
             self._digests = Digests(before, digest_of_model(self._server.vector))
-            local = {id.client: outcome.final for id, outcome in arrived.items()}
-            self._kept_models.aggregated(self._server.vector, local)
+            if self._kept_models is not None:
+                local = {id.client: outcome.final for id, outcome in arrived.items()}
+                self._kept_models.aggregated(self._server.vector, local)
             for client in {id.client for id in arrived}:
                 self._feedback[client] = {}
             distances = self._server.squared_distances([outcome.final for outcome in arrived.values()])
@@ -121,7 +122,8 @@ class MethodLearner:
                 feedback = Feedback(outcome.loss, outcome.first_loss, distance, outcome.drift)
                 self._feedback[id.client][id] = feedback
                 del self._outcomes[id]
-                self._states.aggregated(id)
+                if self._method.state is not None:
+                    self._states.aggregated(id)
                 # The client has its own model now. A job that was discarded may be repeated from the broadcast.
                 self._broadcast.pop(id.client, None)
         self._forget()
@@ -144,7 +146,7 @@ class MethodLearner:
         if version not in self._evaluations:
             own = self._method.objective.evaluates_clients
             found = self._clients_mean() if own else self._engine.evaluate(self.model(version), self._evaluation_mode)
-            average = self._kept_models.average
+            average = None if self._kept_models is None else self._kept_models.average
             if average is not None and version == self._server.version:
                 found = found._replace(ensemble=self._engine.evaluate(average, self._evaluation_mode).metric)
             self._evaluations[version] = found._replace(model=digest_of_model(self.model(version)))
@@ -191,7 +193,8 @@ class MethodLearner:
         parts |= {f"outcome/{number}": tensors for number, (_, _, tensors) in enumerate(outcomes)}
         parts |= {f"state/{number}": state for number, state in enumerate(self._states.kept().values())}
         named = {f"{part}/{name}": tensor for part, each in parts.items() for name, tensor in each.items()}
-        return {"latest": self._server.vector, **named, **self._kept_models.packed()}, {
+        kept = {} if self._kept_models is None else self._kept_models.packed()
+        return {"latest": self._server.vector, **named, **kept}, {
             "version": self._server.version,
             "versions": list(self._versions),
             "waiting": [asdict(job) for job in self._waiting.values()],
@@ -225,7 +228,8 @@ class MethodLearner:
         )
         self._broadcast = {int(client): int(sent) for client, sent in facts["broadcast"]}
         self._feedback, self._evaluations = {}, {}
-        self._kept_models.restore(tensors, device)
+        if self._kept_models is not None:
+            self._kept_models.restore(tensors, device)
 
     def _train(self, jobs: Iterable[JobId]) -> None:
         needed = self._with_predecessors(jobs)
@@ -256,15 +260,19 @@ class MethodLearner:
         final = result.final if self._attackers is None else self._attacked(self._attackers, task, result.final)
         if self._parts is not None:
             final = self._parts.put_back(final, sent, job.level, job.round)
-        upload = self._wire.upload(job, task, final, sent, known, arrives=job.id not in self._discarded)
-        if upload.delta is None:
-            torch.sub(upload.final, sent, out=delta)
+        if self._wire.exact_up:
+            torch.sub(final, sent, out=delta)
+            others = {name: known[name] for name in self._method.server.reads}
+            kept = self._method.state
+            state = None if kept is None else kept.after(known, task.start, final, task.lr, job.steps)
         else:
-            delta.copy_(upload.delta)
+            arrives = job.id not in self._discarded
+            final, returned, others, state = self._wire.upload(job, task, final, sent, known, arrives=arrives)
+            delta.copy_(returned)
         first_loss, loss = epoch_losses(result, self._method.local, samples)
-        return upload.state, Outcome(
+        return state, Outcome(
             client=job.id.client,
-            final=upload.final,
+            final=final,
             version=job.version,
             rate=task.lr,
             received=self._versions[job.version].broadcasts,
@@ -275,7 +283,7 @@ class MethodLearner:
             drift=0.0 if self._parts is not None else self._server.squared_distance(task.start, sent),
             delta=delta,
             part=(job.alpha if self._method.objective.trains_last else job.level, job.round),
-            others=upload.others,
+            others=others,
         )
 
     def _attacked(self, attackers: Attackers, task: JobTask, final: Tensor) -> Tensor:

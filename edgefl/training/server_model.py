@@ -7,14 +7,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from edgefl.methods.parts.server import ServerSide, checked_state, checked_update
+from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts, ServerSide, checked_state, checked_update
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
-from edgefl.training.aggregation import Aggregation
 from edgefl.training.base import Outcome
 from edgefl.training.faults import Diverged, blaming
 from edgefl.training.job_inputs import Received
-from edgefl.training.parts_of_models import PartsOfModel
+from edgefl.training.parts_of_models import LastBlocks, PartsOfModel
 from edgefl.training.wire import Wire
 
 _BLOCK = 512
@@ -43,7 +42,8 @@ class ServerModel:
         # Whole blocks: the padding after a difference stays zero and adds nothing to the sum of squares.
         self._blocks = initial.new_zeros(-(-parameter_count // _BLOCK), _BLOCK)
         self._difference = self._blocks.view(-1)[:parameter_count]
-        self._aggregation = Aggregation(method, layout, clients, parts)
+        self._clients, self._parts = clients, parts
+        self._last_blocks = LastBlocks(layout) if method.objective.trains_last else None
         self._wire = wire
         self._part = f"server update {type(method.server).__name__}"
         with blaming(method.label, 0, self._part):
@@ -81,12 +81,75 @@ class ServerModel:
                 raise Diverged(self._method.label, round, f"the loss of client {outcome.client}")
         if arrived:
             before = ServerSide(self.vector[: self._count], self._state)
-            vector, state = self._aggregation.next(self.vector, self._state, self.version, arrived, round, factors, mix)
+            vector, state = self._next(arrived, round, factors, mix)
             if not _finite(vector):
                 raise Diverged(self._method.label, round, "the server model")
             self.vector, self._state = vector, state
             self._received = self._arriving(self.version + 1, before, self._method.local.lr_at(round))
         self.version += 1
+
+    def _next(
+        self, arrived: Sequence[Outcome], round: int, factors: Sequence[float] | None, mix: Literal["deltas", "models"]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The next version of the model ``[size]`` and of the server state.
+
+        The method's server update computes the parameters. Buffers (batch norm's running statistics and counters) are
+        averaged with the same weights; the papers' code does the same with all other entries of a model's state. So is
+        the clients' local part, which only evaluations of the server's model read: it is not sent.
+        """
+        vector, count, server = self.vector, self._count, self._method.server
+        deltas = stacked([each.delta for each in arrived])
+        moves = deltas if mix == "deltas" else torch.stack([self._move(each) for each in arrived])
+        weights = self._weights([each.samples for each in arrived])
+        trained, coverage = self._parts or self._last_blocks, None
+        if trained is not None:
+            coverage = trained.share_of([each.part for each in arrived], deltas.new_tensor(weights))
+        arrivals = [
+            Arrival(
+                client=each.client,
+                rate=each.rate,
+                steps=each.steps,
+                weight=weight,
+                version=each.version,
+                age=self.version - each.version,
+                factor=factor,
+                loss=each.first_loss,
+                received=each.received,
+                uploads=each.others,
+            )
+            for each, weight, factor in zip(arrived, weights, factors or [1.0] * len(arrived), strict=True)
+        ]
+        whole = Arrivals(arrivals, deltas, moves, coverage)
+        facts = RoundFacts(self._method.local.lr_at(round), self._clients, round)
+        before, rest = vector[:count], slice(count, None)
+        # Copies: clients, checkpoints and other methods may still read the current model and state.
+        copies = {name: each.clone() for name, each in self._state.items()}
+        with blaming(self._method.label, round, f"server update {type(server).__name__}"):
+            answer = server.update(before.clone(), whole.at(slice(count)), copies, facts)
+            parameters, state = checked_update(answer, before, server.broadcasts)
+        if self._local:
+            parameters = parameters.clone()
+        for place in self._local:
+            parameters[place] = before[place] + whole.at(place).mean()
+        if count == len(vector):
+            return parameters, state
+        return torch.cat([parameters, vector[rest] + whole.at(rest).mean()]), state
+
+    def _move(self, outcome: Outcome) -> Tensor:
+        """The difference from the latest model; 0 in the part that the client did not train."""
+        if self._parts is None:
+            return outcome.final - self.vector
+        own = self._parts.taken(outcome.final, *outcome.part)
+        return self._parts.put_back(own, self.vector, *outcome.part) - self.vector
+
+    def _weights(self, samples: Sequence[int]) -> list[float]:
+        """Shares that sum to 1: equal, or proportional to the images that a pass uses."""
+        local, counts = self._method.local, list(samples)
+        if self._method.weighting == "uniform":
+            counts = [1] * len(samples)
+        elif local.drop_last:  # a client with less than one batch uses it
+            counts = [each // local.batch * local.batch or each for each in samples]
+        return [count / sum(counts) for count in counts]
 
     def _arriving(self, version: int, before: ServerSide | None, lr: float) -> Received:
         server, wire = self._method.server, self._wire
@@ -139,3 +202,15 @@ class ServerModel:
 def _finite(vector: Tensor) -> bool:
     """If the sum is finite, all numbers are; checking the sum is forty times faster."""
     return isfinite(float(vector.sum())) or bool(torch.isfinite(vector).all())
+
+
+def stacked(vectors: Sequence[Tensor]) -> Tensor:
+    """Without a copy if they are already adjacent rows in memory."""
+    first = vectors[0]
+    memory, row = first.untyped_storage().data_ptr(), first.nbytes
+    if all(
+        vector.untyped_storage().data_ptr() == memory and vector.data_ptr() == first.data_ptr() + place * row
+        for place, vector in enumerate(vectors)
+    ):
+        return first.as_strided((len(vectors), len(first)), (len(first), 1))
+    return torch.stack(list(vectors))

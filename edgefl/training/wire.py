@@ -22,13 +22,13 @@ class Upload(NamedTuple):
     """A job's result after the upload."""
 
     final: Tensor  # the local model [size] as the server decodes it
-    delta: Tensor | None  # its difference from the model that was sent [size]; None: compute it from both
+    delta: Tensor  # its difference from the model that was sent [size]
     others: Mapping[str, Tensor]  # other sent vectors [parameter_count], by the part's name
     state: State | None  # the client's new state, None for stateless methods
 
 
 class Wire:
-    """Encodes and decodes a method's traffic; with lossless codecs, all vectors pass unchanged.
+    """Encodes and decodes a method's traffic; only codecs that round need it.
 
     Random choices are keyed by part, and by version (downlink) or job (uplink), so they depend on neither engine nor
     order, and are the same for all methods. A version's downlink is encoded once: all its clients receive the same
@@ -40,13 +40,10 @@ class Wire:
         self._layout = layout
         self._seed = seed
         self._up, self._down = method.codecs.up, method.codecs.down
+        # Whether the server, and clients, receive exactly the bits that are sent: then nothing else of this is needed.
+        self.exact_up, self.exact_down = self._up.exact, self._down.exact
         self._server_state: ClientState | None = method.server.client_state()
         self._uplink_parts = {part.name for part in checked_parts(method.payload.uplink(ModelSizes((1,))))}
-
-    @property
-    def exact_down(self) -> bool:
-        """True if clients receive exactly the bits that the server sends."""
-        return self._down.exact
 
     def down(self, part: str, parameters: Tensor, version: int) -> Tensor:
         """A vector of a model version as clients receive it; vectors not shaped like a model are sent exactly."""
@@ -76,9 +73,6 @@ class Wire:
         ``final`` is the local model ``[size]``, ``sent`` the one that the server sent for the job's version; ``known``
         has the client's previous vectors and the server's broadcasts, by name.
         """
-        if self._up.exact:
-            others = {name: known[name] for name in self._method.server.reads}
-            return Upload(final, None, others, self._state(task, final, known, job.steps))
         count, partial = self._layout.parameter_count, task.alpha < len(self._layout.block_names)
         first = len(self._layout.block_names) - task.alpha
         reference = self._layout.splice(known["reference"], sent, first) if partial else sent
@@ -94,16 +88,13 @@ class Wire:
         # Buffers are sent unencoded; see encoded_sizes.
         delta = torch.cat([arrived, change[count:]])
         seen = reference + delta
-        state = self._state(task, final, known, job.steps)
+        kept = self._method.state
+        state = None if kept is None else kept.after(dict(known), task.start, final, task.lr, job.steps)
         others = {}
         if state is not None and self._server_state is not None:
             agreed, others = self._agreed(job, task, seen, state, known)
             state = {**state, **agreed}
         return Upload(seen, seen - sent if partial else delta, others, state)
-
-    def _state(self, task: JobTask, final: Tensor, known: State, steps: int) -> State | None:
-        state = self._method.state
-        return None if state is None else state.after(dict(known), task.start, final, task.lr, steps)
 
     def _agreed(
         self, job: TrainingJob, task: JobTask, seen: Tensor, exact: State, known: State

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from edgefl.experiment import run
-from edgefl.methods.parts.arrivals import weighted_sum
+from edgefl.methods.parts.server import weighted_sum
 from edgefl.record.summary import read_summary
 from edgefl.rerun.verify import verify
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from edgefl.methods.parts.arrivals import Arrival, Arrivals
+from edgefl.methods.parts.server import Arrival, Arrivals
 
 
 def arrived(

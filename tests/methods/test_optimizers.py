@@ -19,10 +19,10 @@ from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError
 from edgefl.input_file import code_files
 from edgefl.methods.build import build_method
-from edgefl.methods.parts.arrivals import Arrival, Arrivals, RoundFacts
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.objective import Batch
 from edgefl.methods.parts.payload import ModelSizes
+from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.planning.planning import plan
 from edgefl.scenario.loading import check

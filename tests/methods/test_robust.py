@@ -6,7 +6,7 @@ import torch
 
 from edgefl.errors import UserError
 from edgefl.methods.build import server_update
-from edgefl.methods.parts.arrivals import RoundFacts
+from edgefl.methods.parts.server import RoundFacts
 from edgefl.scenario import load_scenario
 
 from .arrived import arrived

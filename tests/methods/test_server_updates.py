@@ -14,9 +14,8 @@ from edgefl.methods.feddyn import Drift, FedDynServer
 from edgefl.methods.fedgkd import FedGkdServer
 from edgefl.methods.fednova import FedNova
 from edgefl.methods.fedopt import FedAdagrad, FedAdam, FedYogi
-from edgefl.methods.parts.arrivals import Arrival, Arrivals, RoundFacts
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate
+from edgefl.methods.parts.server import SERVER_UPDATES, Arrival, Arrivals, RoundFacts, ServerUpdate
 from edgefl.methods.scaffold import ControlVariate, Scaffold, ScaffoldRule
 from edgefl.methods.slowmo import SlowMo
 

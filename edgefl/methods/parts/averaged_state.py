@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from pydantic import SerializeAsAny
 from torch import Tensor
 
-from edgefl.methods.parts.arrivals import Arrivals, RoundFacts, weighted_sum
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.objective import Objective
 from edgefl.methods.parts.optimizers import Optimizer
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
-from edgefl.methods.parts.server import ServerUpdate
+from edgefl.methods.parts.server import Arrivals, RoundFacts, ServerUpdate, weighted_sum
 from edgefl.models.layout import FLOAT_BYTES
 
 PART = "optimizer"

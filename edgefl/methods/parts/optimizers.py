@@ -18,8 +18,7 @@ from edgefl.errors import UserError
 from edgefl.input_file import InputCode
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
-from edgefl.methods.parts.local_rule import LocalRule
-from edgefl.methods.parts.local_step import Sgd, clipped, direction, stepped_
+from edgefl.methods.parts.local_step import LocalRule, Sgd, clipped, direction, stepped_
 from edgefl.options import Component, kind_or
 from edgefl.registry import class_of
 from edgefl.user_code import UserCode
