@@ -322,12 +322,7 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
     samples: int | None = option(
         None, "The client's training samples.", min=1, unset="the median of the scenario's clients"
     ),
-    latency: str | None = option(
-        None,
-        "One-way latency of the link, such as '30 ms'.",
-        metavar="TIME",
-        unset="fitted if the sizes of the transfers differ, else 0",
-    ),
+    latency: str | None = option(None, "One-way latency of the link, such as '30 ms'.", metavar="TIME", unset="0"),
 ) -> None:
     """Fit a device profile and a link to the measured rounds of one real client.
 
@@ -342,7 +337,7 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
     if output.exists():
         raise UserError("expected a folder that does not exist yet", file=f"--output {output}")
     measured, base, checked = read_client_log(log), load_profile(like), load_scenario(scenario)
-    delay, transport = None, checked.network.transport.build()
+    delay, transport = 0.0, checked.network.transport.build()
     if latency is not None:
         try:
             delay = parse(latency, "seconds") * transport.latency_factor
@@ -404,11 +399,7 @@ def _print_calibration(found: Calibration, training: Predicted, base: str, round
         f"{rounds} rounds of {training.label}: {training.samples} samples, {training.steps} steps each, "
         f"{found.compute.mean / training.seconds:.3g} times the seconds of {base}."
     ]
-    if found.delay_error is not None:
-        notes.append(
-            f"Delay before the first byte: {found.delay * 1e3:.3g} ± {found.delay_error * 1e3:.2g} ms, fitted."
-        )
-    elif not found.delay:
-        notes.append("Delay before the first byte: assumed 0, as transfers have one size; --latency gives it.")
+    if not found.delay:
+        notes.append("Delay before the first byte: assumed 0; --latency gives it.")
     cells = [[name, text, f"{100 * sigma:.2g} %", str(outliers)] for name, text, sigma, outliers in rows]
     print_table(["", "mean", "varies by", "outliers left out"], cells, notes=notes)

@@ -43,12 +43,6 @@ OUTLYING = 5.0
 LEAST_DISTANCE = math.log(1.3)
 """No value within 30 % of the median is an outlier."""
 
-SIZES_DIFFER = 1.5
-"""The delay can be fitted if the largest transfer in a direction is so much larger than the smallest."""
-
-NO_DELAY = 1e-3
-"""A smaller share of the shortest transfer counts as no delay."""
-
 STEADY = 0.005
 """A smaller standard deviation of logarithms counts as none."""
 
@@ -120,16 +114,14 @@ class Calibration:
     down: Way
     up: Way
     delay: float  # seconds before the first byte of a transfer
-    delay_error: float | None  # its standard error if it was fitted; None if it was given
     round_seconds: float  # the median of a round's seconds
 
 
-def calibrate(log: ClientLog, *, delay: float | None = None, transport: Transport | None = None) -> Calibration:
+def calibrate(log: ClientLog, *, delay: float = 0.0, transport: Transport | None = None) -> Calibration:
     """Fit everything to a log.
 
-    ``delay`` are the seconds before the first byte of a transfer; fitted if not given and the sizes of the transfers
-    differ, else 0. With TCP connections it is the one-way latency and must be given. The transport is a pure fluid by
-    default.
+    ``delay`` are the seconds before the first byte of a transfer; with TCP connections it is the one-way latency. The
+    transport is a pure fluid by default.
 
     >>> ones = np.ones(4)
     >>> log = ClientLog(2.1 * ones, 3 * ones, 4.1 * ones, 1e6 * ones, 1e6 * ones)
@@ -138,11 +130,6 @@ def calibrate(log: ClientLog, *, delay: float | None = None, transport: Transpor
     (3.0, 4000000, 2000000)
     """
     transport = transport or Transport()
-    error: float | None = None
-    if delay is None:
-        delay = 0.0
-        if any(bytes.max() >= SIZES_DIFFER * bytes.min() for bytes in (log.bytes_down, log.bytes_up)):
-            delay, error = _fitted_delay(log)
     logarithms = np.log(log.compute_seconds)
     kept = _kept(logarithms)
     return Calibration(
@@ -150,7 +137,6 @@ def calibrate(log: ClientLog, *, delay: float | None = None, transport: Transpor
         down=_way(log.download_seconds, log.bytes_down, delay, transport),
         up=_way(log.upload_seconds, log.bytes_up, delay, transport),
         delay=delay,
-        delay_error=error,
         round_seconds=float(np.median(log.download_seconds + log.compute_seconds + log.upload_seconds)),
     )
 
@@ -166,33 +152,6 @@ def _way(seconds: Values, bytes: Values, delay: float, transport: Transport) -> 
         capacities = np.log(_tcp_rates(transport, delay, bytes, seconds))
     kept = _kept(capacities)
     return Way(math.exp(capacities[kept].mean()), _sigma(capacities[kept]), int((~kept).sum()))
-
-
-def _fitted_delay(log: ClientLog) -> tuple[float, float]:
-    """The delay that both directions share, and its standard error, by robust least squares of logarithms."""
-    from scipy.optimize import least_squares
-
-    shortest = float(min(log.download_seconds.min(), log.upload_seconds.min()))
-    ways = ((log.download_seconds, log.bytes_down), (log.upload_seconds, log.bytes_up))
-
-    def misses(x: Values) -> Values:
-        parts = [
-            np.log(x[2] * shortest + 8 * bytes / math.exp(rate)) - np.log(seconds)
-            for rate, (seconds, bytes) in zip(x[:2], ways, strict=True)
-        ]
-        return np.concatenate(parts)
-
-    rates = [float(np.median(np.log(8 * bytes / seconds))) for seconds, bytes in ways]
-    bounds = ([0.0, 0.0, 0.0], [60.0, 60.0, 0.99])
-    fits = [
-        least_squares(misses, [*rates, share], bounds=bounds, loss="soft_l1", f_scale=0.1) for share in (0.1, 0.5, 0.9)
-    ]
-    best = min(fits, key=lambda fit: float(fit.cost))
-    share = float(best.x[2])
-    variance = 2 * float(best.cost) / max(2 * log.rounds - 3, 1)
-    jacobian = np.asarray(best.jac, np.float64)
-    error = math.sqrt(variance * float(np.linalg.pinv(jacobian.T @ jacobian)[2, 2]))
-    return (share if share > NO_DELAY else 0.0) * shortest, error * shortest
 
 
 def _kept(logarithms: Values) -> NDArray[np.bool_]:
