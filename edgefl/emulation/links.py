@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from edgefl.emulation import shaping
 from edgefl.emulation.machine import has_netem
@@ -32,7 +32,7 @@ _AT_ONCE = 64
 
 
 class Links:
-    """The links of a plan between the namespaces of the nodes' processes; a context manager.
+    """The links of a plan between the namespaces of the nodes' processes.
 
     The process that makes them must be root in the user namespace that owns the nodes' network namespaces. Everything
     is inside these namespaces, so it vanishes with the nodes' processes, however they end. ``pids`` are these
@@ -48,25 +48,20 @@ class Links:
         self._namespaces: dict[str, int] = {}
         self._delay_line: subprocess.Popen[bytes] | None = None
         self._shapers = {link.ends: self._shaper(link) for link in wiring.links}
-        try:
-            for node in wiring.nodes:
-                wait_for_own(pids[node])
-                self._namespaces[node] = opened(pids[node])
-            self._join()
-            self._delay()
-            for node in wiring.nodes:
-                self._configure(node)
-            self._limit_windows()
-            self._begin_outages()
-        except BaseException:
-            self.close()
-            raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
+    def make(self) -> None:
+        """Make all links."""
+        for node in self._wiring.nodes:
+            wait_for_own(self._pids[node])
+            self._namespaces[node] = opened(self._pids[node])
+        self._join()
+        self._delay()
+        for node in self._wiring.nodes:
+            self._configure(node)
+        self._limit_windows()
+        for link in self._wiring.links:
+            if not link.capacity:
+                self._control(link.source).change(self._shapers[link.ends].valves(open=False))
 
     def set_capacities(self, changes: Mapping[Pair, float]) -> None:
         """Change capacities of links now, by their ends: bit/s of the scenario; 0 is an outage, infinite unshaped.
@@ -117,14 +112,11 @@ class Links:
     def close(self) -> None:
         for control in self._controls.values():
             control.close()
-        self._controls = {}
         for namespace in self._namespaces.values():
             os.close(namespace)
-        self._namespaces = {}
-        process, self._delay_line = self._delay_line, None
-        if process is not None:
-            with process:
-                process.kill()
+        if self._delay_line is not None:
+            with self._delay_line:
+                self._delay_line.kill()
 
     def _join(self) -> None:
         lines = []
@@ -179,11 +171,6 @@ class Links:
         for node in self._wiring.nodes:
             with self.inside(node):
                 set_parameters({"net.ipv4.tcp_no_metrics_save": "1"})
-
-    def _begin_outages(self) -> None:
-        for link in self._wiring.links:
-            if not link.capacity:
-                self._control(link.source).change(self._shapers[link.ends].valves(open=False))
 
     def _shaper(self, link: WiredLink) -> shaping.Shaper:
         fifo = link.shared and self._settings.queue == "fifo"
@@ -259,6 +246,7 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
             lives = dict.fromkeys(wiring.nodes, 0)
             links = Links(wiring, {name: node.pid for name, node in nodes.items()}, settings)
             stack.callback(links.close)
+            links.make()
             report(node=LINK_MAKER)
             for line in stack.enter_context(control.makefile("rb")):
                 links.check()

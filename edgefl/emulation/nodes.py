@@ -81,10 +81,6 @@ def _enter(descriptor: int) -> None:
         raise OSError(number, f"cannot enter a network namespace: {os.strerror(number)}")
 
 
-LONGEST_PATH = 107
-"""Bytes of a socket's path, as the kernel limits them (unix(7))."""
-
-
 class EmulationFailed(EdgeflError):  # noqa: N818  (what happened, as the other errors of runs)
     """A process, a link or a transfer of an emulation does not work any more."""
 
@@ -101,9 +97,6 @@ class Nodes:
     """All nodes' processes, by name; ``reports`` are the unread ones, in the order of arrival."""
 
     def __init__(self, path: Path) -> None:
-        if len(bytes(path)) > LONGEST_PATH:
-            place = "expected a shorter path of the folder for temporary files (TMPDIR)"
-            raise EmulationFailed(f"{place}: the path of a socket has at most {LONGEST_PATH} bytes, found {path}")
         self.reports: deque[dict[str, Any]] = deque()
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listening.bind(str(path))

@@ -54,13 +54,7 @@ class RealLinks:
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder)))
             content = folder / "content"
-            try:
-                content.write_bytes(self._content)
-            except OSError as error:
-                reason = error.strerror or error
-                raise EmulationFailed(
-                    f"the folder for temporary files, {folder}, cannot be written: {reason}"
-                ) from None
+            content.write_bytes(self._content)
             self._file = str(content)
             self.coordinator = folder / "coordinator"
             self.nodes = Nodes(self.coordinator)

@@ -15,7 +15,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from edgefl.emulation.nodes import entered
 from edgefl.emulation.wiring import WiredLink
@@ -54,7 +54,7 @@ class Valve(NamedTuple):
 
 
 class TrafficControl:
-    """Changes the queues of one network namespace; a context manager."""
+    """Changes the queues of one network namespace."""
 
     def __init__(self, namespace: int) -> None:
         self._numbers: dict[str, int] = {}
@@ -62,12 +62,6 @@ class TrafficControl:
             self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
             self._packets = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, 0)
             self._numbers = {name: number for number, name in socket.if_nameindex()}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def change(self, changes: Sequence[Rate | Valve]) -> None:
         """Make changes, in their order; OSError if the kernel refused one."""
