@@ -28,7 +28,7 @@ from edgefl.record.events import Listener, ListenerError, marked
 from edgefl.record.paths import SeedPaths
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult, write_summary
-from edgefl.record.tables import EventFile, write_rounds
+from edgefl.record.tables import event_file, write_rounds
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.run import Outcome, simulate_run, unbegun_run
@@ -179,7 +179,7 @@ class OneRun:
             with blaming(self._method.label, 0, "setup"):
                 learner = core.learner(method, models)
         except PartFault as fault:
-            with EventFile(self._paths.events) as table:
+            with event_file(self._paths.events) as table:
                 return self._entry(self._unbegun([table, *self._followers], fault))
         final_models = FinalModels(scenario, self._paths, core, data, seed, method, learner, models)
         last = scenario.training.rounds if scenario.personalisation is None else None
@@ -195,7 +195,7 @@ class OneRun:
         return self._entry(outcome).model_copy(update=final_models.results)
 
     def _simulate(self, learner: Learner, *, trains: bool, writers: Sequence[Listener] = ()) -> Outcome:
-        with EventFile(self._paths.events) as table:
+        with event_file(self._paths.events) as table:
             listeners = [self._early_end, *writers, table, *self._followers]
             try:
                 with blaming(self._method.label, 0, "setup"):

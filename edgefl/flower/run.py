@@ -19,7 +19,7 @@ from edgefl.record import RunPaths, names
 from edgefl.record.costs import StepRow, read_costs, write_costs
 from edgefl.record.events import Listener
 from edgefl.record.summary import SeedResult
-from edgefl.record.tables import EventFile, write_rounds
+from edgefl.record.tables import event_file, write_rounds
 from edgefl.scenario import resolve
 from edgefl.simulation.run import unbegun_run
 from edgefl.torch_settings import neutral_torch
@@ -141,7 +141,7 @@ class _AppRuns(Runs):
         """The result of a run, and (1, number) of each piece of work that it added to the costs."""
         paths = RunPaths(self.directory.path).make(method.label, seed)
         early_end, costs = EarlyEnd(), Costs(before=len(self._costs[method.label]))
-        with EventFile(paths.events) as table:
+        with event_file(paths.events) as table:
             replies, listeners = Replies(paths.replies), [early_end, table, *self.listeners]
             try:
                 outcome = run_app(self._apps, method, seed, costs=costs, replies=replies, listeners=listeners)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from edgefl.errors import EdgeflError, UserError
+from edgefl.errors import EdgeflError
 from edgefl.files import parse_json
 from edgefl.record.kinds import EventKind, column
 from edgefl.record.rounds import RoundRow
@@ -62,23 +62,14 @@ class Event(NamedTuple):
         The key is the group, alpha, the images or the number, and the local steps if the server chose them (else 0).
         """
         facts = self.facts
-        number = facts.get("work") if self.images == ABSENT else self.images
-        steps = facts.get("steps", 0)
-        return (
-            self.group,
-            self.alpha,
-            number if isinstance(number, int) else ABSENT,
-            steps if isinstance(steps, int) else 0,
-        )
+        number = facts.get("work", ABSENT) if self.images == ABSENT else self.images
+        return self.group, self.alpha, number, facts.get("steps", 0)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The further facts; empty if there are none or they cannot be read."""
-        try:
-            found = parse_json(self.detail) if self.detail else {}
-        except UserError:
-            return {}
-        return found if isinstance(found, dict) else {}
+        """The further facts; empty if there are none."""
+        found: dict[str, Any] = parse_json(self.detail) if self.detail else {}
+        return found
 
 
 _WORD = pa.dictionary(pa.int32(), pa.string())

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -40,52 +39,21 @@ AS_WRITTEN: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True
 """Options for writing every table of a run; the checksums reveal damaged pages."""
 
 
-class EventFile(Listener):
-    """Writes the events of a run to a Parquet file; use as a context manager.
+class _EventFile(Listener):
+    """Writes events to an open Parquet file."""
 
-    The file gets its name when it is complete. An error leaves no file; resuming computes its rows again.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._waiting: list[Event] = []
-
-    def __enter__(self) -> EventFile:
-        with ExitStack() as opened:
-            file = opened.enter_context(writing(self._path))
-            self._writer = pq.ParquetWriter(file, EVENTS, **AS_WRITTEN)
-            self._opened = opened.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
-            with suppress(OSError):  # a full disk must not hide the original error
-                self._close()
-            self._opened.__exit__(kind, error, trace)
-            return
-        with self._opened:
-            try:
-                if self._waiting:
-                    self._write(self._waiting)
-            finally:
-                self._close()
+    def __init__(self, writer: pq.ParquetWriter) -> None:
+        self._writer = writer
+        self.waiting: list[Event] = []
 
     def events(self, rows: list[Event]) -> None:
         """Append rows; they are written in groups of a fixed size, independent of the number of ``rows``."""
-        self._waiting.extend(rows)
-        while len(self._waiting) >= _ROW_GROUP:
-            self._write(self._waiting[:_ROW_GROUP])
-            del self._waiting[:_ROW_GROUP]
+        self.waiting.extend(rows)
+        while len(self.waiting) >= _ROW_GROUP:
+            self.write(self.waiting[:_ROW_GROUP])
+            del self.waiting[:_ROW_GROUP]
 
-    def _close(self) -> None:
-        try:
-            self._writer.close()
-        finally:
-            self._writer.is_open = False  # else it tries again when it is garbage-collected
-
-    def _write(self, events: Sequence[Event]) -> None:
+    def write(self, events: Sequence[Event]) -> None:
         columns = [
             pa.array(values, type=field.type.value_type if pa.types.is_dictionary(field.type) else field.type).cast(
                 field.type
@@ -93,6 +61,24 @@ class EventFile(Listener):
             for field, values in zip(EVENTS, zip(*events, strict=True), strict=True)
         ]
         self._writer.write_table(pa.Table.from_arrays(columns, schema=EVENTS))
+
+
+@contextmanager
+def event_file(path: Path) -> Iterator[Listener]:
+    """A listener that writes the events of a run to a Parquet file.
+
+    The file gets its name when it is complete. An error leaves no file; resuming computes its rows again.
+    """
+    with writing(path) as file:
+        writer = pq.ParquetWriter(file, EVENTS, **AS_WRITTEN)
+        try:
+            events = _EventFile(writer)
+            yield events
+            if events.waiting:
+                events.write(events.waiting)
+            writer.close()
+        finally:
+            writer.is_open = False  # else it closes, and so writes, when it is garbage-collected
 
 
 def write_rounds(rows: Sequence[RoundRow], path: Path) -> None:
