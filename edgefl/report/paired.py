@@ -22,7 +22,7 @@ was named the only winner in 0.2 % at most; of two equal methods, one is named i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import stdev
 from typing import TYPE_CHECKING, NamedTuple
@@ -229,9 +229,9 @@ def final_metrics(run: RunResult) -> dict[str, BySeed]:
     return figures_by_seed(run, metric_of)
 
 
-def compare_metric(run: RunResult, labels: Sequence[str] | None = None) -> Comparison | None:
-    """The methods of a run (or these) compared by seed, by their metric; ``None`` if no method has one."""
-    found = {label: each for label, each in final_metrics(run).items() if labels is None or label in labels}
+def compare_metric(run: RunResult) -> Comparison | None:
+    """The methods of a run compared by seed, by their metric; ``None`` if no method has one."""
+    found = final_metrics(run)
     return compared(found, highest=run.metric.better == "higher", unseen=run.scatter) if found else None
 
 

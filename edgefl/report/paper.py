@@ -66,12 +66,8 @@ def paper_table(runs: Sequence[RunResult], at: Sequence[int] = ()) -> Table:
     return Table([run] * several + [method, *columns], _notes(rows), data=data, files=[run, method, *facts, *columns])
 
 
-def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Sequence[float] = ()) -> list[PaperRow]:
-    """One row for each method.
-
-    ``at``: rounds at which the accuracy is shown, by default half and all of the longest run's; ``targets``: accuracies
-    in (0, 1], by default those of the scenarios.
-    """
+def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = ()) -> list[PaperRow]:
+    """One row for each method; ``at``: rounds of the accuracies, by default half and all of the longest run's."""
     if not any(run.trained for run in runs):
         raise UserError("nothing was trained, so there is no accuracy to show; remove --layout paper")
     other = [run.metric.name for run in runs if not run.metric.is_accuracy]
@@ -84,7 +80,7 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Seque
         have = "the run has" if len(runs) == 1 else "the longest run has"
         raise UserError(f"{have} {longest} rounds", file=f"--at {beyond[0]}")
     rounds = sorted(set(at)) or sorted({max(1, longest // 2), longest})
-    goals = sorted(set(targets)) or sorted(
+    goals = sorted(
         {target.value for run in runs for found in run.results.values() for one in found for target in one.targets}
     )
     methods = [(run, label) for run in runs for label in run.labels]

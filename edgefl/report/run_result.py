@@ -12,7 +12,7 @@ import numpy as np
 
 from edgefl.errors import UserError, nearest
 from edgefl.files import user_path
-from edgefl.record import RunPaths
+from edgefl.record import RunPaths, SeedPaths
 from edgefl.record.emulation import Emulation, read_emulation
 from edgefl.record.metric import Metric
 from edgefl.record.names import BASELINES, SWEEP
@@ -163,6 +163,10 @@ class RunResult:
         """The run directory's files."""
         return RunPaths(self.path)
 
+    def of(self, label: str, seed: int) -> SeedPaths:
+        """The files of one method and seed."""
+        return self.paths.of(label, seed)
+
     @property
     def name(self) -> str:
         """The scenario's name."""
@@ -207,12 +211,8 @@ class RunResult:
             return math.inf
         from edgefl.record.tables import read_events
 
-        found = read_events(self.events_of(label, result.seed), ["budget"])
+        found = read_events(self.of(label, result.seed).events, ["budget"])
         return next((each.time for each in found if each.item == "client_bytes"), math.inf)
-
-    def events_of(self, label: str, seed: int) -> Path:
-        """The event log of one method and seed."""
-        return self.paths.of(label, seed).events
 
     @cached_property
     def scatter(self) -> dict[str, float]:
@@ -252,7 +252,7 @@ class RunResult:
         if seed not in [result.seed for result in self.results[label]]:
             found = ", ".join(str(result.seed) for result in self.results[label])
             raise UserError(f"no seed {seed} of '{label}' in this run, found {found}", file=str(self.path))
-        return read_parquet(self.paths.of(label, seed).rounds, ROUNDS)
+        return read_parquet(self.of(label, seed).rounds, ROUNDS)
 
     def check_labels(self, labels: Iterable[str]) -> None:
         """Refuse labels that no method of the run has."""
@@ -262,7 +262,7 @@ class RunResult:
 
     def emulation_of(self, label: str, seed: int) -> Emulation | None:
         """How one method and seed was measured; ``None`` if it was simulated."""
-        return read_emulation(self.paths.of(label, seed).emulation)
+        return read_emulation(self.of(label, seed).emulation)
 
     @cached_property
     def rounds(self) -> pa.Table:

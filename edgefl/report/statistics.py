@@ -143,12 +143,12 @@ def seeds_needed(
     return counts[place] if place < len(counts) else None
 
 
-def upper_deviation(deviation: float, seeds: int, confidence: float = 0.8) -> float:
-    """The upper confidence bound of the standard deviation of normal values, from that of a sample of two or more.
+def upper_deviation(deviation: float, seeds: int) -> float:
+    """The upper 80 % confidence bound of the standard deviation of normal values, from that of a sample.
 
     >>> round(upper_deviation(1.0, 3), 2), round(upper_deviation(1.0, 20), 2)
     (2.12, 1.18)
     """
     from scipy.special import chdtri
 
-    return deviation * math.sqrt((seeds - 1) / float(chdtri(seeds - 1, confidence)))
+    return deviation * math.sqrt((seeds - 1) / float(chdtri(seeds - 1, 0.8)))

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgefl.errors import UserError
-from edgefl.record.emulation import Emulation
+from edgefl.record import SeedPaths
 from edgefl.record.names import SWEEP_TABLE
 from edgefl.record.summary import SeedResult
 from edgefl.report.rows import short_paths
 from edgefl.report.run_result import RunResult
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class SettingResult(RunResult):
@@ -48,17 +45,8 @@ class SettingResult(RunResult):
         """See :class:`RunResult`; the folder is the sweep's."""
         return self.name, f"{self.given.resolve().name}: {self.name}", f"{self.given}: {self.name}"
 
-    def rounds_of(self, label: str, seed: int) -> pa.Table:
-        return self._run_of(label, seed).rounds_of(label, seed)
-
-    def events_of(self, label: str, seed: int) -> Path:
-        return self._run_of(label, seed).events_of(label, seed)
-
-    def emulation_of(self, label: str, seed: int) -> Emulation | None:
-        return self._run_of(label, seed).emulation_of(label, seed)
-
-    def _run_of(self, label: str, seed: int) -> RunResult:
-        return self._runs.get((label, seed), next(iter(self._runs.values())))
+    def of(self, label: str, seed: int) -> SeedPaths:
+        return self._runs[label, seed].of(label, seed)
 
 
 def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
