@@ -1,7 +1,6 @@
-"""What happens to devices over time: when they are available, accidents, random slowdowns and heat."""
+"""What happens to devices over time: when they are available, accidents and random slowdowns."""
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -38,6 +37,7 @@ class Attendance:
             self._place[members] = np.arange(len(members))
             self._parts.append((members, windows, rows, shifts))
             self._until[members] = -math.inf
+        self.constant = not self._parts  # all clients are always available
 
     def there(self, now: float) -> NDArray[np.bool_]:
         """True for clients that can take part now, shape ``[clients]``; do not modify the array."""
@@ -61,16 +61,11 @@ class Attendance:
         self.there(now)
         return self._until[clients] - now
 
-    def until(self, client: int, now: float) -> float:
-        """The time of the client's next change of availability; infinite if there is none."""
+    def leaves(self, client: int, now: float) -> float:
+        """The time at which the client becomes unavailable; ``now`` if it is, infinite if it never does."""
         if self._until[client] <= now + _LATE:
             self.there(now)
-        return float(self._until[client])
-
-    def is_there(self, client: int, now: float) -> bool:
-        if self._until[client] <= now + _LATE:
-            self.there(now)
-        return bool(self._there[client])
+        return float(self._until[client]) if self._there[client] else now
 
     def share(self, clients: NDArray[np.int64], begin: float, end: float) -> NDArray[np.float64]:
         """The part of the time from ``begin`` to ``end`` in which each of these clients can take part."""
@@ -94,7 +89,8 @@ class Accidents:
 
     def __init__(self, fleet: FleetAssignment, seed: int) -> None:
         chances = np.array(fleet.dropout or (0.0,) * len(fleet.profiles), np.float64)
-        self._chance: NDArray[np.float64] | None = chances[fleet.group] if chances.any() else None
+        self.happen = bool(chances.any())
+        self._chance: NDArray[np.float64] = chances[fleet.group]
         self._drawn = lru_cache(8)(lambda *place: generator(seed, "dropout", *place).random(len(fleet.group)))
 
     def after(self, client: int, round: int, again: int = 0) -> float:
@@ -104,54 +100,9 @@ class Accidents:
         which is again uniform between 0 and 1. Without common rounds, ``round`` is the model version. ``again`` is how
         many times the client began to compute in this round before; each time has a separate draw.
         """
-        if self._chance is None:
-            return 1.0
         drawn = self._drawn(round, again) if again else self._drawn(round)
         even, chance = float(drawn[client]), float(self._chance[client])
         return even / chance if even < chance else 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """The progress of one computation.
-
-    ``cool`` are the seconds of the whole computation at the full rate, which lasts for ``after`` seconds; ``hot`` those
-    at the throttled rate.
-
-    A computation of one minute on a device that halves its rate after 20 s:
-
-    >>> pace = Pace(cool=60.0, hot=120.0, after=20.0)
-    >>> round(pace.seconds, 9), round(pace.done(60.0), 9)
-    (100.0, 0.666666667)
-    """
-
-    cool: float
-    hot: float
-    after: float = math.inf
-
-    @property
-    def seconds(self) -> float:
-        if self.cool <= self.after:
-            return self.cool
-        return self.after + (1 - self.after / self.cool) * self.hot
-
-    def until(self, part: float) -> float:
-        """The seconds after which ``part`` of it is done; the inverse of :meth:`done`.
-
-        >>> Pace(cool=60.0, hot=120.0, after=20.0).until(0.5)
-        40.0
-        """
-        if part * self.cool <= self.after:
-            return part * self.cool
-        return self.after + (part - self.after / self.cool) * self.hot
-
-    def done(self, elapsed: float) -> float:
-        """The part that is done after ``elapsed`` seconds, in [0, 1]."""
-        if elapsed >= self.seconds:
-            return 1.0
-        if elapsed <= self.after:
-            return elapsed / self.cool
-        return self.after / self.cool + (elapsed - self.after) / self.hot
 
 
 Factors = NDArray[np.float64]
@@ -176,8 +127,7 @@ class Slowdown:
         table = np.array(
             [(each.jitter, each.background_load.low, each.background_load.high) for each in computes], np.float64
         )
-        # A fleet without slowdowns needs only one array of ones for all rounds.
-        self._steady: Factors | None = None if table.any() else np.ones(len(fleet.group))
+        self.steady = not table.any()  # all factors are 1
         self._conditions: NDArray[np.float64] = table[fleet.group].T
         self._drawn = lru_cache(8)(self._draw)  # a run uses few rounds at a time; older ones are drawn again if needed
 
@@ -186,8 +136,6 @@ class Slowdown:
 
         ``again`` is how many times a client began to compute in this round before.
         """
-        if self._steady is not None:
-            return self._steady
         return self._drawn(round, again) if again else self._drawn(round)
 
     def _draw(self, *place: int) -> Factors:

@@ -48,15 +48,12 @@ class Charges:
     """
 
     def __init__(self, batteries: list[Battery | None], group: NDArray[np.int32], seed: int) -> None:
-        self.any = any(batteries)
         rows = [
             (math.inf, 1.0, 1.0, 0.0, 0.0)
             if each is None
             else (each.capacity, each.start.low, each.start.high, each.charging, each.resume)
             for each in batteries
         ]
-        if not self.any:
-            rows, group = rows[:1], np.zeros(0, np.int32)
         self.capacity, low, high, self._charging, resume = np.array(rows, np.float64)[group].T
         even = generator(seed, "battery").random(len(group))
         self.joules: NDArray[np.float64] = self.capacity * (low + (high - low) * even)
@@ -66,7 +63,7 @@ class Charges:
         self._empty = np.zeros(len(group), np.bool_)
 
     def has(self, client: int) -> bool:
-        return self.any and bool(np.isfinite(self.capacity[client]))
+        return bool(np.isfinite(self.capacity[client]))
 
     def draw(self, client: int, joules: float, now: float) -> None:
         """Take energy; a device that charges has what was charged until now.
@@ -76,20 +73,18 @@ class Charges:
         >>> charges.draw(0, 50.0, now=45.0); charges.held(0, now=45.0)
         50.0
         """
-        if self.any:
-            if self._away[client] and self._charging[client]:
-                self.joules[client], self._since[client] = self.held(client, now), max(now, self._since[client])
-            self.joules[client] = max(self.joules[client] - joules, 0.0)
+        if self._away[client] and self._charging[client]:
+            self.joules[client], self._since[client] = self.held(client, now), max(now, self._since[client])
+        self.joules[client] = max(self.joules[client] - joules, 0.0)
 
     def enter(self, client: int, now: float) -> None:
         """The device begins to take part; charging ends."""
-        if self.any:
-            self.joules[client] = self.held(client, now)
-            self._away[client], self._empty[client] = False, False
+        self.joules[client] = self.held(client, now)
+        self._away[client], self._empty[client] = False, False
 
     def leave(self, client: int, now: float) -> None:
         """The device stops taking part; charging begins."""
-        if self.any and not self._away[client]:
+        if not self._away[client]:
             self._since[client], self._away[client] = now, True
 
     def run_empty(self, client: int) -> None:
@@ -104,8 +99,6 @@ class Charges:
 
     def has_enough(self, client: int, now: float) -> bool:
         """Without computing :meth:`enough` for the fleet."""
-        if not self.any:
-            return True
         joules = self.held(client, now)
         return bool(joules >= self._resume[client] * (1 - 1e-12)) if self._empty[client] else joules > 0.0
 

@@ -272,10 +272,10 @@ class Decisions:
         """The clients' batteries now, and what a round with the whole model is predicted to use of them."""
         world = self._world
         level, used = np.ones(len(clients)), np.zeros(len(clients))
-        charges = world.traffic.batteries.charges
+        power = world.traffic.power
         foreseen = self._of_round(round, clients)
         for place, client in enumerate(clients.tolist()):
-            if not charges.has(client):
+            if power is None or not power.charges.has(client):
                 continue
             down, compute, up = (float(seconds[place]) for seconds in foreseen)
             down_bytes, up_bytes = self._bytes(client)
@@ -286,9 +286,9 @@ class Decisions:
                 + transfer_joules(profile, "down", down, down_bytes)
                 + transfer_joules(profile, "up", up, up_bytes)
             )
-            level[place] = world.traffic.batteries.left(client) / charges.capacity[client]
+            level[place] = power.left(client) / power.charges.capacity[client]
             # Over a link that is down a transfer never ends, even with a radio without watts.
-            used[place] = joules / charges.capacity[client] if math.isfinite(joules) else math.inf
+            used[place] = joules / power.charges.capacity[client] if math.isfinite(joules) else math.inf
         return Charge(level, used)
 
     def _of_blocks(self, round: int, cohort: Sequence[int]) -> BlockForecast:

@@ -9,13 +9,13 @@ from typing import Literal, NamedTuple
 
 import simpy
 
-from edgefl.fleet import Direction, Pace
+from edgefl.fleet import Direction
 from edgefl.methods.parts.payload import Downlink, Part
 from edgefl.record.kinds import Lost
 from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.prefetching import Prefetch
 from edgefl.simulation.presence import Participant
-from edgefl.simulation.work import Plan, Work
+from edgefl.simulation.work import Pace, Plan, Work
 from edgefl.simulation.world import World
 
 Phase = Literal["download", "compute", "upload", "arrived", "refused", "dropped"]

@@ -105,8 +105,8 @@ class _Drain:
     timer: int = 0
 
 
-class Batteries:
-    """Sets one timer for each battery that is being drained.
+class Power:
+    """The radios of a fleet, and its batteries: one timer for each battery that is being drained.
 
     A transfer's power depends on its rate, which the network solves repeatedly. The timer is therefore set for the
     earliest time at which the battery could be empty, at the highest rate that the path's links allow now. At that time
@@ -118,7 +118,7 @@ class Batteries:
         self._env = env
         self.charges = charges
         self._network = network
-        self._radios = radios
+        self.radios = radios
         self._drains: dict[int, _Drain] = {}
         self._flows: dict[int, list[Flow]] = {}
         self._dying, self._last = -1, 0.0  # the client that drops out now, and its remaining joules
@@ -144,15 +144,17 @@ class Batteries:
             drain.since = self._env.now
             self._arm(client)
 
-    def flow_started(self, client: int, flow: Flow) -> None:
+    def flow_started(self, client: int, round: int, flow: Flow) -> None:
+        self.radios.starts(client, round)
         if self.charges.has(client):
             self._flows.setdefault(client, []).append(flow)
             for link in flow.path:
                 self._crossing.setdefault(link, Counter())[client] += 1
             self._arm(client)
 
-    def flow_over(self, client: int, flow: Flow) -> None:
+    def flow_over(self, client: int, round: int, flow: Flow) -> None:
         """The transfer has ended, and was charged."""
+        self.radios.ends(client, round)
         if self.charges.has(client):
             self._flows[client].remove(flow)
             for link in flow.path:
@@ -170,7 +172,7 @@ class Batteries:
     def left(self, client: int) -> float:
         """The remaining joules of the client's battery."""
         drain, now = self._drains.get(client), self._env.now
-        drawn = self._radios.pending(client)
+        drawn = self.radios.pending(client)
         if drain is not None:
             drawn += drain.watts * (now - drain.since)
         for flow in self._flows.get(client, ()):
@@ -197,14 +199,14 @@ class Batteries:
 
     def _drawn_by(self, client: int, flow: Flow) -> float:
         direction = flow.tag.transfer.direction  # type: ignore[attr-defined]
-        return transfer_joules(self._radios.device(client), direction, self._env.now - flow.started, flow.delivered)
+        return transfer_joules(self.radios.device(client), direction, self._env.now - flow.started, flow.delivered)
 
     def _arm(self, client: int) -> None:
         drain = self._drains.get(client)
         if drain is None:
             return
         drain.timer += 1
-        timer, most = drain.timer, drain.watts + self._radios.watts(client)
+        timer, most = drain.timer, drain.watts + self.radios.watts(client)
         for flow in drain.flows:
             rate = min((self._network.capacity(*self._network.topology.ends(link)) for link in flow.path), default=0.0)
             direction = flow.tag.transfer.direction  # type: ignore[attr-defined]
@@ -221,7 +223,7 @@ class Batteries:
             return
         # Set the battery to empty first: the round may close, and other clients may be picked, while the device leaves
         # it.
-        self._radios.dies(client)
+        self.radios.dies(client)
         self._dying, self._last = client, float(self.charges.joules[client])
         self.charges.run_empty(client)
         drain.on_empty()

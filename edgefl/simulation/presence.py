@@ -14,7 +14,7 @@ from edgefl.methods.parts.payload import Downlink
 from edgefl.network.flow import Network
 from edgefl.record.events import EventLog
 from edgefl.simulation.failure_specs import Crash, Outage, check_outages, spans_of
-from edgefl.simulation.power import Batteries
+from edgefl.simulation.power import Power
 from edgefl.training.job import TrainingJob
 
 
@@ -100,10 +100,10 @@ class Presence:
     A timer is set only for participating clients that will leave, so a fleet that is always available costs nothing.
     """
 
-    def __init__(self, env: simpy.Environment, fleet: FleetAssignment, seed: int, batteries: Batteries) -> None:
+    def __init__(self, env: simpy.Environment, fleet: FleetAssignment, seed: int, power: Power | None) -> None:
         self._env = env
         self._fleet = fleet
-        self._batteries = batteries
+        self._power = power
         self.attendance = Attendance(fleet, seed)
         self._accidents = Accidents(fleet, seed)
         self._down: dict[int, float] = {}
@@ -113,9 +113,8 @@ class Presence:
     def available(self) -> NDArray[np.bool_]:
         """True for each client that could take part now, shape ``[clients]``; do not modify it."""
         there = self.attendance.there(self._env.now)
-        charges = self._batteries.charges
-        if charges.any:
-            there = there & charges.enough(self._env.now)
+        if self._power is not None:
+            there = there & self._power.charges.enough(self._env.now)
         if self._down:
             there = there.copy()
             there[list(self._down)] = False
@@ -128,8 +127,8 @@ class Presence:
 
     def next_recovery(self, among: NDArray[np.int64] | None = None) -> float:
         """Seconds until a client (of these) restarts after a crash or is charged enough; infinite if none is."""
-        now, charges = self._env.now, self._batteries.charges
-        first = charges.next_enough(now, among) if charges.any else math.inf
+        now = self._env.now
+        first = math.inf if self._power is None else self._power.charges.next_enough(now, among)
         returns = (until for client, until in self._down.items() if among is None or client in among)
         return min(first, *returns, math.inf) - now
 
@@ -138,24 +137,23 @@ class Presence:
         client, now = participant.client, self._env.now
         if client in self._down:
             return "crash"
-        if not self.attendance.is_there(client, now):
+        until = math.inf if self.attendance.constant else self.attendance.leaves(client, now)
+        if until <= now:
             return "unavailable"
-        charges = self._batteries.charges
-        if charges.any and not charges.has_enough(client, now):
+        if self._power is not None and not self._power.charges.has_enough(client, now):
             return "uncharged"
         self._participants[client] = participant
-        until = self.attendance.until(client, now)
         if until < math.inf:
             self._later(until - now, lambda: participant.quit("unavailable"))
-        if charges.any:
-            self._batteries.enter(client, self._fleet.profile_of(client), lambda: participant.quit("battery"))
+        if self._power is not None:
+            self._power.enter(client, self._fleet.profile_of(client), lambda: participant.quit("battery"))
         return None
 
     def leaves(self, participant: Participant) -> None:
         if self._participants.get(participant.client) is participant:
             del self._participants[participant.client]
-        if self._batteries.charges.any:
-            self._batteries.leave(participant.client)
+        if self._power is not None:
+            self._power.leave(participant.client)
 
     def prefetches(self, client: int, drop: Callable[[], None]) -> None:
         """The client receives parts for a later participation; ``drop`` cancels this."""
@@ -181,7 +179,8 @@ class Presence:
 
     def computes(self, participant: Participant, seconds: float, again: int) -> None:
         """The client begins to compute for ``seconds``, after ``again`` earlier times; it may have an accident."""
-        after = self._accidents.after(participant.client, participant.round, again)
+        accidents = self._accidents
+        after = accidents.after(participant.client, participant.round, again) if accidents.happen else 1.0
         if after < 1:
             self._later(
                 after * seconds, lambda: participant.quit("accident") if participant.phase == "compute" else None

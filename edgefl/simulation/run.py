@@ -98,7 +98,8 @@ def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
         except PartFault as raised:
             fault = raised
         protocol.break_off()
-        world.traffic.radios.settle()
+        if world.traffic.power is not None:
+            world.traffic.power.radios.settle()
         if fault is None:
             try:
                 book.evaluate_last()

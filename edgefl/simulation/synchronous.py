@@ -8,6 +8,7 @@ from typing import ClassVar
 import simpy
 
 from edgefl.methods.parts.payload import Downlink, Part
+from edgefl.record.kinds import Lost
 from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.participation import Deadline, Participation
 from edgefl.simulation.prefetching import Broadcasting, Prefetch
@@ -157,16 +158,14 @@ class Synchronous(RoundByRound):
     def __init__(self, world: World, book: RoundBook, spec: SynchronousSpec) -> None:
         super().__init__(world, book, spec)
         self._prefetches: dict[int, Prefetch] = {}
-        self._broadcasting = Broadcasting(world)
+        self._broadcasting = Broadcasting(world) if world.setup.method.payload.may_broadcast else None
 
     def hold(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> Generator[simpy.Event, object, None]:
         world = self.world
         closed = world.env.event()
         self._begin(round, cohort, alphas, closed)
         yield closed if self.seconds is None else closed | world.env.alarm(self.seconds)
-        for participant in self.participants:
-            participant.drop("late")
-        self._broadcasting.round_closes()
+        self._end("late")
 
     def picked(self, round: int, cohort: list[int]) -> Generator[simpy.Event, object, None]:
         """Wait until the clients that a selector asked for losses have evaluated the model.
@@ -210,11 +209,16 @@ class Synchronous(RoundByRound):
             self._prefetches[client] = Prefetch(self.world, client, parts, round, awake=client in present)
 
     def break_off(self) -> None:
-        for participant in self.participants:
-            participant.drop("unfinished")
+        self._end("unfinished")
         for prefetch in self._prefetches.values():
             prefetch.drop()
-        self._broadcasting.round_closes()
+
+    def _end(self, fate: Lost) -> None:
+        """Drop who has not returned, and abort the broadcasts in progress."""
+        for participant in self.participants:
+            participant.drop(fate)
+        if self._broadcasting is not None:
+            self._broadcasting.round_closes()
 
     def _begin(self, round: int, cohort: Sequence[int], alphas: dict[int, int], closed: simpy.Event) -> None:
         world = self.world
@@ -231,7 +235,8 @@ class Synchronous(RoundByRound):
         self.participants = []
         for client in cohort:
             downlink = world.downlink(client, round, alphas.get(client))
-            self._broadcasting.begins(client, downlink.alpha)
+            if self._broadcasting is not None:
+                self._broadcasting.begins(client, downlink.alpha)
             participant = self.participation(client, round, downlink, alphas.get(client), left)
             participant.prefetch = self._prefetches.pop(client, None)
         for participant in self.participants:
@@ -239,4 +244,5 @@ class Synchronous(RoundByRound):
                 world.env.process(participant.live())
             else:
                 participant.refuse()
-        self._broadcasting.begin(round, cohort)
+        if self._broadcasting is not None:
+            self._broadcasting.begin(round, cohort)

@@ -24,7 +24,7 @@ from edgefl.scheduling.bandwidth.base import BandwidthSpec, Transfers, checked_o
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.delivery import Attempts, Cause, Delivery, Transfer, whole_bytes
-from edgefl.simulation.power import Batteries, Radios
+from edgefl.simulation.power import Power, Radios
 from edgefl.simulation.protocol_specs import HierarchicalSpec
 from edgefl.simulation.setup import Setup
 from edgefl.training.faults import blaming
@@ -83,7 +83,6 @@ class Traffic:
         self._env = env
         self._log = setup.log
         self._accounts = accounts
-        self._on_batteries = accounts.charges.any  # else the calls are not needed
         self._cells_average = isinstance(setup.protocol, HierarchicalSpec)
         self._fleet = setup.fleet
         self._moved: defaultdict[int, float] = defaultdict(float)
@@ -91,8 +90,10 @@ class Traffic:
         self._allocation = None if setup.bandwidth is None else Allocation(setup.bandwidth, setup.label)
         self.network = self._network(setup)
         self._attempts = Attempts(env, self.network, setup.timeouts, setup.seed, self._broke)
-        self.radios = Radios(env, setup.fleet.profile_of, self._radio_drew)
-        self.batteries = Batteries(env, accounts.charges, self.network, self.radios)
+        self.power: Power | None = None
+        if accounts.charges is not None:
+            radios = Radios(env, setup.fleet.profile_of, self._radio_drew)
+            self.power = Power(env, accounts.charges, self.network, radios)
 
     def send(
         self,
@@ -151,10 +152,8 @@ class Traffic:
         if flow.opening is not None:
             facts += f', "connection": {_state(flow.setup, flow.opening)}'
         self._write("transfer_start", flow, flow.bytes, value=flow.latency, detail="{" + facts + "}")
-        if client >= 0:
-            self.radios.starts(client, round)
-            if self._on_batteries:
-                self.batteries.flow_started(client, flow)
+        if client >= 0 and self.power is not None:
+            self.power.flow_started(client, round, flow)
 
     def flow_ended(self, flow: Flow) -> None:
         delivery: Delivery = flow.tag  # type: ignore[assignment]
@@ -168,8 +167,8 @@ class Traffic:
         self._log.write(self._env.now, "capacity", source=str(source), target=str(target), value=bits_per_second)
         link = self.network.topology.link(source, target)
         self._attempts.capacity_changed(link, bits_per_second)
-        if self._on_batteries:
-            self.batteries.capacity_changed(link)
+        if self.power is not None:
+            self.power.capacity_changed(link)
 
     def _transferred(self, kind: EventKind, flow: Flow) -> None:
         delivery: Delivery = flow.tag  # type: ignore[assignment]
@@ -181,8 +180,8 @@ class Traffic:
         joules = 0.0
         if client >= 0:
             joules = transfer_joules(self._fleet.profile_of(client), direction, seconds, delivered)
-            if self._on_batteries:
-                joules = self.batteries.given(client, joules, flow)
+            if self.power is not None:
+                joules = self.power.given(client, joules, flow)
         facts = detail(losses=flow.losses) if flow.losses else ""
         self._write(kind, flow, delivered, seconds=seconds, joules=joules, detail=facts)
         if client < 0:
@@ -191,9 +190,8 @@ class Traffic:
         ledger = accounts.ledger
         ledger.moved(direction, delivered, seconds)
         accounts.drew(client, joules)
-        self.radios.ends(client, round)
-        if self._on_batteries:
-            self.batteries.flow_over(client, flow)
+        if self.power is not None:
+            self.power.flow_over(client, round, flow)
         self._moved[client] += delivered
         ledger.client_bytes = max(ledger.client_bytes, self._moved[client])
         self._carried[client, dispatch] += delivered
@@ -260,7 +258,8 @@ class Traffic:
         return (gate, own) if direction == "down" else (own, gate)
 
     def _radio_drew(self, client: int, round: int, what: str, seconds: float, joules: float) -> None:
-        joules = self.batteries.given(client, joules)
+        assert self.power is not None
+        joules = self.power.given(client, joules)
         self._log.write(self._env.now, "radio", round, client, item=what, seconds=seconds, joules=joules)
         self._accounts.drew(client, joules)
         self._accounts.check()

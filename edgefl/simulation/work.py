@@ -19,7 +19,6 @@ from edgefl.fleet import (
     FleetAssignment,
     InputPipeline,
     Operator,
-    Pace,
     fits,
     measured_step,
     step_seconds,
@@ -37,6 +36,49 @@ if TYPE_CHECKING:
 
 CostOf: TypeAlias = "Callable[[int, int, int], StepCost]"
 """The cost of one step by (alpha, batch size, capacity level)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The progress of one computation.
+
+    ``cool`` are the seconds of the whole computation at the full rate, which lasts for ``after`` seconds; ``hot`` those
+    at the throttled rate.
+
+    A computation of one minute on a device that halves its rate after 20 s:
+
+    >>> pace = Pace(cool=60.0, hot=120.0, after=20.0)
+    >>> round(pace.seconds, 9), round(pace.done(60.0), 9)
+    (100.0, 0.666666667)
+    """
+
+    cool: float
+    hot: float
+    after: float = math.inf
+
+    @property
+    def seconds(self) -> float:
+        if self.cool <= self.after:
+            return self.cool
+        return self.after + (1 - self.after / self.cool) * self.hot
+
+    def until(self, part: float) -> float:
+        """The seconds after which ``part`` of it is done; the inverse of :meth:`done`.
+
+        >>> Pace(cool=60.0, hot=120.0, after=20.0).until(0.5)
+        40.0
+        """
+        if part * self.cool <= self.after:
+            return part * self.cool
+        return self.after + (part - self.after / self.cool) * self.hot
+
+    def done(self, elapsed: float) -> float:
+        """The part that is done after ``elapsed`` seconds, in [0, 1]."""
+        if elapsed >= self.seconds:
+            return 1.0
+        if elapsed <= self.after:
+            return elapsed / self.cool
+        return self.after / self.cool + (elapsed - self.after) / self.hot
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import simpy
 
-from edgefl.fleet import Pace, Slowdown, idle_joules
+from edgefl.fleet import Slowdown, idle_joules
 from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.payload import Downlink, Part, checked_downlink
 from edgefl.network.fairness import Outlook
@@ -18,7 +18,7 @@ from edgefl.simulation.clock import Clock
 from edgefl.simulation.presence import Presence, schedule_failures
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.traffic import Traffic
-from edgefl.simulation.work import Work, WorkModel
+from edgefl.simulation.work import Pace, Work, WorkModel
 from edgefl.training.faults import blaming
 from edgefl.training.job import JobId, Mixing, TrainingJob
 
@@ -44,8 +44,8 @@ class World:
         self._begun: dict[int, tuple[int, int]] = {}
         self._hot: dict[int, tuple[float, float]] = {}  # when a client computed last, and its heat then
         self.traffic = Traffic(self.env, setup, self.accounts)
-        self._batteries = self.traffic.batteries
-        self.presence = Presence(self.env, setup.fleet, setup.seed, self._batteries)
+        self._power = self.traffic.power
+        self.presence = Presence(self.env, setup.fleet, setup.seed, self._power)
         setup.capacity_changes.attach(self.traffic.network)
         method = setup.method
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, method.local, self.new_work, method.submodels)
@@ -109,12 +109,12 @@ class World:
         facts: dict[str, object] | None = None if job.front is None else {"front": job.front}
         self._wrote_work("compute_start", work, *job.place, value=job.steps, facts=facts)
         self._begun[client] = (job.round, self.begun(client, job.round) + 1)
-        if self.accounts.charges.any:
-            self._batteries.phase(client, work.watts)
+        if self._power is not None:
+            self._power.phase(client, work.watts)
 
     def pace(self, client: int, round: int, work: Work, again: int) -> Pace:
         """The pace of a computation in this round after ``again`` earlier ones; each has its own random slowdown."""
-        slowdown = float(self.slowdown.of(round, again)[client])
+        slowdown = 1.0 if self.slowdown.steady else float(self.slowdown.of(round, again)[client])
         if self.setup.seconds is None:
             return work.pace(slowdown, self._heat(client))
         seconds = float(self.setup.seconds.of(round)[client]) * slowdown
@@ -186,8 +186,8 @@ class World:
         self._wrote_work(kind, work, *job.place, seconds=spent, flops=flops, joules=joules, value=work.steps * share)
         self.accounts.ledger.computed(flops, spent)
         self.accounts.drew(client, joules)
-        if self.accounts.charges.any:
-            self._batteries.phase(client)
+        if self._power is not None:
+            self._power.phase(client)
         self.accounts.check()
 
     def forward_seconds(self, client: int, round: int, images: int) -> float:
@@ -199,7 +199,8 @@ class World:
         """The client has evaluated the model that round ``round`` begins with, for the last ``seconds``."""
         work = self.work.of(client, self.setup.sizes.blocks)
         flops, joules = work.flops * work.forward_share(images), work.watts * seconds
-        joules = self._batteries.given(client, joules)
+        if self._power is not None:
+            joules = self._power.given(client, joules)
         self._wrote_work("forward", work, round, client, seconds=seconds, flops=flops, joules=joules, value=images)
         self.accounts.ledger.computed(flops, seconds)
         self.accounts.drew(client, joules)
@@ -211,12 +212,12 @@ class World:
         With ``prefetching`` it waited outside a round, during a prefetch, when no timer watches its battery.
         """
         joules = idle_joules(self.setup.fleet.profile_of(client), seconds)
-        if prefetching:
-            joules = self._batteries.given(client, joules)
+        if prefetching and self._power is not None:
+            joules = self._power.given(client, joules)
         self.wrote("idle", round, client, dispatch, seconds=seconds, joules=joules)
         self.accounts.drew(client, joules)
-        if self.accounts.charges.any:
-            self._batteries.phase(client)
+        if self._power is not None:
+            self._power.phase(client)
         self.accounts.check()
 
     def refused(self, job: TrainingJob, work: Work) -> None:

@@ -92,7 +92,7 @@ def test_a_trace_says_who_is_there_and_repeats(trace):
     moments = [0, 10, 19.5, 20, 50, 69, 70, 109, 110, 120]
     seen = [bool(attendance.there(float(moment))[0]) for moment in moments]
     assert seen == [False, True, True, False, True, True, False, False, True, False]
-    assert attendance.until(0, 120.0) == pytest.approx(150)
+    assert attendance.leaves(0, 120.0) == 120.0
     assert attendance.next_arrival(120.0) == pytest.approx(150)
 
 

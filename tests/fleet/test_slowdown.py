@@ -13,7 +13,6 @@ from edgefl.fleet import (
     DeviceProfile,
     FleetAssignment,
     FleetGroup,
-    Pace,
     Slowdown,
     assign,
     load_profile,
@@ -24,6 +23,7 @@ from edgefl.fleet.assignment import Sample, resolve, sampled_profiles
 from edgefl.fleet.figure import value
 from edgefl.fleet.profile import slower
 from edgefl.randomness import generator
+from edgefl.simulation.work import Pace
 
 STEP = [SimpleNamespace(flops=2e9, bytes=1e3, count=2), SimpleNamespace(flops=0.0, bytes=5e8, count=1)]
 

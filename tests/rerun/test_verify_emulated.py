@@ -11,12 +11,12 @@ import pytest
 
 from edgefl.cli.entry import main
 from edgefl.experiment import run
-from edgefl.fleet import Slowdown
 from edgefl.network.transport import TransportSpec
 from edgefl.record import RunPaths
 from edgefl.record.emulation import Emulation, write_emulation
 from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
+from edgefl.simulation.work import Work
 
 from ..record.test_files import MEASURED
 from ..small_runs import SMALL
@@ -28,10 +28,10 @@ def slower(tmp_path_factory):
     data = copy.deepcopy(SMALL)
     data["methods"] = [{"method": "fedadc", "overlap": True}, "fedbr"]
     data["training"]["rounds"] = 2
-    build, slowdown = TransportSpec.build, Slowdown.of
+    build, pace = TransportSpec.build, Work.pace
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransportSpec, "build", lambda self, seed: replace(build(self, seed), efficiency=0.97))
-        patch.setattr(Slowdown, "of", lambda self, *place: 1.01 * slowdown(self, *place))
+        patch.setattr(Work, "pace", lambda self, slowdown, heat: pace(self, 1.01 * slowdown, heat))
         return run(check(data), out=tmp_path_factory.mktemp("emulated") / "run")
 
 

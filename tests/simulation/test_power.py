@@ -12,7 +12,7 @@ from edgefl.fleet.availability import Trace
 from edgefl.fleet.battery import Charges
 from edgefl.network import FlowNetwork, TreeLinks
 from edgefl.scheduling.selection.uniform import UniformSelector
-from edgefl.simulation.power import Batteries, Radios
+from edgefl.simulation.power import Power, Radios
 
 from .conftest import cells
 
@@ -128,7 +128,7 @@ def test_what_others_draw_while_a_device_dies_is_not_taken_from_what_it_has_left
     links = TreeLinks(server=(8e6, 8e6), down=[8e6] * 2, up=[8e6] * 2)
     charges = Charges([profile.battery], np.zeros(2, np.int32), seed=0)
     radios = Radios(env, lambda client: profile, lambda *_: None)
-    batteries = Batteries(env, charges, FlowNetwork(env, links), radios)
+    batteries = Power(env, charges, FlowNetwork(env, links), radios)
     given = []
 
     def dies():

@@ -80,6 +80,11 @@ class Payload(Component):
         """True if round ``round`` (from 0) uses the block scheduler to choose each client's alpha."""
         return False
 
+    @property
+    def may_broadcast(self) -> bool:
+        """True if :meth:`broadcasts` is overridden."""
+        return type(self).broadcasts is not Payload.broadcasts
+
     def broadcasts(self, round: int) -> bool:
         """True if in round ``round`` (from 0) clients that do not take part are sent the model, too."""
         return False
