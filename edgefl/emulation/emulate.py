@@ -24,7 +24,7 @@ from edgefl.errors import UserError
 from edgefl.experiment import look_free, run
 from edgefl.experiment.runs import MakeTestbed
 from edgefl.fleet import assign
-from edgefl.network.client_links import DIRECTIONS, client_link_numbers
+from edgefl.network.client_links import DIRECTIONS
 from edgefl.network.topology import GraphLinks, Topology, router
 from edgefl.network.tree import build_topology
 from edgefl.record.emulation import write_emulation
@@ -87,7 +87,7 @@ def wiring_of(setup: Setup, chosen: Sequence[int]) -> Wiring:
     peaks: dict[Pair, float] = {}
     for direction in DIRECTIONS:
         highest = setup.capacity_changes.highest(direction).tolist()
-        numbers = client_link_numbers(topology, setup.clients, direction)
+        numbers = topology.client_links(setup.clients, up=direction == "up")
         for number, rate in zip(numbers.tolist(), highest, strict=True):
             source, target = topology.ends(number)
             peaks[str(source), str(target)] = rate

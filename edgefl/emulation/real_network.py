@@ -214,4 +214,4 @@ class RealNetwork:
         if self._announced.get(link) != self._capacity[link]:
             self._announced[link] = self._capacity[link]
             source, target = self.topology.ends(link)
-            self._observer.capacity_changed(source, target, self._capacity[link])
+            self._observer.capacity_changed(link, source, target, self._capacity[link])

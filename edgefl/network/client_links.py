@@ -29,7 +29,6 @@ from edgefl.network.specs import (
     UniformCapacity,
     redraw_rule,
 )
-from edgefl.network.topology import Topology
 from edgefl.network.traces import read_traces
 from edgefl.randomness import generator
 
@@ -249,7 +248,7 @@ class ClientLinks:
     def attach(self, network: Network) -> None:
         """Set all capacities of round 0, and attach the traces and generators of links that have one."""
         for direction in DIRECTIONS:
-            numbers = client_link_numbers(network.topology, self._count, direction)
+            numbers = network.topology.client_links(self._count, up=direction == "up")
             self._numbers[direction] = numbers
             self._set(network, numbers, self.capacities(direction, 0))
             for name, clients in self._members.items():
@@ -303,13 +302,6 @@ class ClientLinks:
             redrawn = lru_cache(1)(partial(self._drawn, name, direction, spec))
             return [SteppedProcess(self._seconds[name], redrawn, client) for client in clients.tolist()]
         return []
-
-
-def client_link_numbers(topology: Topology, clients: int, direction: Direction) -> NDArray[np.int64]:
-    """The number of each client's own link in one direction; raises UserError for a client without just one link."""
-    return np.array(
-        [topology.access(f"client/{client}", up=direction == "up") for client in range(clients)], dtype=np.int64
-    )
 
 
 def scaled_links(links: Mapping[str, LinkSpec], factor: float) -> dict[str, LinkSpec]:

@@ -197,8 +197,8 @@ class FlowObserver(Protocol):
     def flow_cancelled(self, flow: Flow) -> None:
         """A transfer was stopped; ``flow.delivered`` bytes had arrived."""
 
-    def capacity_changed(self, source: Node, target: Node, bits_per_second: float) -> None:
-        """The link from ``source`` to ``target`` has this capacity from now on."""
+    def capacity_changed(self, link: int, source: Node, target: Node, bits_per_second: float) -> None:
+        """The ``link`` from ``source`` to ``target`` has this capacity from now on."""
 
 
 class Network(Protocol):

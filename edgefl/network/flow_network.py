@@ -247,7 +247,7 @@ class FlowNetwork:
 
     def _announce(self, link: int, bits_per_second: float) -> None:
         if self._observer is not None:
-            self._observer.capacity_changed(*self.topology.ends(link), bits_per_second)
+            self._observer.capacity_changed(link, *self.topology.ends(link), bits_per_second)
 
     def _follow(self, link: int, change: float | None = None) -> None:
         """Set a link's capacity from its process, and schedule the next change.

@@ -11,6 +11,8 @@ from itertools import islice
 from typing import Literal, NamedTuple, Protocol
 
 import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
 
 from edgefl.errors import UserError, nearest, one_line
 
@@ -43,8 +45,8 @@ class Topology(Protocol):
     def path(self, source: Node, target: Node) -> tuple[int, ...]:
         """The links of the least-latency path; raises UserError if there is none."""
 
-    def access(self, node: Node, *, up: bool) -> int:
-        """The only link by which a node sends (``up``) or receives; raises UserError if it has none or several."""
+    def client_links(self, clients: int, *, up: bool) -> NDArray[np.int64]:
+        """The link by which each client sends (``up``) or receives; raises UserError if one has none or several."""
 
 
 def unknown_node(node: Node, known: list[str]) -> UserError:
@@ -170,12 +172,13 @@ class GraphLinks:
             self._paths[start, goal] = core
         return (*head, *self._paths[start, goal], *reversed(tail))
 
-    def access(self, node: Node, *, up: bool) -> int:
-        links = (self._out if up else self._in)[self._find(node)]
-        if len(links) != 1:
-            direction = "out of" if up else "into"
-            raise UserError(f"expected one link {direction} {node!r}, found {len(links)}")
-        return links[0]
+    def client_links(self, clients: int, *, up: bool) -> NDArray[np.int64]:
+        found = [(self._out if up else self._in)[self._find(f"client/{client}")] for client in range(clients)]
+        for client, links in enumerate(found):
+            if len(links) != 1:
+                direction = "out of" if up else "into"
+                raise UserError(f"expected one link {direction} 'client/{client}', found {len(links)}")
+        return np.array(found, np.int64)[:, 0]
 
     def _find(self, node: Node) -> int:
         number = self._number.get(node)

@@ -15,6 +15,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+from numpy.typing import NDArray
 
 from edgefl.errors import UserError, nearest
 from edgefl.files import read_json, read_text
@@ -119,13 +120,8 @@ class TreeLinks:
         descent = (1 if link == 0 else link for link in reversed(down))
         return (*ascent, *descent)
 
-    def access(self, node: Node, *, up: bool) -> int:
-        if node == SERVER:
-            return 0 if up else 1
-        chain = self._chain(node)
-        if not chain:
-            raise UserError(f"{node!r} does not have exactly one link")
-        return chain[0] + up
+    def client_links(self, clients: int, *, up: bool) -> NDArray[np.int64]:
+        return 2 + 2 * self.cells + up + 2 * np.arange(clients)
 
     def _chain(self, node: Node) -> list[int]:
         """The down links between the node and the internet, the node's own first."""

@@ -112,7 +112,7 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         # As in JSON; the encoder gives the same result, but needs ten times as long to set up.
         return float.__repr__(value) if math.isfinite(value) else f'"{value!r}"'
-    return json.dumps(value)
+    return str(value) if type(value) is int else json.dumps(value)
 
 
 class Listener:

@@ -163,9 +163,8 @@ class Traffic:
     def flow_cancelled(self, flow: Flow) -> None:
         self._transferred("transfer_drop", flow)
 
-    def capacity_changed(self, source: Node, target: Node, bits_per_second: float) -> None:
+    def capacity_changed(self, link: int, source: Node, target: Node, bits_per_second: float) -> None:
         self._log.write(self._env.now, "capacity", source=str(source), target=str(target), value=bits_per_second)
-        link = self.network.topology.link(source, target)
         self._attempts.capacity_changed(link, bits_per_second)
         if self.power is not None:
             self.power.capacity_changed(link)

@@ -56,7 +56,7 @@ class Observer:
     def flow_cancelled(self, flow: Flow) -> None:
         self.rows.append(("cancelled", flow.id, flow.delivered))
 
-    def capacity_changed(self, source: object, target: object, bits_per_second: float) -> None:
+    def capacity_changed(self, link: int, source: object, target: object, bits_per_second: float) -> None:
         self.rows.append(("capacity", source, target, bits_per_second))
 
 
@@ -126,7 +126,7 @@ def test_handshakes_follow_the_transport() -> None:
 
 def test_during_an_outage_a_link_has_no_capacity_and_afterwards_that_of_its_trace() -> None:
     net, carrier, observer = network()
-    down, up = (net.topology.access("client/0", up=each) for each in (False, True))
+    down, up = (int(net.topology.client_links(1, up=each)[0]) for each in (False, True))
     net.follow(down, StepTrace([0.0, 2.0], [8e6, 5e6]))
     net.transfer("server", "client/0", 1_000_000)
     for seconds, act in ((1.0, net.begin_outage), (3.0, net.end_outage)):

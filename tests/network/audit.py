@@ -139,7 +139,7 @@ class Log:
 
     flow_cancelled = flow_ended
 
-    def capacity_changed(self, source, target, bits_per_second):
+    def capacity_changed(self, link, source, target, bits_per_second):
         self.capacities.append((self.env.now, (source, target), bits_per_second))
 
     def audit(self, topology, **options):

@@ -235,7 +235,7 @@ def test_an_observer_hears_of_flows_and_of_the_capacities_that_they_meet():
         def flow_cancelled(self, flow):
             self.rows.append((env.now, "cancel", flow.id))
 
-        def capacity_changed(self, source, target, bits_per_second):
+        def capacity_changed(self, link, source, target, bits_per_second):
             self.rows.append((env.now, source, target, bits_per_second))
 
     env = simpy.Environment()

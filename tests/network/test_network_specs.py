@@ -67,7 +67,7 @@ def test_a_star_has_the_latency_of_each_clients_link_and_the_servers_rates():
     topology = build_topology(spec.topology, spec.links, ["5g", "wifi"])
     latencies = [sum(topology.latency[k] for k in topology.path("server", f"client/{c}")) for c in (0, 1)]
     assert latencies == [0.02, 0.005]
-    assert topology.capacity[topology.access("server", up=True)] == 1e9
+    assert topology.capacity[topology.link("server", "internet")] == 1e9
     with pytest.raises(UserError, match="5g"):
         build_topology(spec.topology, spec.links, ["5gg"])
 
@@ -223,8 +223,8 @@ class Network:
 
 
 class Topology:
-    def access(self, client, *, up):
-        return 2 * int(client.partition("/")[2]) + up
+    def client_links(self, clients, *, up):
+        return 2 * np.arange(clients) + up
 
 
 @pytest.fixture

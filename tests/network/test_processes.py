@@ -57,7 +57,7 @@ def test_a_capacity_is_new_from_its_change_on_even_if_the_clock_is_a_rounding_er
     reported = []
 
     class Reader:
-        def capacity_changed(self, source, target, bits_per_second):
+        def capacity_changed(self, link, source, target, bits_per_second):
             reported.append((bits_per_second, network.capacity(source, target)))
 
         def flow_started(self, flow): ...

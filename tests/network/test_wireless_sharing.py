@@ -99,8 +99,8 @@ def test_a_scenario_names_the_sharing_of_its_cells():
     topology = build_topology(spec.topology, spec.links, ["lte"] * 7)
     assert topology.airtime_fair
     assert topology.airs == 6
-    assert topology.air(topology.access("client/5", up=True)) == 2 * 2 + 1
-    assert topology.air(topology.access("cell/2", up=True)) == -1
+    assert topology.air(topology.client_links(7, up=True)[5]) == 2 * 2 + 1
+    assert topology.air(topology.link("cell/2", "internet")) == -1
     with pytest.raises(UserError, match="cells"):
         TreeLinks(server=(1, 1), down=[1], up=[1], sharing="rate_fair")
 
