@@ -22,7 +22,7 @@ from edgefl.emulation.trainers import Trainers, at_a_time, check_real_training, 
 from edgefl.emulation.wiring import LinkSettings, Pair, Wiring, plan_wiring
 from edgefl.errors import UserError
 from edgefl.experiment import look_free, run
-from edgefl.experiment.runs import MakeTestbed
+from edgefl.experiment.one_run import MakeTestbed
 from edgefl.fleet import assign
 from edgefl.network.client_links import DIRECTIONS
 from edgefl.network.topology import GraphLinks, Topology, router

@@ -19,7 +19,7 @@ from edgefl.errors import UserError
 from edgefl.experiment.checkpoints import Checkpoints, read_kept
 from edgefl.experiment.directory import check_finished, runs_of, state_of
 from edgefl.experiment.inputs import allow_code
-from edgefl.experiment.resuming import Journal
+from edgefl.experiment.one_run import Journal
 from edgefl.files import write_file
 from edgefl.hardware import DeviceName
 from edgefl.methods.build import build_method

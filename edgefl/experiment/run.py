@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -11,21 +12,24 @@ from typing import TYPE_CHECKING
 from edgefl.errors import UserError
 from edgefl.experiment import longer
 from edgefl.experiment.directory import Choices, NewSeeds, RunDirectory, check_finished
+from edgefl.experiment.faults import NotWritten, RunsFailed
 from edgefl.experiment.inputs import Inputs, allow_code, software_of
+from edgefl.experiment.one_run import LogDiffers, MakeTestbed, OneRun
 from edgefl.experiment.pausing import Pause
-from edgefl.experiment.resuming import LogDiffers
-from edgefl.experiment.runs import MakeTestbed, OneRun, Runs
 from edgefl.experiment.step_costs import StepCosts, StepKey
 from edgefl.experiment.wiring import SharedWorld, reads_labels, shared_world, step_costs
 from edgefl.hardware import DeviceName
-from edgefl.record.costs import StepRow
-from edgefl.record.events import Listener
+from edgefl.options import Options
+from edgefl.record.costs import StepRow, write_costs
+from edgefl.record.events import Listener, ListenerError, marked
 from edgefl.record.paths import RunPaths, how_to_continue, is_interrupted
-from edgefl.record.summary import SeedResult
+from edgefl.record.rounds import RoundRow
+from edgefl.record.summary import SeedResult, write_summary
 from edgefl.scenario import Scenario, load_scenario, with_overrides
 from edgefl.scenario.overrides import Overrides, of_engine
 from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.torch_settings import neutral_torch
+from edgefl.training.faults import PartFault
 from edgefl.validation import validated
 
 if TYPE_CHECKING:
@@ -189,6 +193,92 @@ def _continue(
         allow_code(scenario, directory.inputs, path, trust=trust)
         with neutral_torch():
             return _ScenarioRuns(scenario, directory, listeners, pause).execute()
+
+
+class Runs(Listener):
+    """Executes the runs of a directory that have not finished, one after another; a subclass says how.
+
+    ``listeners`` follow all runs, after what writes them; ``fault`` is the error of a part that ended one of its runs.
+    """
+
+    resumable = True
+    """Whether runs that ended by a fault can be tried again in the directory."""
+
+    def __init__(
+        self,
+        scenario: Options,
+        directory: RunDirectory,
+        listeners: Sequence[Listener],
+        *,
+        name: str,
+        seeds: Sequence[int],
+        rounds: int,
+    ) -> None:
+        self.directory = directory
+        self.listeners = [self, *map(marked, listeners)]
+        self.fault: PartFault | None = None
+        self._scenario, self._name, self._seeds, self._rounds = scenario, name, seeds, rounds
+        self._rounds_ended = 0
+
+    def round_ended(self, row: RoundRow) -> None:
+        self._rounds_ended += 1
+
+    def prepare(self, runs: int) -> None:
+        """So many runs follow."""
+
+    @abstractmethod
+    def run_seed(self, seed: int, labels: Sequence[str]) -> None:
+        """Run these methods with one seed; each within :meth:`one`."""
+
+    @abstractmethod
+    def costs(self) -> dict[str, list[StepRow]]:
+        """The steps of each method, for ``costs.json``."""
+
+    def one(self, label: str, seed: int, run: Callable[[], tuple[SeedResult, Iterable[tuple[int, ...]]]]) -> None:
+        """Execute one run, which returns its entry and the keys of its step costs."""
+        for listener in self.listeners:
+            listener.run_began(label, seed)
+        entry, costs = run()
+        self.directory.run_finished(label, seed, entry, costs)
+        for listener in self.listeners:
+            listener.run_ended(entry)
+
+    def execute(self) -> Path:
+        """Execute what is left, and write the summary; see :func:`edgefl.experiment.run` for its errors."""
+        directory = self.directory
+        try:
+            self._execute()
+        except ListenerError as failure:
+            raise failure.error from failure.error.__cause__
+        except UserError:
+            if not self._rounds_ended:
+                directory.forget()
+            raise
+        except OSError as error:
+            if not directory.opened:
+                raise
+            raise NotWritten(directory.path, error) from error
+        ended = {run: known.entry for run, known in directory.finished.items()}
+        faults = {run: entry.stop.message or "" for run, entry in ended.items() if entry.faulted}
+        if faults:
+            raise RunsFailed(directory.path, len(ended), faults, resumable=self.resumable) from self.fault
+        return directory.path
+
+    def _execute(self) -> None:
+        directory, labels = self.directory, self.directory.choices.methods
+        runs = [(label, seed) for seed in self._seeds for label in labels]
+        left = [run for run in runs if run not in directory.finished]
+        for listener in self.listeners:
+            listener.began(left, self._rounds)
+        self.prepare(len(left))
+        for seed in self._seeds:
+            if chosen := [label for label in labels if (label, seed) in left]:
+                self.run_seed(seed, chosen)
+        entries = {label: [directory.finished[label, seed].entry for seed in self._seeds] for label in labels}
+        write_costs(self.costs(), directory.paths.costs)
+        directory.seeds_added(self._scenario)
+        write_summary(self._name, entries, directory.paths.summary, directory.inputs, directory.software)
+        directory.all_finished()
 
 
 class _ScenarioRuns(Runs):

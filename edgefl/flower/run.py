@@ -8,7 +8,7 @@ from typing import Any
 from edgefl.errors import UserError, nearest
 from edgefl.experiment.directory import Choices, RunDirectory
 from edgefl.experiment.inputs import SCENARIO, Input, digest_of_scenario, versions_of
-from edgefl.experiment.runs import Runs
+from edgefl.experiment.run import Runs
 from edgefl.experiment.step_costs import row_of
 from edgefl.experiment.summary import EarlyEnd, summarise
 from edgefl.flower.app import digest_of_app, read_app, require_flwr

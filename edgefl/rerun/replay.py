@@ -12,8 +12,8 @@ from edgefl.data.attackers import attack_of
 from edgefl.errors import UserError
 from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.inputs import SCENARIO, digest_of_scenario, keep_code
+from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.recording import Recording, recording_of
-from edgefl.experiment.runs import OneRun
 from edgefl.experiment.step_costs import StepKey
 from edgefl.experiment.wiring import world_of
 from edgefl.files import write_file, writing_folder

@@ -17,8 +17,8 @@ from edgefl.errors import UserError
 from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.final_models import read_model
 from edgefl.experiment.inputs import SCENARIO, Input, Inputs, allow_code, in_words, scenario_as_written, software_of
+from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.recording import RecordedLearner, recording_of
-from edgefl.experiment.runs import OneRun
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import step_costs, world_of
 from edgefl.fleet import assign

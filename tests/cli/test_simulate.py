@@ -64,7 +64,7 @@ def test_a_run_whose_input_turns_out_wrong_leaves_nothing(capsys, tmp_path, monk
     def timed(self):
         raise edgefl.UserError("the data set is no good", field="data")
 
-    monkeypatch.setattr("edgefl.experiment.runs.OneRun.timed", timed)
+    monkeypatch.setattr("edgefl.experiment.one_run.OneRun.timed", timed)
     assert main(["simulate", "small.yaml", "--out", "here", "--no-train"]) == 2
     assert capsys.readouterr().err.endswith("error: small.yaml: data: the data set is no good\n")
     assert not (tmp_path / "here").exists()

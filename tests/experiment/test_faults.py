@@ -342,8 +342,8 @@ def full_disk(*arguments, **options):
     ("place", "name"),
     [
         ("edgefl.experiment.checkpoints", "save"),
-        pytest.param("edgefl.experiment.runs", "write_rounds", marks=pytest.mark.full),
-        pytest.param("edgefl.experiment.runs", "write_summary", marks=pytest.mark.full),
+        pytest.param("edgefl.experiment.one_run", "write_rounds", marks=pytest.mark.full),
+        pytest.param("edgefl.experiment.run", "write_summary", marks=pytest.mark.full),
         pytest.param("pyarrow", "write_table", marks=pytest.mark.full),
     ],
 )
