@@ -67,15 +67,6 @@ def test_options_are_set_by_their_path_in_a_scenario(capsys):
 
 
 @pytest.mark.full
-def test_all_methods_come_in_one_table(capsys):
-    code, output, _ = run(capsys, "--model", "cnn", "--all", "--json")
-    rows = json.loads(output)["methods"]
-    assert code == 0
-    assert {"fedavg", "fedprox", "fedalign", "fedadc", "fedbr", "fedmlb"} <= {row["method"] for row in rows}
-    assert [row["alpha"] for row in rows if row["method"] == "fedbr"] == [1, 2, 3, 4]
-
-
-@pytest.mark.full
 def test_a_method_that_cannot_train_the_model_is_listed_with_the_reason(capsys):
     _, output, _ = run(capsys, "--model", "shufflenet", "--all", "--json")
     refused = {row["method"]: row["refused"] for row in json.loads(output)["methods"] if "refused" in row}

@@ -7,7 +7,6 @@ import pytest
 from PIL import Image
 
 from edgefl.cli import main
-from edgefl.report.data_distribution import MOST_BARS, holdings_figure
 
 from ..small_runs import SMALL
 
@@ -63,26 +62,3 @@ def test_classes_of_folders_have_their_names(tmp_path, capsys):
 def test_a_picture_is_written(scenario, tmp_path, capsys):
     assert f"Picture  {tmp_path / 'who.png'}" in shown(capsys, scenario, "-o", str(tmp_path / "who.png"))
     assert Image.open(tmp_path / "who.png").width > 1000
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("clients", "categories"), [(3, 2), (60, None), (10 * MOST_BARS + 1, 5)])
-def test_the_bars_are_as_high_as_clients_have_samples(clients, categories):
-    rng = np.random.default_rng(clients)
-    counts = (
-        None if categories is None else rng.integers(0, 9, (clients, categories)) + np.eye(1, categories, dtype=int)
-    )
-    sizes = rng.integers(1, 50, clients) if counts is None else counts.sum(axis=1)
-    distances = None if counts is None else rng.random(clients)
-    means = rng.random(clients) if counts is None else None
-    figure = holdings_figure("title", "classes", sizes, counts=counts, distances=distances, means=means)
-    bars, *beside = (ax for ax in figure.axes if ax.patches)
-    assert len(beside) == 2
-    tops = {}
-    for part in bars.patches:
-        tops[part.get_x()] = max(tops.get(part.get_x(), 0), part.get_y() + part.get_height())
-    assert len(tops) <= MOST_BARS
-    together = -(-clients // MOST_BARS)
-    assert sum(tops.values()) == pytest.approx(sizes.sum() / together, rel=0.05)
-    for ax in beside:
-        assert sum(part.get_height() for part in ax.patches) == clients

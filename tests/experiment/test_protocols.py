@@ -79,22 +79,3 @@ def test_a_full_buffer_of_equal_clients_is_the_synchronous_run_bit_for_bit(small
     other = run(small(**settings, protocol=protocol), out=tmp_path / "asynchronous")
     assert rounds(other, method) == rounds(one, method)
     assert verify(other) == []
-
-
-@pytest.mark.full
-def test_a_run_with_stale_updates_verifies(small, tmp_path):
-    protocol = {"kind": "asynchronous", "buffer": 2, "concurrency": 4}
-    scenario = small(methods=["fedavg", "fedbr", "scaffold"], protocol=protocol, training__rounds=12)
-    folder = run(scenario, out=tmp_path / "a")
-    assert verify(folder) == []
-    assert max(row["staleness"] for row in rounds(folder, "fedavg")) > 0
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("options", [{"mix": "models", "mixing": 0.6}, {"mix": "deltas"}])
-def test_one_update_at_a_time_learns_too(small, tmp_path, options):
-    protocol = {"kind": "asynchronous", "buffer": 1, **options}
-    folder = run(small(methods=["fedavg"], protocol=protocol, training__rounds=20), out=tmp_path / "a")
-    losses = [row["loss"] for row in rounds(folder, "fedavg")]
-    assert min(losses[-5:]) < losses[0]
-    assert verify(folder) == []

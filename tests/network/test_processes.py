@@ -1,8 +1,5 @@
 """Capacities over time: steps, loops, files, and what a flow over them takes."""
 
-import os
-from pathlib import Path
-
 import networkx as nx
 import numpy as np
 import pytest
@@ -114,17 +111,6 @@ def cumulative_inverse(stamps: np.ndarray, bits: float) -> float:
     return (loops * period + (at - 1 + fraction if at else 0.0)) / 1000.0
 
 
-@pytest.mark.parametrize(("name", "kilobytes"), [("TMobile-UMTS-driving.down", 3.3), ("TMobile-LTE-short.up", 333.3)])
-def test_a_flow_over_a_mahimahi_trace_ends_at_the_inverse_of_the_cumulative_count(name, kilobytes):
-    if "EDGEFL_DATA" not in os.environ:
-        pytest.skip("EDGEFL_DATA is not set: the traces are there")
-    file = Path(os.environ["EDGEFL_DATA"]) / "traces/mahimahi" / name
-    stamps = np.array(file.read_text().split(), dtype=int)
-    assert send_over(read_mahimahi(file), [kilobytes * 1000]) == [
-        pytest.approx(cumulative_inverse(stamps, kilobytes * 8000), rel=1e-9)
-    ]
-
-
 def test_a_mahimahi_trace_loops_after_its_last_line(tmp_path):
     file = tmp_path / "trace"
     file.write_text("0\n2\n2\n5\n")
@@ -141,23 +127,6 @@ def test_a_csv_trace_is_read_as_steps_and_looped(tmp_path):
     file = tmp_path / "trace.csv"
     file.write_text("bits_per_second,seconds,place\n8e6,10,a\n4e6,11,b\n")
     assert send_over(read_csv(file), [2.5e6]) == [pytest.approx(1 + 1 + 1 + 0.0, rel=1e-12)]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("seconds,rate\n1,2\n", "bits_per_second"),
-        ("seconds,bits_per_second\n1,5\n1,5\n", "two times or more, found 1"),
-        ("seconds,bits_per_second\n1,5\n0,5\n", "line 3: seconds: expected times that do not fall"),
-        ("seconds,bits_per_second\n0,5\n1,-5\n", "at least 0"),
-    ],
-)
-def test_a_wrong_csv_trace_is_refused_with_its_name(tmp_path, text, message):
-    file = tmp_path / "wrong.csv"
-    file.write_text(text)
-    with pytest.raises(UserError, match=message) as error:
-        read_csv(file)
-    assert str(error.value).startswith(f"{file}: ")
 
 
 @pytest.mark.parametrize("text", ["1.5\n", "1\n1_000\n", "100000000000\n"])

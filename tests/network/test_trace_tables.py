@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import copy
-import csv
 import itertools
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -272,48 +269,8 @@ def test_a_scale_out_of_range_is_refused_before_the_run_with_its_field(tmp_path)
         rehearse(check(data))
 
 
-def test_the_shipped_traces_are_those_of_the_source():
-    source = Path(os.environ.get("EDGEFL_DATA", "")) / "traces/5gophers/throughput.csv"
+def test_the_shipped_traces_are_small_and_name_their_licence():
     file = shipped.files("traces")["5gophers"]
     assert file.stat().st_size < 200_000
     assert "Creative Commons Attribution 4.0" in (file.parent / "README.md").read_text()
-    if not source.exists():
-        pytest.skip("EDGEFL_DATA has no 5Gophers: the source is there")
-    rows = [row for row in csv.DictReader(source.open()) if row["num_tcp_conn"] == "8"]
-    assert list(csv.DictReader(file.open())) == rows
-    traces = read_traces(file, "5gophers")
-    first = {}
-    for row in rows:
-        name = "/".join(row[key] for key in ("protocol", "carrier", "num_tcp_conn", "server_location", "run_num"))
-        start = first.setdefault(name, int(row["seq_num"]))
-        assert traces[name].value(int(row["seq_num"]) - start) == float(row["throughput_mbps"]) * 1e6
-    assert len(traces) == len(first) == 60
-
-
-REAL = {
-    "5gophers/throughput.csv": ("5gophers", "seq_num", "throughput_mbps", 1e6),
-    "mssn5g/Example-A-2-thput-0.1.csv": (
-        {"time": "time_delay", "rate": "throughput", "unit": "Mbit/s"}, "time_delay", "throughput", 1e6,
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_a_real_file_passes_the_bits_of_its_rows(name):
-    file = Path(os.environ.get("EDGEFL_DATA", "")) / "traces" / name
-    if not file.exists():
-        pytest.skip("EDGEFL_DATA has no such trace")
-    form, time, rate, factor = REAL[name]
-    traces = read_traces(file, TraceColumns.model_validate(form) if isinstance(form, dict) else form)
-    runs: list[list[tuple[float, float]]] = []
-    for row in csv.DictReader(file.open()):
-        moment, value = float(row[time]), float(row[rate]) * factor
-        if not runs or moment < runs[-1][-1][0]:
-            runs.append([])
-        runs[-1].append((moment, value))
-    assert len(runs) == len(traces)
-    for run, trace in zip(runs, traces.values(), strict=True):
-        moments, rates = np.array(run).T
-        lengths = np.append(np.diff(moments), moments[-1] - moments[-2])
-        assert trace.period == pytest.approx(lengths.sum(), rel=1e-12)
-        assert trace.mean() * trace.period == pytest.approx(rates @ lengths, rel=1e-9)
+    assert len(read_traces(file, "5gophers")) == 60

@@ -77,24 +77,6 @@ def test_no_round_is_shorter_than_its_bound(small, server):
         assert each.ratio_to_optimum >= 1 - 1e-9, name
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"methods": [{"method": "fedadc", "overlap": True}]}, "before the round"),
-        ({"protocol": {"kind": "synchronous", "retries": 1}}, "restart"),
-        (
-            {"network__links__5g": {"down": {"kind": "process", "like": "4g_walking"}, "up": "4 Mbit/s"}},
-            "change in the course",
-        ),
-    ],
-)
-def test_without_known_costs_there_is_no_ratio(small, changes, why):
-    found = compare_schedulers(small(**changes), rounds=2, selections=["uniform"]).schedulers["uniform"]
-    assert found.ratio_to_optimum is None
-    assert why in found.no_bound
-
-
 def test_what_cannot_be_compared_is_refused(small):
     with pytest.raises(UserError, match="protocol with rounds"):
         compare_schedulers(small(protocol={"kind": "asynchronous"}), rounds=2)

@@ -93,19 +93,6 @@ def test_a_budget_beyond_the_planned_rounds_is_reached_by_their_means(small):
 
 
 @pytest.mark.full
-def test_a_budget_of_each_client_ends_with_the_one_that_is_picked_most_often(small, tmp_path):
-    scenario = small(training__rounds=30, budgets={"client_bytes": "12 kB"}, stop="budget")
-    run(scenario, out=tmp_path / "run", train=False)
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    (budget,) = plan(scenario).methods[0].budgets
-    stop = summary["methods"]["fedavg"][0]["stop"]
-    assert (stop["reason"], stop["round"]) == ("client_bytes", budget.rounds)
-    (foreseen,) = plan(scenario, rounds=3).methods[0].budgets
-    assert foreseen.foreseen
-    assert budget.rounds / 2 < foreseen.rounds < 2 * budget.rounds
-
-
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("transport", "named"),
     [

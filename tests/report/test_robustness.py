@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 
 import pyarrow as pa
@@ -117,15 +116,6 @@ def test_a_winner_that_changes_is_said_and_marked(timed, tmp_path):
     written = page([run])
     assert written.count('<td class="changed">≠ ') == 3
     assert written.count('<td class="own">') == 1
-
-
-@pytest.mark.full
-def test_the_page_shows_bands_and_what_was_held(timed):
-    written = page([timed]).replace("\u00a0", " ")
-    assert "fedbr decides on blocks by time" in written
-    bands = re.search(r"Uncertainty of the figures.*?</table>", written, re.DOTALL)[0]
-    assert bands.count("<tr>") == 1 + len(timed.labels)
-    assert re.search(r"\d – \d", re.sub(r" [a-zA-Z]+ – ", " – ", bands)) or " – " in bands
 
 
 def test_nobody_is_an_answer(twice):

@@ -2,7 +2,6 @@
 
 import json
 
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -171,24 +170,6 @@ def test_measured_times_of_steps_grow_with_the_model(small, tmp_path):
     assert seconds == pytest.approx(3 * first_target(folder)["fedavg", 0]["rounds"])  # three steps in each
     answer = ask(folder, f"targets.0 within {3 * seconds} s").methods[0].answers["model"]
     assert answer.met <= 3 < answer.missed or answer.met == pytest.approx(3, rel=1e-6)
-
-
-@pytest.mark.full
-def test_where_devices_are_away_at_other_times_another_factor_would_train_other_clients(small, tmp_path):
-    """The clients have shards of different sizes, so other clients execute steps that the run did not."""
-    slow = {"5g": {"down": "200 bit/s", "up": "200 bit/s"}}
-    away = {"kind": "diurnal", "share": 0.5}
-    fleet = [{**group, "availability": away} for group in SMALL["fleet"]]
-    data = {**SMALL["data"], "train": 4000, "clients": 40, "partition": {"kind": "quantity", "sigma": 1.0}}
-    training = {"rounds": 6, "cohort": 3, "local": {"epochs": 1, "batch": 64, "lr": 0.2}}
-    folder = run(small(fleet=fleet, data=data, network__links=slow, training=training), out=tmp_path / "run")
-    accuracies = pq.read_table(folder / "fedavg" / "seed-0" / "rounds.parquet")["accuracy"].to_pylist()
-    assert max(accuracies) > accuracies[0]
-    (method,) = ask(folder, f"accuracy={max(accuracies)} within 1000 days").methods
-    for name in ("bandwidth", "model"):
-        answer = method.answers[name]
-        assert (answer.why, answer.missed is None) == ("training", False)
-        assert answer.different
 
 
 @pytest.mark.full

@@ -92,19 +92,6 @@ def test_the_bounds_of_a_profile_are_the_bounds_of_its_seconds_and_joules():
 
 
 @pytest.mark.full
-def test_slower_conditions_take_longer_and_faster_ones_less(timed):
-    found = spent(timed)
-    for label in ("fedadc", "fedbr"):
-        totals = {(devices, bandwidth): found[label, 0, devices, bandwidth][-1] for devices, bandwidth, _ in CONDITIONS}
-        for bandwidth in (0.7, 1.0, 1.3):
-            _, seconds, _, joules = zip(*(totals[each, bandwidth] for each in ("low", "nominal", "high")), strict=True)
-            assert list(seconds) == sorted(seconds)
-            assert list(joules) == sorted(joules)
-        for devices in ("low", "nominal", "high"):
-            assert totals[devices, 0.7][1] > totals[devices, 1.0][1] > totals[devices, 1.3][1]
-
-
-@pytest.mark.full
 def test_what_was_held_and_what_could_not_be_timed_is_told(timed, small, tmp_path):
     facts = json.loads(pq.read_schema(timed / "sensitivity.parquet").metadata[b"edgefl"])
     assert facts["held"] == {"fedbr": ["blocks"]}

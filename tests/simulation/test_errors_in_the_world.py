@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
-import simpy
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from edgefl.record.events import Listener
 from edgefl.simulation.clock import Clock
-from edgefl.simulation.delivery import Delivery
-from edgefl.simulation.presence import Phases
 from edgefl.training.faults import PartFault
 
-from .conftest import cells
-
 RATES = [8e6, 4e6, 8e6, 2e6]
-OVERLAPPED = {"method": "fedadc", "overlap": True}
-
-WORLDS = {
-    "overlap": {"entry": OVERLAPPED},
-    "deadline": {"protocol": {"deadline": 7.0, "over_select": 2.0, "late": "partial"}, "cohort": 2},
-    "asynchronous": {"protocol": {"kind": "asynchronous", "buffer": 2}},
-    "cells": {"entry": OVERLAPPED, "protocol": {"kind": "hierarchical"}, "topology": cells(RATES)},
-    "budget": {"budgets": {"seconds": 9.0}},
-    "stalled": {"rates": [0.0, 0.0]},
-}
+WORLD = {"rates": RATES, "rounds": 2, "entry": {"method": "fedadc", "overlap": True}}
 
 
 class UnnamedError(RuntimeError):
@@ -38,52 +20,24 @@ class UnnamedError(RuntimeError):
 
 
 class Recorder(Listener):
-    """Records its calls, and raises given errors in the n-th call of a method.
+    """Records its calls; it copies lists, so that a list that changes after the call is noticed."""
 
-    It copies lists, so that a list that changes after the call is noticed.
-    """
-
-    def __init__(self, calls, name="", errors=None):
-        self._calls, self._name, self._errors = calls, name, errors or {}
-        self.counts = Counter()
-
-    def _called(self, method, argument):
-        self._calls.append((self._name, method, argument))
-        self.counts[method] += 1
-        error = self._errors.get((method, self.counts[method]))
-        if error is not None:
-            raise error
+    def __init__(self, calls, name):
+        self._calls, self._name = calls, name
 
     def events(self, rows):
-        self._called("events", list(rows))
+        self._calls.append((self._name, "events", list(rows)))
 
     def round_ended(self, row):
-        self._called("round_ended", row)
+        self._calls.append((self._name, "round_ended", row))
 
     def simulated(self, rounds):
-        self._called("simulated", rounds)
+        self._calls.append((self._name, "simulated", rounds))
 
 
-@pytest.fixture
-def world(request, run):
-    """Runs one of the worlds, for two rounds."""
-    return lambda **more: run(**{"rates": RATES, "rounds": 2, **WORLDS[request.param], **more})
-
-
-every_world = pytest.mark.parametrize("world", WORLDS, indirect=True)
-
-
-def test_a_fault_that_a_listener_raises_after_the_last_round_ends_the_run_as_a_fault(run):
-    fault = PartFault("method", 2, "personalisation", "broken")
-    ended = run(listeners=[Recorder([], errors={("simulated", 1): fault})])
-    assert (ended.outcome.reason, ended.outcome.fault) == ("fault", fault)
-    assert [event.kind for event in ended.events[-2:]] == ["fault", "stop"]
-
-
-@every_world
-def test_listeners_are_called_in_the_order_of_their_list_and_a_round_after_all_its_events(world):
+def test_listeners_are_called_in_the_order_of_their_list_and_a_round_after_all_its_events(run):
     calls = []
-    ended = world(listeners=[Recorder(calls, "first"), Recorder(calls, "second")])
+    ended = run(**WORLD, listeners=[Recorder(calls, "first"), Recorder(calls, "second")])
     assert [name for name, *_ in calls] == ["first", "second"] * (len(calls) // 2)
     received = [call for _, *call in calls[::2]]
     assert received == [call for _, *call in calls[1::2]]
@@ -96,9 +50,8 @@ def test_listeners_are_called_in_the_order_of_their_list_and_a_round_after_all_i
     assert received[-1][1][-1].kind == "stop"
 
 
-@every_world
-def test_an_evaluation_that_fails_at_the_end_is_the_fault_of_that_run(world, monkeypatch):
-    learner = type(world().learner)
+def test_an_evaluation_that_fails_at_the_end_is_the_fault_of_that_run(run, monkeypatch):
+    learner = type(run(**WORLD).learner)
     asked = []
 
     def broken(self, version):
@@ -106,7 +59,7 @@ def test_an_evaluation_that_fails_at_the_end_is_the_fault_of_that_run(world, mon
         raise ValueError("no such metric")
 
     monkeypatch.setattr(learner, "evaluate", broken)
-    ended = world(evaluate_every=10, rounds=1).outcome
+    ended = run(**WORLD | {"evaluate_every": 10, "rounds": 1}).outcome
     assert ended.reason == "fault"
     assert isinstance(ended.fault, PartFault)
     assert str(ended.fault).endswith("evaluation: ValueError: no such metric")
@@ -125,58 +78,6 @@ def test_an_error_passes_unchanged_through_the_processes_that_wait():
     with pytest.raises(RuntimeError) as told:
         clock.run_until(clock.event())
     assert told.value is error
-
-
-def passed(env, seconds):
-    env.run(until=env.now + seconds)
-
-
-def test_a_pause_before_a_phase_is_not_part_of_it():
-    env = simpy.Environment()
-    phases = Phases(env)
-    passed(env, 4.0)
-    phases.begin()
-    passed(env, 1.0)
-    assert phases.end() == 1.0
-
-
-def test_only_completed_transfers_count_as_transfer_seconds():
-    env = simpy.Environment()
-    phases = Phases(env)
-    passed(env, 2.0)
-    assert phases.end_transfer() == 2.0  # download
-    passed(env, 16.0)
-    phases.end()  # computing
-    passed(env, 4.0)
-    assert phases.end_transfer() == 4.0  # upload
-    assert phases.transfers == [(0.0, 2.0), (18.0, 22.0)]
-    assert phases.transfer_seconds == 6.0
-
-
-@settings(max_examples=30)
-@given(
-    st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)).map(lambda pair: tuple(sorted(pair))), max_size=8),
-    st.floats(0, 1e6),
-)
-def test_the_seconds_before_and_after_a_moment_are_all_seconds(transfers, moment):
-    phases = Phases(simpy.Environment())
-    phases.transfers += transfers
-    assert sum(phases.transfers_since(moment)) == pytest.approx(phases.transfer_seconds, rel=1e-9, abs=1e-6)
-
-
-@pytest.mark.parametrize("failed", [True, False])
-def test_a_function_is_called_when_a_delivery_has_failed_and_only_then(failed):
-    env, calls = simpy.Environment(), []
-    delivery = Delivery(env, "server", "client", None, 1)
-    delivery.on_failure(lambda: calls.append(env.now))
-    passed(env, 1.0)
-    delivery.end(failed=failed)
-    assert calls == []
-    passed(env, 1.0)
-    assert calls == ([1.0] if failed else [])
-    delivery.on_failure(lambda: calls.append("again"))
-    passed(env, 1.0)
-    assert "again" not in calls
 
 
 def test_a_run_ends_at_the_instant_at_which_its_seconds_are_over(run):

@@ -85,19 +85,6 @@ def near(seconds):
     return pytest.approx(seconds, rel=1e-9)
 
 
-def test_an_outage_beyond_the_time_out_breaks_a_download_which_is_then_sent_again_from_its_start(run):
-    # Down at 0.5 s, so broken at 1.5 s; another attempt at 2.5 s finds the outage and breaks at 3.5 s; the next begins
-    # 1.6 s later.
-    result = one(run, (0.5, 4.0), timeouts={"connection": 1.0})
-    assert [event.time for event in result.of("transfer_break")] == [near(1.5), near(3.5)]
-    assert [event.bytes for event in result.of("transfer_break")] == [500_000, 0]
-    assert result.of("transfer_end", item="down")[0].time == near(6.1)
-    spent, (row,) = result.outcome.spent, result.outcome.rows
-    assert (row.seconds, row.aggregated) == (near(9.1), 1)
-    assert (spent.bytes_down, spent.bytes_up, spent.bytes_useful) == (1_500_000, 1_000_000, 2_000_000)
-    assert (spent.bytes_broken, spent.breaks, spent.repeats, spent.failures) == (500_000, 2, 2, 0)
-
-
 def test_after_its_last_attempt_a_transfer_fails_and_its_client_drops_out(run):
     result = one(run, rates=[4e6, 8e6], timeouts={"transfer": 1.25})
     failed = 5 * 1.25 + 1 + 1.6 + 1.6**2 + 1.6**3
