@@ -8,13 +8,13 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pyarrow as pa
 
 from edgefl.errors import EdgeflError
 from edgefl.files import parse_json
-from edgefl.record.kinds import EventKind, column
+from edgefl.record.kinds import F64, I32, I64, Column, EventKind, schema_of
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult
 
@@ -23,33 +23,37 @@ ABSENT = -1
 
 WorkKey = tuple[int, int, int, int]
 
+_WORD = pa.dictionary(pa.int32(), pa.string())
+
 
 class Event(NamedTuple):
     """One row of the log. Columns of whole numbers are -1, and texts are empty, in rows that have none.
 
-    :data:`EVENTS` gives the meaning of each column, and the table in ``docs/time-model.md`` that of each kind of event.
+    The table in ``docs/time-model.md`` gives the meaning of each kind of event.
     Prefetches belong to the round that will use them. A Flower app's local training has no ``images``: its facts have
     the number ``work`` of the work in ``costs.json`` (older logs have this number in ``images``).
     """
 
-    time: float
-    kind: EventKind
-    round: int = ABSENT
-    client: int = ABSENT
-    dispatch: int = ABSENT
-    group: int = ABSENT
-    alpha: int = ABSENT
-    images: int = ABSENT
-    item: str = ""
-    flow: int = ABSENT
-    source: str = ""
-    target: str = ""
-    bytes: float = 0.0
-    seconds: float = 0.0
-    flops: float = 0.0
-    joules: float = 0.0
-    value: float = 0.0
-    detail: str = ""
+    time: Annotated[float, Column(F64, "s", "virtual time")]
+    kind: Annotated[EventKind, Column(_WORD, "", "what happened")]
+    round: Annotated[int, Column(I32, "", "the round it belongs to, from 1; -1 for none")] = ABSENT
+    client: Annotated[int, Column(I32, "", "the client concerned; -1 for the server and the network")] = ABSENT
+    dispatch: Annotated[int, Column(I32, "", "number of the client's job, from 0; -1 for none")] = ABSENT
+    group: Annotated[int, Column(I32, "", "of local training: the kind of device, from 0; -1 for none")] = ABSENT
+    alpha: Annotated[int, Column(I32, "", "of local training: the number of blocks received; -1 for none")] = ABSENT
+    images: Annotated[int, Column(I32, "", "of local training: the client's number of images; -1 for none")] = ABSENT
+    item: Annotated[str, Column(_WORD, "", "what was sent, decided or reached, or the device that trains, by name")] = (
+        ""
+    )
+    flow: Annotated[int, Column(I64, "", "number of the transfer; -1 for none")] = ABSENT
+    source: Annotated[str, Column(_WORD, "", "node of the topology")] = ""
+    target: Annotated[str, Column(_WORD, "", "node of the topology")] = ""
+    bytes: Annotated[float, Column(I64, "B", "size of a transfer, or what was delivered; memory of a job")] = 0.0
+    seconds: Annotated[float, Column(F64, "s", "how long it took")] = 0.0
+    flops: Annotated[float, Column(F64, "FLOP", "floating-point operations executed")] = 0.0
+    joules: Annotated[float, Column(F64, "J", "energy that the device drew for it")] = 0.0
+    value: Annotated[float, Column(F64, "", "the number that the kind is about")] = 0.0
+    detail: Annotated[str, Column(pa.string(), "", "further facts as JSON")] = ""
 
     @property
     def job(self) -> tuple[int, int]:
@@ -72,31 +76,8 @@ class Event(NamedTuple):
         return found
 
 
-_WORD = pa.dictionary(pa.int32(), pa.string())
-
-EVENTS = pa.schema(
-    [
-        column("time", pa.float64(), "s", "virtual time"),
-        column("kind", _WORD, "", "what happened"),
-        column("round", pa.int32(), "", "the round it belongs to, from 1; -1 for none"),
-        column("client", pa.int32(), "", "the client concerned; -1 for the server and the network"),
-        column("dispatch", pa.int32(), "", "number of the client's job, from 0; -1 for none"),
-        column("group", pa.int32(), "", "of local training: the kind of device, from 0; -1 for none"),
-        column("alpha", pa.int32(), "", "of local training: the number of blocks received; -1 for none"),
-        column("images", pa.int32(), "", "of local training: the client's number of images; -1 for none"),
-        column("item", _WORD, "", "what was sent, decided or reached, or the device that trains, by name"),
-        column("flow", pa.int64(), "", "number of the transfer; -1 for none"),
-        column("source", _WORD, "", "node of the topology"),
-        column("target", _WORD, "", "node of the topology"),
-        column("bytes", pa.int64(), "B", "size of a transfer, or what was delivered; memory of a job"),
-        column("seconds", pa.float64(), "s", "how long it took"),
-        column("flops", pa.float64(), "FLOP", "floating-point operations executed"),
-        column("joules", pa.float64(), "J", "energy that the device drew for it"),
-        column("value", pa.float64(), "", "the number that the kind is about"),
-        column("detail", pa.string(), "", "further facts as JSON"),
-    ]
-)
-"""Columns of ``events.parquet``, the fields of :class:`Event`."""
+EVENTS = schema_of(Event)
+"""Columns of ``events.parquet``."""
 
 
 def detail(**facts: Any) -> str:

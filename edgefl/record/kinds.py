@@ -1,6 +1,6 @@
 """The words of a run directory: kinds of events, of budgets, reasons why runs stop, fates of jobs; its columns."""
 
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args, get_type_hints
 
 import pyarrow as pa
 
@@ -41,3 +41,20 @@ CONTINUED: tuple[Lost, ...] = ("prefetched_in_vain", "retried")
 def column(name: str, kind: pa.DataType, unit: str, meaning: str) -> pa.Field:
     """A column of a table of a run directory, with its unit and meaning in its metadata."""
     return pa.field(name, kind, metadata={"unit": unit, "meaning": meaning})
+
+
+F64, I32, I64 = pa.float64(), pa.int32(), pa.int64()
+
+
+class Column(NamedTuple):
+    """The annotation of a field of a row that is a column of a table; see :func:`column`."""
+
+    kind: pa.DataType
+    unit: str
+    meaning: str
+
+
+def schema_of(row: type) -> pa.Schema:
+    """The columns of a table whose rows have this type."""
+    hints = get_type_hints(row, include_extras=True)
+    return pa.schema([column(name, *hint.__metadata__[0]) for name, hint in hints.items()])
