@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError
 from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
 from edgefl.network.specs import NetworkSpec
@@ -18,12 +18,12 @@ from edgefl.record.metric import ACCURACY
 from edgefl.record.names import label_fault
 from edgefl.scenario.loading import FLOWER, changed_data, check, json_schema, read_scenario
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
-from edgefl.scenario.scenario import NAME, Scenario
-from edgefl.scenario.sections import Target, check_targets, values_of
+from edgefl.scenario.scenario import NAME, Scenario, check_world
+from edgefl.scenario.sections import Target
 from edgefl.simulation.accounts import BudgetSpec
-from edgefl.simulation.failure_specs import Crash, Failure
+from edgefl.simulation.failure_specs import Failure
 from edgefl.units import Seconds
-from edgefl.validation import validated
+from edgefl.validation import first_repeated, validated
 
 Value = bool | int | float | str
 """A value of an app's run configuration."""
@@ -139,24 +139,9 @@ class AppScenario(Options):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         group_counts(self.fleet, self.data.clients)
-        check_targets(self.targets, ACCURACY)
-        labels = [method.label.casefold() for method in self.methods]
-        for field, values in (("seeds", self.seeds), ("targets", values_of(self.targets)), ("methods", labels)):
-            for index, value in enumerate(values):
-                if value in values[:index]:
-                    raise UserError(f"expected different {field}, found {value} twice", field=f"{field}.{index}")
-        if self.stop == "target" and not self.targets:
-            raise UserError("expected at least one target because of stop: target, found none", field="targets")
-        for index, failure in enumerate(self.failures):
-            if isinstance(failure, Crash) and failure.client >= self.data.clients:
-                raise UserError(
-                    f"expected a client from 0 to {self.data.clients - 1}, found {failure.client}",
-                    field=f"failures.{index}.client",
-                )
-        for index, group in enumerate(self.fleet):
-            if group.link not in self.network.links:
-                hint = nearest(group.link, self.network.links)
-                raise UserError(f"no link '{group.link}' in network.links; {hint}", field=f"fleet.{index}.link")
+        check_world(self, ACCURACY)
+        if (repeated := first_repeated([method.label.casefold() for method in self.methods])) is not None:
+            raise UserError(f"expected different methods, found {repeated[0]} twice", field=f"methods.{repeated[1]}")
         return self
 
     def app_of(self, method: AppMethod) -> AppSpec:

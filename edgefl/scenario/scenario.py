@@ -16,6 +16,7 @@ from edgefl.methods.build import build_method
 from edgefl.methods.fits import Need, Part, check, parts_of
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
+from edgefl.record.metric import Metric
 from edgefl.scenario.components import Data, Model, Task, built_at, within
 from edgefl.scenario.methods import Methods, ScenarioMethod
 from edgefl.scenario.sections import (
@@ -39,6 +40,26 @@ from edgefl.validation import first_repeated, validated
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9+_.-]{0,99}$"
 """Names that are valid for a folder: letters, digits, + - _ . and no leading dot."""
+
+
+def check_world(scenario: Any, metric: Metric) -> None:
+    """Check the limits, the failures and the links of a scenario of own methods or of a Flower app."""
+    check_targets(scenario.targets, metric)
+    for field, values in (("seeds", scenario.seeds), ("targets", values_of(scenario.targets))):
+        if (repeated := first_repeated(values)) is not None:
+            raise UserError(f"expected different {field}, found {repeated[0]} twice", field=f"{field}.{repeated[1]}")
+    if scenario.stop == "target" and not scenario.targets:
+        raise UserError("expected at least one target because of stop: target, found none", field="targets")
+    clients, links = scenario.data.clients, scenario.network.links
+    for index, failure in enumerate(scenario.failures):
+        if isinstance(failure, Crash) and failure.client >= clients:
+            raise UserError(
+                f"expected a client from 0 to {clients - 1}, found {failure.client}", field=f"failures.{index}.client"
+            )
+    for index, group in enumerate(scenario.fleet):
+        if group.link not in links:
+            hint = nearest(group.link, links)
+            raise UserError(f"no link '{group.link}' in network.links; {hint}", field=f"fleet.{index}.link")
 
 
 class Scenario(Options):
@@ -132,37 +153,21 @@ class Scenario(Options):
         self._check_cohort()
         group_counts(self.fleet, self.data.clients)
         self._check_fits()
-        for index, group in enumerate(self.fleet):
-            if group.link not in self.network.links:
-                hint = nearest(group.link, self.network.links)
-                raise UserError(f"no link '{group.link}' in network.links; {hint}", field=f"fleet.{index}.link")
         return self
 
     def _check_lists(self) -> None:
-        check_targets(self.targets, self.task.measured)
-        for field, values in (("seeds", self.seeds), ("targets", values_of(self.targets))):
-            if (repeated := first_repeated(values)) is not None:
-                value, index = repeated
-                raise UserError(f"expected different {field}, found {value} twice", field=f"{field}.{index}")
+        check_world(self, self.task.measured)
         if self.personalisation is not None and self.data.test != "partitioned":
             raise UserError(
                 f"tests each client on its own part, so data.test must be 'partitioned', found '{self.data.test}'",
                 field="personalisation",
             )
-        if self.stop == "target" and not self.targets:
-            raise UserError("expected at least one target because of stop: target, found none", field="targets")
 
     def _check_cohort(self) -> None:
         cohort, clients = self.training.cohort, self.data.clients
         if cohort > clients:
             raise UserError(f"expected at most data.clients ({clients}), found {cohort}", field="training.cohort")
         self._check_protocol(cohort, clients)
-        for index, failure in enumerate(self.failures):
-            if isinstance(failure, Crash) and failure.client >= clients:
-                raise UserError(
-                    f"expected a client from 0 to {clients - 1}, found {failure.client}",
-                    field=f"failures.{index}.client",
-                )
         if (attacks := sum(isinstance(each, Malicious) for each in self.failures)) > 1:
             raise UserError(f"expected one entry malicious, found {attacks}", field="failures")
         spec = self.training.selection.spec
