@@ -12,8 +12,8 @@ def verify(run: Run, trust: Trust = False) -> None:
 
     The exit code is 1 if a rule is violated.
     """
-    from edgefl.experiment.directory import read_run_summary
     from edgefl.flower.scenario import app_scenario_of
+    from edgefl.record.summary import read_run
     from edgefl.rerun.verify import other_software, why_not_again
     from edgefl.rerun.verify import verify as violations_in
 
@@ -23,7 +23,7 @@ def verify(run: Run, trust: Trust = False) -> None:
     if violations:
         say(f"{run}: {counted(len(violations), 'violation')}", err=True)
         raise typer.Exit(1)
-    summary = read_run_summary(run)
+    summary = read_run(run)[1]
     runs = counted(sum(map(len, summary.methods.values())), "run")
     reason = why_not_again(run, summary, trust=trust)
     again = ", same results when simulated again" if reason is None else ""

@@ -13,7 +13,6 @@ from torch.func import grad, vjp
 from edgefl.data.batches import job_batches
 from edgefl.data.federated import load_federated
 from edgefl.errors import UserError, nearest
-from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.final_models import read_client_models, read_model
 from edgefl.experiment.inputs import allow_code
 from edgefl.experiment.wiring import recipe_of, skeleton
@@ -23,6 +22,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
 from edgefl.randomness import generator
 from edgefl.record import RunPaths, SeedPaths
+from edgefl.record.summary import read_run
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.accelerator import room_for_data
@@ -225,7 +225,7 @@ def diagnose(
     The loss is cross-entropy on ``batches`` batches of 64 images of all clients' training data, augmented as in
     training, with the model in evaluation mode.
     """
-    read = read_run_summary(run)
+    read = read_run(run)[1]
     summary = read.methods
     scenario = load_scenario(RunPaths(run).scenario, run_code=False)
     allow_code(scenario, read.inputs, run, trust=trust)

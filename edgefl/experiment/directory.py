@@ -30,7 +30,7 @@ from edgefl.options import Options
 from edgefl.record import RunPaths, names
 from edgefl.record.costs import read_costs
 from edgefl.record.paths import how_to_continue, is_interrupted
-from edgefl.record.summary import SCHEMA, SeedResult, Summary, is_summary, read_summary
+from edgefl.record.summary import SCHEMA, SeedResult, Summary, is_summary, read_run
 from edgefl.scenario import Scenario, load_scenario, resolve
 from edgefl.validation import validated
 from edgefl.version import __version__
@@ -289,7 +289,7 @@ def _read_state(file: Path) -> State:
 
 def check_finished(path: Path) -> Summary:
     """The summary of a run that can have more seeds or rounds."""
-    summary, paths = read_run_summary(path), RunPaths(path)
+    summary, paths = read_run(path)[1], RunPaths(path)
     reason = None
     if is_interrupted(path):
         reason = f"contains an interrupted run; to continue: {how_to_continue(path)}"
@@ -376,12 +376,3 @@ def check_free(path: Path, *, begun: bool = False, hint: str = "choose another f
     if found & {names.SUMMARY, names.SCENARIO}:
         raise UserError(f"already contains a run; {hint}", file=str(path))
     raise UserError(f"expected a new or an empty folder, found files in it; {hint}", file=str(path))
-
-
-def read_run_summary(run: Path) -> Summary:
-    """The summary of a finished run."""
-    path = RunPaths(run).summary
-    if not path.is_file():
-        hint = f"; it is unfinished: {how_to_continue(run)}" if is_interrupted(run) else ""
-        raise UserError(f"expected the folder of a finished run, found no summary.json{hint}", file=str(run))
-    return read_summary(path)[1]

@@ -12,6 +12,8 @@ from edgefl.files import read_json, write_file
 from edgefl.options import Options
 from edgefl.record.kinds import BudgetKind, Lost, StopReason
 from edgefl.record.metric import Better, Metric
+from edgefl.record.names import SWEEP
+from edgefl.record.paths import RunPaths, how_to_continue, is_interrupted
 from edgefl.validation import validated
 from edgefl.version import __version__
 
@@ -246,6 +248,17 @@ def read_summary(path: Path) -> tuple[dict[str, Any], Summary]:
         if not results:
             raise UserError("expected at least one seed, found none", file=name, field=f"methods.{label}")
     return data, summary
+
+
+def read_run(run: Path) -> tuple[dict[str, Any], Summary]:
+    """The summary of a finished run, as plain data and with types."""
+    path = RunPaths(run).summary
+    if not path.is_file():
+        hint = f"; it is unfinished: {how_to_continue(run)}" if is_interrupted(run) else ""
+        if (run / SWEEP).exists():
+            hint = "; it is an unfinished sweep: run its command again"
+        raise UserError(f"expected the folder of a finished run, found no summary.json{hint}", file=str(run))
+    return read_summary(path)
 
 
 def write_summary(

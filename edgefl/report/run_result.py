@@ -15,9 +15,8 @@ from edgefl.files import user_path
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.record.emulation import Emulation, read_emulation
 from edgefl.record.metric import Metric
-from edgefl.record.names import BASELINES, SWEEP
-from edgefl.record.paths import how_to_continue
-from edgefl.record.summary import Accuracy, Blocks, Communication, SeedResult, Summary, read_summary
+from edgefl.record.names import BASELINES
+from edgefl.record.summary import Accuracy, Blocks, Communication, SeedResult, read_run
 from edgefl.report.curves import column, spent_by_round
 from edgefl.wording import escape
 from edgefl.yaml_file import read_yaml
@@ -142,21 +141,9 @@ class RunResult:
 
     def __init__(self, path: str | Path) -> None:
         self.path = self.given = user_path(path, argument="path")
-        if not self.path.is_dir():
-            what = "a file" if self.path.exists() else "nothing"
-            raise UserError(f"expected a run directory, found {what}", file=str(path))
-        paths = self.paths
-        for file in (paths.summary, paths.scenario):
-            if not file.exists():
-                hint = f"; it is unfinished: {how_to_continue(path)}" if paths.state.exists() else ""
-                if (self.path / SWEEP).exists():
-                    hint = "; it is an unfinished sweep: run its command again"
-                raise UserError(f"expected a finished run, found no {file.name} in it{hint}", file=str(path))
-        self.summary: dict[str, Any]
-        typed: Summary
-        self.summary, typed = read_summary(paths.summary)
+        self.summary, typed = read_run(self.path)
         self.results: dict[str, tuple[SeedResult, ...]] = typed.methods
-        self.scenario: dict[str, Any] = read_yaml(paths.scenario)
+        self.scenario: dict[str, Any] = read_yaml(self.paths.scenario)
 
     @property
     def paths(self) -> RunPaths:

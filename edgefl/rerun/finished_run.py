@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from edgefl.errors import UserError, nearest
-from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.inputs import DATA, SCENARIO, Inputs, allow_code, check_inputs, digests, scenario_as_written
 from edgefl.experiment.recording import RecordedLearner, Recording, read_recording
 from edgefl.experiment.wiring import SharedWorld, reads_labels, setup_of, step_costs
@@ -14,6 +13,7 @@ from edgefl.network.client_links import ClientLinks
 from edgefl.record import RunPaths
 from edgefl.record.costs import read_costs
 from edgefl.record.events import Listener
+from edgefl.record.summary import read_run
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.protocol_specs import AsynchronousSpec, ProtocolSpec, RoundsSpec
 from edgefl.simulation.setup import Setup
@@ -81,7 +81,7 @@ class FinishedRun:
     def __init__(self, path: Path, methods: Sequence[str] | None = None, *, trust: bool = False) -> None:
         self.path = path
         self.paths = RunPaths(path)
-        summary = read_run_summary(path)
+        summary = read_run(path)[1]
         if app_scenario_of(path) is not None:
             raise UserError(
                 "a run of a Flower app cannot be replayed, because its clients' replies are not kept: simulate it "

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from edgefl.data.attackers import attack_of
 from edgefl.errors import UserError
-from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.inputs import SCENARIO, digest_of_scenario, keep_code
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.recording import Recording, recording_of
@@ -21,7 +20,7 @@ from edgefl.record import RunPaths
 from edgefl.record.costs import write_costs
 from edgefl.record.kinds import EventKind
 from edgefl.record.names import CLIENT_MODELS, CLIENTS, FINAL_MODEL
-from edgefl.record.summary import SeedResult, write_summary
+from edgefl.record.summary import SeedResult, read_run, write_summary
 from edgefl.record.tables import read_events
 from edgefl.rerun.finished_run import FinishedRun, arrivals_decide
 from edgefl.scenario import Scenario, load_scenario, resolve, with_overrides
@@ -141,7 +140,7 @@ def timed_decision(recordings: Iterable[Recording]) -> str | None:
 
 def not_replayable(run: Path) -> dict[str, str]:
     """The methods of a trained run that cannot be replayed, each with the reason."""
-    methods, paths = read_run_summary(run).methods, RunPaths(run)
+    methods, paths = read_run(run)[1].methods, RunPaths(run)
     decided = arrivals_decide(load_scenario(paths.scenario, run_code=False).protocol)
     found = {}
     for label, (entry, *_) in methods.items():

@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from edgefl.errors import UserError
-from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.final_models import read_model
 from edgefl.experiment.inputs import SCENARIO, Input, Inputs, allow_code, in_words, scenario_as_written, software_of
 from edgefl.experiment.one_run import OneRun
@@ -32,7 +31,7 @@ from edgefl.record.emulation import read_emulation
 from edgefl.record.events import Event
 from edgefl.record.kinds import EventKind
 from edgefl.record.rounds import ROUNDS
-from edgefl.record.summary import SeedResult, Summary
+from edgefl.record.summary import SeedResult, Summary, read_run
 from edgefl.record.tables import read_events, read_parquet
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.laws import Record, at, close, violations
@@ -51,7 +50,7 @@ def verify(run: Path, *, trust: bool = False) -> list[str]:
     Raises:
         UserError: the folder contains no finished run.
     """
-    summary, app = read_run_summary(run), app_scenario_of(run)
+    summary, app = read_run(run)[1], app_scenario_of(run)
     scenario = load_scenario(RunPaths(run).scenario, run_code=False) if app is None else app
     if changed := list(_changed_inputs(run, scenario, summary)):
         return changed

@@ -8,9 +8,9 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.step_costs import recorded_cost
 from edgefl.record.costs import read_costs
+from edgefl.record.summary import read_run
 from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
@@ -56,7 +56,7 @@ def test_a_run_passes_verification_and_its_bytes_are_those_by_hand(finished):
 
 @pytest.mark.full
 def test_a_replay_with_other_levels_ends_where_they_train(finished, tmp_path):
-    replayed = read_run_summary(replay(finished, {"fleet.0.capacity": 1.0}, tmp_path / "other")).methods
+    replayed = read_run(replay(finished, {"fleet.0.capacity": 1.0}, tmp_path / "other"))[1].methods
     assert all("would train differently in round" in entry.stop.message for (entry,) in replayed.values())
 
 

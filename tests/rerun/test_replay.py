@@ -11,7 +11,7 @@ from edgefl.cli import main
 from edgefl.cli.simulate import print_result
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.experiment.directory import read_run_summary
+from edgefl.record.summary import read_run
 from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.training.learner import MethodLearner
@@ -147,7 +147,7 @@ def test_a_run_that_a_budget_ended_is_replayed_as_far_as_it_was_trained(small, t
 
 
 def ended(folder):
-    ((entry,),) = read_run_summary(folder).methods.values()
+    ((entry,),) = read_run(folder)[1].methods.values()
     return entry
 
 

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.experiment import run
-from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.wiring import step_costs
 from edgefl.record import RunPaths
 from edgefl.record.names import CLIENT_MODELS, SUMMARY
+from edgefl.record.summary import read_run
 from edgefl.rerun.verify import differences, record_of, verify
 from edgefl.scenario.loading import check
 from edgefl.simulation.laws import at
@@ -210,7 +210,7 @@ def test_the_first_difference_of_two_executions_is_named(tmp_path):
     data["training"]["rounds"] = 2
     scenario = check(data | {"protocol": {"deadline": "100 ms"}, "methods": ["fedbr"]})
     folder = run(scenario, out=tmp_path / "run")
-    (entry,) = read_run_summary(folder).methods["fedbr"]
+    (entry,) = read_run(folder)[1].methods["fedbr"]
     record = record_of(RunPaths(folder).of("fedbr", 0), scenario, entry)
     costs = step_costs(scenario, ["fedbr"])["fedbr"]
     assert list(differences(record, scenario, "fedbr", costs)) == []
