@@ -117,18 +117,6 @@ def test_a_method_that_diverges_ends_with_the_reason_and_the_others_go_on(small,
     assert verify(folder) == []
 
 
-@pytest.mark.full
-def test_coverage_picks_the_same_clients_with_and_without_training(small, tmp_path):
-    scenario = small(training__selection="coverage")
-    trained, timed = run(scenario, out=tmp_path / "a"), run(scenario, out=tmp_path / "b", train=False)
-
-    def cohorts(folder):
-        rows = pq.read_table(folder / "fedavg/seed-0/events.parquet").to_pylist()
-        return [row["detail"] for row in rows if row["kind"] == "decision"]
-
-    assert cohorts(trained) == cohorts(timed)
-
-
 WRONG = ["..", "a/b", ".hidden", "a b", "café", "a" * 101]
 
 

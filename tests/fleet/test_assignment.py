@@ -41,11 +41,6 @@ def test_every_client_has_exactly_one_group_and_the_seed_decides_who(parts, clie
     assert np.array_equal(assignment.group, assign(chosen, clients, seed).group)
 
 
-def test_two_seeds_shuffle_differently():
-    chosen = groups(0.5, 0.5)
-    assert not np.array_equal(assign(chosen, 100, 0).group, assign(chosen, 100, 1).group)
-
-
 def test_a_client_has_the_profile_and_link_of_its_group():
     assignment = assign(groups(0.5, 0.5), 10, 0)
     for client in range(10):

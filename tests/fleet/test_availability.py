@@ -96,13 +96,6 @@ def test_a_trace_says_who_is_there_and_repeats(trace):
     assert attendance.next_arrival(120.0) == pytest.approx(150)
 
 
-def test_asking_often_and_asking_once_give_the_same(trace):
-    fleet = fleet_of(50, availability={"kind": "trace", "file": str(trace)})
-    often = Attendance(fleet, seed=1)
-    for moment in np.arange(0, 250, 17.3):
-        assert (often.there(float(moment)) == Attendance(fleet, seed=1).there(float(moment))).all()
-
-
 def test_a_shifted_trace_has_the_rows_mean_attendance(trace):
     fleet = fleet_of(20_000, availability={"kind": "trace", "file": str(trace)})
     assert Attendance(fleet, seed=1).there(0.0).mean() == pytest.approx(0.3, abs=0.01)

@@ -168,15 +168,6 @@ def test_flows_share_in_proportion_to_their_weights():
     assert [network.rate(flow) / 8e6 for flow in flows] == pytest.approx([1.0, 2.5, 0.5])
 
 
-def test_thousands_of_equal_flows_end_together():
-    env = simpy.Environment()
-    count = 3000
-    network = FlowNetwork(env, TreeLinks(server=(8e9, 8e9), down=[8e6] * count, up=[8e6] * count))
-    flows = [network.transfer("server", f"client/{c}", MEGABYTE) for c in range(count)]
-    env.run()
-    assert {round(flow.ended, 9) for flow in flows} == {3.0}
-
-
 def test_links_as_arrays_give_the_same_ends_as_the_graph_they_stand_for():
     rates = [(3e6 + 1e5 * c, 2e6 + 3e5 * c) for c in range(12)]
     tree = TreeLinks(

@@ -19,7 +19,6 @@ from edgefl.network import (
     Transport,
     TreeLinks,
     build_topology,
-    client_links,
     lv08,
 )
 from edgefl.validation import validated
@@ -256,12 +255,6 @@ def test_every_capacity_is_multiplied(trace, down):
     for number, rates in followed.items():
         assert scaled_followed[number] == pytest.approx([FACTOR * rate for rate in rates])
     assert given(links) == (constant, followed)
-
-
-def test_no_file_is_read_again(trace, monkeypatch):
-    links = links_of(down=trace, up=5e6)
-    monkeypatch.setattr(client_links, "read_traces", None)
-    given(links.scaled(2))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from edgefl.fleet.figure import value
 from edgefl.fleet.fitting import Rates
 from edgefl.fleet.profile import slower
 from edgefl.profiling.step_table import read_step_table
-from edgefl.profiling.table_profile import Compared, Errors, errors_by, fitted_rates, held_out
+from edgefl.profiling.table_profile import Compared, Errors, errors_by
 
 DEVICE = Rates(
     20e9,
@@ -55,20 +55,6 @@ def table_fixture(tmp_path_factory):
 @pytest.fixture(name="times", scope="module")
 def times_fixture(table):
     return read_step_table(table).times
-
-
-@pytest.mark.full
-def test_a_held_out_family_is_predicted_without_its_own_times(times):
-    like = load_profile("raspberry-pi-4")
-    held = held_out(times, like)
-    assert 0 < Errors.of(held).mean_absolute < 0.5
-    before = {each.time.text: each.predicted for each in held if each.time.family == "vgg"}
-    assert len(before) == 2
-    others = [time for time in times if time.family != "vgg"]
-    rates = fitted_rates(others, like)
-    for time in times:
-        if time.family == "vgg":
-            assert before[time.text] == rates.seconds(time.operators)
 
 
 def test_fit_writes_a_profile_that_check_confirms(table, times, tmp_path):

@@ -143,21 +143,10 @@ def test_measured_seconds_bytes_and_the_load_are_named(copied, capsys):
     out = " ".join(capsys.readouterr().out.split())
     assert "Processors used: 40 % at most" in out
     assert MEASURED["trust"][0] in out
-    sentence = (
-        "The seconds are measured in an emulation, not computed (time dilation 4, paced computation, fifo queues)."
-    )
-    assert sentence in out
     assert main(["report", str(measured), "--details"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    doubt = f"These seconds are doubtful: {MEASURED['trust'][0]}"
-    assert sentence in printed
-    assert doubt in printed
-    page = measured.parent / "page.html"
-    assert main(["report", str(measured), "--html", str(page)]) == 0
-    assert sentence in page.read_text(encoding="utf-8")
-    assert doubt in page.read_text(encoding="utf-8")
-    assert main(["report", str(predicted)]) == 0
-    assert "measured in an emulation" not in capsys.readouterr().out
+    assert "measured in an emulation, not computed (time dilation 4, paced computation, fifo queues)." in printed
+    assert f"These seconds are doubtful: {MEASURED['trust'][0]}" in printed
 
 
 @pytest.mark.full

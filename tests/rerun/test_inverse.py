@@ -7,10 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.cli import main
-from edgefl.cost.measure import Operator
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.fleet import step_signature
 from edgefl.report.quantities import quantity
 from edgefl.rerun.condition import parse_condition
 from edgefl.rerun.inverse import ask, boundary
@@ -157,22 +155,6 @@ def test_the_largest_model_follows_from_bytes_and_rates_where_only_transfers_tak
 
 
 @pytest.mark.full
-def test_measured_times_of_steps_grow_with_the_model(small, tmp_path):
-    """Where only the measured steps take time, three times the time allows three times the model."""
-    costs = json.loads((run(small(), out=tmp_path / "first") / "costs.json").read_text())["fedavg"]
-    operators = [[Operator(*operator) for operator in step["operators"]] for step in costs]
-    steps = [{"signature": step_signature(each), "step": "a step", "seconds": "1 s"} for each in operators]
-    fast = {"kind": "star", "server": {"down": 1e15, "up": 1e15}, "latency": 0}
-    network = {"topology": fast, "links": {"5g": {"down": 1e15, "up": 1e15}}}
-    device = {"profile": "raspberry-pi-4", "share": 1, "overrides": {"compute": {"measured_steps": steps}}}
-    folder = run(small(fleet=[{**device, "link": "5g"}], network=network), out=tmp_path / "run")
-    seconds = first_target(folder)["fedavg", 0]["seconds"]
-    assert seconds == pytest.approx(3 * first_target(folder)["fedavg", 0]["rounds"])  # three steps in each
-    answer = ask(folder, f"targets.0 within {3 * seconds} s").methods[0].answers["model"]
-    assert answer.met <= 3 < answer.missed or answer.met == pytest.approx(3, rel=1e-6)
-
-
-@pytest.mark.full
 def test_seconds_that_the_scenario_gives_grow_with_slower_devices_and_a_larger_model(small, tmp_path):
     fast = {"kind": "star", "server": {"down": 1e15, "up": 1e15}, "latency": 0}
     network = {"topology": fast, "links": {"5g": {"down": 1e15, "up": 1e15}}}
@@ -226,24 +208,6 @@ def test_a_value_that_the_run_does_not_reach_needs_training(finished):
         entries = json.loads((finished[0] / "summary.json").read_text())["methods"][method.label]
         best = [f"{100 * each['accuracy']['best']:.4g} %" for each in entries]
         assert method.why_not.endswith(f" is {' and '.join(best)}")
-
-
-@pytest.mark.full
-def test_the_rates_of_traces_are_scaled(small, tmp_path):
-    trace = tmp_path / "trace.csv"
-    trace.write_text("seconds,bits_per_second\n0,2000000\n0.4,9000000\n1,5000000\n")
-    link = {"kind": "trace", "file": str(trace), "format": "csv"}
-    folder = run(small(network__links__5g={"down": link, "up": link}), out=tmp_path / "run")
-    seconds = first_target(folder)["fedavg", 0]["seconds"]
-    (method,) = ask(folder, f"targets.0 within {3 * seconds} s").methods
-    answer = method.answers["bandwidth"]
-    assert 0 < answer.met < 1
-    slow = {**link, "scale": answer.met}
-    server = {"down": 100e6 * answer.met, "up": 100e6 * answer.met}
-    changes = {"network__links__5g": {"down": slow, "up": slow}, "network__topology__server": server}
-    there = first_target(run(small(**changes), out=tmp_path / "there"))["fedavg", 0]["seconds"]
-    assert 0.97 * 3 * seconds < there <= 3 * seconds
-    assert answer.figures["down"] == pytest.approx(answer.met * (2e6 * 0.4 + 9e6 * 0.6 + 5e6 * 0.6) / 1.6)
 
 
 @settings(max_examples=30)

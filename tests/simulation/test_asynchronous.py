@@ -5,7 +5,6 @@ import json
 import pytest
 
 from edgefl.simulation.protocol_specs import AsynchronousSpec
-from edgefl.training.job import JobId
 
 
 def asynchronous(**options):
@@ -35,14 +34,6 @@ def test_a_buffer_gathers_updates_of_any_age(run):
     # The buffer holds client 2's update of version 0 when clients 0 and 1 return together; the first of them goes in.
     assert (last["clients"], last["dispatches"], last["staleness"]) == ([0, 2], [2, 0], [0, 2])
     assert last["factors"] == [1.0, pytest.approx(3**-0.5)]
-
-
-def test_a_slow_client_cannot_stall_it(run):
-    # Two clients, a buffer of two: the fast one fills it alone while the slow one downloads for 1000 s.
-    result = run(rates=[8e6, 8e3], rounds=3, protocol=asynchronous(buffer=2))
-    assert [time for time, _ in aggregations(result)] == pytest.approx([8, 16, 24], rel=1e-12)
-    assert aggregations(result)[0][1]["dispatches"] == [0, 1]
-    assert result.learner.aggregated[0] == [JobId("method", 0, 0, 0), JobId("method", 0, 0, 1)]
 
 
 def test_a_slow_client_delays_no_aggregation_of_the_others(run):

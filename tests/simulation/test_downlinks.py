@@ -88,17 +88,6 @@ def test_where_all_take_part_the_age_counts_from_the_last_full_round(run, alpha,
     assert result.outcome.spent.front_blocks == 2 * (full_every - 1) * 3 * (4 - alpha)
 
 
-def test_a_block_that_was_never_sent_counts_from_the_first_model(run, monkeypatch):
-    # Client 1 computes for the first time in round 3 (from 0), with two of four blocks.
-    turns = [0, 0, 0, 1]
-    monkeypatch.setattr(UniformSelector, "pick", lambda self, round, *others: np.array([turns[round]]))
-    entry = {"method": "fedbr", "full_every": 100, "first_send": "none"}
-    result = run(entry, rates=[8e6] * 2, cohort=1, rounds=4, scheduler={"kind": "fixed", "alpha": 2})
-    # Client 0: rounds 1 and 2 with two blocks each of round 0's model.
-    assert result.outcome.spent.front_block_rounds == 2 * (1 + 2) + 2 * 3
-    assert age(result) == pytest.approx(2.0)
-
-
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=40))
 def test_ages_are_those_of_a_table_of_everything_that_was_sent(jobs):

@@ -5,18 +5,10 @@ from __future__ import annotations
 import pytest
 
 from edgefl.record.events import Listener
-from edgefl.simulation.clock import Clock
 from edgefl.training.faults import PartFault
 
 RATES = [8e6, 4e6, 8e6, 2e6]
 WORLD = {"rates": RATES, "rounds": 2, "entry": {"method": "fedadc", "overlap": True}}
-
-
-class UnnamedError(RuntimeError):
-    """An error that cannot be made again from its ``args``, as SimPy does."""
-
-    def __init__(self, *, name: str) -> None:
-        super().__init__(f"the {name} is broken")
 
 
 class Recorder(Listener):
@@ -64,20 +56,6 @@ def test_an_evaluation_that_fails_at_the_end_is_the_fault_of_that_run(run, monke
     assert isinstance(ended.fault, PartFault)
     assert str(ended.fault).endswith("evaluation: ValueError: no such metric")
     assert len(asked) == 1
-
-
-def test_an_error_passes_unchanged_through_the_processes_that_wait():
-    error = UnnamedError(name="first")
-
-    def life(clock, depth):
-        yield clock.process(life(clock, depth - 1)) if depth else clock.timeout(1)
-        raise error
-
-    clock = Clock()
-    clock.process(life(clock, 3))
-    with pytest.raises(RuntimeError) as told:
-        clock.run_until(clock.event())
-    assert told.value is error
 
 
 def test_a_run_ends_at_the_instant_at_which_its_seconds_are_over(run):

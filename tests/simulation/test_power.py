@@ -5,14 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import simpy
 
 from edgefl.fleet import Accidents, FleetAssignment
 from edgefl.fleet.availability import Trace
-from edgefl.fleet.battery import Charges
-from edgefl.network import FlowNetwork, TreeLinks
 from edgefl.scheduling.selection.uniform import UniformSelector
-from edgefl.simulation.power import Power, Radios
 
 from .conftest import cells
 
@@ -121,24 +117,6 @@ def test_a_fleet_of_empty_batteries_waits_for_their_charging(run, device):
     assert stalled.outcome.reason == "stalled"
 
 
-def test_what_others_draw_while_a_device_dies_is_not_taken_from_what_it_has_left(device):
-    """As its end closes a round, parts of the next one may be sent to others, whose radios wake."""
-    profile = changed(device(), battery={"capacity": 10.0})
-    env = simpy.Environment()
-    links = TreeLinks(server=(8e6, 8e6), down=[8e6] * 2, up=[8e6] * 2)
-    charges = Charges([profile.battery], np.zeros(2, np.int32), seed=0)
-    radios = Radios(env, lambda client: profile, lambda *_: None)
-    batteries = Power(env, charges, FlowNetwork(env, links), radios)
-    given = []
-
-    def dies():
-        given.extend([batteries.given(1, 4.0), batteries.given(0, 10.0)])
-
-    batteries.enter(0, profile, dies)
-    env.run(until=11)
-    assert given == pytest.approx([4.0, 10.0])
-
-
 @pytest.fixture(name="hours")
 def hours_fixture(tmp_path):
     """The availability of a group whose devices are there in these intervals and repeat after 100 s."""
@@ -212,14 +190,6 @@ def test_blinks_are_no_rounds_and_the_long_window_after_them_has_all(anyhow, hou
     result = anyhow(fleet={"availability": hours(*blinks, (60, 100))})
     assert (result.outcome.reason, result.outcome.rounds) == ("rounds", 3)
     assert result.of("transfer_start")[0].time == pytest.approx(60)
-
-
-def test_refused_devices_that_come_and_go_do_not_keep_a_dead_run_going(run, hours, device):
-    """Client 0 waits for a dead link for ever; client 1 lacks the memory, and comes every 100 s."""
-    fleet = {"availability": (*hours((0, 100)), *hours((0, 50)))}
-    devices = [device(1e9), device(memory=1e8)]
-    result = run(fleet=fleet, devices=devices, rates=[0.0, 8e6], rounds=3, protocol={"kind": "asynchronous"})
-    assert (result.outcome.reason, result.outcome.rounds) == ("stalled", 0)
 
 
 def test_asynchronous_runs_dispatch_to_whoever_comes(run, hours):

@@ -11,7 +11,7 @@ from edgefl.network import FifoQueue, Tcp, Transport
 from edgefl.simulation.protocol_specs import AdaptiveDeadline
 
 from .conftest import cells
-from .fair_shares import outages, unfair
+from .fair_shares import unfair
 
 
 def test_a_round_lasts_as_long_as_download_compute_and_upload(run):
@@ -199,20 +199,6 @@ def test_a_deadline_at_everyones_duration_cuts_nobody_off(run, rate):
     result = run(rates=[rate] * 4, rounds=40, protocol=adaptive(deviations=0))
     assert [row.aggregated for row in result.outcome.rows] == [4] * 40
     assert decided(result) == [near(2 + 2 * 8e6 / rate)] * 39
-
-
-def test_only_the_latest_rounds_count(run):
-    # The slowest client's link is fast from 22 s on.
-    changes = outages()
-    changes.attach = lambda network: [
-        network.env.timeout(22.0).callbacks.append(lambda _, ends=ends: network.set_capacity(*ends, 8e6))
-        for ends in (("internet", "client/0"), ("client/0", "internet"))
-    ]
-    options = {"rates": [0.8e6], "rounds": 4, "capacity_changes": changes}
-    short = run(**options, protocol=adaptive(rounds=1, deviations=0))
-    long = run(**options, protocol=adaptive(rounds=10, deviations=0))
-    assert decided(short) == [near(22), near(4), near(4)]
-    assert decided(long) == [near(22), near(13), near(4)]
 
 
 def test_cells_close_at_the_adaptive_deadline(run):

@@ -13,17 +13,16 @@ from torch import nn
 from edgefl.cli import main
 from edgefl.data.federated import load_federated
 from edgefl.errors import UserError
-from edgefl.experiment import resume, run
+from edgefl.experiment import run
 from edgefl.report import RunResult, comparison, verdict
 from edgefl.report.page import page
 from edgefl.report.pictures import accuracy_figure
 from edgefl.rerun.inverse import ask
-from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
 from edgefl.yaml_file import dump_yaml
 
-from ..small_runs import SMALL, Stop, tree
+from ..small_runs import SMALL
 
 DRAWS = np.random.default_rng(3)
 INPUTS = DRAWS.standard_normal((240, 6)).astype(np.float32)
@@ -255,20 +254,6 @@ def test_a_regression_that_overflows_has_the_worst_error(scenario, tmp_path):
     entry = entry_of(folder)
     assert entry["stop"]["reason"] == "diverged" or entry["metric"]["final"] > 1e6
     assert verify(folder) == []
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("kind", ["regression", "language_model"])
-def test_an_interrupted_run_goes_on_to_the_same_files(scenario, tmp_path, kind):
-    made = scenario(kind, evaluation__ensemble={"decay": 0.5}, target_metric="metric_ema")
-    whole = run(made, out=tmp_path / "whole", methods=["scaffold"])
-    with pytest.raises(KeyboardInterrupt):
-        run(made, out=tmp_path / "other", methods=["scaffold"], listeners=[Stop(2)])
-    resume(tmp_path / "other")
-    ours = {path: content for path, content in tree(whole).items() if not path.startswith("cache")}
-    assert {path: content for path, content in tree(tmp_path / "other").items() if path in ours} == ours
-    again = replay(whole, (), tmp_path / "again")
-    assert entry_of(again, "scaffold")["metric"] == entry_of(whole, "scaffold")["metric"]
 
 
 @pytest.mark.full

@@ -1,6 +1,5 @@
 """Data from a function of the user: arrays or PyTorch data sets, and one message for everything that is wrong."""
 
-import json
 import re
 from pathlib import Path
 
@@ -11,12 +10,10 @@ from edgefl.cli import main
 from edgefl.data.dataset import load
 from edgefl.data.spec import data_set
 from edgefl.errors import UserError
-from edgefl.experiment import resume, run
-from edgefl.scenario import load_scenario
 from edgefl.tasks.regression import Regression
 from edgefl.yaml_file import dump_yaml
 
-from ...small_runs import SMALL, Stop, tree
+from ...small_runs import SMALL
 
 pytestmark = pytest.mark.usefixtures("any_python_file")
 
@@ -162,23 +159,3 @@ def test_a_reference_to_nothing_is_refused_with_its_field(tmp_path, capsys, refe
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
     assert "data" in line
-
-
-def test_a_run_goes_on_only_with_the_same_code_and_the_same_data(tmp_path):
-    text = CODE + "\ndef f():\n    return {'train': (np.load('numbers.npy'), Y)}\n"
-    text = text.replace("'numbers.npy'", repr(str(tmp_path / "numbers.npy")))
-    (tmp_path / "data.py").write_text(text)
-    np.save(tmp_path / "numbers.npy", np.random.default_rng(0).standard_normal((60, 4)))
-    data = {"python": "data.py:f", "clients": 8}
-    (tmp_path / "my.yaml").write_text(dump_yaml({**SMALL, "data": data, "model": {"name": "mlp", "widths": [4]}}))
-    scenario = load_scenario(tmp_path / "my.yaml")
-    whole = run(scenario, out=tmp_path / "whole")
-    assert json.loads((whole / "summary.json").read_text())["inputs"].keys() == {"scenario", "data", "data.python"}
-    with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=tmp_path / "run", listeners=[Stop(2)])
-    (tmp_path / "data.py").write_text(text + "# changed\n")
-    with pytest.raises(UserError, match="not the file that the run began with") as refused:
-        resume(tmp_path / "run")
-    assert refused.value.file == str(tmp_path / "data.py")
-    (tmp_path / "data.py").write_text(text)
-    assert tree(resume(tmp_path / "run")) == tree(whole)
