@@ -74,7 +74,7 @@ class LeastRoundSeconds:
             down_rate=down,
             start=delay,
             between=self._compute_seconds(round)[clients] + delay,
-            up_bits=8.0 * sum(part.bytes for part in setup.uplink) * ones,
+            up_bits=8.0 * sum(part.bytes for part in setup.uplink()) * ones,
             up_rate=up,
             server_down=self._server_down,
             server_up=self._server_up,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import simpy
 
@@ -19,13 +19,6 @@ from edgefl.simulation.work import Pace, Plan, Work
 from edgefl.simulation.world import World
 
 Phase = Literal["download", "compute", "upload", "arrived", "refused", "dropped"]
-
-
-class Deadline(NamedTuple):
-    """When an update must have arrived, and the time reserved for its upload, in multiples of its predicted seconds."""
-
-    moment: float
-    reserve: float
 
 
 class Participation(Participant):
@@ -44,10 +37,10 @@ class Participation(Participant):
         on_downloaded: Callable[[Participation], None],
         on_left: Callable[[Participation], None],
         prefetch: Prefetch | None = None,
-        # the time until which its update must have arrived, for clients that reduce their local steps
-        deadline: Deadline | None = None,
-        # the time at which its round closes at the latest, seconds; infinite without a deadline
-        closes: float = math.inf,
+        closes: float = math.inf,  # virtual time at which its round closes at the latest, if that is known
+        # the time that it reserves for its upload, in multiples of its predicted seconds, if it takes fewer local steps
+        # so that its update arrives before that; None: it takes all
+        reserve: float | None = None,
         plan: Plan | None = None,
     ) -> None:
         plan = plan or Plan()
@@ -59,8 +52,7 @@ class Participation(Participant):
         self.phase: Phase = "download"
         self.cut_off_at = math.nan  # virtual time at which its round closed without it, if that ended it
         self._chosen = chosen
-        self._deadline = deadline
-        self._closes = closes
+        self._closes, self._reserve = closes, reserve
         self._on_downloaded = on_downloaded
         self._on_left = on_left
         self._deliveries: list[Delivery] = []
@@ -239,11 +231,11 @@ class Participation(Participant):
 
     def _affordable_steps(self) -> int:
         """H_k, or the number of local steps that leaves time for the upload before the deadline."""
-        if self._deadline is None:
+        if self._reserve is None:
             return self.work.steps
         bytes = sum(part.bytes for part in self.world.uplink(self.client, self.work.alpha))
         upload = self.world.traffic.foreseen(self.client, "up").seconds(bytes)
-        left = self._deadline.moment - self._env.now - self._deadline.reserve * upload
+        left = self._closes - self._env.now - self._reserve * upload
         # Rounding must not remove a step that ends exactly on time.
         return math.floor(self.pace.done(max(0.0, left)) * self.work.steps + 1e-9)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Protocol, Self
 
 import networkx as nx
@@ -152,30 +152,25 @@ class Setup:
     def log(self) -> EventLog:
         return EventLog(self.listeners)
 
-    @cached_property
-    def uplink(self) -> tuple[Part, ...]:
-        """The parts that a client uploads, the whole model."""
-        return self._returned(self.sizes_up or self.sizes)
-
     def sizes_of(self, level: int) -> ModelSizes:
         """Bytes of the blocks as clients of a capacity level receive them."""
         return self.level_sizes[level] if self.level_sizes else self.sizes
 
-    def uplink_of(self, level: int) -> tuple[Part, ...]:
-        return self._level_uplinks[level] if self.level_sizes else self.uplink
-
-    def uplink_of_last(self, blocks: int) -> tuple[Part, ...]:
-        return self._returned((self.sizes_up or self.sizes).last(blocks))
-
-    @cached_property
-    def _level_uplinks(self) -> list[tuple[Part, ...]]:
-        return [self._returned(sizes) for sizes in self.level_sizes]
+    def uplink(self, level: int = 0, last: int | None = None) -> tuple[Part, ...]:
+        """The parts that a client of a capacity level uploads: of all that it trains, or of the ``last`` blocks."""
+        sizes = self.level_sizes[level] if self.level_sizes else self.sizes_up or self.sizes
+        return self._returned(sizes if last is None else sizes.last(last))
 
     @cached_property
     def cell_uplink(self) -> tuple[Part, ...]:
         """The parts that a cell uploads: the mean of the decoded updates, as float32, because means are not encoded."""
         return self._returned(self.sizes_plain or self.sizes)
 
-    def _returned(self, sizes: ModelSizes) -> tuple[Part, ...]:
-        with blaming(self.label, 0, "payload"):
-            return checked_parts(self.method.payload.uplink(sizes))
+    @cached_property
+    def _returned(self) -> Callable[[ModelSizes], tuple[Part, ...]]:
+        @cache
+        def returned(sizes: ModelSizes) -> tuple[Part, ...]:
+            with blaming(self.label, 0, "payload"):
+                return checked_parts(self.method.payload.uplink(sizes))
+
+        return returned

@@ -10,7 +10,7 @@ import simpy
 from edgefl.methods.parts.payload import Downlink, Part
 from edgefl.record.kinds import Lost
 from edgefl.simulation.decisions import Decisions
-from edgefl.simulation.participation import Deadline, Participation
+from edgefl.simulation.participation import Participation
 from edgefl.simulation.prefetching import Broadcasting, Prefetch
 from edgefl.simulation.protocol_specs import READS, Deadlines, RoundsSpec, SynchronousSpec
 from edgefl.simulation.rounds import RoundBook
@@ -116,8 +116,8 @@ class RoundByRound(ABC):
             chosen=chosen,
             on_downloaded=self.downloaded,
             on_left=on_left,
-            deadline=Deadline(closes, self.spec.reserve) if reduces else None,
             closes=closes,
+            reserve=self.spec.reserve if reduces else None,
             plan=self.plans.get(client),
         )
         self.participants.append(participant)

@@ -5,7 +5,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import networkx as nx
 import numpy as np
@@ -206,35 +206,11 @@ class Traffic:
             ledger.lost("broken", lost)
             self._carried[client, dispatch] -= lost
 
-    def _write(
-        self,
-        kind: EventKind,
-        flow: Flow,
-        bytes: float,
-        *,
-        seconds: float = 0.0,
-        joules: float = 0.0,
-        value: float = 0.0,
-        detail: str = "",
-    ) -> None:
+    def _write(self, kind: EventKind, flow: Flow, bytes: float, **columns: Any) -> None:
         delivery: Delivery = flow.tag  # type: ignore[assignment]
         client, round, dispatch, _, _, item = delivery.transfer
-        self._log.write(
-            self._env.now,
-            kind,
-            round,
-            client,
-            dispatch,
-            item=item,
-            flow=flow.id,
-            source=flow.nodes[0],
-            target=flow.nodes[-1],
-            bytes=bytes,
-            seconds=seconds,
-            joules=joules,
-            value=value,
-            detail=detail,
-        )
+        place = {"flow": flow.id, "source": flow.nodes[0], "target": flow.nodes[-1]}
+        self._log.write(self._env.now, kind, round, client, dispatch, item=item, bytes=bytes, **place, **columns)
 
     def _start(self, source: Node, target: Node, transfer: Transfer, outlook: Outlook | None = None) -> Delivery:
         if self._allocation is not None:

@@ -71,9 +71,7 @@ class World:
 
     def uplink(self, client: int, blocks: int | None = None) -> tuple[Part, ...]:
         """The parts that the client uploads, given the α of its work if that is known."""
-        if blocks is not None and self.setup.method.objective.trains_last:
-            return self.setup.uplink_of_last(blocks)
-        return self.setup.uplink_of(self.level_of(client))
+        return self.setup.uplink(self.level_of(client), blocks if self.setup.method.objective.trains_last else None)
 
     def level_of(self, client: int) -> int:
         """The client's capacity level; 0 for methods without levels."""
