@@ -9,13 +9,11 @@ import torch
 
 from edgefl.errors import UserError
 from edgefl.methods.build import RESERVED, build_method, method_model
-from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.fedavgm import FedAvgM
-from edgefl.methods.feddyn import FedDyn, FedDynServer
+from edgefl.methods.feddyn import FedDyn
 from edgefl.methods.fedmlb import FedMLB
 from edgefl.methods.fedprox import FedProx
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.objective import Objective
 from edgefl.methods.recipe import METHODS
 
 LOCAL = LocalOptions(epochs=2, batch=20, lr=0.2, clip_norm=10)
@@ -124,15 +122,3 @@ def test_a_loss_that_reads_a_fact_about_its_client_that_does_not_exist_is_refuse
         UserError, match="FedProx reads the fact 'label_count' about its client; did you mean 'label_cou"
     ):
         build_method("fedprox", LocalOptions())
-
-
-def test_feddyns_loss_forwards_all_else() -> None:
-    """FedDyn's loss had neither the variants nor the needs of the method's."""
-    members = {name for name in vars(Objective) if not name.startswith(("_", "model_"))} - {"loss"}
-    assert members <= set(vars(FedDyn))
-
-    class TwoKinds(CrossEntropy):
-        def variants(self, model):
-            return [{"width": torch.tensor(0.25)}, {"width": torch.tensor(0.75)}]
-
-    assert len(FedDynServer().objective(TwoKinds()).variants(None)) == 2

@@ -185,13 +185,3 @@ def test_a_series_that_begins_again_keeps_its_quantiles(monkeypatch):
     series = np.array([rates.at_step(k).copy() for k in range(400)])
     assert (series == 0).mean() == pytest.approx(5 / 55, abs=0.01)
     assert np.quantile(series[series > 0], [0.25, 0.5, 0.9]) == pytest.approx([0.25, 0.5, 0.9], abs=0.02)
-
-
-def test_generated_rates_do_not_depend_on_who_asks_when():
-    def make():
-        return GeneratedRates(1, "x", 5, quantiles={0: 1e6, 100: 2e6}, step=0.1, correlation=0.5)
-
-    eager, lazy = make(), make()
-    seen = [eager.process(2).value(0.1 * k + 0.05) for k in range(30)]
-    assert lazy.process(2).value(2.05) == seen[20]
-    assert lazy.process(2).value(0.55) == seen[5]
