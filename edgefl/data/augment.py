@@ -6,8 +6,7 @@ computed in integers, so all devices give the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,72 +25,33 @@ MAXIMUM_DEGREES = 10.0
 _FRACTION_BITS = 14
 
 
-class AugmentDraws(NamedTuple):
-    """The random numbers of ``n`` images."""
+def augment_draws(augment: Augmentation, rng: np.random.Generator, count: int) -> Tensor | None:
+    """The random numbers that augment ``count`` images, int64 ``[3 or 5, count]``; ``None`` without augmentation.
 
-    down: Tensor  # shift of the crop window down, −4 to 4, int64 [n]
-    right: Tensor  # shift to the right, likewise
-    flip: Tensor  # 1 to mirror left and right, else 0, int64 [n]
-    cosine: Tensor | None  # of the rotation, as an integer in units of 2⁻¹⁴, int64 [n]; None without rotation
-    sine: Tensor | None  # likewise
-
-    def part(self, start: int, stop: int) -> AugmentDraws:
-        return self._each(lambda values: values[start:stop])
-
-    def at(self, places: Tensor) -> AugmentDraws:
-        return self._each(lambda values: values.index_select(0, places))
-
-    def to(self, device: torch.device | str) -> AugmentDraws:
-        return self._each(lambda values: uploaded(values, device))
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> AugmentDraws:
-        return AugmentDraws(
-            down=change(self.down),
-            right=change(self.right),
-            flip=change(self.flip),
-            cosine=None if self.cosine is None else change(self.cosine),
-            sine=None if self.sine is None else change(self.sine),
-        )
-
-
-def together(parts: Sequence[AugmentDraws]) -> AugmentDraws:
-    """The concatenated draws of several groups of images, all with the same kind of augmentation."""
-    import torch
-
-    down, right, flip, cosine, sine = zip(*parts, strict=True)
-    turned = cosine[0] is not None
-    return AugmentDraws(
-        torch.cat(down),
-        torch.cat(right),
-        torch.cat(flip),
-        torch.cat(cosine) if turned else None,
-        torch.cat(sine) if turned else None,
-    )
-
-
-def augment_draws(augment: Augmentation, rng: np.random.Generator, count: int) -> AugmentDraws | None:
-    """The random numbers that augment ``count`` images; ``None`` without augmentation."""
+    The rows are the shifts of the crop window down and to the right (-4 to 4), 1 to mirror left and right, else 0, and
+    those of :func:`turned`, if images are rotated.
+    """
     if augment == "none":
         return None
     import torch
 
     shifts = torch.from_numpy(rng.integers(-PADDING, PADDING + 1, size=(2, count)))
     flip = torch.from_numpy(rng.integers(0, 2, size=count))
+    plain = torch.cat([shifts, flip[None]])
     if augment == "crop_flip":
-        return AugmentDraws(shifts[0], shifts[1], flip, None, None)
-    return AugmentDraws(shifts[0], shifts[1], flip, *turned(rng.uniform(-MAXIMUM_DEGREES, MAXIMUM_DEGREES, size=count)))
+        return plain
+    return torch.cat([plain, turned(rng.uniform(-MAXIMUM_DEGREES, MAXIMUM_DEGREES, size=count))])
 
 
-def turned(degrees: NDArray[np.float64]) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of rotations, in the form of :class:`AugmentDraws`."""
+def turned(degrees: NDArray[np.float64]) -> Tensor:
+    """Cosine and sine of rotations, as integers in units of 2⁻¹⁴, int64 ``[2, count]``."""
     import torch
 
     radians = np.deg2rad(degrees)
-    cosine, sine = (np.rint(f(radians) * 2**_FRACTION_BITS).astype(np.int64) for f in (np.cos, np.sin))
-    return torch.from_numpy(cosine), torch.from_numpy(sine)
+    return torch.from_numpy(np.rint(np.stack([np.cos(radians), np.sin(radians)]) * 2**_FRACTION_BITS).astype(np.int64))
 
 
-def augmented(images: Tensor, draws: AugmentDraws) -> Tensor:
+def augmented(images: Tensor, draws: Tensor) -> Tensor:
     """Images ``[n, channels, height, width]``, rotated about their centre (nearest pixel), then cropped, then flipped.
 
     Pixels from outside the image are 0. A positive angle turns counter-clockwise, as torchvision's ``rotate`` does.
@@ -102,13 +62,13 @@ def augmented(images: Tensor, draws: AugmentDraws) -> Tensor:
     device = images.device
     row = torch.arange(height, device=device).view(1, height, 1)
     column = torch.arange(width, device=device).view(1, 1, width)
-    down, right, flip = (values.view(count, 1, 1) for values in (draws.down, draws.right, draws.flip))
+    down, right, flip, *rotation = draws[..., None, None]
     # Map each target pixel back through flip, crop and rotation to its source.
     column = torch.where(flip == 1, width - 1 - column, column)
     source_row, source_column = row + down, column + right
     inside = _inside(source_row, height) & _inside(source_column, width)
-    if draws.cosine is not None and draws.sine is not None:
-        cosine, sine = draws.cosine.view(count, 1, 1), draws.sine.view(count, 1, 1)
+    if rotation:
+        cosine, sine = rotation
         # Twice the distance from the centre is an integer for even and odd sizes alike.
         twice_row, twice_column = 2 * source_row - (height - 1), 2 * source_column - (width - 1)
         source_row = _nearest(cosine * twice_row + sine * twice_column, height)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgefl.data.augment import Augmentation, AugmentDraws, augment_draws, augmented, together, uploaded
+from edgefl.data.augment import Augmentation, augment_draws, augmented, uploaded
 from edgefl.data.dataset import Dataset
 from edgefl.data.sharding import Integers
 from edgefl.methods.parts.local_options import LocalOptions
@@ -60,7 +60,7 @@ class JobBatches:
     data: Dataset
     indices: Tensor  # positions of all images of all steps, one step after the other
     offsets: tuple[int, ...]  # step i has the positions offsets[i] to offsets[i + 1]
-    draws: AugmentDraws | None  # the augmentation of each of these images; None without augmentation
+    draws: Tensor | None  # the augmentation of each of these images, [3 or 5, images]; None without augmentation
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -74,7 +74,7 @@ class JobBatches:
         job = replace(  # one copy for all steps
             self,
             indices=uploaded(self.indices, self.data.store),
-            draws=None if self.draws is None else self.draws.to(self.data.device),
+            draws=None if self.draws is None else uploaded(self.draws, self.data.device),
         )
         offsets, first = self.offsets, 0
         most = _at_once(self.data)
@@ -87,7 +87,7 @@ class JobBatches:
             first = last
 
     def _between(self, start: int, stop: int) -> Batch:
-        draws = None if self.draws is None else self.draws.part(start, stop)
+        draws = None if self.draws is None else self.draws[:, start:stop]
         return fetch(self.data, self.indices[start:stop], draws)
 
 
@@ -103,7 +103,7 @@ class StackedBatches:
 
     data: Dataset
     indices: Tensor  # positions of the images, [steps, rows, batch]
-    draws: AugmentDraws | None  # the augmentation of these images in that order; None without augmentation
+    draws: Tensor | None  # the augmentation of these images in that order; None without augmentation
 
     @classmethod
     def of(cls, jobs: Sequence[JobBatches]) -> StackedBatches | None:
@@ -117,14 +117,15 @@ class StackedBatches:
         if first.draws is not None:
             places = torch.arange(len(jobs) * first.offsets[-1])
             order = places.view(len(jobs), -1, size).transpose(0, 1).reshape(-1)
-            draws = together([job.draws for job in jobs if job.draws is not None]).at(order).to(first.data.device)
+            draws = torch.cat([job.draws for job in jobs if job.draws is not None], dim=1)[:, order]
+            draws = uploaded(draws, first.data.device)
         return cls(first.data, uploaded(indices, first.data.store), draws)
 
     def step(self, step: int) -> Batch:
         """The minibatches of one local step, ``[rows, batch, ...]``, with the same numbers as for each job alone."""
         places = self.indices[step]
         count = places.numel()
-        draws = None if self.draws is None else self.draws.part(step * count, (step + 1) * count)
+        draws = None if self.draws is None else self.draws[:, step * count : (step + 1) * count]
         inputs, labels = fetch(self.data, places.view(-1), draws)
         return Batch(inputs.view(*places.shape, *inputs.shape[1:]), labels.view(*places.shape, *labels.shape[1:]))
 
@@ -152,7 +153,7 @@ def job_batches(
     )
 
 
-def fetch(data: Dataset, indices: Tensor | Integers, draws: AugmentDraws | None = None) -> Batch:
+def fetch(data: Dataset, indices: Tensor | Integers, draws: Tensor | None = None) -> Batch:
     """The samples at positions ``[batch]``: augmented images as normalised float32, numbers unchanged, tokens as int64.
 
     The memory format of images is :data:`IMAGE_ORDER`. Positions are best where the inputs are stored.
@@ -168,7 +169,7 @@ def fetch(data: Dataset, indices: Tensor | Integers, draws: AugmentDraws | None 
         images = images.pin_memory().to(data.device, non_blocking=True)
         positions = positions.to(data.device)
     if draws is not None:
-        images = augmented(images, draws.to(data.device))
+        images = augmented(images, uploaded(draws, data.device))
     return Batch(_normalised(images, data), data.labels.index_select(0, positions))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from edgefl.data.augment import AugmentDraws, augmented, turned
+from edgefl.data.augment import augmented, turned
 from edgefl.data.samples import Kind
 from edgefl.options import Component
 
@@ -122,8 +122,8 @@ class Rotation(FeatureSkew):
     def apply(self, inputs: Tensor, parameters: Tensor, rng: np.random.Generator) -> Tensor:
         import torch
 
-        still = torch.zeros(len(inputs), dtype=torch.int64)
-        return augmented(inputs, AugmentDraws(still, still, still, *turned(parameters[:, 0].numpy())))
+        still = torch.zeros(3, len(inputs), dtype=torch.int64)
+        return augmented(inputs, torch.cat([still, turned(parameters[:, 0].numpy())]))
 
 
 class Shift(FeatureSkew):
