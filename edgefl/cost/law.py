@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgefl.cost.measure import Executed, StepCost, Trace, mean_cost, measure, step_cost, trace
+from edgefl.cost.measure import StepCost, Trace, mean_cost, measure, step_cost, trace
+from edgefl.cost.recorder import Record
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.torch_settings import neutral_torch
@@ -26,7 +27,7 @@ BATCHES = (2, 3, 5)
 class AffineCost:
     """The costs of one local step as value + slope · batch, operator by operator in the order of execution."""
 
-    executed: tuple[Executed, ...]
+    executed: tuple[Record, ...]
     value: NDArray[np.int64]  # rows of MACs, FLOPs, bytes and live bytes [4, operators]
     slope: NDArray[np.int64]
     brought: tuple[int, int]  # value and slope of the bytes that existed before the step

@@ -20,7 +20,7 @@ from edgefl.cost.data_dependence import NEEDS_DATA, DataDependentError, whose
 from edgefl.cost.recorder import Record, Recorder
 from edgefl.errors import UserError
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_step import LocalRule, Phase, Trained, local_step
+from edgefl.methods.parts.local_step import LocalRule, Trained, local_step
 from edgefl.methods.parts.objective import Batch, Context, Objective
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel, is_refusal
@@ -103,18 +103,7 @@ def mean_cost(costs: Sequence[StepCost]) -> StepCost:
     )
 
 
-class Executed(NamedTuple):
-    """An executed operator without its numbers, which depend on the batch."""
-
-    name: str
-    kind: str
-    phase: Phase
-    layer: bool
-    groups: int
-    pixels: int
-
-
-def step_cost(batch: int, executed: Sequence[Executed], numbers: NDArray[np.int64], brought_bytes: int) -> StepCost:
+def step_cost(batch: int, executed: Sequence[Record], numbers: NDArray[np.int64], brought_bytes: int) -> StepCost:
     """The summed cost of a step on ``batch`` images.
 
     ``numbers`` are rows of MACs, FLOPs, bytes and live bytes ``[4, operators]``; ``brought_bytes`` existed before the
@@ -150,10 +139,9 @@ class Trace:
     brought_bytes: int
 
     @property
-    def executed(self) -> tuple[Executed, ...]:
-        return tuple(
-            Executed(each.name, each.kind, each.phase, each.layer, each.groups, each.pixels) for each in self.records
-        )
+    def executed(self) -> tuple[Record, ...]:
+        """The operators without the numbers that depend on the batch."""
+        return tuple(each._replace(macs=0, flops=0, bytes=0, live=0) for each in self.records)
 
     @property
     def numbers(self) -> NDArray[np.int64]:
