@@ -232,7 +232,10 @@ READ = images(80), images(20)
 """
 WRONG_DATA = {
     "declares another type": ("DECLARED = 3", "declared returned 3; expected a Description or None"),
-    "declares other counts": ("DECLARED = replace(PLAIN, train=(20,) * 3)", "train = (20, 20, 20); expected"),
+    "declares other counts": (
+        "DECLARED = replace(PLAIN, train=(20,) * 3)",
+        "as declared, (20, 20, 20), found [20, 20, 20, 20]",
+    ),
     "raises": ("def read(self): raise KeyError('d')\nPart.read = read", "KeyError: 'd'"),
     "returns one split": ("READ = images(80)", "expected the training and the test data as Samples"),
     "fewer images": ("READ = images(60), images(20)", "found [15, 15, 15, 15]"),

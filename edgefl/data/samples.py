@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from edgefl.data.sharding import Integers
 from edgefl.errors import WrongAnswer, one_line
-from edgefl.tasks.base import MOST_CLASSES, Task
+from edgefl.tasks.base import Task
 from edgefl.tasks.classification import Classification
 
 Kind = Literal["images", "numbers", "tokens"]
@@ -81,8 +81,11 @@ def strata(labels: NDArray[Any], task: Task) -> Integers:
     return labels if task.classes else np.zeros(len(labels), dtype=np.int64)
 
 
-def in_terms_of(task: Task, known: Description) -> Description:
-    """The description of labelled data for a task, if it was given for classification."""
+def in_terms_of(task: Task, answer: object) -> Description:
+    """What a data set declared, with its kind of inputs; it is about classes, and the task may have none."""
+    if not isinstance(answer, Description):
+        raise WrongAnswer(f"declared returned {one_line(answer)}; expected a Description or None")
+    known = replace(answer, kind=answer.kind or ("images" if len(answer.shape) == 3 else "tokens"))
     if task.classes:
         return known
     outputs = task.outputs_for_classes(known.classes)
@@ -104,30 +107,6 @@ def described(train: Samples, test: Samples, task: Task | None = None) -> Descri
         test=tuple(np.bincount(strata(test.labels, task), minlength=rows).tolist()),
         kind=train.kind,
     )
-
-
-def checked_description(answer: object, task: Task | None = None) -> Description:
-    """The answer of :meth:`DataSpec.declared <edgefl.data.spec.DataSpec.declared>`, with its kind of inputs."""
-    if not isinstance(answer, Description):
-        raise WrongAnswer(f"declared returned {one_line(answer)}; expected a Description or None")
-    classes, shape = answer.classes, tuple(answer.shape)
-    kind = answer.kind or ("images" if len(shape) == 3 else "tokens")
-    channels = shape[:1] if kind == "images" else ()
-    _expect(1 <= classes <= MOST_CLASSES, "classes", classes, f"a whole number from 1 to {MOST_CLASSES}")
-    sizes = bool(shape) and min(shape) >= 1 and (kind != "images" or len(shape) == 3)
-    _expect(sizes, "shape", shape, "the shape of one input, (channels, height, width) of an image, numbers from 1")
-    for name, counts in (("train", answer.train), ("test", answer.test)):
-        right = len(counts) == (classes if task is None or task.classes else 1) and min(counts) >= 0 and sum(counts) > 0
-        _expect(right, name, counts, f"the number of samples of each of the {classes} classes")
-    for name, values in (("mean", answer.mean), ("std", answer.std)):
-        right = values is None or (len(values),) == channels
-        _expect(right, name, values, f"a number for each channel of images of the shape {shape}")
-    return replace(answer, kind=kind)
-
-
-def _expect(right: bool, name: str, found: object, expected: str) -> None:
-    if not right:
-        raise WrongAnswer(f"declared returned {name} = {one_line(found)}; expected {expected}")
 
 
 class WrongSamples(WrongAnswer):

@@ -12,7 +12,7 @@ from edgefl.data.augment import Augmentation
 from edgefl.data.choice import class_counts
 from edgefl.data.feature_skews import AnyFeatureSkew
 from edgefl.data.partitions import AnyPartition, Iid
-from edgefl.data.samples import Description, Samples, checked_description, checked_samples, described, in_terms_of
+from edgefl.data.samples import Description, Samples, checked_samples, described, in_terms_of
 from edgefl.errors import UserError
 from edgefl.options import Component
 from edgefl.registry import Registry, class_of, part_of, tagged
@@ -125,7 +125,7 @@ class DataSpec(Component):
         """
         with DATA_SETS.blaming(type(self)):
             answer = self.declared()
-            return None if answer is None else in_terms_of(self.task, checked_description(answer))
+            return None if answer is None else in_terms_of(self.task, answer)
 
     def checked(self) -> tuple[Samples, Samples]:
         """The value of :meth:`read`, checked and compared with :meth:`declared`; images may not be decoded yet.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import copy
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -12,7 +11,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.errors import UserError
 from edgefl.randomness import generator
 
 
@@ -35,9 +33,6 @@ class StepTrace:
         period: if given, the trace repeats without end after that many seconds; else the last value stays.
         offset: seconds of the trace before the start of the simulation.
 
-    Raises:
-        UserError: times that do not rise from 0, a negative rate, or a period that does not exceed the last time.
-
     >>> trace = StepTrace([0.0, 1.0], [8e6, 0.0], period=3.0)
     >>> [trace.value(t) for t in (0.5, 1.0, 2.9, 3.0)], trace.next_change(1.0)
     ([8000000.0, 0.0, 0.0, 8000000.0], 3.0)
@@ -51,14 +46,6 @@ class StepTrace:
         period: float | None = None,
         offset: float = 0.0,
     ) -> None:
-        if not len(times) or len(times) != len(bits_per_second):
-            raise UserError(f"expected a rate for each time, found {len(times)} times, {len(bits_per_second)} rates")
-        if times[0] != 0 or any(later <= earlier for earlier, later in itertools.pairwise(times)):
-            raise UserError("expected times that begin at 0 and rise")
-        if not all(0 <= rate < math.inf for rate in bits_per_second):
-            raise UserError("expected finite rates of at least 0 bit/s")
-        if period is not None and not times[-1] < period < math.inf:
-            raise UserError(f"expected a period above the last time, {times[-1]} s, found {period}")
         # Equal neighbours are merged: a change to the same value would only cause useless work in the network.
         kept = [0, *(i for i in range(1, len(times)) if bits_per_second[i] != bits_per_second[i - 1])]
         self.times = [float(times[i]) for i in kept]

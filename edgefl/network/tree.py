@@ -59,17 +59,9 @@ class TreeLinks:
         downs, ups = array("d", down), array("d", up)
         count = len(downs)
         latencies = array("d", [latency] * count if isinstance(latency, int | float) else latency)
-        if len(ups) != count or len(latencies) != count:
-            raise UserError(f"expected {count} uplinks and latencies, found {len(ups)} and {len(latencies)}")
-        if backhaul and (cell is None or len(cell) != count or not all(0 <= c < len(backhaul) for c in cell)):
-            raise UserError(f"expected one of {len(backhaul)} cells for each of {count} clients")
-        if not all(0.0 <= value < float("inf") for value in latencies):
-            raise UserError("expected latencies of at least 0 seconds")
         self.clients = count
         self.cells = len(backhaul)
         self._cell = array("q", cell) if backhaul and cell is not None else None
-        if sharing != "wired" and not backhaul:
-            raise UserError(f"expected cells for '{sharing}' sharing, found a star")
         self.airs = 0 if sharing == "wired" else 2 * self.cells
         self.airtime_fair = sharing == "airtime_fair"
         self.capacity = array("d", server)
@@ -82,8 +74,6 @@ class TreeLinks:
         access_latency[0::2], access_latency[1::2] = latencies, latencies
         self.capacity += access
         self.latency += access_latency
-        if not all(value >= 0.0 for value in self.capacity):
-            raise UserError("expected capacities of at least 0 bit/s")
 
     def air(self, link: int) -> int:
         """One channel for each cell and direction."""

@@ -101,8 +101,6 @@ def test_a_scenario_names_the_sharing_of_its_cells():
     assert topology.airs == 6
     assert topology.air(topology.client_links(7, up=True)[5]) == 2 * 2 + 1
     assert topology.air(topology.link("cell/2", "internet")) == -1
-    with pytest.raises(UserError, match="cells"):
-        TreeLinks(server=(1, 1), down=[1], up=[1], sharing="rate_fair")
 
 
 def graph_of(sharing, edges):

@@ -15,11 +15,6 @@ from edgefl.data.sharding import Integers, Shards
 from edgefl.errors import UserError, in_words, nearest, optional
 
 LABEL, CLIENT, POSITION = "label", "client", "position"
-_UNUSABLE = {
-    "IdToSizeFncPartitioner": "takes a function, which a scenario cannot contain",
-    "VerticalEvenPartitioner": "divides the columns of a table, not its samples",
-    "VerticalSizePartitioner": "divides the columns of a table, not its samples",
-}
 
 
 class Flwr(Partition):
@@ -88,8 +83,6 @@ class Flwr(Partition):
 
     def _partitioner(self) -> type:
         known = _partitioners()
-        if self.partitioner in _UNUSABLE:
-            raise UserError(f"partition flwr: {self.partitioner} {_UNUSABLE[self.partitioner]}")
         if self.partitioner not in known:
             hint = nearest(self.partitioner, known)
             raise UserError(f"partition flwr: unknown partitioner '{self.partitioner}'; {hint}")
@@ -135,4 +128,4 @@ def _as_array(value: JsonValue) -> Any:
 def _partitioners() -> dict[str, type]:
     library = optional("flwr_datasets.partitioner", "flwr-datasets")
     named = {name: getattr(library, name) for name in library.__all__}
-    return {name: part for name, part in named.items() if name not in _UNUSABLE and not inspect.isabstract(part)}
+    return {name: part for name, part in named.items() if not inspect.isabstract(part)}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from edgefl.data.sharding import Integers
 from edgefl.data.spec import DATA_SETS, DataSpec, Description, Samples
@@ -14,6 +14,8 @@ from edgefl.randomness import generator
 
 _PATCH = 4
 """Patterns consist of squares with this side in pixels, so that pooling does not remove them."""
+
+Side = Annotated[int, Field(ge=1, le=4096)]
 
 
 def _or_a_number(schema: dict[str, Any]) -> None:
@@ -30,7 +32,7 @@ class Synthetic(DataSpec):
     """
 
     name: Literal["synthetic"] = Field(default="synthetic", description="synthetic images of any shape and number")
-    shape: tuple[int, int, int] = Field(default=(1, 28, 28), description="channels, height and width")
+    shape: tuple[Side, Side, Side] = Field(default=(1, 28, 28), description="channels, height and width")
     classes: int = Field(default=10, ge=2, le=100_000, description="classes")
     train: int = Field(default=10_000, ge=1, le=10**8, description="training images")
     test: Literal["whole", "partitioned"] = Field(
@@ -56,15 +58,6 @@ class Synthetic(DataSpec):
                 )
             return {**data, "test": "whole", "test_images": data["test"]}
         return data
-
-    @field_validator("shape")
-    @classmethod
-    def _has_pixels(cls, shape: tuple[int, int, int]) -> tuple[int, int, int]:
-        if max(shape) > 4096:
-            raise ValueError(f"expected at most {4096} in each place, found {max(shape)}")
-        if min(shape) < 1:
-            raise ValueError(f"expected three numbers from 1, channels, height and width, found {list(shape)}")
-        return shape
 
     @model_validator(mode="after")
     def _has_images_of_each_class(self) -> Synthetic:

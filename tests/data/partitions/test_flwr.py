@@ -104,7 +104,6 @@ class TestWithTheLibrary:
         ("partition", "message"),
         [
             (flwr("PathologicPartitioner"), "unknown partitioner 'PathologicPartitioner'; did you mean 'Pathological"),
-            (flwr("VerticalEvenPartitioner"), "VerticalEvenPartitioner divides the columns of a table"),
             (flwr("DirichletPartitioner", alfa=0.3), "has no argument 'alfa'; did you mean 'alpha'?"),
             (flwr("DirichletPartitioner"), "missing 1 required positional argument: 'alpha'"),
             (flwr("DirichletPartitioner", alpha=-1), "Alpha values should be strictly greater than zero"),
