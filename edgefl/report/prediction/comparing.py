@@ -59,14 +59,11 @@ class SeedAgainst:
     # by direction those of clients' transfers, predicted and measured, and all that the measured log has; of a
     # resumed emulation those after its resumption
     bytes: dict[str, tuple[int, int, int]]
-    # the seconds of each round; predicted are, where there is a band, those in its middle
-    rounds: list[Gap] = field(default_factory=list)
-    # the seconds at the end of each round in both runs; predicted likewise
+    # the seconds of each round (predicted are, where there is a band, those in its middle), of the exposed and hidden
+    # transfers on its critical path, and of each phase of each job that both runs have
+    gaps: list[Gap] = field(default_factory=list)
+    # the seconds at the end of each round in both runs; predicted as those of rounds
     ends: list[tuple[float, float]] = field(default_factory=list)
-    # exposed, hidden: the seconds of transfers on the critical path that did, and did not, lengthen each round
-    exposed: list[Gap] = field(default_factory=list)
-    hidden: list[Gap] = field(default_factory=list)
-    phases: list[Gap] = field(default_factory=list)  # the seconds of each phase of each job that both runs have
     unmatched: int = 0  # the number of jobs and phases that one run alone has
     other_critical: int = 0  # the number of rounds that another client closed
 
@@ -84,12 +81,9 @@ class Against:
     # predicted seconds of rounds and targets
     bands: Bands
 
-    def pairs(self, method: str, name: str) -> list[Gap]:
-        """All seeds' pairs: ``rounds``, ``exposed``, ``hidden``, or the name of a phase."""
-        found = self.seeds[method].values()
-        if name in PHASES:
-            return [pair for seed in found for pair in seed.phases if pair.what == name]
-        return [pair for seed in found for pair in getattr(seed, name)]
+    def pairs(self, method: str, what: str) -> list[Gap]:
+        """All seeds' pairs: ``round``, ``exposed transfers``, ``hidden transfers``, or the name of a phase."""
+        return [pair for seed in self.seeds[method].values() for pair in seed.gaps if pair.what == what]
 
     def compared_rounds(self, method: str) -> int:
         """The number of rounds that are compared with every seed."""
@@ -164,10 +158,10 @@ def _compared(measured: RunResult, predicted: RunResult, label: str, seed: int, 
         place = Place(label, seed, one.number)
         own = Gap(place, "round", one.ended - one.began, other.ended - other.began)
         band = bands.of(own)
-        found.rounds.append(own if band is None else own._replace(predicted=band.middle))
+        found.gaps.append(own if band is None else own._replace(predicted=band.middle))
         found.ends.append((bands.ends.get((label, seed, one.number), one.ended), other.ended))
-        found.exposed.append(Gap(place, "exposed transfers", one.exposed, other.exposed))
-        found.hidden.append(Gap(place, "hidden transfers", one.hidden, other.hidden))
+        found.gaps.append(Gap(place, "exposed transfers", one.exposed, other.exposed))
+        found.gaps.append(Gap(place, "hidden transfers", one.hidden, other.hidden))
         found.other_critical += one.critical != other.critical
     protocol = measured.scenario.get("protocol") or {}
     common_rounds = protocol.get("kind", "synchronous") != "asynchronous"
@@ -183,7 +177,7 @@ def _compared(measured: RunResult, predicted: RunResult, label: str, seed: int, 
         found.unmatched += len(pair[0].seconds.keys() ^ pair[1].seconds.keys())
         for phase in PHASES:
             if phase in pair[0].seconds and phase in pair[1].seconds:
-                found.phases.append(Gap(place, phase, pair[0].seconds[phase], pair[1].seconds[phase]))
+                found.gaps.append(Gap(place, phase, pair[0].seconds[phase], pair[1].seconds[phase]))
     return found
 
 

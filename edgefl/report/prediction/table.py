@@ -120,10 +120,10 @@ def _details(found: Against, rows: list[Row]) -> list[Column]:
 
 def _rows(found: Against, method: str) -> list[Row]:
     rounds = found.compared_rounds(method)
-    kinds = [("round", "rounds"), *((phase, phase) for phase in PHASES)]
-    if any(pair.predicted or pair.measured for pair in found.pairs(method, "hidden")):
-        kinds += [("exposed transfers", "exposed"), ("hidden transfers", "hidden")]
-    rows = [_medians(method, figure, pairs) for figure, name in kinds if (pairs := found.pairs(method, name))]
+    kinds = ["round", *PHASES]
+    if any(pair.predicted or pair.measured for pair in found.pairs(method, "hidden transfers")):
+        kinds += ["exposed transfers", "hidden transfers"]
+    rows = [_medians(method, kind, pairs) for kind in kinds if (pairs := found.pairs(method, kind))]
     if rounds:
         what = "first round" if rounds == 1 else f"first {rounds} rounds"
         rows.append(_single(method, what, "seconds", *found.seconds_after(method, rounds)))
@@ -189,9 +189,11 @@ _INFINITE = ("predicted", "measured", "gap")
 
 def _seed(each: SeedAgainst, bands: Bands) -> dict[str, object]:
     rounds = []
-    for gap in each.rounds:
+    for gap in each.gaps:
+        if gap.what != "round":
+            continue
         found = {
-            phase: [p for p in each.phases if p.what == phase and p.place.round == gap.place.round] for phase in PHASES
+            phase: [p for p in each.gaps if p.what == phase and p.place.round == gap.place.round] for phase in PHASES
         }
         phases = {phase: _figures(_medians("", phase, pairs)) for phase, pairs in found.items() if pairs}
         band = {} if (known := bands.of(gap)) is None else known.data(gap.measured)
@@ -228,9 +230,9 @@ def _sections(found: Against) -> list[tuple[str, list[str]]]:
 def _largest(found: Against) -> list[Gap]:
     """The largest gaps in phases of all methods, that differ."""
     # What a client waits for follows from the phases of others.
-    phases = [gap for seeds in found.seeds.values() for seed in seeds.values() for gap in seed.phases]
-    found_gaps = [gap for gap in phases if gap.what != "wait" and gap.seconds]
-    return sorted(found_gaps, key=lambda gap: -abs(gap.seconds))[:_SHOWN]
+    gaps = [gap for seeds in found.seeds.values() for seed in seeds.values() for gap in seed.gaps if gap.seconds]
+    phases = [gap for gap in gaps if gap.what in PHASES and gap.what != "wait"]
+    return sorted(phases, key=lambda gap: -abs(gap.seconds))[:_SHOWN]
 
 
 def _measurement(found: Against) -> Iterator[str]:
@@ -266,7 +268,7 @@ def _bands(found: Against) -> Iterator[str]:
     yield from found.bands.missing
     several = any(len(seeds) > 1 for seeds in found.seeds.values())
     for method in found.seeds:
-        known = [(pair, band) for pair in found.pairs(method, "rounds") if (band := found.bands.of(pair)) is not None]
+        known = [(pair, band) for pair in found.pairs(method, "round") if (band := found.bands.of(pair)) is not None]
         outside = [
             f"{pair.place.words(method=False, seed=several)} ({quantity(pair.measured, 'seconds')}, band "
             f"{quantity(band.low, 'seconds')} to {quantity(band.high, 'seconds')})"
@@ -300,15 +302,12 @@ def write_against(found: Against) -> Path | None:
     """Write ``against.png`` next to the measured run's tables; ``None`` if nothing is compared.
 
     Each round and each phase of a job is a point; methods have colours.
-
-    Raises:
-        OSError: the file cannot be written.
     """
     points = [
         (method, kind, pair.measured, pair.predicted)
         for method in found.seeds
         for kind in _MARKERS
-        for pair in found.pairs(method, "rounds" if kind == "round" else kind)
+        for pair in found.pairs(method, kind)
         if pair.measured > 0 and pair.predicted > 0
     ]
     if not points:
