@@ -208,36 +208,30 @@ class Observation(Listener):
                     seconds = event.seconds * ratio
                     spent.compute_seconds[bound] += seconds
                     spent.joules[bound] += compute_joules(profile, seconds, bound=bound) * share
-            case "idle":
+            case "idle" | "radio" | "transfer_end" | "transfer_drop":
                 for bound in BOUNDS:
-                    spent.joules[bound] += idle_joules(profile, event.seconds, bound=bound)
-            case "radio":
-                for bound in BOUNDS:
-                    spent.joules[bound] += (
-                        promotion_joules(profile, bound=bound)
-                        if event.item == "promotion"
-                        else tail_joules(profile, event.seconds, bound=bound)
-                    )
-            case "transfer_end" | "transfer_drop":
-                self._transferred(event, profile, spent)
+                    spent.joules[bound] += _joules(event, profile, bound)
+                if event.item == "up":
+                    spent.bytes_up += event.bytes
+                    spent.upload_seconds += event.seconds
+                elif event.kind.startswith("transfer"):
+                    spent.bytes_down += event.bytes
+                    spent.download_seconds += event.seconds if event.item == "down" else 0.0
             case "transfer_break":
                 spent.breaks += 1
                 spent.wait_seconds += event.seconds
             case "lost":
                 spent.lost[event.item] += 1
 
-    def _transferred(self, event: Event, profile: DeviceProfile, spent: Spent) -> None:
-        up = event.item == "up"
-        if up:
-            spent.bytes_up += event.bytes
-            spent.upload_seconds += event.seconds
-        else:
-            spent.bytes_down += event.bytes
-            spent.download_seconds += event.seconds if event.item == "down" else 0.0
-        for bound in BOUNDS:
-            spent.joules[bound] += transfer_joules(
-                profile, "up" if up else "down", event.seconds, event.bytes, bound=bound
-            )
+
+def _joules(event: Event, profile: DeviceProfile, bound: Bound) -> float:
+    """Joules of a wait, of the radio or of a transfer."""
+    if event.kind == "idle":
+        return idle_joules(profile, event.seconds, bound=bound)
+    if event.kind == "radio":
+        promotion = event.item == "promotion"
+        return promotion_joules(profile, bound=bound) if promotion else tail_joules(profile, event.seconds, bound=bound)
+    return transfer_joules(profile, "up" if event.item == "up" else "down", event.seconds, event.bytes, bound=bound)
 
 
 def work_seconds(
