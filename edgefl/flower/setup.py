@@ -59,17 +59,11 @@ class _Future(concurrent.futures.Future[Any]):
         self.done_event: simpy.Event | None = None
 
 
-class _Executor:
+class _Executor(concurrent.futures.Executor):
     """A ``ThreadPoolExecutor`` whose threads take turns with the world; it has as many threads as calls."""
 
     def __init__(self, threads: ThreadScheduler) -> None:
         self._threads = threads
-
-    def __enter__(self) -> _Executor:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
     def submit(self, act: Callable[..., Any], /, *arguments: Any, **options: Any) -> _Future:
         future = _Future()
