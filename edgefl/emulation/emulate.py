@@ -168,20 +168,14 @@ def emulate(
         if say is not None:
             say("emulation:")
         both(out=out, testbed=testbed)
-    _write_band(predicted, say)
+    simulated = RunResult(predicted)
+    if has_one_queue(simulated):  # time the simulation again with other shares
+        try:
+            write_sensitivity(predicted, untrained=not simulated.trained)
+        except UserError as error:
+            if say is not None:
+                say(f"no band over draws of the shares in queues: {error.message}")
     return Emulated(out, predicted)
-
-
-def _write_band(predicted: Path, say: Callable[[str], None] | None) -> None:
-    """With one queue for all, time the simulation again with other shares."""
-    run = RunResult(predicted)
-    if not has_one_queue(run):
-        return
-    try:
-        write_sensitivity(predicted, untrained=not run.trained)
-    except UserError as error:
-        if say is not None:
-            say(f"no band over draws of the shares in queues: {error.message}")
 
 
 def _testbeds(

@@ -31,11 +31,7 @@ ANSWER_SECONDS = 10.0
 class RealLinks:
     """All processes and links of one run; a context manager.
 
-    Args:
-        wiring: the nodes and links.
-        settings: how links queue and connections begin.
-        folder: for the time of the emulation.
-        content: what is sent, from its beginning again for longer transfers; at least one byte.
+    ``content``, at least one byte, is what is sent, from its beginning again for longer transfers.
     """
 
     nodes: Nodes
@@ -147,14 +143,11 @@ class RealLinks:
         return {(source, target): sent for source, target, sent in found}
 
     def _open(self, source: str, target: str) -> None:
-        warm = self._warming_bytes(source, target)
+        warm = 0
+        if self._settings.initial_window is None:
+            # What it carries before its first transfer, so that the receiver offers a large window.
+            warm = min(self.wiring.bytes_in_flight(source, target), MOST_WARM_BYTES) // 2
         self.nodes.order(source, do="open", to=self.wiring.addresses[target], warm=warm)
-
-    def _warming_bytes(self, source: str, target: str) -> int:
-        """What a new connection carries before its first transfer, so that the receiver offers a large window."""
-        if self._settings.initial_window is not None:
-            return 0
-        return min(self.wiring.bytes_in_flight(source, target), MOST_WARM_BYTES) // 2
 
     def _start(self, folder: Path) -> None:
         said = folder / "messages"

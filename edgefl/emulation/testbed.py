@@ -38,21 +38,16 @@ class RealClock(Clock):
 
     The world's own work (aggregation, evaluation, training) takes time that no device of the scenario spends. While no
     transfer is in progress, or if it takes longer than :data:`LONG_STEP`, the clock stands still meanwhile.
-
-    Attributes:
-        dilation: real seconds for one second of the scenario.
-        late: for each event how many real seconds after its moment it was processed.
-        paused: real seconds in which the clock stood still.
-        paused_while_sending: those of them in which transfers went on.
     """
 
     def __init__(self, dilation: float, reporter: Testbed) -> None:
         super().__init__()
-        self.dilation = dilation
+        self.dilation = dilation  # real seconds for one second of the scenario
         self._reporter = reporter
         self._last_report = time.monotonic()
-        self.late: list[float] = []
-        self.paused = self.paused_while_sending = 0.0
+        self.late: list[float] = []  # for each event how many real seconds after its moment it was processed
+        self.paused = 0.0  # real seconds in which the clock stood still
+        self.paused_while_sending = 0.0  # those of them in which transfers went on
         self._origin = math.nan
 
     def virtual(self, machine: float) -> float:
@@ -161,12 +156,10 @@ MOST_READINGS = 30
 
 
 class Testbed:
-    """The real processes and links of one run, as its world uses them.
+    """The real processes and links of one run, which are ready, as its world uses them.
 
-    Args:
-        real_links: the processes and links, which are ready.
-        dilation: real seconds for one second of the scenario.
-        trainers: train the clients' jobs in real time; None if training takes the predicted seconds.
+    ``dilation`` are real seconds for one second of the scenario. ``trainers`` train the clients' jobs in real time;
+    None if training takes the predicted seconds.
     """
 
     __test__ = False  # for pytest

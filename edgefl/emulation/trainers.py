@@ -42,10 +42,6 @@ class Trainers:
 
     A process is no device: it trains for one client after another, under the quota of the client's device. Their
     messages are written next to ``coordinator``, where they connect to.
-
-    Attributes:
-        used: seconds on a processor for which jobs were trained that were not stopped.
-        granted: the same as their quotas allow.
     """
 
     def __init__(self, plan: Plan, count: int, quotas: Sequence[float], *, nodes: Nodes, coordinator: Path) -> None:
@@ -59,6 +55,7 @@ class Trainers:
         self._free: list[str] = []
         self._running: dict[int, _Running] = {}
         self._started = 0
+        # Seconds on a processor for which jobs were trained that were not stopped, and as many as their quotas allow.
         self.used = self.granted = 0.0
         self._resources = contextlib.ExitStack()
 

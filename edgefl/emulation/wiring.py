@@ -120,12 +120,8 @@ class Wiring:
 def plan_wiring(topology: Topology, talks: Iterable[Pair], *, peaks: Mapping[Pair, float] | None = None) -> Wiring:
     """Plan the links for the nodes that talk to each other.
 
-    Both directions of each talk follow the topology's least-latency paths. Links that no path crosses are left out.
-
-    Args:
-        topology: the links of the simulated network.
-        talks: pairs of nodes between which connections are made; the order of a pair has no meaning.
-        peaks: the highest bit/s that a link will have, by its ends, where it is not its capacity at the start.
+    Both directions of each talk (a pair in any order) follow the topology's least-latency paths. Links that no path
+    crosses are left out. ``peaks`` are the highest bit/s of links by their ends, where not the capacity at the start.
 
     >>> from edgefl.network.tree import TreeLinks
     >>> star = TreeLinks(server=(1e9, 1e9), down=[8e6, 4e6], up=[1e6, 1e6], latency=0.02)

@@ -33,11 +33,7 @@ class Exchange(Participant):
     that Flower gives when the node's heartbeats are missing; when the message's time to live is over, it is another
     error.
 
-    Attributes:
-        replied: triggers when the server has the reply.
-        replied_at: virtual time at which the server had it.
-        pulled: the app has the reply.
-        given_up: the app will never ask for it.
+    ``pulled``: the app has the reply; ``given_up``: the app will never ask for it.
     """
 
     downlink = Downlink((), 1)
@@ -60,8 +56,8 @@ class Exchange(Participant):
         self.message = message
         self.phase: Phase = "queued"
         self.reply: Any = None
-        self.replied_at = math.nan
-        self.replied: simpy.Event = world.env.event()
+        self.replied_at = math.nan  # virtual time at which the server had the reply
+        self.replied: simpy.Event = world.env.event()  # triggers then
         self.pulled = self.given_up = self._lost = self._ended = False
         self._world, self._clients, self._wire, self._sent, self._on_left = world, clients, wire, sent, on_left
         self._work: Work | None = None

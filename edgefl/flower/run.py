@@ -32,16 +32,9 @@ PACKAGES = ("flwr", "torch")
 def run(
     scenario: AppScenario, *, out: Path, methods: Sequence[str] | None = None, listeners: Sequence[Listener] = ()
 ) -> Path:
-    """Run each method of a scenario with each of its seeds, and write a run directory.
-
-    Args:
-        scenario: may also have methods that are not run.
-        out: the run directory, new or empty.
-        methods: labels of the methods to run; all of them if not given.
-        listeners: follow all runs, in this order.
+    """Run these methods of a scenario (all if not given) with each of its seeds; ``out`` is new or empty.
 
     Raises:
-        UserError: flwr or an app is missing or cannot be imported, or ``out`` is not empty.
         RunsFailed: a ``ServerApp`` raised an error; the directory is complete and contains the error.
         NotWritten: files could not be written; the run can be resumed.
     """
@@ -63,15 +56,11 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = Fals
 
     The present app's ``ServerApp`` is executed again from its start, and gets the recorded replies of its clients.
 
-    Args:
-        path: the run directory.
-        listeners: follow the runs, including rounds that are only repeated.
-        trust: execute apps whose folder is in the run directory, which may be somebody else's.
+    ``trust`` executes apps whose folder is in the run directory, which may be somebody else's. Listeners follow the
+    runs, including rounds that are only repeated.
 
     Raises:
-        UserError: there is no interrupted run, an app has changed, or a file is missing.
         DecidedDifferently: the ``ServerApp`` decides differently than before the interruption.
-        RunsFailed, NotWritten: as for :func:`run`.
     """
     require_flwr()
     with RunDirectory(path.absolute(), None) as directory, neutral_torch():

@@ -19,15 +19,7 @@ if TYPE_CHECKING:
 
 
 class SeedPaths:
-    """The files of one method with one seed.
-
-    Attributes:
-        client_models: the local models of the last round.
-        checkpoint: what a longer run continues from.
-        pauses: the run's figures at each pause.
-        emulation: how an emulated run was measured; a simulated run has no such file.
-        journal, checkpoints, replies: what continues the run while it is in progress.
-    """
+    """The files of one method with one seed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -35,10 +27,11 @@ class SeedPaths:
         self.rounds = folder / names.ROUNDS
         self.clients = folder / names.CLIENTS
         self.final_model = folder / names.FINAL_MODEL
-        self.client_models = folder / names.CLIENT_MODELS
-        self.checkpoint = folder / names.CHECKPOINT
-        self.pauses = folder / names.PAUSES
-        self.emulation = folder / names.EMULATION
+        self.client_models = folder / names.CLIENT_MODELS  # the local models of the last round
+        self.checkpoint = folder / names.CHECKPOINT  # what a longer run continues from
+        self.pauses = folder / names.PAUSES  # the run's figures at each pause
+        self.emulation = folder / names.EMULATION  # how an emulated run was measured; else there is no such file
+        # What continues the run while it is in progress.
         self.journal = folder / names.JOURNAL
         self.checkpoints = folder / names.CHECKPOINTS
         self.replies = folder / names.REPLIES
@@ -75,31 +68,21 @@ class SeedPaths:
 
 
 class RunPaths:
-    """The files of a run directory.
-
-    Attributes:
-        sensitivity: the runs' times under other conditions.
-        picture: accuracy over time and bytes.
-        against: seconds predicted by another run over those of this one.
-        state: the finished runs, while others are in progress; if this file exists, the directory can be resumed.
-        faulted: the same for a finished run directory in which some runs failed.
-        inputs: the folder of copies of the run's Python files; they are never executed from here.
-        longer: the folder of the same run with more rounds, until it is finished.
-    """
+    """The files of a run directory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.scenario = root / names.SCENARIO
         self.summary = root / names.SUMMARY
         self.costs = root / names.COSTS
-        self.sensitivity = root / names.SENSITIVITY
-        self.picture = root / names.PICTURE
-        self.against = root / names.AGAINST
-        self.state = root / names.STATE
-        self.faulted = root / names.FAULTED
+        self.sensitivity = root / names.SENSITIVITY  # the runs' times under other conditions
+        self.picture = root / names.PICTURE  # accuracy over time and bytes
+        self.against = root / names.AGAINST  # seconds predicted by another run over those of this one
+        self.state = root / names.STATE  # the finished runs, while others are in progress: the run can be resumed
+        self.faulted = root / names.FAULTED  # the same for a finished run directory in which some runs failed
         self.lock = root / names.LOCK
-        self.inputs = root / names.INPUTS
-        self.longer = root / names.LONGER
+        self.inputs = root / names.INPUTS  # copies of the run's Python files, which are never executed from here
+        self.longer = root / names.LONGER  # the same run with more rounds, until it is finished
 
     def code(self, field: str) -> Path:
         """The copy of the Python file that a field of the scenario names."""

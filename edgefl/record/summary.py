@@ -229,11 +229,7 @@ class Summary(_Part):
 
 
 def read_summary(path: Path) -> tuple[dict[str, Any], Summary]:
-    """Read ``summary.json``, and return it as plain data and with types.
-
-    Raises:
-        UserError: the file cannot be read, is not JSON, has another schema, or does not fit this schema.
-    """
+    """Read ``summary.json``, and return it as plain data and with types."""
     name = str(path)
     data = read_json(path)
     found = data.get("schema") if isinstance(data, dict) else None

@@ -94,11 +94,7 @@ def write_clients(rows: Sequence[ClientRow], path: Path) -> None:
 
 
 def write_parquet(table: pa.Table, path: Path, **options: Any) -> None:
-    """Write a whole table durably, with options of ``pyarrow.parquet.write_table``.
-
-    Raises:
-        OSError: the file cannot be written; ``path`` is unchanged.
-    """
+    """Write a whole table, with options of ``pyarrow.parquet.write_table``; after an OSError ``path`` is unchanged."""
     content = pa.BufferOutputStream()  # a writer on a full disk would try again when it is garbage-collected
     pq.write_table(table, content, **options)
     write_file(path, content.getvalue().to_pybytes())

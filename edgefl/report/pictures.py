@@ -48,11 +48,7 @@ _POINTS = 200  # samples along a mean line
 
 
 def write_pictures(run: RunResult) -> list[Path]:
-    """Write ``accuracy.png`` into the run directory, unless nothing was trained.
-
-    Returns:
-        The written files.
-    """
+    """Write ``accuracy.png`` into the run directory, unless nothing was trained; the written files."""
     if not run.trained:
         return []
     path = run.paths.picture

@@ -51,10 +51,7 @@ class TimeToTarget(NamedTuple):
 
 
 def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
-    """Mean of ``values`` and Student's t interval around it.
-
-    Raises:
-        ValueError: there is no value.
+    """Mean of ``values``, of which there is at least one, and Student's t interval around it.
 
     >>> mean_interval([1.0, 2.0, 3.0])
     Estimate(mean=2.0, half_width=2.484..., seeds=3)
@@ -62,8 +59,6 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Es
     Estimate(mean=4.0, half_width=None, seeds=1)
     """
     count = len(values)
-    if count == 0:
-        raise ValueError("a mean needs at least one value")
     mean = math.fsum(values) / count
     if count == 1:
         return Estimate(mean, None, 1)

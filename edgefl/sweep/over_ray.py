@@ -55,13 +55,9 @@ def run_all_on_ray(jobs: Sequence[Job], folder: Path, at_once: int | None, done:
 
 
 def run_there(job: Job, place: Path, sign: Path, files: Files) -> Returned:
-    """Run a job on a worker.
+    """Run a job on a worker; ``place`` is its run directory, with ``files``, on the machine that submits the job.
 
-    Args:
-        job: the job.
-        place: its run directory on the machine that submits the job.
-        sign: a file that exists only where ``place`` is accessible.
-        files: the contents of ``place``.
+    The file ``sign`` exists only where ``place`` is accessible.
     """
     import torch
 

@@ -30,10 +30,8 @@ def test_the_interval_is_the_one_of_scipys_t_distribution(values):
     assert estimate.half_width == pytest.approx(half_width, rel=1e-6, abs=1e-6)
 
 
-def test_one_seed_has_no_interval_and_no_seed_no_mean():
+def test_one_seed_has_no_interval():
     assert mean_interval([0.5]) == Estimate(0.5, None, 1)
-    with pytest.raises(ValueError, match="at least one"):
-        mean_interval([])
 
 
 def test_a_mean_is_not_formed_of_the_seeds_that_happen_to_have_a_figure():
