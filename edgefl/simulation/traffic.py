@@ -209,8 +209,8 @@ class Traffic:
     def _write(self, kind: EventKind, flow: Flow, bytes: float, **columns: Any) -> None:
         delivery: Delivery = flow.tag  # type: ignore[assignment]
         client, round, dispatch, _, _, item = delivery.transfer
-        place = {"flow": flow.id, "source": flow.nodes[0], "target": flow.nodes[-1]}
-        self._log.write(self._env.now, kind, round, client, dispatch, item=item, bytes=bytes, **place, **columns)
+        columns |= {"flow": flow.id, "source": flow.nodes[0], "target": flow.nodes[-1]}
+        self._log.write(self._env.now, kind, round, client, dispatch, item=item, bytes=bytes, **columns)
 
     def _start(self, source: Node, target: Node, transfer: Transfer, outlook: Outlook | None = None) -> Delivery:
         if self._allocation is not None:

@@ -262,9 +262,9 @@ class MethodLearner:
             final = self._parts.put_back(final, sent, job.level, job.round)
         if self._wire.exact_up:
             torch.sub(final, sent, out=delta)
-            others = {name: known[name] for name in self._method.server.reads}
+            others: Mapping[str, Tensor] = {name: known[name] for name in self._method.server.reads}
             kept = self._method.state
-            state = None if kept is None else kept.after(known, task.start, final, task.lr, job.steps)
+            state: State | None = None if kept is None else kept.after(known, task.start, final, task.lr, job.steps)
         else:
             arrives = job.id not in self._discarded
             final, returned, others, state = self._wire.upload(job, task, final, sent, known, arrives=arrives)

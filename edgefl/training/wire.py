@@ -90,7 +90,7 @@ class Wire:
         seen = reference + delta
         kept = self._method.state
         state = None if kept is None else kept.after(dict(known), task.start, final, task.lr, job.steps)
-        others = {}
+        others: dict[str, Tensor] = {}
         if state is not None and self._server_state is not None:
             agreed, others = self._agreed(job, task, seen, state, known)
             state = {**state, **agreed}
