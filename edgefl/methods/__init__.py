@@ -14,11 +14,9 @@ _OF = {
     "parts.objective": ("Batch", "Context", "Loss", "Objective"),
     "parts.distillation": ("kl_divergence",),
     "parts.local_options": ("LocalOptions",),
-    "parts.local_rule": ("LocalRule",),
-    "parts.local_step": ("Sgd", "local_step"),
+    "parts.local_step": ("LocalRule", "Sgd", "local_step"),
     "parts.client_state": ("ClientState",),
-    "parts.arrivals": ("Arrival", "Arrivals", "RoundFacts", "weighted_sum"),
-    "parts.server": ("ServerSide", "ServerUpdate"),
+    "parts.server": ("Arrival", "Arrivals", "RoundFacts", "ServerSide", "ServerUpdate", "weighted_sum"),
     "parts.payload": ("Downlink", "ModelSizes", "Part", "Payload"),
     "parts.submodels": ("SubModels",),
 }
