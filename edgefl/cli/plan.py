@@ -104,11 +104,11 @@ def _columns(made: Plan) -> list[Column]:
         words("device", [each.device for each in devices]),
         Column("clients", [f"{each.clients - each.refused}/{each.clients}" for each in devices]),
         figures("memory", [each.peak_memory_bytes for each in devices], "bytes"),
-        figures("computing", [each.compute_seconds.nominal for each in devices], "seconds"),
+        figures("compute", [each.compute_seconds.nominal for each in devices], "seconds"),
         figures("download", [each.download_seconds for each in devices], "seconds"),
         figures("upload", [each.upload_seconds for each in devices], "seconds"),
         figures("energy", [each.joules and each.joules.nominal for each in devices], "joules"),
-        Column("last in", closes),
+        Column("last", closes),
     ]
 
 
@@ -118,7 +118,7 @@ def _notes(made: Plan) -> list[str]:
     notes = [line for each in made.methods for line in _rounds(each)]
     notes.append(
         f"Nothing was trained: means over {made.rounds} simulated rounds, seed {made.seed}. Rows: one participation; "
-        "clients: those with enough memory; last in: rounds that wait for this device. --json has the bounds."
+        "clients: those with enough memory; last: rounds that wait for this device. --json has the bounds."
     )
     notes.append(f"Seconds of a step: {'; '.join(f'{device} {text}' for device, text in evidence.items())}.")
     other = {each.device: (each.radio, each.link) for method in made.methods for each in method.devices if each.radio}
@@ -168,8 +168,6 @@ _ASKED: dict[Name, str] = {
     "battery": "smallest batteries",
     "model": "largest model",
 }
-
-_LARGER_IS_HARDER = ("devices", "model")
 
 
 def refuse_run(scenario: str) -> None:
@@ -224,30 +222,29 @@ def _print(found: Answers) -> None:
             which = "" if len(missing) == len(found.asked) else f" for the {listed(missing)}"
             notes.append(f"{method.label} needs training{which}: {method.why_not}.")
     notes.append(
-        f"Found by bisection: {'every seed' if seeds > 1 else 'the run'} meets the condition at the first factor of an "
-        "interval, not at the second. Nothing was trained; a larger model is assumed to reach the same metric."
+        f"Found by bisection: {'every seed' if seeds > 1 else 'the run'} meets the condition at the factor, not 1 % "
+        "beyond it. Nothing was trained; a larger model is assumed to reach the same metric."
     )
     rows = [row for method in found.methods for row in _rows(method, condition)]
-    heads = ["method", "question", "factor", "interval", "that is", "beyond it"]
+    heads = ["method", "question", "factor", "that is", "beyond it"]
     title = f"{smoothed}{condition.metric.word} {goal} within {within}"
-    print_table(heads if rows else [], rows, title=title, notes=notes, words=(0, 1, 4, 5))
+    print_table(heads if rows else [], rows, title=title, notes=notes, words=(0, 1, 3, 4))
 
 
 def _rows(method: MethodAnswer, condition: Condition) -> Iterator[list[str]]:
     for name, found in method.answers.items():
         question = _in_words(name)
         if found.met is None:
-            yield [method.label, question, "none", _end(found.missed), "–", _beyond(name, found, condition)]
+            yield [method.label, question, f"none {_end(found.missed)}", "–", _beyond(name, found, condition)]
         elif found.missed is None:
-            yield [method.label, question, "any", _end(found.met), _absolute(name, found), "–"]
+            yield [method.label, question, f"any {_end(found.met)}", _absolute(name, found), "–"]
         else:
             factor, there = _factor(name, found.met), _absolute(name, found)
-            interval = f"{factor}, {_factor(name, found.missed, met=False)}"
-            yield [method.label, question, factor, interval, there, _beyond(name, found, condition)]
+            yield [method.label, question, factor, there, _beyond(name, found, condition)]
 
 
 def _in_words(name: Name) -> str:
-    return _ASKED.get(name, f"least {name}")
+    return _ASKED.get(name, f"least {name.removeprefix('network.')}")
 
 
 def _end(factor: float | None) -> str:
@@ -256,18 +253,18 @@ def _end(factor: float | None) -> str:
     >>> _end(0.001), _end(1000.0)
     ('down to 0.001', 'up to 1000')
     """
-    return "–" if factor is None else f"{'up' if factor > 1 else 'down'} to {factor:g}"
+    return "" if factor is None else f"{'up' if factor > 1 else 'down'} to {factor:g}"
 
 
-def _factor(name: Name, factor: float, *, met: bool = True) -> str:
+def _factor(name: Name, factor: float) -> str:
     """A factor with three digits, rounded away from the boundary.
 
     >>> _factor("bandwidth", 0.28324), _factor("devices", 3.4879)
     ('0.284', '3.48')
     """
     unit = 10.0 ** (math.floor(math.log10(factor)) - 2)
-    up = (name not in _LARGER_IS_HARDER) == met
-    return f"{(math.ceil(factor / unit - 1e-9) if up else math.floor(factor / unit + 1e-9)) * unit:.3g}"
+    down = name in ("devices", "model")  # larger is harder
+    return f"{(math.floor(factor / unit + 1e-9) if down else math.ceil(factor / unit - 1e-9)) * unit:.3g}"
 
 
 def _absolute(name: Name, found: Answer) -> str:

@@ -65,9 +65,9 @@ def _print(made: SchedulerComparison) -> None:
     columns = [
         words("scheduler", order),
         figures("round", [each.makespan for each in found], "seconds"),
-        figures("× shortest", [each.ratio_to_optimum for each in found], "number"),
+        figures("× best", [each.ratio_to_optimum for each in found], "number"),
         figures("energy", [each.joules for each in found], "joules"),
-        figures("evenness", [each.jain for each in found], "number"),
+        figures("even", [each.jain for each in found], "number"),
         figures("clients", [each.clients_seen for each in found], "fraction"),
         figures("samples", [each.samples_seen for each in found], "fraction"),
         figures("rounds to all", [each.rounds_to_cover for each in found], "count"),
@@ -80,8 +80,8 @@ def _print(made: SchedulerComparison) -> None:
 def _notes(made: SchedulerComparison) -> list[str]:
     found = made.schedulers
     notes = [
-        f"Means over {made.rounds} rounds of {made.method}, seed {made.seed}; nothing was trained. Evenness: Jain's "
-        "index, 1 if all clients take part equally often; × shortest: relative to the shortest possible round."
+        f"Means over {made.rounds} rounds of {made.method}, seed {made.seed}; nothing was trained. Even: Jain's "
+        "index, 1 if all clients take part equally often; × best: relative to the shortest possible round."
     ]
     if blind := [name for name, each in found.items() if each.reads_losses]:
         notes.append(

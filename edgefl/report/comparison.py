@@ -40,6 +40,7 @@ from edgefl.report.rows import (
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import NO_ESTIMATE, Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, hidden, target_data, words
+from edgefl.wording import counted
 
 SHOWN = 6
 """How many differing values of two scenarios are named."""
@@ -143,9 +144,11 @@ def _differences(run: RunResult, what: str, standing: Comparison, name: str) -> 
         Column("confidence", [f"{100 * each.confidence:.4g} %" for each in found]),
         p_values("p (t)", [each.p for each in found]),
         p_values("p (sign flips)", [each.sign_flip_p for each in found]),
-        Column("seeds", [str(len(each.values)) for each in found]),
     ]
-    return Table(columns, title=[f"{name}{what}: {best}"])
+    if len(counts := {len(each.values) for each in found}) > 1:
+        columns.append(Column("seeds", [str(len(each.values)) for each in found]))
+    common = f", {counted(counts.pop(), 'seed')}" if len(counts) == 1 else ""
+    return Table(columns, title=[f"{name}{what}: {best}{common}"])
 
 
 def side_by_side(*runs: RunResult) -> Table:

@@ -8,7 +8,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ MISSING = "–"
 _GAP = "  "
 _FEW = 8
 """Of tables with at most as many rows, the last columns can be lines below."""
-_NARROW = 20
+_NARROW = 16
 """Columns of words are not narrower than this."""
 
 Value = Estimate | TimeToTarget | float | str | bool | None
@@ -115,7 +115,9 @@ class Table:
         for head in heads:
             if head not in others:
                 raise UserError(f"no column '{head}', expected some of {', '.join(others)}", file="--columns")
-        return replace(self, columns=[*names, *(others[head] for head in heads)], more=(), files=None)
+        left_out = "|".join(re.escape(head) for head in others if head not in heads)
+        notes = [re.sub(rf"; ({left_out}): [^.;]*", "", line) for line in self.notes] if left_out else self.notes
+        return replace(self, columns=[*names, *(others[head] for head in heads)], notes=notes, more=(), files=None)
 
     @property
     def records(self) -> list[dict[str, object]]:
@@ -134,7 +136,8 @@ class Table:
     def text(self, width: int) -> str:
         """The table for a terminal; no figure is wider than ``width``, and no row has several lines of figures.
 
-        The last one or two columns that do not fit are lines below a short table, else further blocks of the table.
+        If the columns do not fit, heads are broken between words, then equal names of several rows become a line above
+        these; the last one or two columns that still do not fit are lines below a short table, else further blocks.
         """
         parts = ["\n".join(_filled(escape(line), width) for line in self.title)]
         if self.columns and self.columns[0].cells:
@@ -144,25 +147,25 @@ class Table:
 
     def _blocks(self, width: int) -> str:
         columns, names = self.columns, self.names
-        widths = [max(len(escape(text)) for text in (column.head, *column.cells)) for column in columns]
-        wrapped = [place for place, column in enumerate(columns) if column.text and place >= names]
-        while sum(widths) + len(_GAP) * (len(widths) - 1) > width:
-            wide = [place for place in wrapped if widths[place] > _NARROW]
-            if not wide:
-                break
-            widths[max(wide, key=widths.__getitem__)] -= 1
+        groups: Sequence[str] = ()
+        repeated = names > 1 and len(set(columns[0].cells)) < len(columns[0].cells)
+        if repeated and _taken(map(_least, columns)) > width:
+            groups, columns, names = columns[0].cells, columns[1:], names - 1
+            width -= len(_GAP)
+        widths = _widths(columns, names, width)
         blocks: list[list[int]] = [list(range(names))]
         for place in range(names, len(columns)):
-            if len(blocks[-1]) > names and sum(widths[each] + len(_GAP) for each in [*blocks[-1], place]) - 2 > width:
+            if len(blocks[-1]) > names and _taken(widths[each] for each in [*blocks[-1], place]) > width:
                 blocks.append(list(range(names)))
             blocks[-1].append(place)
         few = len(blocks) == 2 and len(blocks[1]) - names <= 2 and names == 1 and len(columns[0].cells) <= _FEW
-        below: list[int] = blocks.pop()[names:] if few else []
-        texts = [_block([columns[place] for place in block], [widths[place] for place in block]) for block in blocks]
-        labels = [", ".join(row) for row in zip(*(column.cells for column in columns[:names]), strict=True)]
+        below: list[int] = blocks.pop()[names:] if few and not groups else []
+        texts = [
+            _block([columns[place] for place in block], [widths[place] for place in block], groups) for block in blocks
+        ]
         lines = [
             f"{columns[place].head}: "
-            + ", ".join(f"{label} {cell}" for label, cell in zip(labels, columns[place].cells, strict=True))
+            + ", ".join(f"{label} {cell}" for label, cell in zip(columns[0].cells, columns[place].cells, strict=True))
             for place in below
         ]
         return "\n\n".join(texts) + "".join("\n" + _filled(escape(line), width) for line in lines)
@@ -179,7 +182,9 @@ class Table:
         """A ``tabular`` for the booktabs package, best figures bold, small enough for an article, notes as comments."""
         shape = "".join("l" if column.text else "r" for column in self.columns)
         lines = [" & ".join(row) + r" \\" for row in self._marked(_latex, r"\textbf{%s}")]
-        comments = [line for line in [*self.title, *self.notes, r"Needs \usepackage{booktabs}"] if line]
+        marks = any(each.key == "metric" for each in self.columns) and not any(each.best for each in self.columns)
+        plain = "Nothing is bold: no method is decided to be the best." if marks else ""
+        comments = [line for line in [*self.title, *self.notes, plain, r"Needs \usepackage{booktabs}"] if line]
         text = [*(f"% {escape(line)}" for line in comments), r"{\small\setlength{\tabcolsep}{3pt}%"]
         text += [rf"\begin{{tabular}}{{{shape}}}", r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
         text += [r"\end{tabular}}", ""]
@@ -228,13 +233,38 @@ def target_data(found: TimeToTarget, unit: str) -> dict[str, object]:
     return {"reached": found.reached, unit: estimate_data(found.mean), "median": found.median}
 
 
-def _block(columns: Sequence[Column], widths: Sequence[int]) -> str:
-    """The rows of some columns; words that are wider than their column have several lines."""
-    lines = []
-    for cells in zip(*((column.head, *column.cells) for column in columns), strict=True):
+def _taken(widths: Iterable[int]) -> int:
+    """The width of columns with the gaps between them."""
+    return sum(each + len(_GAP) for each in widths) - len(_GAP)
+
+
+def _least(column: Column) -> int:
+    """The width of a column whose head is broken between words."""
+    return max(0, *(len(escape(text)) for text in (*column.cells, *column.head.split())))
+
+
+def _widths(columns: Sequence[Column], names: int, width: int) -> list[int]:
+    """The widths of columns; if these are too wide, heads are broken between words, and then words are narrower."""
+    widths = [max(_least(each), len(escape(each.head))) for each in columns]
+    heads = [_least(each) for each in columns]
+    least = [min(each, _NARROW) if columns[n].text and n >= names else each for n, each in enumerate(heads)]
+    if _taken(least) > width:  # several blocks
+        return [low if low < head else wide for wide, head, low in zip(widths, heads, least, strict=True)]
+    for lowest in (heads, least):
+        while _taken(widths) > width and widths != lowest:
+            widths[max(range(len(widths)), key=lambda each: widths[each] - lowest[each])] -= 1
+    return widths
+
+
+def _block(columns: Sequence[Column], widths: Sequence[int], groups: Sequence[str]) -> str:
+    """The rows of some columns, below a line for each group; heads and words have as many lines as they need."""
+    lines: list[str] = []
+    for row, cells in enumerate(zip(*((column.head, *column.cells) for column in columns), strict=True)):
+        if row and groups and groups[row - 1 :][:1] != groups[row - 2 : row - 1]:
+            lines.append(f"{escape(groups[row - 1])}:")
         parts = [
-            textwrap.wrap(escape(cell), width) or [""] if column.text and len(cell) > width else [escape(cell)]
-            for column, cell, width in zip(columns, cells, widths, strict=True)
+            textwrap.wrap(escape(cell), width) or [""] if len(cell) > width else [escape(cell)]
+            for cell, width in zip(cells, widths, strict=True)
         ]
         for number in range(max(map(len, parts))):
             texts = [part[number] if number < len(part) else "" for part in parts]
@@ -242,7 +272,7 @@ def _block(columns: Sequence[Column], widths: Sequence[int]) -> str:
                 text.ljust(width) if column.text else text.rjust(width)
                 for column, text, width in zip(columns, texts, widths, strict=True)
             ]
-            lines.append(_GAP.join(fitted).rstrip())
+            lines.append((_GAP * bool(groups) + _GAP.join(fitted)).rstrip())
     return "\n".join(lines)
 
 
