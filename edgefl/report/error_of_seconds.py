@@ -77,10 +77,11 @@ def error_interval(run: RunResult) -> list[str]:
         watts += weight / total * log(ONE_CORE_WATTS if known else WATTS)
     seconds = [1 - training + training * exp(sign * slower) for sign in (-1, 1)]
     joules = [exp(sign * hypot(log(each), watts)) for sign, each in zip((-1, 1), seconds, strict=True)]
-    (low, high), (least, most) = ([f"{each:.2g}" for each in pair] for pair in (seconds, joules))
-    return [
-        f"Real seconds: {low} to {high} times these, real joules: {least} to {most} times (profiles' evidence, 95 %)."
-    ]
+    (low, high), (least, most) = ([f"{each:#.2g}".rstrip(".") for each in pair] for pair in (seconds, joules))
+    time = f"Real seconds: {low} to {high} times these"
+    if max(abs(log(each)) for each in seconds) < 0.05:
+        time = "Seconds are those of the links: transfers fill the time"
+    return [f"{time}, real joules: {least} to {most} times (profiles' evidence, 95 %)."]
 
 
 def _profiles(run: RunResult) -> list[tuple[dict[str, Any], float]]:

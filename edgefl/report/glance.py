@@ -23,7 +23,7 @@ from edgefl.report.quantities import limit, quantity, unit_for
 from edgefl.report.rows import Row, comparison_rows, ended_by, goals, none_completed_a_round, remarks
 from edgefl.report.statistics import Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, figures, words
-from edgefl.wording import counted, escape
+from edgefl.wording import counted, escape, listed
 
 if TYPE_CHECKING:
     from edgefl.report.run_result import RunResult
@@ -159,7 +159,7 @@ def meaning(run: RunResult) -> str:
     moment = "end of the last round within all limits" if limits_of(run) else "end of the last round"
     count = len(run.seeds)
     text = f"Rows: {moment}{f', mean of {count} seeds' if count > 1 else ''}"
-    if run.trained and len(run.labels) > 1:
+    if run.trained and len(run.labels) - len(run.baselines) > 1:
         text += f"; behind: {'points' if run.metric.share else run.metric.word}{', ± 95 % interval' * (count > 1)}"
     return f"{text}."
 
@@ -182,11 +182,22 @@ def answers(run: RunResult) -> list[str]:
     start = f"Best within {', '.join(limits)}:" if limits else f"Best after {ends} round{'' if ends == '1' else 's'}:"
     standing = compare_metric(run)
     if standing is None:
-        return [f"{start}  no method has trained a model within these limits"]
+        only = f"only the baseline {listed(run.baselines)} ran"
+        return [f"{start}  {only if run.baselines == run.labels else 'no method has trained a model'}"]
     best = f"{start}  {_standing(standing, run.metric.dimension)}"
-    others = [f"Baselines, not compared: {', '.join(run.baselines)}."] if run.baselines else []
     rows = comparison_rows(run)
+    others = [f"Baselines, not compared: {', '.join(_baselines(run, rows, standing))}."] if run.baselines else []
     return [best, *(_first(run, rows, goal) for goal in goals(rows)), *others]
+
+
+def _baselines(run: RunResult, rows: Sequence[Row], standing: Comparison) -> list[str]:
+    """The baselines, each with the gain of the best method over it."""
+    sign, found = 1 if run.metric.better == "higher" else -1, []
+    for final, label in [(row.final, row.label) for row in rows if row.label in run.baselines]:
+        gain = sign * (standing.means[standing.best].mean - final.mean) if final else 0.0
+        size = unit_for([gain], run.metric.dimension).number(abs(gain)) + " points" * run.metric.share
+        found.append(f"{label} ({standing.best} {'−' if gain < 0 else '+'}{size})" if final else label)
+    return found
 
 
 def _standing(standing: Comparison, dimension: str) -> str:
@@ -217,7 +228,7 @@ def _first(run: RunResult, rows: Sequence[Row], goal: float) -> str:
     if standing is None:
         some = [row.label for row in rows if goal in row.targets and row.targets[goal].reached]
         return f"{start} no method with every seed ({', '.join(some)} with some)." if some else f"{start} no method."
-    if len(rows) == 1:
+    if len(rows) - len(run.baselines) == 1:
         return f"{start} {standing.best}, after {quantity(standing.means[standing.best].mean, 'seconds')}."
     if standing.seeds < FEWEST_SEEDS:
         return f"{start} {standing.best} is ahead, not decided."

@@ -59,7 +59,7 @@ def test_a_baseline_takes_no_part(make_run):
     run = make_run({**FAR, "alone": seeds([0.99] * 3)}, methods=[{"method": "local", "as": "alone"}])
     assert verdict(run).splitlines() == [
         "Best after 40 rounds:  b  95.0 %  (95 % sure, ahead of a)",
-        "Baselines, not compared: alone.",
+        "Baselines, not compared: alone (b −4.0 points).",
     ]
     behind = next(column for column in glance(run).columns if column.head == "behind")
     assert behind.cells[-1] == "baseline"
