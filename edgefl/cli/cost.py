@@ -148,7 +148,7 @@ def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float, images:
     )
     for row in rows:
         if not isinstance(row, dict):
-            note_uncounted(row.label, row.step.operators)
+            note_uncounted(row.step.operators)
     for refused in (row for row in rows if isinstance(row, dict)):
         say(f"{refused['method']}: {refused['refused']}")
 

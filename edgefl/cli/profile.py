@@ -79,6 +79,7 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     from edgefl.profiling.measure_device import main
     from edgefl.profiling.measured_profile import Checked
     from edgefl.profiling.measurement import measurement_of
+    from edgefl.report.quantities import quantity
 
     loader = None if data is None else reading.loader_of(data)
     checks = {str(step): step for step in held_out.HELD_OUT}
@@ -100,8 +101,8 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     if loader is not None:
         each = reading.reading_seconds(loader, seconds / 20) * (1 if cpu_quota is None else 1 / cpu_quota)
         say(
-            f"Reading a sample takes {1e3 * each:.3g} ms on one core. In a scenario:\n"
-            f"training: {{local: {{input: {{seconds: {1e3 * each:.3g} ms, core: {profile.core_speed:.3g}}}}}}}"
+            f"Reading a sample takes {quantity(each, 'seconds')} on one core. In a scenario:\n"
+            f"training: {{local: {{input: {{seconds: {1e6 * each:.3g} us, core: {profile.core_speed:.3g}}}}}}}"
         )
 
 
@@ -251,16 +252,17 @@ def _write(
     ``checked`` are timed steps that check the fit, ``None`` if none was planned.
     """
     from edgefl.profiling.measured_profile import fit_of, profile_data, warning
+    from edgefl.report.quantities import quantity
 
     fit = fit_of(measurement, checked or ())
     profile = _save(profile_data(measurement, fit, rest, cpu_quota=cpu_quota), output)
     rates, count = fit.rates, len(measurement.cases)
+    operator, step = (quantity(each, "seconds") for each in (rates.operator_overhead, rates.step_overhead))
     check = f", and {len(checked)} that check the fit" if checked else ""
     say(
         f"{count} cases that are fitted{check}; mean error of the fit on its whole steps: {fit.misfit:.0%}.\n"
         f"{rates.flops_per_second / 1e9:.3g} GFLOP/s, {rates.bytes_per_second / 1e9:.3g} GB/s, "
-        f"{rates.operator_overhead * 1e6:.3g} us an operator, {rates.step_overhead * 1e3:.3g} ms a step; "
-        f"{len(rates.kinds)} kinds of operators have separate rates."
+        f"{operator} an operator, {step} a step; {len(rates.kinds)} kinds of operators have separate rates."
     )
     if checked is not None:
         _print_check(fit, checked)
@@ -275,12 +277,14 @@ def _print_check(fit: Fit, checked: Sequence[Checked]) -> None:
         say("No time was left for the steps that check the fit; increase --seconds.", err=True)
         return
     from edgefl.profiling.measured_profile import DISTURBED
+    from edgefl.report.quantities import quantity
 
     say("Steps of model families and methods that were not used in the fit:")
     for each in checked:
         miss = each.error(fit.rates)
         predicted, busy = (1 + miss) * each.seconds, ", disturbed" if each.spread > DISTURBED else ""
-        say(f"  {each.name}: {1e3 * each.seconds:.4g} ms, predicted {1e3 * predicted:.4g} ms ({miss:+.0%}{busy})")
+        found = f"{quantity(each.seconds, 'seconds')}, predicted {quantity(predicted, 'seconds')}"
+        say(f"  {each.name}: {found} ({miss:+.0%}{busy})")
     say(f"Mean error: {fit.check:.0%}.")
 
 

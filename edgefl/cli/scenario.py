@@ -60,10 +60,10 @@ def validate(
     from edgefl.scenario import rehearse, resolve
     from edgefl.yaml_file import dump_yaml
 
-    checked = load_any_scenario(scenario, changes or ())
+    checked, has_flower = load_any_scenario(scenario, changes or ()), find_spec("flwr") is not None
     if not isinstance(checked, AppScenario):
         rehearse(checked, file=scenario, overrides=changes or ())
-    elif find_spec("flwr") is not None:
+    elif has_flower:
         from edgefl.flower.run import run_configs
 
         try:
@@ -75,7 +75,7 @@ def validate(
     else:
         runs = f"{counted(len(checked.methods), 'method')} x {counted(len(checked.seeds), 'seed')}"
         if isinstance(checked, AppScenario):
-            runs += " of a Flower app"
+            runs += " of a Flower app" + "; to run it: pip install 'edgefl[flower]'" * (not has_flower)
         else:
             runs += f", {counted(checked.training.rounds, 'round')}"
         say(f"{scenario}: valid ({checked.name}: {checked.data.clients} clients, {runs})")

@@ -249,11 +249,10 @@ def uncounted(operators: Iterable[Any]) -> dict[str, float]:
     return {name: bytes / total for name, bytes in moved.most_common() if not is_counted(name)}
 
 
-def note_uncounted(label: str, operators: Iterable[Any]) -> None:
-    """Name the operators of a method's step or an app's call whose arithmetic is not known, in a note."""
-    if found := uncounted(operators):
-        names = ", ".join(f"{name} ({100 * share:.2g} % of the bytes)" for name, share in found.items())
-        message = f"'{label}' executes operators without a formula, counted as one FLOP for each number: {names}"
+def note_uncounted(operators: Iterable[Any]) -> None:
+    """Name the operators whose arithmetic is not known, in a note that equals that of the next method."""
+    if found := sorted(uncounted(operators)):
+        message = f"operators without a formula, counted as one FLOP for each number: {', '.join(found)}"
         warnings.warn(message, Note, stacklevel=1)  # from one place, so that it is shown once
 
 

@@ -59,7 +59,7 @@ class StepCosts:
         key = (alpha, batch, level)
         if key not in self.used:
             self.used[key] = self._known.get(key) or self._cost(alpha, batch, level)
-            note_uncounted(self.method.label, self.used[key].operators)
+            note_uncounted(self.used[key].operators)
         return self.used[key]
 
     def is_recorded(self, alpha: int, batch: int, level: int = 0) -> bool:

@@ -259,7 +259,7 @@ class Clients:
         reply.metadata.__dict__["_message_id"] = f"reply to {message.metadata.message_id}"
         cost = counted.cost() if declared is None else NOTHING
         if kind not in self._noted:
-            note_uncounted(f"{kind} of the ClientApp", cost.operators)
+            note_uncounted(cost.operators)
             self._noted.add(kind)
         waits = slept[0] + (declared if declared is not None and self._clock.called else 0.0)
         return Answer(reply, context, cost, steps["steps"] if declared is None else 0, waits)

@@ -205,7 +205,7 @@ def of_engine(kind: str) -> list[Override]:
 
 
 def _parsed(text: str, option: str) -> Override:
-    origin = f"{option} {text}"
+    origin = f"{option} {text if len(text) <= 80 else f'{text[:50]} … {text[-27:]}'}"
     path, equals, value = text.partition("=")
     if not equals or not value.strip():
         raise UserError("expected PATH=VALUE, such as training.rounds=20 (null: no value)", file=origin)
