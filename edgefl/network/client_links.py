@@ -204,14 +204,8 @@ class ClientLinks:
         other._replayed = {name: link.scaled(factor) for name, link in self._replayed.items()}
         return other
 
-    def usual(self, direction: Direction) -> NDArray[np.float64]:
+    def usual(self, direction: Direction, *, highest: bool = False) -> NDArray[np.float64]:
         """Each client's usual capacity, bit/s: the middle of a range, the median of a process, a trace's mean."""
-        return self._typical(direction, highest=False)
-
-    def highest(self, direction: Direction) -> NDArray[np.float64]:
-        return self._typical(direction, highest=True)
-
-    def _typical(self, direction: Direction, *, highest: bool) -> NDArray[np.float64]:
         vector = np.zeros(self._count)
         for name, clients in self._members.items():
             spec = self._spec(name, direction)
@@ -228,6 +222,9 @@ class ClientLinks:
             else:
                 vector[clients] = spec.high if highest else (spec.low + spec.high) / 2
         return vector
+
+    def highest(self, direction: Direction) -> NDArray[np.float64]:
+        return self.usual(direction, highest=True)
 
     def redraws_at(self, round: int) -> bool:
         """True if some client's capacity is redrawn at the beginning of this round (from 0)."""

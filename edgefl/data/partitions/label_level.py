@@ -1,6 +1,6 @@
 """FedBR's level ε: the share of one class in a client's data, or the number of classes that a client lacks."""
 
-from collections.abc import Callable
+from bisect import bisect_left
 from typing import Literal
 
 import numpy as np
@@ -51,9 +51,12 @@ class LabelLevel(Partition):
         # Drawn first for both forms, so that sizes() gets the same order of classes.
         order = rng.permutation(classes)
         size = self._size(class_sizes, clients, order)
-        if self._is_dominant(classes):
-            return deal(labels, dominant_counts(classes, clients, self.level, size), rng)
-        return deal(labels, missing_counts(order, clients, self.level, size), rng)
+        return deal(labels, self._counts(order, clients, size), rng)
+
+    def _counts(self, order: Integers, clients: int, size: int) -> Integers:
+        if self._is_dominant(len(order)):
+            return dominant_counts(len(order), clients, self.level, size)
+        return missing_counts(order, clients, self.level, size)
 
     def _is_dominant(self, classes: int) -> bool:
         return self.form == "dominant" or (self.form == "auto" and classes <= 10)
@@ -65,35 +68,23 @@ class LabelLevel(Partition):
         require_samples_of_each_class(class_sizes, self.kind)
         if classes < 2:
             raise UserError(f"partition label_level expects at least 2 classes, found {classes}")
-        if self._is_dominant(classes):
-            size = _largest(limit, class_sizes, lambda size: dominant_counts(classes, clients, self.level, size))
-            least = 1
-        else:
-            size = _largest(limit, class_sizes, lambda size: missing_counts(order, clients, self.level, size))
-            least = len(order) - missing_classes(classes, self.level)
-            if least == 0:
-                raise UserError(
-                    f"partition label_level with level {self.level} leaves a client none of {classes} classes; "
-                    "expected a lower level or form: dominant"
-                )
+        least = 1 if self._is_dominant(classes) else classes - missing_classes(classes, self.level)
+        if least == 0:
+            raise UserError(
+                f"partition label_level with level {self.level} leaves a client none of {classes} classes; "
+                "expected a lower level or form: dominant"
+            )
+
+        def too_large(size: int) -> bool:
+            return bool((self._counts(order, clients, size).sum(axis=0) > class_sizes).any())
+
+        size = bisect_left(range(1, limit + 1), True, key=too_large)
         if size < least:
             raise UserError(
                 f"partition label_level with level {self.level} expects at least {least} samples for each client, "
                 f"found enough of every class for {size} on {clients} clients; take fewer clients or a lower level"
             )
         return size
-
-
-def _largest(limit: int, class_sizes: Integers, counts: Callable[[int], Integers]) -> int:
-    """The largest size up to ``limit`` with feasible counts, found by bisection (their sums are monotonic)."""
-    low, high = 0, limit
-    while low < high:
-        middle = (low + high + 1) // 2
-        if (counts(middle).sum(axis=0) <= class_sizes).all():
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _dealt(images: Integers | int, place: Integers | int, places: int) -> Integers:
