@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.errors import UserError
-from edgefl.scheduling.blocks.base import BlockFeedback, BlockForecast, block_scheduler, least_makespan
+from edgefl.registry import chosen_part
+from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockFeedback, BlockForecast, least_makespan
 from edgefl.scheduling.blocks.schedulers import GmbsScheduler, best_blocks
 
 
@@ -73,14 +74,14 @@ def test_a_model_that_came_whole_is_no_arm_and_refreshes_the_loss() -> None:
 
 def test_with_neutral_feedback_gmbs_plays_every_arm_equally_often() -> None:
     """The bonus alone is a round robin, so the mean is M/2: what Table V of the paper shows."""
-    scheduler = block_scheduler("gmbs").start(seed=3, blocks=6)
+    scheduler = chosen_part(BLOCK_SCHEDULERS, "gmbs").start(seed=3, blocks=6)
     played = [scheduler.choose(t, [4], None)[4] for t in range(1, 51)]
     assert sorted(played) == sorted([1, 2, 3, 4, 5] * 10)
 
 
 def test_first_choices_differ_between_clients_and_seeds_but_not_between_runs() -> None:
     def draw(seed):
-        return block_scheduler("gmbs").start(seed, 6).choose(0, list(range(60)), None)
+        return chosen_part(BLOCK_SCHEDULERS, "gmbs").start(seed, 6).choose(0, list(range(60)), None)
 
     assert set(draw(0).values()) == {1, 2, 3, 4, 5}
     assert draw(0) == draw(0)
@@ -89,22 +90,25 @@ def test_first_choices_differ_between_clients_and_seeds_but_not_between_runs() -
 
 def test_a_choice_depends_on_no_other_client_of_the_cohort() -> None:
     for kind in ("gmbs", "random"):
-        both = block_scheduler(kind).start(0, 6).choose(2, [3, 9], None)
-        assert block_scheduler(kind).start(0, 6).choose(2, [9], None)[9] == both[9]
+        both = chosen_part(BLOCK_SCHEDULERS, kind).start(0, 6).choose(2, [3, 9], None)
+        assert chosen_part(BLOCK_SCHEDULERS, kind).start(0, 6).choose(2, [9], None)[9] == both[9]
 
 
 def test_random_blocks_are_uniform_over_one_to_m_minus_one() -> None:
-    scheduler = block_scheduler("random").start(seed=0, blocks=5)
+    scheduler = chosen_part(BLOCK_SCHEDULERS, "random").start(seed=0, blocks=5)
     counts = np.bincount(list(scheduler.choose(1, range(4000), None).values()), minlength=6)
     assert counts[0] == counts[5] == 0
     assert np.abs(counts[1:5] - 1000).max() < 5 * math.sqrt(4000 * 0.25 * 0.75)
 
 
 def test_fixed_and_all_are_constant() -> None:
-    assert block_scheduler({"kind": "fixed", "alpha": 6}).start(0, 6).choose(1, [2, 5], None) == {2: 6, 5: 6}
-    assert block_scheduler("all").start(0, 6).choose(1, [2], None) == {2: 6}
+    assert chosen_part(BLOCK_SCHEDULERS, {"kind": "fixed", "alpha": 6}).start(0, 6).choose(1, [2, 5], None) == {
+        2: 6,
+        5: 6,
+    }
+    assert chosen_part(BLOCK_SCHEDULERS, "all").start(0, 6).choose(1, [2], None) == {2: 6}
     with pytest.raises(UserError, match="only 6 blocks"):
-        block_scheduler({"kind": "fixed", "alpha": 7}).start(0, 6)
+        chosen_part(BLOCK_SCHEDULERS, {"kind": "fixed", "alpha": 7}).start(0, 6)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +117,7 @@ def test_fixed_and_all_are_constant() -> None:
 )
 def test_a_wrong_entry_is_refused_with_the_nearest_name(entry, message) -> None:
     with pytest.raises(UserError, match=message):
-        block_scheduler(entry)
+        chosen_part(BLOCK_SCHEDULERS, entry)
 
 
 ARMS = 3
@@ -163,11 +167,11 @@ def test_the_least_makespan_is_that_of_the_best_choice_of_as_many_blocks(table, 
 
 def test_without_limits_everyone_gets_the_largest_partial_tail():
     forecast = BlockForecast(np.ones((2, 5)), np.ones((2, 5), np.int64), np.ones(2, dtype=bool))
-    assert block_scheduler("optimal").start(0, 5).choose(1, [3, 8], forecast) == {3: 4, 8: 4}
+    assert chosen_part(BLOCK_SCHEDULERS, "optimal").start(0, 5).choose(1, [3, 8], forecast) == {3: 4, 8: 4}
 
 
 def test_clients_that_moved_far_get_the_bytes():
-    scheduler = block_scheduler({"kind": "optimal", "bytes": 4}).start(0, 4)
+    scheduler = chosen_part(BLOCK_SCHEDULERS, {"kind": "optimal", "bytes": 4}).start(0, 4)
     forecast = BlockForecast(np.ones((2, 4)), np.array([[1, 2, 3, 4]] * 2), np.ones(2, dtype=bool))
     same = np.array([1.0, 1.0])
     scheduler.observe(BlockFeedback(np.array([7, 9]), np.array([4, 4]), np.array([1.0, 3.0]), same, same, same))

@@ -23,8 +23,9 @@ from edgefl.network.transport import Timeouts
 from edgefl.record.events import Event, Listener
 from edgefl.record.metric import ACCURACY
 from edgefl.record.rounds import ROUNDS
+from edgefl.registry import chosen_part
 from edgefl.scheduling.bandwidth.base import bandwidth as bandwidth_spec
-from edgefl.scheduling.blocks.base import block_scheduler
+from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
 from edgefl.scheduling.selection.base import Facts, selection
 from edgefl.simulation.accounts import Limits
 from edgefl.simulation.failure_specs import Failure
@@ -196,7 +197,7 @@ def run() -> Callable[..., SmallRun]:
             cohort=cohort or clients,
             protocol=TypeAdapter(ProtocolSpec).validate_python(protocol or {}),
             method=build_method(entry, LocalOptions(epochs=2, batch=10)),
-            scheduler=None if scheduler is None else block_scheduler(scheduler).start(0, 4),
+            scheduler=None if scheduler is None else chosen_part(BLOCK_SCHEDULERS, scheduler).start(0, 4),
             selector=selection(selector).start(0),
             facts=Facts(),
             sizes=ModelSizes((BLOCK,) * 4),

@@ -2,14 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.errors import WrongAnswer, one_line
 from edgefl.options import Options
-from edgefl.registry import Registry, chosen_part, class_of
+from edgefl.registry import Registry, class_of
 
 
 class BlockForecast(NamedTuple):
@@ -115,8 +115,3 @@ BLOCK_SCHEDULERS: Registry[type[BlockSchedulerSpec]] = Registry(
     check=class_of(BlockSchedulerSpec),
 )
 """Every block scheduler by name; ``edgefl.block_schedulers`` entry points add to it."""
-
-
-def block_scheduler(entry: str | Mapping[str, Any]) -> BlockSchedulerSpec:
-    """The spec of a name or of a mapping with ``kind`` and options."""
-    return chosen_part(BLOCK_SCHEDULERS, entry)
