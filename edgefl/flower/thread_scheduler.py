@@ -124,12 +124,7 @@ class ThreadScheduler:
         return event.value
 
     def play(self) -> Generator[simpy.Event, object, None]:
-        """Run the threads, as a process of the world, until all of them have ended.
-
-        Raises:
-            AppRaised: a thread ended with an error.
-            BaseException: an error of the world, or of :meth:`fail`.
-        """
+        """Run the threads, as a process of the world, until all have ended; AppRaised if one ended with an error."""
         while self._turns:
             while self._ready:
                 self._run(self._ready.popleft())

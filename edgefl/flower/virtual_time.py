@@ -66,11 +66,7 @@ class AppTime:
         return self.run
 
     def sleep(self, seconds: float) -> None:
-        """As ``time.sleep``.
-
-        Raises:
-            ValueError: a thread of the app sleeps for seconds that are negative or not finite.
-        """
+        """As ``time.sleep``."""
         in_client = self._in_client == threading.get_ident()
         if not in_client and not self._is_servers_turn():
             _really(seconds)

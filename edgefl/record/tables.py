@@ -83,14 +83,17 @@ def event_file(path: Path) -> Iterator[Listener]:
 
 def write_rounds(rows: Sequence[RoundRow], path: Path) -> None:
     """Write one run's rounds; NaN becomes null."""
-    arrays = [pa.array([getattr(row, field.name) for row in rows], field.type, from_pandas=True) for field in ROUNDS]
-    write_parquet(pa.Table.from_arrays(arrays, schema=ROUNDS), path, **AS_WRITTEN)
+    write_parquet(_of_rows(rows, ROUNDS), path, **AS_WRITTEN)
 
 
 def write_clients(rows: Sequence[ClientRow], path: Path) -> None:
     """Write the final model's metric on each client."""
-    arrays = [pa.array([getattr(row, field.name) for row in rows], field.type, from_pandas=True) for field in CLIENTS]
-    write_parquet(pa.Table.from_arrays(arrays, schema=CLIENTS), path, compression="zstd")
+    write_parquet(_of_rows(rows, CLIENTS), path, compression="zstd")
+
+
+def _of_rows(rows: Sequence[object], schema: pa.Schema) -> pa.Table:
+    arrays = [pa.array([getattr(row, field.name) for row in rows], field.type, from_pandas=True) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def write_parquet(table: pa.Table, path: Path, **options: Any) -> None:

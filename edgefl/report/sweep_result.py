@@ -32,11 +32,6 @@ class SettingResult(RunResult):
             )
             for label in dict.fromkeys(label for run in runs for label in run.results)
         }
-        for label, results in self.results.items():
-            seeds = [each.seed for each in results]
-            if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
-                found = f"expected each seed of '{label}' with {name} in one job, found seed {twice[0]} in several"
-                raise UserError(found, file=str(folder))
         self.scenario: dict[str, Any] = first.scenario
         self._runs = {(label, each.seed): run for run in runs for label in run.results for each in run.results[label]}
 
