@@ -5,13 +5,18 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Discriminator
 
 
-def kind_or(default: str | None = None) -> Discriminator:
-    """The discriminator of a union by ``kind``; an entry that names none has the default."""
+def kind_or(default: str | None = None, number: str | None = None) -> Discriminator:
+    """The discriminator of a union by ``kind``; a mapping without it has the ``default``, and a number its own tag."""
 
     def kind(value: Any) -> Any:
-        return value.get("kind", default) if isinstance(value, dict) else getattr(value, "kind", None)
+        return value.get("kind", default) if isinstance(value, dict) else getattr(value, "kind", number)
 
     return Discriminator(kind)
+
+
+def of_kind(value: Any) -> Any:
+    """An entry that may also be the name of its kind, as a mapping."""
+    return {"kind": value} if isinstance(value, str) else value
 
 
 class Options(BaseModel):

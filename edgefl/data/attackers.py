@@ -26,6 +26,10 @@ class Attack(Options):
     )
     scale: float = Field(default=1.0, gt=0, allow_inf_nan=False, description="size of a sign_flip or of noise")
 
+    def count(self, clients: int) -> int:
+        """The number of attackers among so many clients."""
+        return round(self.share * clients)
+
     @model_validator(mode="after")
     def _scales(self) -> Self:
         if self.kind == "label_flip" and "scale" in self.model_fields_set and self.scale != 1.0:
@@ -57,7 +61,7 @@ class Attackers:
         """Those among so many clients; None without an attack."""
         if (attack := attack_of(failures)) is None:
             return None
-        drawn = generator(seed, "malicious").permutation(clients)[: round(attack.share * clients)]
+        drawn = generator(seed, "malicious").permutation(clients)[: attack.count(clients)]
         return cls(attack, seed, frozenset(drawn.tolist()))
 
     def data(self, data: FederatedData) -> FederatedData:
@@ -67,18 +71,19 @@ class Attackers:
         places = torch.from_numpy(np.concatenate([data.shards.shard(client) for client in sorted(self.clients)]))
         labels = data.train.labels.clone()
         labels[places] = data.classes - 1 - labels[places]
-        return replace(data, train=replace(data.train, labels=labels))
+        train = replace(data.train, labels=labels)
+        return replace(data, train=train, label_counts=data.shards.label_counts(train.strata, train.stratum_count))
 
-    def sent(self, client: int, dispatch: int, start: Tensor, final: Tensor, count: int) -> Tensor:
-        """What a client returns after it trained ``final`` ``[size]`` from ``start``: its parameters may differ."""
+    def sent(self, client: int, dispatch: int, start: Tensor, final: Tensor, places: slice) -> Tensor:
+        """What a client returns that trained the parameters at ``places``, from ``start`` to ``final`` ``[size]``."""
         if client not in self.clients or self.attack.kind == "label_flip":
             return final
-        begun, trained, scale = start[:count], final[:count], self.attack.scale
+        begun, trained, scale = start[places], final[places], self.attack.scale
         update = trained - begun
         if self.attack.kind == "sign_flip":
             changed = begun - scale * update
         else:
-            noise = generator(self.seed, "malicious", client, dispatch).standard_normal(count)
-            size = scale * float(update.double().norm()) / count**0.5
+            noise = generator(self.seed, "malicious", client, dispatch).standard_normal(len(update))
+            size = scale * float(update.double().norm()) / len(update) ** 0.5
             changed = trained + size * torch.from_numpy(noise).to(trained)
-        return torch.cat([changed, final[count:]])
+        return torch.cat([final[: places.start], changed, final[places.stop :]])

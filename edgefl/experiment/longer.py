@@ -20,10 +20,9 @@ from edgefl.experiment.checkpoints import Checkpoints, read_kept
 from edgefl.experiment.directory import check_finished, runs_of, state_of
 from edgefl.experiment.inputs import allow_code
 from edgefl.experiment.one_run import Journal
+from edgefl.experiment.wiring import recipe_of
 from edgefl.files import write_file
 from edgefl.hardware import DeviceName
-from edgefl.methods.build import build_method
-from edgefl.methods.parts.rates import ends_with_run
 from edgefl.record import RunPaths, SeedPaths, names
 from edgefl.record.events import Event
 from edgefl.record.tables import read_events
@@ -114,10 +113,10 @@ def _copy(finished: SeedPaths, longer: SeedPaths) -> int:
     return round
 
 
-def _ends_with_run(scenario: Scenario) -> Iterator[str]:
-    for method in scenario.methods:
-        built = build_method(method.entry, scenario.training.local, scenario.training.codec)
-        yield from (*ends_with_run(built.local), *ends_with_run(built.server))
+def _rates(scenario: Scenario) -> list[object]:
+    """Where the rates of its methods are."""
+    built = [recipe_of(scenario, method) for method in scenario.methods]
+    return [(method.local, method.server) for method in built]
 
 
 def _check(former: Scenario, longer: Scenario, rounds: int) -> None:
@@ -131,8 +130,8 @@ def _check(former: Scenario, longer: Scenario, rounds: int) -> None:
         reason = "a run that goes on keeps its scenario, except training.rounds, larger budgets and stop=rounds"
     elif longer.training.rounds < rounds:
         field, reason = "training.rounds", f"expected at least the {rounds} rounds of the finished run"
-    elif longer.training.rounds > former.training.rounds and any(_ends_with_run(longer)):
-        field, reason = "training.rounds", "a learning rate ends with the run, so earlier rounds would have others"
+    elif longer.training.rounds > former.training.rounds and _rates(longer) != _rates(former):
+        field, reason = "training.rounds", "a learning rate ends at training.rounds: earlier rounds would have others"
     elif any(limit < limits.get(kind, math.inf) for kind, limit in now.items()):
         field, reason = "budgets", "expected no smaller budgets than those of the finished run"
     elif longer.stop not in (former.stop, "rounds"):

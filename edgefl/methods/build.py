@@ -12,14 +12,14 @@ from edgefl.methods.codecs.memory import codec_state
 from edgefl.methods.fits import check, parts_of, taken_by
 from edgefl.methods.parts.averaged_state import AveragedState, PayloadWithState
 from edgefl.methods.parts.broadcasts import Broadcasts
-from edgefl.methods.parts.client_state import ClientState, StatesTogether
+from edgefl.methods.parts.client_state import together
 from edgefl.methods.parts.common_finish import CommonFinish
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import CLIENT_FACTS
 from edgefl.methods.parts.optimizers import Optimizer
 from edgefl.methods.parts.payload import ModelSizes
-from edgefl.methods.parts.rates import lasting
+from edgefl.methods.parts.rates import Rate, lasting
 from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting
 from edgefl.methods.recipe import METHODS, Method, Recipe
 from edgefl.options import Component, Options
@@ -29,8 +29,6 @@ from edgefl.validation import validated
 
 RESERVED = frozenset({"method", "python", "as", "local", "server", "weighting", "overlap", "codec", "scheduler"})
 """Reserved keys of an entry, which must not be names of options."""
-
-CHECKED_ROUNDS = range(1, 9)
 
 
 def _parts(recipe: Recipe) -> list[type[Component]]:
@@ -42,19 +40,6 @@ def _defaults(recipe: Recipe) -> dict[str, Any]:
     return {**recipe.server.model_dump(exclude_unset=True), **recipe.defaults}
 
 
-_IN_PLACE_OF_FLOWERS = {
-    "FedAdagrad": "fedadagrad",
-    "FedAdam": "fedadam",
-    "FedAvg": "mean",
-    "FedAvgM": "fedavgm",
-    "FedMedian": "median",
-    "FedTrimmedAvg": "{kind: trimmed_mean, share: 0.2}",
-    "FedYogi": "fedyogi",
-    "Krum": "{kind: krum, malicious: 1}",
-    "MultiKrum": "{kind: krum, malicious: 1, select: 3}",
-}
-
-
 def server_update(value: Any) -> ServerUpdate:
     """A server update from its name, or from a mapping with ``kind`` and options.
 
@@ -64,8 +49,8 @@ def server_update(value: Any) -> ServerUpdate:
     if isinstance(value, ServerUpdate):
         return value
     if isinstance(value, Mapping) and "flower" in value:
-        new = _IN_PLACE_OF_FLOWERS.get(str(value["flower"]), "median, trimmed_mean, krum or norm_bound")
-        raise UserError(f"strategies of Flower run in a Flower app only; write server: {new}", field="flower")
+        names = ", ".join(SERVER_UPDATES.names())
+        raise UserError(f"strategies of Flower run in a Flower app only; expected kind: {names}", field="flower")
     return chosen_part(SERVER_UPDATES, value)
 
 
@@ -175,9 +160,13 @@ def build_method(
         if type(chosen) is type(recipe.server):  # its options that clients also have are next to method
             common = shared_options(recipe) & set(options) & set(type(chosen).model_fields)
             chosen = chosen.model_copy(update={option: options[option] for option in common})
-    server = lasting(chosen or part(type(recipe.server)), rounds)
-    merged = lasting(_finishing(_merged(local, options.get("local")), recipe.common_finish), rounds)
+    at = "" if chosen is None else "server."
+    server = lasting(chosen or part(type(recipe.server)), rounds, at)
+    merged = lasting(_finishing(_merged(local, options.get("local")), recipe.common_finish), rounds, "local.")
     chosen_rule = recipe.rule is Sgd
+    for option, value in server:
+        if isinstance(value, Rate) and value.over == "steps":
+            raise UserError("a server has no local steps; expected rounds", field=f"{at}{option}.over")
     rule = merged.optimizer.rule() if chosen_rule else part(recipe.rule)
     rule.accept(merged)
     server.accept(merged)
@@ -185,10 +174,10 @@ def build_method(
     payload = part(recipe.payload)
     if chosen_rule and isinstance(rule, Optimizer) and rule.state == "average":
         server, payload = AveragedState(base=server, rule=rule), PayloadWithState(base=payload, rule=rule)
-    coded = _coded(codecs or Codecs(), options.get("codec"))
-    state = _together(_together(recipe.state, server.client_state()), rule.client_state())
-    for kept in codec_state(coded, partial=payload.sends_blocks):
-        state = _together(state, kept)
+    coded, changes = codecs or Codecs(), options.get("codec")
+    if changes is not None:
+        coded = coded.model_copy(update={way: getattr(changes, way) for way in changes.model_fields_set})
+    kept = codec_state(coded, partial=payload.sends_blocks)
     method = Method(
         name=name,
         label=options.get("label") or name,
@@ -196,7 +185,7 @@ def build_method(
         rule=rule,
         server=server,
         payload=payload,
-        state=state,
+        state=together(recipe.state, server.client_state(), rule.client_state(), *kept),
         weighting=weighting,
         local=merged,
         overlap=bool(options.get("overlap", False)),
@@ -231,14 +220,6 @@ def _finishing(local: LocalOptions, default: CommonFinish | None) -> LocalOption
     return LocalOptions.model_validate({**local.model_dump(exclude_unset=True), "common_finish": finish})
 
 
-def _coded(codecs: Codecs, changes: Codecs | None) -> Codecs:
-    return (
-        codecs
-        if changes is None
-        else codecs.model_copy(update={way: getattr(changes, way) for way in changes.model_fields_set})
-    )
-
-
 def _check_choice(recipe: Recipe, chosen: ServerUpdate, said: set[str]) -> None:
     own, shared = set(type(recipe.server).model_fields), shared_options(recipe)
     if type(chosen) is type(recipe.server) and (both := chosen.model_fields_set & shared):
@@ -249,12 +230,6 @@ def _check_choice(recipe: Recipe, chosen: ServerUpdate, said: set[str]) -> None:
             f"'{chosen.registered_name}' under server",
             field=option,
         )
-
-
-def _together(method: ClientState | None, server: ClientState | None) -> ClientState | None:
-    if method is None or server is None:
-        return method or server
-    return StatesTogether(states=(method, server))
 
 
 def _check_names(method: Method) -> None:
@@ -285,7 +260,7 @@ def _check_downlink(method: Method) -> None:
     sizes = ModelSizes((1000,) * 4)
     broadcasts = Broadcasts(method, sizes)
     try:
-        for round in CHECKED_ROUNDS:
+        for round in range(1, 9):
             broadcasts.check(method.payload.downlink(sizes, round, None, None), round, None)
     except WrongAnswer as error:
         raise UserError(f"method '{method.name}': {error}") from None

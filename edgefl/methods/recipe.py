@@ -42,16 +42,10 @@ class Recipe:
         Raises:
             TypeError: a part has the wrong type.
         """
-        for name, base in (
-            ("objective", Objective),
-            ("rule", LocalRule),
-            ("payload", Payload),
-            ("submodels", SubModels),
-        ):
+        parts = {"objective": Objective, "rule": LocalRule, "payload": Payload, "submodels": SubModels}
+        for name, base in parts.items():
             part = getattr(self, name)
-            if name == "submodels" and part is None:
-                continue
-            if not (isinstance(part, type) and issubclass(part, base)):
+            if not (isinstance(part, type) and issubclass(part, base)) and (name, part) != ("submodels", None):
                 raise TypeError(f"{name}: expected a class derived from {base.__name__}, found {part!r}")
         if not isinstance(self.server, ServerUpdate):
             raise TypeError(f"server: expected a server update, found {self.server!r}")

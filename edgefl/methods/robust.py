@@ -13,6 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from edgefl.errors import UserError
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, weighted_sum
@@ -61,7 +62,11 @@ class TrimmedMean(_ByNumber):
     share: float = Field(default=0.2, ge=0, lt=0.5, description="share β of values that are left out at either end")
 
     def cut(self, count: int) -> int:
-        return int(self.share * count)
+        return int(round(self.share * count, 9))  # 0.29 * 100 is 28.999999999999996
+
+    def accept_count(self, updates: int) -> None:
+        if self.share and not self.cut(updates):
+            raise UserError(f"{self.share:g} of training.cohort ({updates}) leaves out none", field="server.share")
 
 
 @SERVER_UPDATES.register("krum")
@@ -73,6 +78,11 @@ class Krum(_Robust):
 
     malicious: int = Field(default=0, ge=0, description="f, the number of attackers that a round may have")
     select: int = Field(default=1, ge=1, description="updates that are averaged; 1 is Krum, more is Multi-Krum")
+
+    def accept_count(self, updates: int) -> None:
+        if updates < self.malicious + 3:
+            reason = f"krum needs {self.malicious + 3} updates in an aggregation, three more than malicious"
+            raise UserError(f"{reason}; training.cohort gives {updates}", field="server.malicious")
 
     def combined(self, updates: Tensor, weights: Tensor) -> Tensor:
         near = max(len(updates) - self.malicious - 2, 1)

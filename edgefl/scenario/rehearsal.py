@@ -58,10 +58,10 @@ def _rehearse_learning(scenario: Scenario) -> None:
         block_figures(model)  # raises an error if its operators cannot be counted
     if model.tokens is not None:
         check_tokens(scenario.data, model.tokens)
-    seed, options = scenario.seeds[0], list[LocalOptions]()
+    training, seed, options = scenario.training, scenario.seeds[0], list[LocalOptions]()
     for index, method in enumerate(scenario.methods):
         with built_at(f"methods.{index}"):
-            recipe = build_method(method.entry, scenario.training.local, scenario.training.codec)
+            recipe = build_method(method.entry, training.local, training.codec, training.rounds)
             adapted = checked_model(recipe.objective.adapt(model))
             keeping_local(recipe, adapted.layout)
             options.append(recipe.local)

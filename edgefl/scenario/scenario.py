@@ -170,6 +170,8 @@ class Scenario(Options):
         self._check_protocol(cohort, clients)
         if (attacks := sum(isinstance(each, Malicious) for each in self.failures)) > 1:
             raise UserError(f"expected one entry malicious, found {attacks}", field="failures")
+        if (attack := attack_of(self.failures)) is not None and not attack.count(clients):
+            raise UserError(f"{attack.share:g} of {clients} clients is none", field="failures.malicious.share")
         spec = self.training.selection.spec
         if isinstance(spec, Fixed) and spec.clients is not None:
             field = "training.selection.clients"
@@ -224,7 +226,8 @@ class Scenario(Options):
             if not entry.allowed:
                 continue  # the scenario of a run directory, which was checked when the run began
             with built_at(f"methods.{index}"):
-                method = build_method(entry.entry, training.local, training.codec)
+                method = build_method(entry.entry, training.local, training.codec, training.rounds)
+                method.server.accept_count(protocol.gathered(training.cohort))
                 check(parts_of(method), protocol.takes(method.weighting), early)
             if isinstance(self.cost, SecondsCost) and self.cost.range_of((method.label, method.name)) is None:
                 hint = nearest(method.label, self.cost.methods)

@@ -4,13 +4,13 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from statistics import median
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, Tag, model_validator
 
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.server import Weighting
-from edgefl.options import Options, kind_or
+from edgefl.options import Options, kind_or, of_kind
 from edgefl.units import Seconds
 
 READS = frozenset({"compute_seconds", "transfer_seconds"})
@@ -45,12 +45,9 @@ class AdaptiveDeadline(Options, allow_inf_nan=False):
         return middle + self.deviations * median(abs(each - middle) for each in durations)
 
 
-def _kind(value: Any) -> str:
-    return "adaptive" if isinstance(value, dict | AdaptiveDeadline) else "fixed"
-
-
 DeadlineSpec = Annotated[
-    Annotated[Seconds, Field(gt=0), Tag("fixed")] | Annotated[AdaptiveDeadline, Tag("adaptive")], Discriminator(_kind)
+    Annotated[Seconds, Field(gt=0), Tag("fixed")] | Annotated[AdaptiveDeadline, Tag("adaptive")],
+    kind_or("adaptive", "fixed"),
 ]
 """``protocol.deadline``: seconds, or a mapping with ``kind``."""
 
@@ -114,17 +111,13 @@ class HingeStaleness(Options, allow_inf_nan=False):
         return 1.0 if staleness <= self.grace else 1 / (self.slope * (staleness - self.grace) + 1)
 
 
-def _named(value: Any) -> Any:
-    return {"kind": value} if isinstance(value, str) else value
-
-
 Staleness = Annotated[
     Annotated[ConstantStaleness, Tag("constant")]
     | Annotated[PolynomialStaleness, Tag("polynomial")]
     | Annotated[HingeStaleness, Tag("hinge")],
     kind_or("polynomial"),
     BeforeValidator(
-        _named,
+        of_kind,
         json_schema_input_type=Literal["constant", "polynomial", "hinge"]
         | ConstantStaleness
         | PolynomialStaleness
@@ -146,6 +139,10 @@ class ProtocolOptions(Options, allow_inf_nan=False):
         description="how many times a client restarts its job after an accident (`fleet.dropout`), with another "
         "download; 0: it leaves the round",
     )
+
+    def gathered(self, cohort: int) -> int:
+        """K: the number of updates for one aggregation."""
+        return cohort
 
 
 class RoundsSpec(ProtocolOptions):
@@ -244,7 +241,6 @@ class AsynchronousSpec(ProtocolOptions):
         return takes
 
     def gathered(self, cohort: int) -> int:
-        """K: the number of updates for one aggregation."""
         return cohort if self.buffer is None else self.buffer
 
     def under_way(self, cohort: int) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import torch
 from pydantic import BeforeValidator, Field, model_validator
 
 from edgefl.errors import UserError, nearest
 from edgefl.hardware import DEVICES, EngineKind, cores
-from edgefl.options import Component
+from edgefl.options import Component, of_kind
 from edgefl.torch_settings import Precision, neutral_torch
 from edgefl.training import accelerator
 from edgefl.training.base import ENGINES
@@ -111,14 +111,10 @@ class EngineSpec(Component):
     @classmethod
     def of(cls, value: EngineSpec | str) -> Self:
         """A specification unchanged, or the default specification of a named engine."""
-        return validated(cls, _mapping(value))
+        return validated(cls, of_kind(value))
 
 
-def _mapping(value: Any) -> Any:
-    return {"kind": value} if isinstance(value, str) else value
-
-
-EngineChoice = Annotated[EngineSpec, BeforeValidator(_mapping, json_schema_input_type=EngineKind | EngineSpec)]
+EngineChoice = Annotated[EngineSpec, BeforeValidator(of_kind, json_schema_input_type=EngineKind | EngineSpec)]
 
 
 def choose_engine(name: str, device: torch.device, workers: int | None = None) -> str:

@@ -119,11 +119,16 @@ def test_where_the_former_end_changed_earlier_rounds_it_is_trained_from_its_star
     assert tree(short) == tree(run(scenario_with(5, "budgets.bytes=1 MB"), out=tmp_path / "whole"))
 
 
-def test_a_rate_that_ends_with_the_run_refuses_more_rounds(tmp_path):
-    short = run(
-        scenario_with(2, "methods=[fedavg]", "training.local.lr={kind: cosine, value: 0.1}"), out=tmp_path / "run"
-    )
-    with pytest.raises(UserError, match=r"training\.rounds: a learning rate ends with the run"):
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["training.local.lr={kind: cosine, value: 0.1}"],
+        ["methods.0.server_lr={kind: linear, value: 1}", "training.local.optimizer={kind: adam, state: average}"],
+    ],
+)
+def test_a_rate_that_ends_with_the_run_refuses_more_rounds(tmp_path, changes):
+    short = run(scenario_with(2, "methods=[{method: fedavg}]", *changes), out=tmp_path / "run")
+    with pytest.raises(UserError, match=r"training\.rounds: a learning rate ends at training\.rounds: earlier"):
         go_on(short, ["training.rounds=3"])
 
 

@@ -181,6 +181,29 @@ def test_every_engine_gives_each_step_its_rate(world):
     torch.testing.assert_close(found[2], found[0], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (
+            {"local": {"lr": {"kind": "cosine", "value": 1, "warmup": 5}}},
+            r"local\.lr: warmup: expected at most the 4 r",
+        ),
+        (
+            {"server_lr": {"kind": "linear", "value": 1, "warmup": 2, "rounds": 1}},
+            r"server_lr: warmup: .* the 1 rounds",
+        ),
+        (
+            {"local": {"lr": {"kind": "linear", "value": 1, "rounds": 3}}},
+            r"local\.lr: the rate is 0 after 3 rounds, and",
+        ),
+        ({"server_lr": {"value": 1, "over": "steps"}}, r"methods\.0\.server_lr\.over: a server has no local steps"),
+    ],
+)
+def test_rates_that_cannot_be_reached_are_refused(small, method, message):
+    with pytest.raises(UserError, match=message):
+        small(methods=[{"method": "fedavg", **method}])
+
+
 def test_methods_with_one_rate_a_round_refuse_others():
     with pytest.raises(UserError, match=r"one learning rate for all local steps .* changes over steps; expected over"):
         build_method("scaffold", LocalOptions(lr={"kind": "constant", "value": 1, "over": "steps"}))
@@ -214,6 +237,14 @@ def test_a_server_that_averages_the_states_sends_the_mean_and_is_charged_for_it(
         mean = (first[0].kept[name] + first[1].kept[name]) / 2
         assert all(torch.allclose(task.vectors[name], mean, rtol=1e-6) for task in tasks)
     assert float(learner._server.state["step"]) == 2 * STEPS
+
+
+def test_the_average_moves_as_far_as_the_model_if_updates_are_stale():
+    method = build_method("fedavg", LocalOptions(optimizer={"kind": "rmsprop", "state": "average"}))
+    state, sent = {"square_avg": torch.tensor([1.0, 2.0])}, {"square_avg": torch.tensor([5.0, 10.0])}
+    arrivals = Arrivals([Arrival(0, 0.1, 1, 1.0, factor=0.25, uploads=sent)], torch.ones(1, 2), torch.ones(1, 2))
+    model, after = method.server.update(torch.zeros(2), arrivals, state, RoundFacts(0.1, 1))
+    assert (model.tolist(), after["square_avg"].tolist()) == ([0.25, 0.25], [2.0, 4.0])
 
 
 @pytest.mark.parametrize("method", ["fedbr", "heterofl"])

@@ -69,7 +69,34 @@ def test_an_attacker_moves_the_model_no_further_than_honest_clients(server):
 
 
 def test_cells_and_strategies_of_flower_are_refused_by_name():
-    with pytest.raises(UserError, match=r"flower: strategies of Flower run .* write server: \{kind: krum, malicious"):
+    with pytest.raises(UserError, match=r"flower: strategies of Flower run .* expected kind: .* krum"):
         server_update({"flower": "Krum"})
     with pytest.raises(UserError, match="server update 'median' needs each client's update on its own"):
         load_scenario("hierarchical_cells", {"methods": [{"method": "fedavg", "server": "median"}]})
+
+
+def test_as_many_values_are_left_out_as_the_share_says():
+    assert server_update({"kind": "trimmed_mean", "share": 0.29}).cut(100) == 29
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"server": {"kind": "krum", "malicious": 1}}, r"server\.malicious: krum needs 4 updates .*cohort gives 3"),
+        (
+            {"server": {"kind": "krum", "malicious": 1}, "local": {"optimizer": {"kind": "adam", "state": "average"}}},
+            r"server\.malicious: krum needs 4",
+        ),
+        ({"server": "trimmed_mean"}, r"server\.share: 0\.2 of training\.cohort \(3\) leaves out none"),
+    ],
+)
+def test_too_few_updates_are_refused(small, changes, message):
+    with pytest.raises(UserError, match=message):
+        small(methods=[{"method": "fedavg", **changes}])
+    small(methods=[{"method": "fedavg", **changes}], training__cohort=5)
+    with pytest.raises(UserError, match=r"methods\.0\.server\."):
+        small(
+            methods=[{"method": "fedavg", **changes}],
+            training__cohort=5,
+            protocol={"kind": "asynchronous", "buffer": 2},
+        )

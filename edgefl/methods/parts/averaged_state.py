@@ -18,7 +18,10 @@ PART = "optimizer"
 
 
 class AveragedState(ServerUpdate):
-    """Another server update, and s ← Σ_k w_k s_k for each tensor s of the clients' optimizers."""
+    """Another server update, and s ← s + Σ_k w_k f_k (s_k - s) for each tensor s of the clients' optimizers.
+
+    f_k is the factor of a stale update.
+    """
 
     base: SerializeAsAny[ServerUpdate]
     rule: SerializeAsAny[Optimizer]
@@ -38,15 +41,19 @@ class AveragedState(ServerUpdate):
     def client_state(self) -> ClientState | None:
         return self.base.client_state()
 
+    def accept_count(self, updates: int) -> None:
+        self.base.accept_count(updates)
+
     def begin(self, parameters: Tensor) -> State:
         return {**self.base.begin(parameters), **self.rule.first(parameters)}
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
         own = {name: vector for name, vector in state.items() if name not in self.reads}
         parameters, own = self.base.update(parameters, arrivals, own, facts)
-        weights = arrivals.weights
+        weights = [k.weight * k.factor for k in arrivals]
+        shares = arrivals.per_client([*weights, sum(k.weight * (1 - k.factor) for k in arrivals)])
         return parameters, own | {
-            name: weighted_sum((k.uploads[name] for k in arrivals), weights) for name in self.reads
+            name: weighted_sum([*(k.uploads[name] for k in arrivals), state[name]], shares) for name in self.reads
         }
 
 

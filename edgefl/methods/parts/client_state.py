@@ -54,3 +54,9 @@ class StatesTogether(ClientState):
             for state in self.states
             for name, vector in state.after(vectors, received, final, lr, steps).items()
         }
+
+
+def together(*states: ClientState | None) -> ClientState | None:
+    """These client states as one; ``None`` if there is none."""
+    kept = tuple(each for each in states if each is not None)
+    return StatesTogether(states=kept) if len(kept) > 1 else next(iter(kept), None)

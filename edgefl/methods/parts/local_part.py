@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from edgefl.methods.fits import check, parts_of, taken_by_layout
-from edgefl.methods.parts.client_state import ClientState, State, StatesTogether
+from edgefl.methods.parts.client_state import ClientState, State, StatesTogether, together
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 
@@ -37,6 +37,6 @@ def keeping_local(method: Method, layout: Layout) -> Method:
     if not layout.local:
         return method
     before = method.state.states if isinstance(method.state, StatesTogether) else (method.state,)
-    others = tuple(each for each in before if each is not None and not isinstance(each, LocalPart))
+    others = (each for each in before if not isinstance(each, LocalPart))
     own = LocalPart(places=tuple((place.start, place.stop) for place in layout.local))
-    return replace(method, state=StatesTogether(states=(*others, own)) if others else own)
+    return replace(method, state=together(*others, own))

@@ -19,7 +19,7 @@ from edgefl.input_file import InputCode
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.local_step import LocalRule, Sgd, clipped, direction, stepped_
-from edgefl.options import Component, kind_or
+from edgefl.options import Component, kind_or, of_kind
 from edgefl.registry import class_of
 from edgefl.user_code import UserCode
 from edgefl.validation import validated
@@ -73,8 +73,6 @@ class KeptSgd(Sgd):
 
 class Optimizer(LocalRule):
     """An adaptive step; its state are vectors, and ``step``, the number of its steps ``[1]``, where it reads it."""
-
-    lr_on_device: ClassVar[bool] = True
 
     state: Literal["reset", "keep", "average"] = Field(
         default="reset", description=f"{_LASTING}, average with the mean of the clients', which is sent"
@@ -252,7 +250,7 @@ class _Unread(Sgd):
 def _mapping(value: Any) -> Any:
     if isinstance(value, dict) and "python" in value:
         return {"kind": "python", **value}
-    return {"kind": value} if isinstance(value, str) else value
+    return of_kind(value)
 
 
 Names = Literal["sgd", "adam", "adamw", "adagrad", "rmsprop"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import BaseModel, Field, Tag, WithJsonSchema, model_validator
 
-from edgefl.options import Component
+from edgefl.errors import UserError
+from edgefl.options import Component, kind_or
+from edgefl.validation import validated
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -71,6 +73,12 @@ class _Ending(Rate):
     end: float = Field(default=0.0, ge=0, le=1, description="share of value that is left at the end")
     rounds: int | None = Field(default=None, ge=1, description="rounds until the end; null: training.rounds")
 
+    @model_validator(mode="after")
+    def _ends_after_the_warmup(self) -> Self:
+        if self.rounds is not None and self.warmup > self.rounds:
+            raise ValueError(f"warmup: expected at most the {self.rounds} rounds of the rate, found {self.warmup:g}")
+        return self
+
     def share(self, time: float) -> float:
         """Constant while the end is not known."""
         length = math.inf if self.rounds is None else max(self.rounds - self.warmup, 1.0)
@@ -99,13 +107,6 @@ class Linear(_Ending):
         return 1 - progress
 
 
-def kind(value: Any) -> Any:
-    """The tag of a value in the union; messages name this function."""
-    if isinstance(value, dict):
-        return value.get("kind", "constant")
-    return getattr(value, "kind", "number")
-
-
 _KINDS = Constant, Exponential, Stepwise, Cosine, Linear
 LearningRate = Annotated[
     Annotated[float, Field(gt=0, allow_inf_nan=False), Tag("number")]
@@ -114,7 +115,7 @@ LearningRate = Annotated[
     | Annotated[Stepwise, Tag("step")]
     | Annotated[Cosine, Tag("cosine")]
     | Annotated[Linear, Tag("linear")],
-    Discriminator(kind),
+    kind_or("constant", "number"),
     # Without references, because the schema of a server update is a part of another one.
     WithJsonSchema(
         {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, *(each.model_json_schema() for each in _KINDS)]}
@@ -128,12 +129,12 @@ def rate_at(rate: LearningRate, time: float, step: float = 1.0) -> float:
     return rate.at(time, step) if isinstance(rate, Rate) else rate
 
 
-def ends_with_run(part: BaseModel) -> list[str]:
-    """The names of the options that are rates whose end is that of the run."""
-    return [name for name, value in part if isinstance(value, _Ending) and value.rounds is None]
-
-
-def lasting(part: Part, rounds: int | None) -> Part:
-    """The same part of a run of so many rounds."""
-    ends = {name: getattr(part, name).model_copy(update={"rounds": rounds}) for name in ends_with_run(part)}
-    return part.model_copy(update=ends) if ends else part
+def lasting(part: Part, rounds: int | None, field: str) -> Part:
+    """The same part of a run of so many rounds; its options are at ``field`` and their names."""
+    rates = {name: value for name, value in part if isinstance(value, _Ending) and rounds is not None}
+    for name, rate in rates.items():
+        rates[name] = validated(type(rate), {**dict(rate), "rounds": rate.rounds or rounds}, field=field + name)
+        if not rate.end and (rate.rounds or math.inf) < (rounds or 0):
+            reason = f"the rate is 0 after {rate.rounds} rounds, and training.rounds is {rounds}"
+            raise UserError(f"{reason}; expected an end above 0, or as many rounds", field=field + name)
+    return part.model_copy(update=rates) if rates else part

@@ -182,6 +182,9 @@ class ServerUpdate(Component):
     def accept(self, options: LocalOptions) -> None:
         """Check the local options; by default, all fit this server update."""
 
+    def accept_count(self, updates: int) -> None:
+        """Check the number of updates of an aggregation if no client is late; by default, any fits."""
+
     def begin(self, parameters: Tensor) -> State:
         """The server state before the first round, vectors ``[parameter_count]`` by name."""
         return {}
