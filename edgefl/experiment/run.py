@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgefl.data.attackers import Attackers
+from edgefl.data.federated import FederatedData
 from edgefl.errors import UserError
 from edgefl.experiment import longer
 from edgefl.experiment.directory import Choices, NewSeeds, RunDirectory, check_finished
@@ -17,7 +19,7 @@ from edgefl.experiment.inputs import Inputs, allow_code, software_of
 from edgefl.experiment.one_run import LogDiffers, MakeTestbed, OneRun
 from edgefl.experiment.pausing import Pause
 from edgefl.experiment.step_costs import StepCosts, StepKey
-from edgefl.experiment.wiring import SharedWorld, reads_labels, shared_world, step_costs
+from edgefl.experiment.wiring import SharedWorld, data_of, reads_labels, shared_world, step_costs
 from edgefl.hardware import DeviceName
 from edgefl.options import Options
 from edgefl.record.costs import StepRow, write_costs
@@ -33,8 +35,6 @@ from edgefl.training.faults import PartFault
 from edgefl.validation import validated
 
 if TYPE_CHECKING:
-    from edgefl.data.attackers import Attackers
-    from edgefl.data.federated import FederatedData
     from edgefl.training.core import TrainingCore
 
 MOST_NEW_SEEDS = 1000
@@ -353,19 +353,11 @@ class _ScenarioRuns(Runs):
         self.directory.read_inputs(self._inputs.now(trains=trains))
 
     def _load(self, seed: int) -> FederatedData:
-        from edgefl.data.federated import load_federated
         from edgefl.training.accelerator import room_for_data
         from edgefl.training.engine_spec import choose_device
 
         device = choose_device(self._choices.device)
-        split, room = self._chosen.evaluation.split, room_for_data(device)
-        data, attackers = load_federated(self._chosen.data, seed, device, split, room=room), self._attackers(seed)
-        return data if attackers is None else attackers.data(data)
-
-    def _attackers(self, seed: int) -> Attackers | None:
-        from edgefl.data.attackers import Attackers
-
-        return Attackers.of(self._chosen.failures, self._chosen.data.clients, seed)
+        return data_of(self._chosen, seed, device, room_for_data(device))
 
     def _core(self, seed: int, data: FederatedData | None) -> AbstractContextManager[TrainingCore | None]:
         if data is None or not self._choices.train:
@@ -374,4 +366,5 @@ class _ScenarioRuns(Runs):
 
         spec, engine = self._chosen.model.spec, self._chosen.training.engine
         results = None if self._results is None else self._results / str(seed)
-        return TrainingCore.of(data, spec, seed, engine=engine, results=results, attackers=self._attackers(seed))
+        attackers = Attackers.of(self._chosen.failures, self._chosen.data.clients, seed)
+        return TrainingCore.of(data, spec, seed, engine=engine, results=results, attackers=attackers)

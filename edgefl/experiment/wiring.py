@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from edgefl.cost.law import CostModel
+from edgefl.data.attackers import Attackers
 from edgefl.data.federated import FederatedData, load_federated, shard_sizes
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import FleetAssignment, assign
@@ -90,12 +93,16 @@ def reads_labels(scenario: Scenario, seed: int) -> bool:
     return "label_support" in scenario.training.selection.spec.start(seed).reads
 
 
+def data_of(scenario: Scenario, seed: int, device: torch.device | str = "cpu", room: float = math.inf) -> FederatedData:
+    """Return the clients' data of a seed, with the labels that attackers train with."""
+    data = load_federated(scenario.data, seed, device, scenario.evaluation.split, room=room)
+    attackers = Attackers.of(scenario.failures, scenario.data.clients, seed)
+    return data if attackers is None else attackers.data(data)
+
+
 def world_of(scenario: Scenario, seed: int) -> SharedWorld:
     """Return the fleet and shards of a seed; the data are read only if the selector reads their labels."""
-    split = scenario.evaluation.split
-    return shared_world(
-        scenario, seed, load_federated(scenario.data, seed, split=split) if reads_labels(scenario, seed) else None
-    )
+    return shared_world(scenario, seed, data_of(scenario, seed) if reads_labels(scenario, seed) else None)
 
 
 def client_links_of(scenario: Scenario, world: SharedWorld) -> ClientLinks:

@@ -289,7 +289,9 @@ class MethodLearner:
     def _attacked(self, attackers: Attackers, task: JobTask, final: Tensor) -> Tensor:
         """What an attacker returns: its buffers, and what it keeps for itself, are honest."""
         layout = self._model.layout if self._parts is None else self._parts.of(task.level).model.layout
-        sent = attackers.sent(task.client, task.dispatch, task.start, final, layout.parameter_count)
+        first = self._model.depth - task.alpha if task.objective.trains_last else 0
+        places = slice(layout.before(first)[0], layout.parameter_count)
+        sent = attackers.sent(task.client, task.dispatch, task.start, final, places)
         return layout.with_local_part(sent, layout.local_part(final)) if layout.local else sent
 
     def _inputs(self, job: TrainingJob) -> JobInputs:

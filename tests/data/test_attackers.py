@@ -35,6 +35,8 @@ def test_flipped_labels_are_those_of_the_attackers_alone(small):
         honest = data.train.labels[mine]
         expected = data.classes - 1 - honest if client in found.clients else honest
         assert torch.equal(flipped.train.labels[mine], expected)
+        # What methods read of a client (FedRS, HeteroFL) fits the labels that it trains with.
+        assert flipped.label_counts[client].tolist() == expected.bincount(minlength=data.classes).tolist()
     assert flipped.test is data.test
 
 
@@ -42,11 +44,11 @@ def test_what_attackers_send():
     start, final = torch.zeros(1000), torch.cat([torch.full((999,), 0.5), torch.tensor([7.0])])
     flip = attackers(kind="sign_flip", scale=3)
     one, honest = min(flip.clients), min(set(range(8)) - flip.clients)
-    assert flip.sent(honest, 0, start, final, 999) is final
-    changed = flip.sent(one, 0, start, final, 999)
+    assert flip.sent(honest, 0, start, final, slice(0, 999)) is final
+    changed = flip.sent(one, 0, start, final, slice(0, 999))
     assert torch.equal(changed, torch.cat([torch.full((999,), -1.5), torch.tensor([7.0])]))  # buffers are honest
     noisy = attackers(kind="noise", scale=2)
-    noise = [noisy.sent(one, dispatch, start, final, 999) - final for dispatch in (0, 0, 1)]
+    noise = [noisy.sent(one, dispatch, start, final, slice(0, 999)) - final for dispatch in (0, 0, 1)]
     assert torch.equal(noise[0], noise[1])
     assert not torch.equal(noise[0], noise[2])
     assert float(noise[0].norm()) == pytest.approx(2 * float(final[:999].norm()), rel=0.1)
@@ -79,6 +81,7 @@ def test_a_run_with_attackers_resumes_to_the_same_bytes_and_keeps_them_in_a_repl
         ([{"malicious": {"share": 0.1, "kind": "noise"}}] * 2, "failures: expected one entry malicious, found 2"),
         ({"malicious": {"share": 0.1, "kind": "label_flip", "scale": 2}}, "scale: expected it with sign_flip or noise"),
         ({"malicious": {"share": 1, "kind": "noise"}}, r"share: expected less than 1, found 1"),
+        ({"malicious": {"share": 0.05, "kind": "label_flip"}}, r"malicious\.share: 0\.05 of 8 clients is none"),
         ({"malicius": {"share": 0.1}}, "failures"),
     ],
 )

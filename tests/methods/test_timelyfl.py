@@ -5,13 +5,14 @@ from collections import defaultdict
 import torch
 
 from edgefl.cost.measure import measure
+from edgefl.data.attackers import Attack, Attackers
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import JobId, TrainingJob
 
-from ..training.conftest import SIZES, tiny_model
+from ..training.conftest import SIZES, TinyData, tiny_model
 from .test_width_methods import PreciseData, by_name, cross_entropy, outputs
 
 LOCAL = LocalOptions(epochs=1, batch=4, lr=0.1, weight_decay=0.01, momentum=0.5, clip_norm=0.5)
@@ -20,9 +21,9 @@ ROUNDS = [{0: (3, 2), 1: (2, 1), 3: (1, 1)}, {1: (1, 1), 2: (2, 1)}, {3: (1, 1),
 """Of each client: the number of its last blocks, and its epochs."""
 
 
-def after_rounds(data, rounds, *, double=False, engine="sequential"):
+def after_rounds(data, rounds, *, double=False, engine="sequential", attackers=None):
     method = build_method("timelyfl", LOCAL)
-    with TrainingCore(data, tiny_model(), 3, engine=engine) as core:
+    with TrainingCore(data, tiny_model(), 3, engine=engine, attackers=attackers) as core:
         first = core.initial.double() if double else core.initial
         if double:
             core._own = core._own._replace(initial=first)
@@ -69,6 +70,14 @@ def expected(first, rounds):
             if found:
                 model[name] = sum(weight * tensor for weight, tensor in found) / sum(weight for weight, _ in found)
     return model
+
+
+def test_attackers_change_only_the_blocks_that_they_train():
+    attackers = Attackers(Attack(share=0.5, kind="noise"), 0, frozenset(SIZES))
+    found, first, layout = after_rounds(TinyData(), [{3: (1, 1), 4: (1, 1)}], attackers=attackers)
+    changed = (found != first)[: layout.parameter_count]
+    front = layout.before(2)[0]
+    assert (bool(changed[:front].any()), bool(changed[front:].all())) == (False, True)
 
 
 def test_it_is_sgd_on_the_last_blocks_and_the_mean_over_those_who_trained_a_tensor():
