@@ -32,6 +32,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
     ``block_wise`` reports the bytes of blocks in both ways of counting; ``why`` is the reason for an early end.
     """
     spent, metric = outcome.spent, outcome.limits.metric
+    transfers = Transfers(breaks=spent.breaks, retries=spent.repeats, failed=spent.failures)
     values = {"final": number(outcome.final.metric), "best": number(outcome.best), "ema": number(outcome.ema)}
     return SeedResult(
         seed=seed,
@@ -49,7 +50,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
         communication=Communication(exposed_seconds=spent.exposed_seconds, hidden_seconds=spent.hidden_seconds),
         targets=tuple(_target(target, metric) for target in outcome.limits.targets),
         budgets=tuple(_budget(budget, metric) for budget in outcome.limits.budgets),
-        **_present(transfers=_transfers(spent) if outcome.timeouts else None),
+        **_present(transfers=transfers if outcome.timeouts else None),
         **_present(ratio_to_optimum=_ratio_to_optimum(outcome)),
         **_present(ensemble=_ensemble(outcome), blocks=_blocks(outcome) if block_wise else None),
     )
@@ -98,10 +99,6 @@ def _bytes(spent: Ledger) -> Bytes:
     )
 
 
-def _transfers(spent: Ledger) -> Transfers:
-    return Transfers(breaks=spent.breaks, retries=spent.repeats, failed=spent.failures)
-
-
 def _fates(spent: Ledger) -> dict[Lost, int]:
     counted = [fate for fate in LOST if fate != "unfinished" and (fate != "broken" or spent.breaks)]
     fates: dict[Lost, int] = {fate: int(getattr(spent, f"bytes_{fate}")) for fate in counted}
@@ -113,18 +110,11 @@ def _target(target: Target, metric: Metric) -> TargetResult:
     aim: dict[str, Any] = {"metric": metric.name, "value": target.value}
     if metric.is_accuracy:
         aim = {"accuracy": target.value, **aim}
-    if at is None:
-        never = dict.fromkeys(("seconds", "bytes", "rounds", "flops", "joules"))
-        return TargetResult(**aim, reached=False, **never)
-    return TargetResult(
-        **aim,
-        reached=True,
-        seconds=at.seconds,
-        bytes=int(at.spent.bytes),
-        rounds=at.round,
-        flops=at.spent.flops,
-        joules=at.spent.joules,
-    )
+    figures: dict[str, Any] = dict.fromkeys(("seconds", "bytes", "rounds", "flops", "joules"))
+    if at is not None:
+        figures = {name: getattr(at.spent, name) for name in ("flops", "joules")}
+        figures |= {"seconds": at.seconds, "bytes": int(at.spent.bytes), "rounds": at.round}
+    return TargetResult(**aim, reached=at is not None, **figures)
 
 
 def _budget(budget: Budget, metric: Metric) -> BudgetResult:
