@@ -58,7 +58,6 @@ def test_bytes_by_direction_and_fate_are_those_of_the_summary(run):
         traffic = traffic_of(timeline)
         assert sum(traffic.down.values()) == result.bytes.down
         assert sum(traffic.up.values()) == result.bytes.up
-        assert traffic.backhaul == getattr(result.bytes, "backhaul", 0)
         assert traffic.down["useful"] + traffic.up["useful"] == result.bytes.useful
         for fate, bytes in result.bytes.by_fate.items():
             assert traffic.down[fate] + traffic.up[fate] == bytes

@@ -171,11 +171,10 @@ def _capacity(history: Sequence[tuple[float, float]], moment: float) -> float:
 
 
 class Traffic(NamedTuple):
-    """Bytes delivered in a run, by fate: to clients, from clients, and between server and cells (``backhaul``)."""
+    """Bytes delivered in a run, by fate: to clients, and from clients."""
 
     down: dict[str, int]
     up: dict[str, int]
-    backhaul: int
 
 
 @dataclass
@@ -195,12 +194,10 @@ class ClientUse:
 
 
 def traffic_of(timeline: Timeline) -> Traffic:
-    """All delivered bytes, each counted once."""
+    """All bytes delivered to and from clients, each counted once."""
     down, up = (dict[str, int]({fate: 0 for fate in FATES if fate != "broken"}) for _ in range(2))
-    backhaul = 0
     for transfer in timeline.transfers:
         if transfer.item == "relay":
-            backhaul += transfer.bytes
             continue
         fate, broken = timeline.fate_of(transfer), timeline.broken.get(transfer.flow)
         side = up if transfer.up else down
@@ -208,7 +205,7 @@ def traffic_of(timeline: Timeline) -> Traffic:
         if broken is not None:
             side[fate] -= broken.bytes
             side["broken"] = side.get("broken", 0) + broken.bytes
-    return Traffic(down, up, backhaul)
+    return Traffic(down, up)
 
 
 def use_of_clients(timeline: Timeline) -> list[ClientUse]:
