@@ -1,17 +1,10 @@
 """The samples that are used, held out for tuning, and tested on; fixed choices, the same in every run."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.data.sharding import Integers
 from edgefl.randomness import generator
-
-
-def class_counts(available: Sequence[int], images: int) -> Integers:
-    """The number of images of each class among ``images`` images, in the set's proportions (largest remainder)."""
-    return largest_remainders(np.array(available, dtype=np.float64), images)
 
 
 def largest_remainders(weights: NDArray[np.float64], total: int) -> Integers:
@@ -30,7 +23,7 @@ def largest_remainders(weights: NDArray[np.float64], total: int) -> Integers:
 
 def chosen_images(labels: Integers, images: int) -> Integers:
     """Positions of the images to use, ascending; the same in every run, independent of its seed."""
-    counts = class_counts(np.bincount(labels).tolist(), images)
+    counts = largest_remainders(np.bincount(labels).astype(np.float64), images)
     rng = generator(0, "training images")
     parts = [rng.permutation(np.flatnonzero(labels == label))[:count] for label, count in enumerate(counts)]
     return np.sort(np.concatenate(parts))

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, PrivateAttr, model_validator
 
 from edgefl.data.augment import Augmentation
-from edgefl.data.choice import class_counts
+from edgefl.data.choice import largest_remainders
 from edgefl.data.feature_skews import AnyFeatureSkew
 from edgefl.data.partitions import AnyPartition, Iid
 from edgefl.data.samples import Description, Samples, checked_samples, described, in_terms_of
@@ -157,7 +157,7 @@ class DataSpec(Component):
         check_use(self, known)
         if self.images is None:
             return known
-        return replace(known, train=tuple(class_counts(known.train, self.images).tolist()))
+        return replace(known, train=tuple(largest_remainders(np.array(known.train, np.float64), self.images).tolist()))
 
     @model_validator(mode="after")
     def _can_be_cut(self) -> Self:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from edgefl.data.choice import chosen_images, class_counts, held_out
+from edgefl.data.choice import chosen_images, held_out, largest_remainders
 from edgefl.data.distribution import data_distribution, of_targets
 from edgefl.data.federated import load_federated, shard_sizes
 from edgefl.data.sets.arrays import Arrays
@@ -22,7 +22,7 @@ from edgefl.validation import validated
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=12), st.data())
 def test_counts_sum_to_what_was_asked_and_stay_within_one_of_proportion(available, data):
     images = data.draw(st.integers(1, sum(available)))
-    counts = class_counts(available, images)
+    counts = largest_remainders(np.array(available, dtype=float), images)
     assert counts.sum() == images
     assert (np.abs(counts - np.array(available) / sum(available) * images) < 1).all()
     assert (counts <= available).all()
