@@ -142,7 +142,7 @@ class OwnData(DataSpec):
                 raw.refuse(
                     f"expected training samples of each class from 0 to {len(sizes) - 1} in '{raw.names[1]}', found "
                     f"none of class {sizes.argmin()}; number the classes from 0 without gaps, or set data.classes to "
-                    f"{len(sizes)} if classes may be empty"
+                    f"{len(sizes)}: outputs without samples do no harm"
                 )
         return Samples(inputs, labels, owner=client, classes=classes)
 
