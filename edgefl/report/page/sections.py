@@ -69,7 +69,9 @@ def facts(runs: Sequence[RunResult]) -> list[Fact]:
     if "behind" in cells:
         lead = f"{cells['behind'][1]} {'points ' * runs[0].metric.share}ahead of {cells['method'][1]}"
     costs = ", ".join(cells[head][0] for head in _WORDS.values())
-    targets = ", ".join(f"{head} {cells[head][0]}" for head in cells if head.endswith(" at"))
+    targets = ", ".join(f"{head} {cells[head][0]}" for head in cells if head.endswith(" at")).replace(
+        "at never", "never"
+    )
     sure = best.words.partition("  ")[2].strip("()")
     return [
         best._replace(words=sure),
