@@ -229,6 +229,8 @@ class Scenario(Options):
                 method = build_method(entry.entry, training.local, training.codec, training.rounds)
                 method.server.accept_count(protocol.gathered(training.cohort))
                 check(parts_of(method), protocol.takes(method.weighting), early)
+            if (own := self.personalisation) and own.lr is None and not method.local.lr_at(training.rounds):
+                raise UserError(f"expected a rate: that of '{method.label}' ends at 0", field="personalisation.lr")
             if isinstance(self.cost, SecondsCost) and self.cost.range_of((method.label, method.name)) is None:
                 hint = nearest(method.label, self.cost.methods)
                 raise UserError(f"no seconds of method '{method.label}'; {hint}", field="cost.methods")

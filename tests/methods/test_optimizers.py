@@ -194,7 +194,7 @@ def test_every_engine_gives_each_step_its_rate(world):
         ),
         (
             {"local": {"lr": {"kind": "linear", "value": 1, "rounds": 3}}},
-            r"local\.lr: the rate is 0 after 3 rounds, and",
+            r"local\.lr: the rate is 0 after 3 of 4 rounds",
         ),
         ({"server_lr": {"value": 1, "over": "steps"}}, r"methods\.0\.server_lr\.over: a server has no local steps"),
     ],
@@ -202,6 +202,13 @@ def test_every_engine_gives_each_step_its_rate(world):
 def test_rates_that_cannot_be_reached_are_refused(small, method, message):
     with pytest.raises(UserError, match=message):
         small(methods=[{"method": "fedavg", **method}])
+
+
+def test_clients_are_not_personalised_at_a_rate_of_zero(small):
+    ends = {"kind": "cosine", "value": 1}
+    with pytest.raises(UserError, match=r"personalisation\.lr: expected a rate: that of 'fedavg' ends at 0"):
+        small(training__local__lr=ends, data__test="partitioned", personalisation={"kind": "calibration"})
+    small(training__local__lr=ends, data__test="partitioned", personalisation={"kind": "calibration", "lr": 0.1})
 
 
 def test_methods_with_one_rate_a_round_refuse_others():

@@ -135,6 +135,5 @@ def lasting(part: Part, rounds: int | None, field: str) -> Part:
     for name, rate in rates.items():
         rates[name] = validated(type(rate), {**dict(rate), "rounds": rate.rounds or rounds}, field=field + name)
         if not rate.end and (rate.rounds or math.inf) < (rounds or 0):
-            reason = f"the rate is 0 after {rate.rounds} rounds, and training.rounds is {rounds}"
-            raise UserError(f"{reason}; expected an end above 0, or as many rounds", field=field + name)
+            raise UserError(f"the rate is 0 after {rate.rounds} of {rounds} rounds; set its end", field=field + name)
     return part.model_copy(update=rates) if rates else part
