@@ -55,6 +55,14 @@ def test_a_winner_is_named_only_if_it_is_certain(make_run, methods, expected):
     assert answer(make_run(methods)) == expected
 
 
+def test_one_method_and_a_baseline(make_run):
+    run = make_run({"a": seeds([0.9] * 3), "alone": seeds([0.8] * 3)}, methods=[{"method": "local", "as": "alone"}])
+    best, baseline = verdict(run).splitlines()
+    assert best == "Best after 40 rounds:  a  90.0 %"
+    assert "(a +10.0 points)" in baseline
+    assert "behind" not in glance(run).text(100)
+
+
 def test_a_baseline_takes_no_part(make_run):
     run = make_run({**FAR, "alone": seeds([0.99] * 3)}, methods=[{"method": "local", "as": "alone"}])
     assert verdict(run).splitlines() == [
