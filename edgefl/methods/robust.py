@@ -81,7 +81,7 @@ class Krum(_Robust):
 
     def accept_count(self, updates: int) -> None:
         if updates < self.malicious + 3:
-            raise UserError(f"krum needs {self.malicious + 3} updates, cohort gives {updates}", field="server.malicious")
+            raise UserError(f"krum needs {self.malicious + 3} updates, cohort has {updates}", field="server.malicious")
 
     def combined(self, updates: Tensor, weights: Tensor) -> Tensor:
         near = max(len(updates) - self.malicious - 2, 1)
