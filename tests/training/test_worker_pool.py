@@ -90,11 +90,12 @@ def test_the_first_failure_is_raised_no_new_call_begins_and_the_pool_stays_usabl
 
 
 @pytest.mark.full
-def test_worker_processes_compute_with_one_thread_and_ignore_ctrl_c(pool):
+def test_worker_processes_compute_with_one_thread_ignore_ctrl_c_and_may_use_memory(pool):
     def told(_):
-        return torch.get_num_threads(), os.environ["OMP_NUM_THREADS"], signal.getsignal(signal.SIGINT)
+        allowed = os.environ["LOKY_MAX_MEMORY_LEAK_SIZE"]
+        return torch.get_num_threads(), os.environ["OMP_NUM_THREADS"], allowed, signal.getsignal(signal.SIGINT)
 
-    assert set(answers(pool, told, range(4))) == {(1, "1", signal.SIG_IGN)}
+    assert set(answers(pool, told, range(4))) == {(1, "1", "1e15", signal.SIG_IGN)}
 
 
 @pytest.mark.full

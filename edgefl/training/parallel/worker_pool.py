@@ -25,6 +25,9 @@ _WATCH_SECONDS = 0.25
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(INTRA_OP_THREADS))
 """Set only in the worker processes' environment: libraries start no threads that busy-wait on the others' cores."""
 
+_NO_RESTART = {"LOKY_MAX_MEMORY_LEAK_SIZE": "1e15"}
+"""With psutil installed, loky takes a step's memory above 300 MB for a leak and starts the worker process anew."""
+
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
@@ -53,7 +56,7 @@ class WorkerPool:
                 context=get_context("loky"),
                 initializer=_begin,
                 initargs=(os.getpid(),),
-                env=_ONE_THREAD,
+                env=_ONE_THREAD | _NO_RESTART,
             )
             self._first = self._submit(os.getpid, ())
         except (OSError, NotImplementedError, AssertionError) as error:  # AssertionError: this process may start none
