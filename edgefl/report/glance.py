@@ -184,8 +184,9 @@ def answers(run: RunResult) -> list[str]:
     start = f"Best within {', '.join(limits)}:" if limits else f"Best after {ends} round{'' if ends == '1' else 's'}:"
     standing = compare_metric(run)
     if standing is None:
-        only = f"only the baseline {listed(run.baselines)} ran"
-        return [f"{start}  {only if run.baselines == run.labels else 'no method has trained a model'}"]
+        only_baselines = run.baselines == run.labels
+        found = f"only the baseline {listed(run.baselines)} ran" if only_baselines else "no method has trained a model"
+        return [f"{start}  {found}"]
     best = f"{start}  {_standing(standing, run.metric.dimension)}"
     rows = comparison_rows(run)
     others = [f"Baselines, not compared: {', '.join(_baselines(run, rows, standing))}."] if run.baselines else []

@@ -64,7 +64,7 @@ def mistake(*_, **__):
 
 @pytest.mark.parametrize(
     ("module", "part", "made"),
-    [("run", "shared_world", "a/b/run"), ("runs", "setup_of", "a"), ("runs", "setup_of", "a/b/run")],
+    [("run", "shared_world", "a/b/run"), ("one_run", "setup_of", "a"), ("one_run", "setup_of", "a/b/run")],
 )
 def test_a_mistake_before_the_first_round_removes_what_was_made_and_nothing_else(
     tmp_path, monkeypatch, module, part, made
