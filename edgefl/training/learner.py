@@ -17,6 +17,7 @@ from edgefl.models.layout import digest_of_model
 from edgefl.randomness import generator
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import Engine, JobData, JobResult, JobTask, Outcome
+from edgefl.training.distances import Distances
 from edgefl.training.evaluation import epoch_losses, in_main_memory, local_losses
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.training.job_inputs import JobInputs, JobResolver, Received
@@ -70,6 +71,7 @@ class MethodLearner:
         self._resolver = JobResolver(method, model.layout, model.depth, initial, data, parts)
         self._wire = Wire(method, model.layout, seed)
         self._server = ServerModel(method, initial, model.layout, data.clients, self._wire, parts)
+        self._distances = Distances(model.layout, initial)
         self._versions: dict[int, Received] = {0: self._server.sent()}
         self._waiting: dict[JobId, TrainingJob] = {}
         self._discarded: set[JobId] = set()
@@ -117,7 +119,8 @@ class MethodLearner:
                 self._kept_models.aggregated(self._server.vector, local)
             for client in {id.client for id in arrived}:
                 self._feedback[client] = {}
-            distances = self._server.squared_distances([outcome.final for outcome in arrived.values()])
+            finals = [outcome.final for outcome in arrived.values()]
+            distances = self._distances.all_squared(finals, self._server.vector)
             for (id, outcome), distance in zip(arrived.items(), distances, strict=True):
                 feedback = Feedback(outcome.loss, outcome.first_loss, distance, outcome.drift)
                 self._feedback[id.client][id] = feedback
@@ -280,7 +283,7 @@ class MethodLearner:
             steps=job.steps,
             loss=loss,
             first_loss=first_loss,
-            drift=0.0 if self._parts is not None else self._server.squared_distance(task.start, sent),
+            drift=0.0 if self._parts is not None else self._distances.squared(task.start, sent),
             delta=delta,
             part=(job.alpha if self._method.objective.trains_last else job.level, job.round),
             others=others,

@@ -16,9 +16,6 @@ from edgefl.training.job_inputs import Received
 from edgefl.training.parts_of_models import LastBlocks, PartsOfModel
 from edgefl.training.wire import Wire
 
-_BLOCK = 512
-"""Length of the blocks whose squares are summed in their own precision."""
-
 
 class ServerModel:
     """The latest model version, its server state, and both as clients receive them."""
@@ -39,9 +36,6 @@ class ServerModel:
         self._method = method
         self._count = parameter_count = layout.parameter_count
         self._local = layout.local_parameters
-        # Whole blocks: the padding after a difference stays zero and adds nothing to the sum of squares.
-        self._blocks = initial.new_zeros(-(-parameter_count // _BLOCK), _BLOCK)
-        self._difference = self._blocks.view(-1)[:parameter_count]
         self._clients, self._parts = clients, parts
         self._last_blocks = LastBlocks(layout) if method.objective.trains_last else None
         self._wire = wire
@@ -164,39 +158,6 @@ class ServerModel:
             received = server.received(ServerSide(parameters, self._state), before, lr, arriving)
             checked_update((received.parameters, received.state), parameters, server.broadcasts)
         return Received(torch.cat([received.parameters, buffers]), received.state)
-
-    def squared_distance(self, vector: Tensor, other: Tensor | None = None) -> float:
-        """‖a - b‖² over the parameters; ``other`` is the latest model unless given.
-
-        Buffers are excluded: batch norm's counters and variances are not distances in weight space. So is the local
-        part, which the server does not receive.
-        """
-        other = self.vector if other is None else other
-        if vector is other:
-            return 0.0
-        squared = float(self._squared(vector, other))
-        # A block's sum may overflow float32 although the distance does not (a model that is diverging).
-        return squared if isfinite(squared) else float(self._difference.double().square().sum())
-
-    def squared_distances(self, vectors: Sequence[Tensor]) -> list[float]:
-        """:meth:`squared_distance` of each vector from the latest model, read from the device at once."""
-        if not vectors:
-            return []
-        found = torch.stack([self._squared(vector, self.vector) for vector in vectors]).tolist()
-        return [
-            squared if isfinite(squared) else self.squared_distance(vector)
-            for vector, squared in zip(vectors, found, strict=True)
-        ]
-
-    def _squared(self, vector: Tensor, other: Tensor) -> Tensor:
-        """Leaves the difference in :attr:`_difference`."""
-        difference = torch.sub(vector[: self._count], other[: self._count], out=self._difference)
-        for place in self._local:
-            difference[place] = 0
-        # Blocks are summed in their own precision, their sums in float64: as exact as the differences, in a third of
-        # the time.
-        norms: Tensor = torch.linalg.vector_norm(self._blocks, dim=1)
-        return norms.double().square().sum()
 
 
 def _finite(vector: Tensor) -> bool:

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from edgefl.data.batches import batch_plan
 from edgefl.methods.fedavg import Mean
+from edgefl.training.distances import Distances
 from edgefl.training.faults import Diverged
 from edgefl.training.job import JobId, Mixing
 
@@ -352,9 +353,9 @@ def test_a_client_may_have_two_jobs_in_one_aggregation(tiny):
 @pytest.mark.parametrize("scale", [1.0, 1e30])
 def test_a_distance_is_the_sum_of_squares_in_float64_however_far_apart_the_models_are(tiny, scale):
     with tiny.core("sequential") as core:
-        server = core.learner(tiny.method("fedavg"))._server
-        count = core.model.layout.parameter_count
-        drawn = torch.randn(2, core.model.layout.size, generator=torch.Generator().manual_seed(0))
-        vector, other = scale * drawn
-        expected = float((vector.double() - other.double())[:count].square().sum())
-        assert server.squared_distance(vector, other) == pytest.approx(expected, rel=1e-6)
+        layout = core.model.layout
+        vector, other = scale * torch.randn(2, layout.size, generator=torch.Generator().manual_seed(0))
+        expected = float((vector.double() - other.double())[: layout.parameter_count].square().sum())
+        distances = Distances(layout, vector)
+        assert distances.squared(vector, other) == pytest.approx(expected, rel=1e-6)
+        assert distances.all_squared([vector, other], other) == pytest.approx([expected, 0], rel=1e-6)
