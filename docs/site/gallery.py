@@ -29,14 +29,15 @@ def page_of(file: str) -> str | None:
     >>> page_of("scenarios/lte_rural.yaml"), page_of("scenarios/papers/fedbr"), page_of("docs/data.md")
     ('gallery/lte_rural.md', 'gallery/papers/fedbr.md', None)
     """
-    match = re.fullmatch(r"scenarios/(papers/[a-z]+|[a-z0-9_]+)(?:\.yaml|/.*)?", file.rstrip("/"))
+    match = re.fullmatch(r"scenarios/(papers/[a-z]+|claims/[a-z]+|[a-z0-9_]+)(?:\.yaml|/.*)?", file.rstrip("/"))
     return f"gallery/{match[1]}.md" if match else None
 
 
 def _alone(name: str) -> str:
     about, text = _parts(SCENARIOS[name])
-    picture = f"![The result](../images/{name}.png)\n\n" if (PICTURES / f"{name}.png").exists() else ""
-    others = "[All scenarios](../scenarios.md#the-shipped-scenarios)"
+    up = "../" * (1 + name.count("/"))
+    picture = f"![The result]({up}images/{name}.png)\n\n" if (PICTURES / f"{name}.png").exists() else ""
+    others = f"[All scenarios]({up}scenarios.md#the-shipped-scenarios)"
     return f"# {name}\n\n{about}\n\n{picture}{fence(text, 'yaml')}\n{others}\n"
 
 
