@@ -166,6 +166,8 @@ def option_probes() -> list[tuple[str, Changes, Changes, Expected]]:
 HOSTS = {kind: kind for kind in ("scaffold", "fedadc", "fedgkd")}
 """The method beside which a server update makes sense, where that is not FedAvg."""
 
+OPTIONS = {"trimmed_mean": {"share": 0.3}}
+"""Options without which it is refused in a cohort of four."""
 
 UNEVEN = {"data.partition": {"kind": "dirichlet", "alpha": 0.5, "balanced": False, "min_size": 1}}
 BLOCKS = {"methods": [{"method": "fedbr"}], "training.rounds": 6, "training.cohort": 8}
@@ -181,8 +183,9 @@ def scheduled(kind: str, **options: Any) -> Changes:
 PROBES: list[Probe] = probes(trained, [
     *((f"methods[]<{name}>.method", {**method(name), "methods": ["fedprox" if name == "fedavg" else "fedavg"]},
        method(name), differs) for name in METHODS.names() if name not in {*DERIVED, *(part[0] for part in PARTS)}),
-    *((f"methods[].server<{kind}>.kind", {**UNEVEN, **server("fedavgm" if kind == "mean" else "mean")}, server(kind),
-       differs) for kind in SERVER_UPDATES.names() if kind not in {*HOSTS, "flower"}),
+    *((f"methods[].server<{kind}>.kind", {**UNEVEN, **server("fedavgm" if kind == "mean" else "mean")},
+       server(kind, **OPTIONS.get(kind, {})), differs)
+      for kind in SERVER_UPDATES.names() if kind not in {*HOSTS, "flower"}),
     *option_probes(),
     ("methods[].server<fedavgm>.beta", server("fedavgm"), {"methods.0.server.beta": 0.9}, FARTHER),
     *local_probes(),
