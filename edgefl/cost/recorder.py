@@ -138,7 +138,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return result
         work = work_of(name, args, keywords, outputs)
         groups, pixels = loops_of(name, args, outputs)
-        self.records.append(
+        self.add(
             Record(
                 name=name,
                 kind=kind_of(name, args),
@@ -153,6 +153,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             )
         )
         return result
+
+    def add(self, record: Record) -> None:
+        self.records.append(record)
 
     def _bring(self, tensor: Tensor) -> int:
         storage = tensor.untyped_storage()
