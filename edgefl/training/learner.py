@@ -272,6 +272,8 @@ class MethodLearner:
             arrives = job.id not in self._discarded
             final, returned, others, state = self._wire.upload(job, task, final, sent, known, arrives=arrives)
             delta.copy_(returned)
+        if self._attackers is not None and state is not None and "previous" in state:
+            state = {**state, "previous": result.final}  # an attack changes what is sent, not the client's own model
         first_loss, loss = epoch_losses(result, self._method.local, samples)
         return state, Outcome(
             client=job.id.client,

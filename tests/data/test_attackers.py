@@ -7,10 +7,15 @@ from edgefl.data.attackers import Attack, Attackers, Malicious
 from edgefl.data.federated import load_federated
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
+from edgefl.methods.build import build_method
+from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
+from edgefl.training.core import TrainingCore
+from edgefl.training.job import JobId, TrainingJob
 
 from ..small_runs import Stop, tree
+from ..training.conftest import TinyData, tiny_model
 
 
 def attackers(share=0.25, clients=8, seed=0, **options):
@@ -53,6 +58,21 @@ def test_what_attackers_send():
     assert not torch.equal(noise[0], noise[2])
     assert float(noise[0].norm()) == pytest.approx(2 * float(final[:999].norm()), rel=0.1)
     assert float(noise[0][999]) == 0
+
+
+@pytest.mark.parametrize("method", ["moon", {"method": "moon", "codec": {"up": "cast"}}])
+def test_an_attacker_keeps_the_model_that_it_trained(method):
+    sent, kept = [], []
+    for attack in (None, Attackers(Attack(share=0.5, kind="noise"), 0, frozenset([0]))):
+        with TrainingCore(TinyData(), tiny_model(), 3, engine="sequential", attackers=attack) as core:
+            moon = build_method(method, LocalOptions(epochs=1, batch=4, lr=0.1))
+            learner, depth = core.learner(moon), moon.objective.adapt(core.model).depth
+            learner.submit(TrainingJob(job := JobId("moon", 3, 0, 0), 0, 0, depth, 2))
+            learner.aggregate(0, [job], 0)
+            sent.append(learner.model(1))
+            kept.append(learner.snapshot()[0]["state/0/previous"])
+    assert not torch.equal(*sent)
+    assert torch.equal(*kept)
 
 
 METHODS = ["fedavg", {"method": "scaffold", "as": "states"}, {"method": "fedavg", "as": "krum", "server": "krum"}]
