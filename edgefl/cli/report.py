@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -75,6 +76,7 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         raise UserError("needs --figure FILE", file=f"--x {x}" if x else "--method")
     # Pages show single run directories; tables combine the seeds of a sweep's setting.
     results = [result for run in runs for result in results_in(run, together=html is None)]
+    _give_defaults(results)
     if figure is not None:
         from edgefl.report.figure_file import write_figure
         from edgefl.report.pictures import accuracy_figure
@@ -102,6 +104,18 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         say(text, nl=False)
     else:
         write_output(output, text)
+
+
+def _give_defaults(runs: Sequence[RunResult]) -> None:
+    """Give the scenarios of runs with different keys the defaults of options that the build of a run did not have."""
+    from edgefl.report.rows import flat_values
+
+    if len({frozenset(flat_values(run.scenario)) for run in runs}) > 1:
+        from edgefl.scenario import load_scenario, resolve
+
+        for run in runs:
+            with suppress(UserError):  # one that this build cannot read, or of a Flower app
+                run.scenario = resolve(load_scenario(run.paths.scenario, run_code=False))
 
 
 _TABLES = ("--format", "--output", "--against", "--details", "--columns")

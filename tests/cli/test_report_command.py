@@ -1,8 +1,11 @@
 """``edgefl report`` prints and writes what the report room makes of run directories."""
 
+import shutil
+
 import pytest
 
 from edgefl.cli.entry import main
+from edgefl.yaml_file import dump_yaml, read_yaml
 
 
 @pytest.mark.parametrize("form", ["table", "markdown", "csv", "latex"])
@@ -34,6 +37,18 @@ def test_what_is_no_run_is_one_message_and_exit_code_2(tmp_path, capsys):
     assert printed.out == ""
     assert printed.err.startswith("error: ")
     assert len(printed.err.splitlines()) == 1
+
+
+def test_options_that_an_earlier_build_did_not_have_are_no_differences(shared_run, tmp_path, capsys):
+    folder = shutil.copytree(shared_run, tmp_path / "earlier")
+    data = read_yaml(folder / "scenario.yaml")
+    assert data["training"]["local"].pop("optimizer")["kind"] == "sgd"
+    data["training"]["local"]["batch"] += 1
+    (folder / "scenario.yaml").write_text(dump_yaml(data), encoding="utf-8")
+    assert main(["report", str(shared_run), str(folder)]) == 0
+    printed = capsys.readouterr().out
+    assert "optimizer" not in printed
+    assert "Changed: batch 16 → 17\n" in printed
 
 
 @pytest.mark.full
