@@ -64,9 +64,9 @@ class TrimmedMean(_ByNumber):
     def cut(self, count: int) -> int:
         return int(round(self.share * count, 9))  # 0.29 * 100 is 28.999999999999996
 
-    def accept_count(self, updates: int) -> None:
+    def accept_count(self, updates: int, set_by: str) -> None:
         if self.share and not self.cut(updates):
-            raise UserError(f"{self.share:g} of training.cohort ({updates}) leaves out none", field="server.share")
+            raise UserError(f"{self.share:g} of {set_by} ({updates}) leaves out none", field="server.share")
 
 
 @SERVER_UPDATES.register("krum")
@@ -79,9 +79,10 @@ class Krum(_Robust):
     malicious: int = Field(default=0, ge=0, description="f, the number of attackers that a round may have")
     select: int = Field(default=1, ge=1, description="updates that are averaged; 1 is Krum, more is Multi-Krum")
 
-    def accept_count(self, updates: int) -> None:
+    def accept_count(self, updates: int, set_by: str) -> None:
         if updates < self.malicious + 3:
-            raise UserError(f"krum needs {self.malicious + 3} updates, cohort has {updates}", field="server.malicious")
+            found = f"{set_by} is {updates}"
+            raise UserError(f"krum needs {self.malicious + 3} updates, and {found}", field="server.malicious")
 
     def combined(self, updates: Tensor, weights: Tensor) -> Tensor:
         near = max(len(updates) - self.malicious - 2, 1)

@@ -225,15 +225,31 @@ class Scenario(Options):
         for index, entry in enumerate(self.methods):
             if not entry.allowed:
                 continue  # the scenario of a run directory, which was checked when the run began
-            with built_at(f"methods.{index}"):
-                method = build_method(entry.entry, training.local, training.codec, training.rounds)
-                method.server.accept_count(protocol.gathered(training.cohort))
-                check(parts_of(method), protocol.takes(method.weighting), early)
-            if (own := self.personalisation) and own.lr is None and not method.local.lr_at(training.rounds):
-                raise UserError(f"expected a rate: that of '{method.label}' ends at 0", field="personalisation.lr")
+            try:
+                with built_at(f"methods.{index}"):
+                    method = build_method(entry.entry, training.local, training.codec, training.rounds)
+                    method.server.accept_count(protocol.gathered(training.cohort), protocol.gathered_by)
+                    check(parts_of(method), protocol.takes(method.weighting), early)
+            except UserError as error:
+                raise self._as_written(error, index) from None
+            if (own := self.personalisation) and own.lr is None:
+                # Calibration is SGD, which another optimizer's rate does not suit.
+                kind, ends = method.local.optimizer.kind, "" if method.local.lr_at(training.rounds) else "ends at 0"
+                if found := ends if kind == "sgd" else f"is for {kind}, and calibration trains with sgd":
+                    raise UserError(f"expected a rate: that of '{method.label}' {found}", field="personalisation.lr")
             if isinstance(self.cost, SecondsCost) and self.cost.range_of((method.label, method.name)) is None:
                 hint = nearest(method.label, self.cost.methods)
                 raise UserError(f"no seconds of method '{method.label}'; {hint}", field="cost.methods")
+
+    def _as_written(self, error: UserError, index: int) -> UserError:
+        """The same error at ``training.local`` if the option stands there, and not in the method's ``local``."""
+        path = (error.field or "").split(".", 3)
+        if path[:3] != ["methods", str(index), "local"] or len(path) < 4:
+            return error
+        option, own = path[3].partition(".")[0], self.methods[index].entry.get("local") or {}
+        if option in own or option not in self.training.local.model_fields_set:
+            return error
+        return UserError(error.message, field=f"training.local.{path[3]}", file=error.file)
 
     def _taken_by_network(self) -> dict[Need, str]:
         kind, transport, takes = self.network.topology.kind, self.network.transport, dict[Need, str]()

@@ -144,6 +144,11 @@ class ProtocolOptions(Options, allow_inf_nan=False):
         """K: the number of updates for one aggregation."""
         return cohort
 
+    @property
+    def gathered_by(self) -> str:
+        """The field of a scenario that sets :meth:`gathered`."""
+        return "training.cohort"
+
 
 class RoundsSpec(ProtocolOptions):
     """The common options of protocols with rounds: when a round closes, and how late clients are handled."""
@@ -242,6 +247,10 @@ class AsynchronousSpec(ProtocolOptions):
 
     def gathered(self, cohort: int) -> int:
         return cohort if self.buffer is None else self.buffer
+
+    @property
+    def gathered_by(self) -> str:
+        return super().gathered_by if self.buffer is None else "protocol.buffer"
 
     def under_way(self, cohort: int) -> int:
         return cohort if self.concurrency is None else self.concurrency

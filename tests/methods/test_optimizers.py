@@ -204,11 +204,26 @@ def test_rates_that_cannot_be_reached_are_refused(small, method, message):
         small(methods=[{"method": "fedavg", **method}])
 
 
-def test_clients_are_not_personalised_at_a_rate_of_zero(small):
-    ends = {"kind": "cosine", "value": 1}
-    with pytest.raises(UserError, match=r"personalisation\.lr: expected a rate: that of 'fedavg' ends at 0"):
-        small(training__local__lr=ends, data__test="partitioned", personalisation={"kind": "calibration"})
-    small(training__local__lr=ends, data__test="partitioned", personalisation={"kind": "calibration", "lr": 0.1})
+def test_errors_of_local_training_name_the_section_that_sets_it(small):
+    short, long = ({"kind": "linear", "value": 1, "rounds": rounds} for rounds in (3, 4))
+    with pytest.raises(UserError, match=r"overrides: training\.local\.lr: the rate is 0 after 3 of 4 rounds"):
+        small(training__local__lr=short)
+    with pytest.raises(UserError, match=r"overrides: methods\.0\.local\.lr: the rate is 0 after 3 of 4 rounds"):
+        small(training__local__lr=long, methods=[{"method": "fedavg", "local": {"lr": short}}])
+
+
+@pytest.mark.parametrize(
+    ("local", "message"),
+    [
+        ({"lr": {"kind": "cosine", "value": 1}}, "ends at 0"),
+        ({"optimizer": "adam", "lr": 0.001}, "is for adam, and calibration trains with sgd"),
+    ],
+)
+def test_clients_are_not_personalised_at_a_rate_that_does_not_fit(small, local, message):
+    changes = {f"training__local__{option}": value for option, value in local.items()}
+    with pytest.raises(UserError, match=rf"personalisation\.lr: expected a rate: that of 'fedavg' {message}"):
+        small(**changes, data__test="partitioned", personalisation={"kind": "calibration"})
+    small(**changes, data__test="partitioned", personalisation={"kind": "calibration", "lr": 0.1})
 
 
 def test_methods_with_one_rate_a_round_refuse_others():

@@ -182,8 +182,11 @@ class ServerUpdate(Component):
     def accept(self, options: LocalOptions) -> None:
         """Check the local options; by default, all fit this server update."""
 
-    def accept_count(self, updates: int) -> None:
-        """Check the number of updates of an aggregation if no client is late; by default, any fits."""
+    def accept_count(self, updates: int, set_by: str) -> None:
+        """Check the number of updates of an aggregation if no client is late; by default, any fits.
+
+        ``set_by`` is the scenario's field with this number, for the message.
+        """
 
     def begin(self, parameters: Tensor) -> State:
         """The server state before the first round, vectors ``[parameter_count]`` by name."""
