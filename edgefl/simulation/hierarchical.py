@@ -111,6 +111,8 @@ class Cell:
         """A transfer to the cell has ended; if it has failed, no client can begin."""
         assert isinstance(event, Delivery)
         if event.failed:
+            if self.prefetch is not None:
+                self.prefetch.drop()  # before the jobs that it is for
             for participant in self.participants:
                 participant.quit("backhaul")
 

@@ -232,6 +232,21 @@ def test_a_prefetch_that_fails_in_its_round_ends_the_clients_participation(run):
     assert result.of("transfer_start", item="down", round=prefetch.round)[0].time == pytest.approx(prefetch.time + 3)
 
 
+@pytest.mark.parametrize(
+    ("began", "dropped", "seconds"),
+    [(2.2, [], 26), (6.2, [2], 24)],  # the link of cell 0 fails while it prefetches for client 2, or later
+)
+def test_a_prefetch_is_in_vain_if_its_cell_fails_later_and_repeated_if_it_fails_itself(run, began, dropped, seconds):
+    options = {"rates": [8e6] * 6, "cohort": 2, "rounds": 4, "protocol": {"kind": "hierarchical"}}
+    changes = outages((began, began + 0.7), link=("internet", "cell/0"))
+    timeouts = {"connection": 0.5, "retries": 0}
+    options |= {"topology": cells([8e6] * 6), "timeouts": timeouts, "capacity_changes": changes}
+    result = sound(run(FEDADC, **options))
+    assert [event.client for event in result.of("dropout", item="backhaul")] == dropped
+    assert result.outcome.spent.bytes_prefetched_in_vain == 1_000_000 * len(dropped)
+    assert result.outcome.seconds == pytest.approx(seconds)
+
+
 @pytest.mark.parametrize("protocol", [
     {"kind": "asynchronous", "buffer": 1, "ahead": 2}, {"retries": 2}, {"deadline": 9.0, "late": "partial"},
     {"over_select": 1.5},
