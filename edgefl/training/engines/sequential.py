@@ -44,7 +44,8 @@ def train_job(task: JobTask, model: BlockModel, data: JobData, *, precision: Pre
 def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision, losses: list[Tensor]) -> JobResult:
     layout = model.layout
     received, first_buffers = layout.split(task.start)
-    parameters, buffers = received.clone(), first_buffers.clone()
+    final = task.start.clone()
+    parameters, buffers = layout.split(final)
     # Copies: a module or a loss that writes into them cannot reach another job.
     context = Context(
         model=model,
@@ -55,7 +56,7 @@ def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision
     )
     trained = Trained(task.objective, layout, task.alpha, parameters)
     parameters, leaves = trained.parameters, trained.leaves
-    memory = first_memory(task, received if trained.front is None else parameters)
+    memory = first_memory(task, received[len(received) - len(parameters) :])
     draw = draws_of(task, model)
     sizes: list[int] = []
     for batch, lr in zip(data.batches(task), task.rates or [task.lr] * task.steps, strict=True):
@@ -80,14 +81,15 @@ def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision
     if trained.front is not None:
         # The skeleton's layers may have updated the running statistics of the front, which are not trained.
         buffers[: trained.buffers_before] = first_buffers[: trained.buffers_before]
-        parameters = torch.cat([trained.front, parameters])
-    return JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes), kept)
+    if parameters is not trained.parameters:  # the rule does not update in place
+        trained.parameters.copy_(parameters)
+    return JobResult(final, torch.stack(losses), tuple(sizes), kept)
 
 
 def first_memory(task: JobTask, received: Tensor) -> dict[str, Tensor]:
-    """The rule's local optimizer state before the first step; the rule gets copies, which it may keep and change."""
+    """The rule's local optimizer state before the first step; it may keep ``received``, and also change its vectors."""
     vectors = {name: task.vectors[name].clone() for name in sorted(task.rule.vectors)}
-    return task.rule.begin(received.clone(), vectors, task.options, task.steps)
+    return task.rule.begin(received, vectors, task.options, task.steps)
 
 
 def draws_of(task: JobTask, model: BlockModel) -> Callable[[int], Mapping[str, Tensor]] | None:
