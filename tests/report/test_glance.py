@@ -247,8 +247,12 @@ def test_the_moment_of_a_real_run_agrees_with_its_summary(small_run):
 def test_details_say_what_the_evidence_of_the_fleet_implies(make_run):
     measured = {"name": "a", "provenance": {"evidence": {"compute": {"error": 0.102}}}}
     timed = {**measured, "name": "d", "compute": {"measured_steps": [{}]}}
-    fleet = [{"profile": each, "share": 0.25} for each in (measured, {"name": "b"}, {"name": "c"}, timed)]
+    groups = [measured, {"name": "b"}, {"name": "c"}, timed]
+    fleet = [{"profile": each, "share": 0.25} for each in groups]
     run = make_run(FAR, fleet=fleet)
+    places = [{"clients": [0, 1]}, {"count": 2}, {"clients": [4, 5]}, {"count": 2}]
+    numbered = [{"profile": each, **place} for each, place in zip(groups, places, strict=True)]
+    assert error_interval(make_run(FAR, "numbered", fleet=numbered)) == error_interval(run)
     notes = comparison(run, detailed=True).notes
     assert notes[1] == (
         "Seconds of training are known to ±10 % (a), a factor of 2 to 3 (b, c) and ±10 % where no measured step serves "
@@ -257,7 +261,7 @@ def test_details_say_what_the_evidence_of_the_fleet_implies(make_run):
     assert notes[0] in glance(run).notes
     moment = next(iter(run.moments.values()))[0]
     training = 1 - moment.communication.exposed_seconds / moment.seconds
-    slower = 2.5**0.5 * math.exp(2.45 * 0.102) ** 0.5
+    slower = 3**0.5 * math.exp(2.45 * 0.102) ** 0.5
     most = 1 + training * (slower - 1)
     joules = math.exp(math.hypot(math.log(most), math.log(2.2)))
     assert f"to {most:.2g} times these" in notes[0]
