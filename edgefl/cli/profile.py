@@ -204,6 +204,8 @@ def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output
         if held:
             say("Each time predicted from the others:")
             print_errors(held)
+        else:
+            say("Too few to predict one from the others: the bounds, a factor of 1.5, are those of similar boards.")
         return
     rates = fitted_rates(times, base)
     held = held_out(times, base)

@@ -85,6 +85,9 @@ def read_client_log(file: Path) -> ClientLog:
             if not 0 < number < math.inf:
                 message = f"expected a number above 0, found '{cells[place]}'"
                 raise UserError(message, file=f"{file}: line {line}", field=column)
+    numbers = [row[0] for row in rows]
+    if len(set(numbers)) < len(numbers):
+        raise UserError("expected each round once: a file has the rounds of one client", file=str(file))
     if len(rows) < LEAST_ROUNDS:
         raise UserError(f"expected at least {LEAST_ROUNDS} rounds, found {len(rows)}", file=str(file))
     return ClientLog(*np.array(rows, np.float64).T[1:])

@@ -129,8 +129,8 @@ def fitted_rates(times: Sequence[StepTime], like: DeviceProfile) -> Rates:
     """The rates that predict these times best; their overheads are near those of the profile ``like``."""
     if len(times) < LEAST_STEPS:
         raise UserError(
-            f"expected at least {LEAST_STEPS} measured times for a fit, found {len(times)}; --steps adds single times "
-            "to the profile --like"
+            f"expected at least {LEAST_STEPS} measured times for a fit, found {len(times)}; --like PROFILE scales a "
+            "similar profile to fewer"
         )
     compute = like.compute
     alone = [time.without_waiting(like) for time in times]

@@ -227,6 +227,7 @@ ROW = "0.3,0.4,0.5,1000,1000"
             "line 3: compute_seconds: expected a number above 0, found '-0.4'",
         ),
         (f"{HEADER}\n1,0.3,0.4\n", "line 2: expected 6 values, found 3"),
+        (f"{HEADER}\n1,{ROW}\n1,{ROW}\n2,{ROW}\n", "expected each round once: a file has the rounds of one client"),
     ],
 )
 def test_a_wrong_log_is_refused_in_one_sentence(tmp_path, text, told):
