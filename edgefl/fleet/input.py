@@ -19,6 +19,10 @@ class InputPipeline(Options):
         default=1.0, gt=0, description="the core_speed of the device that `seconds` are of; 1: a Raspberry Pi 4"
     )
 
+    def reading(self, profile: DeviceProfile, batch: int) -> float:
+        """The seconds that one core of this device needs for ``batch`` samples."""
+        return batch * self.seconds * self.core / profile.core_speed
+
     def waiting(self, profile: DeviceProfile, step: float, batch: int) -> float:
         """The seconds that a step on ``batch`` samples takes longer than its ``step`` seconds on this device.
 
@@ -29,7 +33,7 @@ class InputPipeline(Options):
         >>> [round(pipeline.waiting(board, step, 32), 6) for step in (0.05, 0.01)]
         [0.0128, 0.0128]
         """
-        reading = batch * self.seconds * self.core / profile.core_speed
+        reading = self.reading(profile, batch)
         if not self.workers:
             return reading
         cores = profile.compute.cores

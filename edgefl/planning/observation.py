@@ -239,4 +239,5 @@ def work_seconds(
 ) -> Range:
     """Seconds of a client's local training at the bounds of the profile's figures; ``batches``: steps by batch size."""
     steps = {size: costs.step(alpha, size, level) for size in batches}
-    return Range.of(lambda bound: local_seconds(profile, steps, batches, costs.method.local.input, bound=bound)[0])
+    pipeline = costs.method.local.input
+    return Range.of(lambda bound: local_seconds(profile, steps, batches, pipeline, bound=bound).training)

@@ -220,7 +220,7 @@ def predicted(scenario: Scenario, label: str, profile: DeviceProfile, samples: i
     counts = batch_counts(costs.method.local, samples)
     blocks = costs.adapted_model().depth
     steps = {size: costs.step(blocks, size) for size in counts}
-    seconds, _ = local_seconds(profile, steps, counts, costs.method.local.input)
+    seconds = local_seconds(profile, steps, counts, costs.method.local.input).training
     if not seconds > 0:
         raise UserError(f"expected local training that takes time, found {samples} samples and no step")
     return Predicted(label, samples, sum(counts.values()), seconds)

@@ -147,6 +147,14 @@ def batch_counts(options: LocalOptions, samples: int, steps: int | None = None) 
     return {size: count for size, count in counts.items() if count}
 
 
+class LocalSeconds(NamedTuple):
+    """Seconds of local training, those in which it waits for data, and those of all cores that read."""
+
+    training: float
+    waiting: float
+    reading: float
+
+
 def local_seconds(
     profile: DeviceProfile,
     costs: Mapping[int, StepCost],
@@ -155,14 +163,15 @@ def local_seconds(
     *,
     hot: bool = False,
     bound: Bound = "nominal",
-) -> tuple[float, float]:
-    """Seconds of local training with these numbers of steps by batch size, and how long it waits for data in them."""
+) -> LocalSeconds:
+    """Local training with these numbers of steps by batch size."""
     steps = {size: step_seconds(profile, costs[size].operators, hot=hot, bound=bound) for size in batches}
-    seconds, waiting = sum(count * steps[size] for size, count in batches.items()), 0.0
+    seconds, waiting, reading = sum(count * steps[size] for size, count in batches.items()), 0.0, 0.0
     if pipeline is not None:
         waits = {size: pipeline.waiting(profile, step, size) for size, step in steps.items()}
         waiting = sum(count * waits[size] for size, count in batches.items())
-    return seconds + waiting, waiting
+        reading = sum(count * pipeline.reading(profile, size) for size, count in batches.items())
+    return LocalSeconds(seconds + waiting, waiting, reading)
 
 
 @dataclass(eq=False)
@@ -251,11 +260,9 @@ def work_on(
 ) -> Work:
     """The work of these steps, by batch size, and ``other`` seconds; ``facts`` are the work's further fields."""
     note_roofline(profile, [costs[size].operators for size in batches])
-    (seconds, waiting), (hot_seconds, _) = (
-        local_seconds(profile, costs, batches, pipeline, hot=hot) for hot in (False, True)
-    )
-    seconds, hot_seconds = max(0.0, seconds + other), max(0.0, hot_seconds + other)
-    watts = training_watts(profile, seconds, waiting)
+    cool, heated = (local_seconds(profile, costs, batches, pipeline, hot=hot) for hot in (False, True))
+    seconds, hot_seconds = (max(0.0, each.training + other) for each in (cool, heated))
+    watts = training_watts(profile, seconds, cool.waiting, cool.reading)
     thermal = profile.compute.thermal
     peak = max((costs[size].peak_memory_bytes for size in batches), default=0.0)
     return Work(

@@ -2,7 +2,7 @@ import pytest
 from pydantic import BaseModel
 
 from edgefl.errors import UserError
-from edgefl.fleet import DeviceProfile, Estimate, value
+from edgefl.fleet import DeviceProfile, Estimate, load_profile, training_watts, value
 from edgefl.validation import validated
 
 
@@ -74,3 +74,12 @@ def test_a_wrong_field_is_named_with_what_was_expected(profile_data, path, new, 
     assert str(caught.value).startswith("board.yaml: ")
     assert expected in str(caught.value)
     assert "problems" not in str(caught.value)
+
+
+def test_watts_of_training_follow_from_what_the_cores_do():
+    board = load_profile("raspberry-pi-4")  # 2.8 W idle, 6.84 W with four busy cores, so each adds 1.01 W
+    serial = training_watts(board, 3, waiting=2, reading=2)
+    assert serial * 3 == pytest.approx(6.84 + 2 * 3.81)
+    workers = training_watts(board, 3, waiting=2, reading=5)
+    assert workers * 3 == pytest.approx(3 * 2.8 + 4.04 + 5 * 1.01)
+    assert training_watts(board, 3, waiting=0, reading=5) == 6.84
