@@ -18,7 +18,7 @@ class Thermal(Options):
     """Heat: the processor cannot keep its full rate permanently."""
 
     after: Seconds = Field(description="Seconds of continuous computing at the full rate.")
-    sustained: float = Field(gt=0, le=1, description="Part of compute.fp32_achievable that remains afterwards.")
+    sustained: float = Field(gt=0, le=1, description="Part of its speed that remains afterwards.")
     cooling: Seconds | None = Field(
         None,
         gt=0,
@@ -323,21 +323,15 @@ class DeviceProfile(Options):
         compute = self.compute
         return compute.core_speed or REFERENCE_OVERHEAD / max(value(compute.operator_overhead), 1e-9)
 
-    def sustained(self, hot: bool) -> float:
-        return self.compute.thermal.sustained if hot and self.compute.thermal is not None else 1.0
-
-    def rates(
-        self, bound: Bound = "nominal", *, kind: str = "", hot: bool = False
-    ) -> tuple[float, float, float, float]:
+    def rates(self, bound: Bound = "nominal", *, kind: str = "") -> tuple[float, float, float, float]:
         """FLOP/s, bytes/s, seconds per operator and seconds per step that give this bound of a *duration*.
 
-        A ``kind`` of operators in ``compute.operator_rates``, or else its family, has separate figures. ``hot``: heat
-        has lowered the rate (``compute.thermal``).
+        A ``kind`` of operators in ``compute.operator_rates``, or else its family, has separate figures.
         """
         compute = self.compute
         own = compute.operator_rates.get(kind) or compute.operator_rates.get(FAMILIES.get(kind, kind), _NO_RATES)
         return (
-            value(_either(own.fp32_achievable, compute.fp32_achievable), opposite(bound)) * self.sustained(hot),
+            value(_either(own.fp32_achievable, compute.fp32_achievable), opposite(bound)),
             value(_either(own.memory_bandwidth, compute.memory_bandwidth), opposite(bound)),
             value(_either(own.operator_overhead, compute.operator_overhead), bound),
             value(compute.step_overhead, bound),

@@ -54,13 +54,10 @@ def step_signature(operators: Iterable[Operator]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def step_seconds(
-    profile: DeviceProfile, operators: Iterable[Operator], *, bound: Bound = "nominal", hot: bool = False
-) -> float:
+def step_seconds(profile: DeviceProfile, operators: Iterable[Operator], *, bound: Bound = "nominal") -> float:
     """Seconds of one training step on one device: a measured time (:func:`measured_step`), else by the roofline.
 
-    ``bound`` selects the lowest, nominal or highest seconds that the profile's uncertain figures allow. If heat has
-    lowered the device's rate (``hot``), a measured time is scaled as a whole: the part of arithmetic in it is unknown.
+    ``bound`` selects the lowest, nominal or highest seconds that the profile's uncertain figures allow.
 
     >>> from types import SimpleNamespace
     >>> from edgefl.fleet import load_profile
@@ -68,11 +65,11 @@ def step_seconds(
     >>> round(step_seconds(load_profile("raspberry-pi-5"), [matmul]), 3)
     0.102
     """
-    return float(fleet_step_seconds([profile], operators, bound=bound, hot=hot)[0])
+    return float(fleet_step_seconds([profile], operators, bound=bound)[0])
 
 
 def fleet_step_seconds(
-    profiles: Sequence[DeviceProfile], operators: Iterable[Operator], *, bound: Bound = "nominal", hot: bool = False
+    profiles: Sequence[DeviceProfile], operators: Iterable[Operator], *, bound: Bound = "nominal"
 ) -> NDArray[np.float64]:
     """:func:`step_seconds` on each of several devices, shape ``[profiles]``."""
     operators = tuple(operators)
@@ -80,7 +77,7 @@ def fleet_step_seconds(
     if (work < 0).any() or not np.isfinite(work).all():
         raise ValueError("an operator's flops, bytes and count must be finite and not negative")
     flops, moved, count = work.T
-    rates = np.array([profile.rates(bound, hot=hot) for profile in profiles], np.float64).reshape(-1, 4)
+    rates = np.array([profile.rates(bound) for profile in profiles], np.float64).reshape(-1, 4)
     arithmetic_rate, bandwidth, per_operator, per_step = (column[:, None] for column in rates.T)
     each = np.maximum(flops / arithmetic_rate, moved / bandwidth) + per_operator
     kinds = [getattr(operator, "kind", "") for operator in operators]
@@ -89,7 +86,7 @@ def fleet_step_seconds(
             value(figure, bound) for figure in (profile.compute.half_rate_pixels, profile.compute.group_overhead)
         )
         if profile.compute.operator_rates or half or group:
-            own = {kind: profile.rates(bound, kind=kind, hot=hot) for kind in set(kinds)}
+            own = {kind: profile.rates(bound, kind=kind) for kind in set(kinds)}
             rate, moves, launch, _ = np.array([own[kind] for kind in kinds], np.float64).reshape(-1, 4).T
             each[row] = np.maximum(flops * small_images(operators, half) / rate, moved / moves) + launch
             each[row] += group * np.array([getattr(operator, "groups", 0) for operator in operators])
@@ -100,7 +97,7 @@ def fleet_step_seconds(
         if measured is not None:
             step, factor = measured
             factors = dict(zip(("low", "nominal", "high"), sorted((1.0, factor, factor**2)), strict=True))
-            seconds[row] = factors[bound] * value(step.seconds, bound) / profiles[row].sustained(hot)
+            seconds[row] = factors[bound] * value(step.seconds, bound)
     return seconds
 
 

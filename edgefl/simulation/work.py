@@ -161,11 +161,10 @@ def local_seconds(
     batches: Mapping[int, int],
     pipeline: InputPipeline | None,
     *,
-    hot: bool = False,
     bound: Bound = "nominal",
 ) -> LocalSeconds:
     """Local training with these numbers of steps by batch size."""
-    steps = {size: step_seconds(profile, costs[size].operators, hot=hot, bound=bound) for size in batches}
+    steps = {size: step_seconds(profile, costs[size].operators, bound=bound) for size in batches}
     seconds, waiting, reading = sum(count * steps[size] for size, count in batches.items()), 0.0, 0.0
     if pipeline is not None:
         waits = {size: pipeline.waiting(profile, step, size) for size, step in steps.items()}
@@ -260,10 +259,10 @@ def work_on(
 ) -> Work:
     """The work of these steps, by batch size, and ``other`` seconds; ``facts`` are the work's further fields."""
     note_roofline(profile, [costs[size].operators for size in batches])
-    cool, heated = (local_seconds(profile, costs, batches, pipeline, hot=hot) for hot in (False, True))
-    seconds, hot_seconds = (max(0.0, each.training + other) for each in (cool, heated))
-    watts = training_watts(profile, seconds, cool.waiting, cool.reading)
-    thermal = profile.compute.thermal
+    local, thermal = local_seconds(profile, costs, batches, pipeline), profile.compute.thermal
+    seconds = max(0.0, local.training + other)
+    hot_seconds = seconds if thermal is None else max(0.0, local.training / thermal.sustained + other)
+    watts = training_watts(profile, seconds, local.waiting, local.reading)
     peak = max((costs[size].peak_memory_bytes for size in batches), default=0.0)
     return Work(
         device=profile.name,

@@ -131,14 +131,6 @@ def test_a_kind_takes_from_the_general_figures_what_it_leaves_out(profile_data):
         assert step_seconds(profile, [other]) == pytest.approx(4 + 1.01e-3, rel=1e-12)
 
 
-def test_heat_lowers_the_rates_of_kinds_as_well(profile_data):
-    profile_data["compute"]["thermal"] = {"after": "1 s", "sustained": 0.5}
-    profile = with_rates(profile_data, {WIDE: {"fp32_achievable": "4 GFLOP/s"}})
-    work = [Work(4e9, 0, 1, WIDE)]
-    assert step_seconds(profile, work) == pytest.approx(1 + 1.01e-3)
-    assert step_seconds(profile, work, hot=True) == pytest.approx(2 + 1.01e-3)
-
-
 def test_a_misspelt_kind_is_named(profile_data):
     profile_data["compute"]["operator_rates"] = {"elementwize": {}}
     with pytest.raises(UserError, match="did you mean 'elementwise'"):

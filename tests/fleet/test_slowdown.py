@@ -13,6 +13,7 @@ from edgefl.fleet import (
     DeviceProfile,
     FleetAssignment,
     FleetGroup,
+    InputPipeline,
     Slowdown,
     assign,
     load_profile,
@@ -23,7 +24,7 @@ from edgefl.fleet.assignment import Sample, resolve, sampled_profiles
 from edgefl.fleet.figure import value
 from edgefl.fleet.profile import slower
 from edgefl.randomness import generator
-from edgefl.simulation.work import Pace
+from edgefl.simulation.work import Pace, work_on
 
 STEP = [SimpleNamespace(flops=2e9, bytes=1e3, count=2), SimpleNamespace(flops=0.0, bytes=5e8, count=1)]
 
@@ -71,12 +72,16 @@ def test_a_pace_agrees_with_advancing_in_small_steps(cool, ratio, after, share):
     assert pace.done(pace.seconds * (1 - 1e-12)) == pytest.approx(1, abs=1e-9)
 
 
-def test_heat_lowers_the_arithmetic_rate_and_leaves_memory_and_overheads(profile_data):
+def test_heat_lowers_the_speed_of_arithmetic_memory_overheads_and_reading(profile_data):
     profile_data["compute"]["thermal"] = {"after": "20 s", "sustained": 0.5}
     profile = DeviceProfile.model_validate(profile_data)
     arithmetic, memory, overheads = 2 * 2e9 / 2e9, 5e8 / 1e9, 3 * 10e-6 + 1e-3
     assert step_seconds(profile, STEP) == pytest.approx(arithmetic + memory + overheads)
-    assert step_seconds(profile, STEP, hot=True) == pytest.approx(2 * arithmetic + memory + overheads)
+    cost = SimpleNamespace(operators=STEP, peak_memory_bytes=0.0, training_flops=0.0)
+    reading = InputPipeline(seconds=0.1, core=profile.core_speed)
+    work = work_on(profile, {8: cost}, {8: 3}, reading, group=0, alpha=1, samples=24, steps=3)
+    assert work.seconds == pytest.approx(3 * (arithmetic + memory + overheads + 0.8))
+    assert work.hot_seconds == 2 * work.seconds
 
 
 def test_a_measured_step_wins_over_the_roofline_and_other_steps_keep_it(profile_data):
