@@ -14,6 +14,9 @@ from statistics import fmean, median
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from pyarrow.parquet import read_table
+
+from edgefl import simulate
 from edgefl.data.location import data_root
 from edgefl.fleet import DeviceProfile, load_profile
 from edgefl.profiling.step_table import StepTime, read_step_table
@@ -43,6 +46,14 @@ LIKE = dict.fromkeys(("raspberry-pi-5-torch1", "raspberry-pi-3b-plus"), "raspber
 
 FITTED = ("e2fl", "yee")
 """Deployments with several networks on a board, of which each can be predicted from the others."""
+
+
+E1 = {
+    "e2fl_net": "e2fl-net-4c-0628",
+    "e2fl_squeezenet": "e2fl-squeeze-4c-0627",
+    "e2fl_mobilenet_v3_small": "e2fl-mbv3s-4c-0627",
+}
+"""The scenarios of four boards, and the settings with their rounds."""
 
 
 class Measured(NamedTuple):
@@ -100,6 +111,50 @@ def calibrated(times: list[StepTime], profile: DeviceProfile) -> dict[str, float
     return {f"{each.time.model} {each.time.batch}": each.predicted for each in held}
 
 
+def print_rounds(folder: Path) -> None:
+    """Rounds of E1 in simulations whose two rates are fitted to the logged transfers of a single network.
+
+    The server's Wi-Fi is shared by all downloads; the last client uploads alone.
+    """
+    with (folder / "rounds.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["setting_id"] in E1.values()]
+
+    def logged(network: str, quantity: str) -> dict[str, float]:
+        found: dict[str, list[float]] = {}
+        for row in rows:
+            if (row["setting_id"], row["quantity"]) == (E1[network], quantity):
+                found.setdefault(row["device"], []).append(float(row["value"]))
+        return {device: fmean(values) for device, values in found.items()}
+
+    boards = {"raspberry-pi-3b-plus": [0, 1], "raspberry-pi-4-torch1": [2], "raspberry-pi-5-torch1": [3]}
+    fleet = [{"profile": name, "clients": places, "link": "wifi"} for name, places in boards.items()]
+    fleet[-1]["link"] = "lan"
+    print("\n| links from | Mbit/s down, up | network | round, s | predicted | beside training, s | predicted |")
+    print("|---|---|---|---|---|---|---|")
+    for source in E1:
+        down = 32e-6 * fmean(logged(source, "bytes_down").values()) / max(logged(source, "download_s").values())
+        up = 8e-6 * fmean(logged(source, "bytes_up").values()) / fmean(logged(source, "upload_s").values())
+        for network in E1:
+            changes = {
+                "fleet": fleet,
+                "network.topology.server.down": f"{down} Mbit/s",
+                "network.links.wifi.up": f"{up} Mbit/s",
+                "training.rounds": 1,
+                "training.local.input": {"seconds": MNIST},
+                "round_overhead": {"kind": "flower-grpc"},
+            }
+            with TemporaryDirectory() as place:
+                run = simulate(folder / "scenarios" / f"{network}.yaml", out=place, overrides=changes, train=False)
+                events = read_table(run.paths.of("fedavg", 0).events).to_pylist()
+                seconds = run.summary["methods"]["fedavg"][0]["seconds"]
+            training = max(row["seconds"] for row in events if row["kind"] == "compute_end")
+            measured, trained = logged(network, "round_s")["all"], max(logged(network, "train_s").values())
+            print(
+                f"| {source} | {down:.1f}, {up:.1f} | {network} | {measured:.1f} | {seconds:.1f} "
+                f"({seconds / measured - 1:+.1%}) | {measured - trained:.1f} | {seconds - training:.1f} |"
+            )
+
+
 def main(arguments: list[str]) -> None:
     folder = data_root() / "published_rounds"
     rows = read_rounds(folder / "rounds.csv")
@@ -133,6 +188,7 @@ def main(arguments: list[str]) -> None:
             f"{median(abs(ratio - 1) for ratio in ratios):.0%}, nine of ten within a factor of "
             f"{off[int(0.9 * len(off))]:.2f}, largest {off[-1]:.2f}"
         )
+    print_rounds(folder)
     for picture in arguments:
         figure = predicted_figure(
             "Local training in published federated rounds", points, of="a round", legend="uncalibrated"
