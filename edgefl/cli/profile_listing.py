@@ -49,7 +49,8 @@ def list_profiles(as_json: Json = False) -> None:
         rows,
         notes=[
             "GFLOP/s: fp32, achievable in training. W: the whole device.",
-            "evidence: what confirms the predicted seconds of a step, and their mean error.",
+            "evidence: what confirms the predicted seconds of a step, and their mean error. Other software than the "
+            "stack, or depthwise networks where no error is known, may take up to ten times as long.",
         ],
         words=(0, 1, 7, 8),
     )

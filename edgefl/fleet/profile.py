@@ -225,6 +225,10 @@ def _listed(sources: object) -> object:
     return [sources] if isinstance(sources, str) else sources
 
 
+UNKNOWN = "a factor of 2 to 3"
+"""The error of figures that rest on other devices, as published rounds have it (docs/validation.md)."""
+
+
 class Evidence(Options):
     """What confirms a figure, or the figures of a section."""
 
@@ -242,12 +246,14 @@ class Evidence(Options):
     )
 
     def __str__(self) -> str:
-        """A few words, such as ``fitted, ±10 %``.
+        """A few words, such as ``fitted, ±10 %``, or what the figures of other devices are worth.
 
         >>> print(Evidence(kind="fitted", source="a table", count=63, error=0.102))
         fitted, ±10 %
         """
-        return self.kind if self.error is None else f"{self.kind}, ±{100 * self.error:.0f} %"
+        if self.error is not None:
+            return f"{self.kind}, ±{100 * self.error:.0f} %"
+        return f"{self.kind}, {UNKNOWN}" if self.kind in {"derived", "estimated"} else self.kind
 
 
 class Provenance(Options):

@@ -7,6 +7,7 @@ from math import exp, hypot, log
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from edgefl.fleet.profile import UNKNOWN
 from edgefl.wording import listed
 
 if TYPE_CHECKING:
@@ -29,11 +30,8 @@ def measured_sentences(run: RunResult) -> list[str]:
     return [how, *(f"These seconds are doubtful: {line}." for line in doubts)]
 
 
-UNKNOWN = "a factor of 2 to 3"
-"""The error of a profile of which no held-out error is known, as the published deployments have it."""
-
 FACTOR = 3.0
-"""The same as one number that holds all of them: 1.1 to 2.9 times the predicted seconds of five kinds of Jetson."""
+"""UNKNOWN as one number: five kinds of Jetson took 1.1 to 2.9 times the predicted seconds."""
 
 SPREAD = 2.45
 """The half width of a 95 % interval, of a normal distribution whose mean absolute error is 1."""

@@ -63,7 +63,7 @@ def test_the_fleet_names_what_confirms_the_seconds_of_each_device(written):
     assert confirmed["device"] == "seconds of a step"
     assert confirmed["raspberry-pi-4"] == "fitted, ±10 %"
     assert confirmed["raspberry-pi-5"] == "derived, ±12 %"
-    assert confirmed["jetson-nano"] == "estimated"
+    assert confirmed["jetson-nano"] == "estimated, a factor of 2 to 3"
 
 
 def test_the_sliders_count_with_what_was_spent_and_found(written, small_run):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from edgefl.fleet.profile import Evidence
 from edgefl.report.page.series import Series
 from edgefl.report.quantities import estimate, limit, quantity
 from edgefl.report.rows import flat_values, option_words, run_names
@@ -162,8 +163,7 @@ def _evidence(profile: Mapping[str, Any]) -> str:
     """What confirms the profile's seconds of a step, such as ``fitted, ±10 %``."""
     provenance = _mapping(profile.get("provenance"))
     found = _mapping(_mapping(provenance.get("evidence")).get("compute"))
-    error = _nominal(found.get("error"))
-    return str(found.get("kind", "estimated")) + ("" if error is None else f", ±{100 * error:.0f} %")
+    return str(Evidence(kind=found.get("kind", "estimated"), source="the profile", error=_nominal(found.get("error"))))
 
 
 def _share(group: Mapping[str, Any]) -> str:
