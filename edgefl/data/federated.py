@@ -1,5 +1,7 @@
 """A data set divided among clients, for training and evaluation, and the sizes of the parts."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -56,6 +58,11 @@ class FederatedData:
     @property
     def clients(self) -> int:
         return self.shards.clients
+
+    def together(self) -> FederatedData:
+        """The same data with one client, which has the training samples of all."""
+        counts = self.label_counts.sum(0, keepdims=True)
+        return replace(self, shards=self.shards.together(), label_counts=counts)
 
     @property
     def classes(self) -> int:

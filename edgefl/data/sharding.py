@@ -43,6 +43,10 @@ class Shards:
         """The positions of one client's images, ascending."""
         return self.indices[self.offsets[client] : self.offsets[client + 1]]
 
+    def together(self) -> Shards:
+        """The images of all clients as those of one."""
+        return Shards(np.sort(self.indices), self.offsets[[0, -1]])
+
     def label_counts(self, labels: Integers, classes: int) -> Integers:
         """Images of each class on each client, ``[clients, classes]``."""
         owners = np.repeat(np.arange(self.clients), self.sizes)

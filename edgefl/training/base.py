@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -95,6 +95,9 @@ class JobData(EvaluationData, Protocol):
     @property
     def clients(self) -> int:
         """N, the number of clients."""
+
+    def together(self) -> Self:
+        """The same data with one client, which has the training images of all."""
 
     def samples(self, client: int) -> int:
         """n_k, the number of the client's training images."""

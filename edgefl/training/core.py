@@ -74,11 +74,12 @@ def _described(task: JobTask, contents: dict[int, str]) -> str:
 
 
 class AdaptedModel(NamedTuple):
-    """Shared by methods that train the same model: its skeleton, its initial weights and its engine."""
+    """Shared by methods that train the same model on the same data: its skeleton, first weights, engine and data."""
 
     model: BlockModel
     initial: Tensor
     engine: Engine
+    data: JobData
 
 
 class TrainingCore:
@@ -115,7 +116,7 @@ class TrainingCore:
         check_precision(self._spec.precision, self._device)
         self.engine_name = choose_engine(self._spec.kind, self._device, workers)
         self.data = data
-        self._own = self._ready(model)
+        self._own = self._ready(model, data)
         self._adapted: list[tuple[Objective, AdaptedModel]] = []
         self._of_parts: list[EngineOfParts] = []
 
@@ -155,12 +156,12 @@ class TrainingCore:
             method,
             adapted.model,
             adapted.initial.clone(),
-            self.data,
+            adapted.data,
             adapted.engine if parts is None else self._engine_of_parts(parts, adapted),
             seed=self._seed,
             kept_models=kept_models,
             parts=parts,
-            attackers=self._attackers,
+            attackers=self._attackers if adapted.data is self.data else None,
         )
 
     def _engine_of_parts(self, parts: PartsOfModel, adapted: AdaptedModel) -> Engine:
@@ -172,21 +173,21 @@ class TrainingCore:
         for known, adapted in self._adapted:
             if known == objective:
                 return adapted
-        model = objective.adapt(self.model)
-        if model is self.model:
+        model, data = objective.adapt(self.model), self.data if objective.server is None else self.data.together()
+        if model is self.model and data is self.data:
             return self._own
-        self._adapted.append((objective, self._ready(model)))
+        self._adapted.append((objective, self._ready(model, data)))
         return self._adapted[-1][1]
 
-    def _ready(self, model: BlockModel) -> AdaptedModel:
+    def _ready(self, model: BlockModel, data: JobData) -> AdaptedModel:
         initial = initial_vector(model, self._seed).to(self._device)
         model = model.to(self._device)
-        return AdaptedModel(model, initial, self.engine_for(model))
+        return AdaptedModel(model, initial, self.engine_for(model, data), data)
 
-    def engine_for(self, model: BlockModel) -> Engine:
+    def engine_for(self, model: BlockModel, data: JobData | None = None) -> Engine:
         """A new engine for a skeleton on the training device; the caller closes it."""
-        spec = self._spec
-        given = EngineInputs(model, self.data, self._device, self._workers, spec.precision, spec.convolutions)
+        spec, data = self._spec, self.data if data is None else data
+        given = EngineInputs(model, data, self._device, self._workers, spec.precision, spec.convolutions)
         entry = ENGINES[self.engine_name]
         engine = entry.build(given)
         if self._results is None or not entry.alike:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -44,6 +45,11 @@ class ClientData:
     @property
     def clients(self) -> int:
         return self._data.clients
+
+    def together(self) -> Self:
+        one = copy(self)
+        one._data, one._label_counts = self._data.together(), self._label_counts.sum(0, keepdim=True)
+        return one
 
     def samples(self, client: int) -> int:
         return int(self._data.sizes[client])

@@ -44,7 +44,7 @@ def after_rounds(rounds: list[dict[int, int]], **options):
     """The model after rounds of clients with levels, the one that it began from, its layout and its last accuracy."""
     built = build_method({"method": "depthfl", "levels": list(LEVELS), **options}, LOCAL)
     with TrainingCore(PreciseData(), model(), 3, engine="sequential") as core:
-        adapted = core._ready(built.objective.adapt(core.model))
+        adapted = core._ready(built.objective.adapt(core.model), core.data)
         first = adapted.initial.double()
         core._adapted.append((built.objective, adapted._replace(initial=first)))
         learner = core.learner(built)

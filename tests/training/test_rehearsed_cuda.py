@@ -35,7 +35,7 @@ def two_rounds(device, name, *, engine="sequential", room=math.inf):
     with TrainingCore(ClientData(data), model, 0, device, engine=engine) as core:
         learner = core.learner(method)
         for round in range(2):
-            train_round(learner, jobs_of(core, method, round, range(2)))
+            train_round(learner, jobs_of(core, method, round, range(1 if name == "central" else 2)))
         found = learner.evaluate(2)
         learner.restore(*learner.snapshot())
         return learner.model(2).cpu(), found

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -12,6 +12,9 @@ from edgefl.methods.fits import Need, Part, check, taken_by_model
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 from edgefl.options import Component
+
+if TYPE_CHECKING:
+    from edgefl.fleet import DeviceProfile
 
 
 class Batch(NamedTuple):
@@ -91,6 +94,11 @@ class Objective(Component):
 
     evaluates_clients: ClassVar[bool] = False
     """The metric is the mean over the clients' own models, not that of the server's model."""
+
+    @property
+    def server(self) -> "DeviceProfile | None":
+        """The device that trains on all clients' data in their place, without transfers; None: the clients train."""
+        return None
 
     def adapt(self, model: BlockModel) -> BlockModel:
         """The model that this loss trains, by default the scenario's; MOON adds a projection head.
