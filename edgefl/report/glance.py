@@ -229,7 +229,8 @@ def _first(run: RunResult, rows: Sequence[Row], goal: float) -> str:
     start = f"First to {_goal(goal, rows[0])}:"
     standing = compare_target(run, goal)
     if standing is None:
-        some = [row.label for row in rows if goal in row.targets and row.targets[goal].reached]
+        compared = [row for row in rows if row.label not in run.baselines]
+        some = [row.label for row in compared if goal in row.targets and row.targets[goal].reached]
         return f"{start} no method with every seed ({', '.join(some)} with some)." if some else f"{start} no method."
     if len(rows) - len(run.baselines) == 1:
         return f"{start} {standing.best}, after {quantity(standing.means[standing.best].mean, 'seconds')}."

@@ -113,7 +113,7 @@ class Sensitivity:
         """The winner under a condition."""
         figures: dict[str, dict[int, float]] = {}
         least = False
-        for label in self.labels:
+        for label in (each for each in self.labels if each not in self.run.baselines):
             results = self.run.results[label]
             found = {each.seed: self._figure(label, each, question, condition) for each in results}
             known = {seed: value for seed, (value, _) in found.items() if value is not None}

@@ -10,7 +10,7 @@ from edgefl.report.comparison import details, marked, side_by_side
 from edgefl.report.glance import glance, headline, next_steps, verdict
 from edgefl.report.html import render
 from edgefl.report.page.devices import blocks_data, devices_data, fairness_data, fleet_data, fleet_words
-from edgefl.report.page.series import COSTS, Series, front_over, series_of, slider_data, stretches
+from edgefl.report.page.series import COSTS, Series, compared_series, front_over, series_of, slider_data, stretches
 from edgefl.report.pictures import drawings
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import comparison_rows, none_completed_a_round, run_names
@@ -87,7 +87,7 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Sectio
     metric = runs[0].metric.word
     title = f"{metric[:1].upper()}{metric[1:]}"
     scenarios = [(each, run.paths.scenario.read_text("utf-8")) for each, run in zip(run_names(runs), runs, strict=True)]
-    front = [(_WORDS[kind], _front(series, kind)) for kind in COSTS] if trained else []
+    front = [(_WORDS[kind], _front(compared_series(series), kind)) for kind in COSTS] if trained else []
     logged = any(one.timelines for one in series)
     robust = robustness_data(runs, timings)
     found = [
@@ -217,7 +217,7 @@ def page(runs: Sequence[RunResult]) -> str:
         facts=facts(runs),
         version=", ".join(sorted({str(run.summary["edgefl"]) for run in runs})),
         contents=sections(runs, series),
-        data=slider_data(runs, series),
+        data=slider_data(runs, compared_series(series)),
     )
 
 

@@ -58,6 +58,11 @@ def series_of(runs: Sequence[RunResult]) -> list[Series]:
     ]
 
 
+def compared_series(series: Sequence[Series]) -> list[Series]:
+    """Those that are no baselines; all if there are no others."""
+    return [one for one in series if one.label not in one.run.baselines] or list(series)
+
+
 def slider_data(runs: Sequence[RunResult], series: Sequence[Series]) -> dict[str, Any]:
     """All data that the page's script needs."""
     trained, metric = any(run.trained for run in runs), runs[0].metric

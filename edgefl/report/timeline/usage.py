@@ -64,9 +64,10 @@ def _paths(timeline: Timeline) -> list[_Path]:
         own = jobs[round.critical, round.dispatch]
         if not own:
             return _Path([], [], [])
-        began, ended = min(each.started for each in own), max(each.ended for each in own)
-        compute = [each for each in computations[round.critical] if began <= each.started and each.ended <= ended]
         down, up = ([each for each in own if each.up is side] for side in (False, True))
+        # Without a download, the job began with its computation.
+        began, ended = min(each.started for each in own) if down else round.began, max(each.ended for each in own)
+        compute = [each for each in computations[round.critical] if began <= each.started and each.ended <= ended]
         gate = (down or up)[0].path[0 if down else -1]
         near = relays.get((round.number, gate), [])
         return _Path(down + [each for each in near if not each.up], compute, up + [each for each in near if each.up])
