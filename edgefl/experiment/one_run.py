@@ -31,7 +31,7 @@ from edgefl.experiment.recording import RecordedLearner, recording_of
 from edgefl.experiment.round_optimum import optimum_of
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import EarlyEnd, summarise
-from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of
+from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of, world_for
 from edgefl.record import RunPaths
 from edgefl.record.events import Event, Listener
 from edgefl.record.paths import SeedPaths
@@ -75,9 +75,8 @@ class OneRun:
         testbed: MakeTestbed | None = None,
     ) -> None:
         self._testbed = testbed
-        self._scenario = scenario
+        self._scenario, self._world = world_for(scenario, world, costs.method)
         self._method = method
-        self._world = world
         self._costs = costs
         self._paths = directory.make(method.label, world.seed)
         last, metric = scenario.training.rounds, scenario.task.measured

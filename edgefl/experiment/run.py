@@ -320,7 +320,7 @@ class _ScenarioRuns(Runs):
         data = self._load(seed) if self._choices.train or reads_labels(self._chosen, seed) else None
         world = shared_world(self._chosen, seed, data)
         costs = [self._costs[label] for label in labels]
-        check_last_batches(costs[0].model, [each.method.local for each in costs], world.samples)
+        check_last_batches(costs[0].model, [each.method for each in costs], world.samples)
         self.directory.open(self._chosen)
         with self._core(seed, data) as core:
             for label, cost in zip(labels, costs, strict=True):

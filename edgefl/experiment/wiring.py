@@ -14,7 +14,7 @@ from edgefl.cost.law import CostModel
 from edgefl.data.attackers import Attackers
 from edgefl.data.federated import FederatedData, load_federated, shard_sizes
 from edgefl.experiment.step_costs import StepCosts
-from edgefl.fleet import FleetAssignment, assign
+from edgefl.fleet import FleetAssignment, FleetGroup, assign
 from edgefl.methods.build import build_method
 from edgefl.methods.codecs.base import Codec
 from edgefl.methods.codecs.by_tensor import encoded_sizes
@@ -25,18 +25,20 @@ from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import build_model
 from edgefl.network.client_links import ClientLinks
+from edgefl.network.specs import NetworkSpec
 from edgefl.record.costs import StepRow
 from edgefl.record.events import Listener
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
-from edgefl.scenario.sections import values_of
+from edgefl.scenario.sections import TrainingSpec, values_of
 from edgefl.scheduling.bandwidth.base import Equal
 from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.accounts import Limits
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost
 from edgefl.simulation.failure_specs import timed
+from edgefl.simulation.protocol_specs import SynchronousSpec
 from edgefl.simulation.setup import Setup
-from edgefl.simulation.work import CostOf
+from edgefl.simulation.work import CostOf, RoundOverhead
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.job import Learner
 
@@ -103,6 +105,39 @@ def data_of(scenario: Scenario, seed: int, device: torch.device | str = "cpu", r
 def world_of(scenario: Scenario, seed: int) -> SharedWorld:
     """Return the fleet and shards of a seed; the data are read only if the selector reads their labels."""
     return shared_world(scenario, seed, data_of(scenario, seed) if reads_labels(scenario, seed) else None)
+
+
+_RATES = {"down": 1e9, "up": 1e9}
+_NO_TRANSFERS = NetworkSpec.model_validate(
+    {"topology": {"kind": "star", "server": _RATES}, "links": {"server": _RATES}}
+)
+
+
+def scenario_for(scenario: Scenario, method: Method) -> Scenario:
+    """Return what a method runs in: the scenario, or, for training on the server, the server as the only client."""
+    server, training = method.objective.server, scenario.training
+    if server is None:
+        return scenario
+    alone = TrainingSpec(rounds=training.rounds, cohort=1, local=training.local, engine=training.engine)
+    changes = {
+        "data": scenario.data.model_copy(update={"clients": 1}),
+        "training": alone,
+        "protocol": SynchronousSpec(),
+        "fleet": (FleetGroup(profile=server, count=1, link="server"),),
+        "network": _NO_TRANSFERS,
+        "round_overhead": RoundOverhead(),
+        "failures": (),
+    }
+    return scenario.model_copy(update=changes)
+
+
+def world_for(scenario: Scenario, world: SharedWorld, method: Method) -> tuple[Scenario, SharedWorld]:
+    """Return what a method runs in, as :func:`scenario_for`, and its world."""
+    there = scenario_for(scenario, method)
+    if there is scenario:
+        return scenario, world
+    fleet = assign(there.fleet, 1, world.seed)
+    return there, SharedWorld(world.seed, fleet, world.samples.sum(keepdims=True), Facts())
 
 
 def client_links_of(scenario: Scenario, world: SharedWorld) -> ClientLinks:

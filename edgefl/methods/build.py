@@ -17,7 +17,7 @@ from edgefl.methods.parts.common_finish import CommonFinish
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import CLIENT_FACTS
-from edgefl.methods.parts.optimizers import Optimizer
+from edgefl.methods.parts.optimizers import Optimizer, OwnOptimizer
 from edgefl.methods.parts.payload import ModelSizes
 from edgefl.methods.parts.rates import Rate, lasting
 from edgefl.methods.parts.server import SERVER_UPDATES, ServerUpdate, Weighting
@@ -163,6 +163,9 @@ def build_method(
     at = "" if chosen is None else "server."
     server = lasting(chosen or part(type(recipe.server)), rounds, at)
     merged = lasting(_finishing(_merged(local, options.get("local")), recipe.common_finish), rounds, "local.")
+    objective, changes = part(recipe.objective), options.get("codec")
+    if objective.server is not None:  # there are no transfers to encode
+        merged, codecs, changes = _keeping_state(merged), None, None
     chosen_rule = recipe.rule is Sgd
     for option, value in server:
         if isinstance(value, Rate) and value.over == "steps":
@@ -174,14 +177,14 @@ def build_method(
     payload = part(recipe.payload)
     if chosen_rule and isinstance(rule, Optimizer) and rule.state == "average":
         server, payload = AveragedState(base=server, rule=rule), PayloadWithState(base=payload, rule=rule)
-    coded, changes = codecs or Codecs(), options.get("codec")
+    coded = codecs or Codecs()
     if changes is not None:
         coded = coded.model_copy(update={way: getattr(changes, way) for way in changes.model_fields_set})
     kept = codec_state(coded, partial=payload.sends_blocks)
     method = Method(
         name=name,
         label=options.get("label") or name,
-        objective=server.objective(part(recipe.objective)),
+        objective=server.objective(objective),
         rule=rule,
         server=server,
         payload=payload,
@@ -210,6 +213,14 @@ def _merged(local: LocalOptions, changes: LocalOptions | None) -> LocalOptions:
     if given.get("steps") is not None:
         base.pop("epochs", None)
     return LocalOptions.model_validate({**base, **given})
+
+
+def _keeping_state(local: LocalOptions) -> LocalOptions:
+    """The same options with an optimizer whose state goes on from job to job, if it has one."""
+    optimizer = local.optimizer
+    if isinstance(optimizer, OwnOptimizer) or (optimizer.kind == "sgd" and not local.momentum):
+        return local
+    return local.model_copy(update={"optimizer": optimizer.model_copy(update={"state": "keep"})})
 
 
 def _finishing(local: LocalOptions, default: CommonFinish | None) -> LocalOptions:

@@ -117,7 +117,7 @@ def compare_schedulers(
             there = with_overrides(alone, {"training.rounds": rounds, **changes})
             labels = reads_labels(there, first)
             world = worlds[labels] = worlds.get(labels) or world_of(there, first)
-            check_last_batches(costs.model, [costs.method.local], world.samples)
+            check_last_batches(costs.model, [costs.method], world.samples)
             seen, early, learner = _Updates(), EarlyEnd(rounds), NeutralLearner()
             setup = setup_of(there, chosen, world, costs, learner=learner, trains=False, listeners=[seen, early])
             known = known or LeastRoundSeconds(there, world, setup)

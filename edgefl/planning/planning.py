@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from edgefl.experiment.precision_advice import precision_advice
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import EarlyEnd
-from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs, world_of
+from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs, world_for, world_of
 from edgefl.fleet import DeviceProfile, FleetGroup, step_evidence
 from edgefl.fleet.figure import value
 from edgefl.planning.observation import (
@@ -174,7 +174,7 @@ def plan(
     seed = scenario.seeds[0] if seed is None else seed
     world = world_of(scenario, seed)
     costs = step_costs(scenario, [method.label for method in chosen])
-    check_last_batches(next(iter(costs.values())).model, [each.method.local for each in costs.values()], world.samples)
+    check_last_batches(next(iter(costs.values())).model, [each.method for each in costs.values()], world.samples)
     plans = [_method_plan(scenario, method, world, costs[method.label], amount) for method in chosen]
     transport = scenario.network.transport
     spread = transport.queue_spread if transport.queue == "fifo" else None
@@ -184,6 +184,7 @@ def plan(
 def _method_plan(
     scenario: Scenario, method: ScenarioMethod, world: SharedWorld, costs: StepCosts, rounds: int
 ) -> MethodPlan:
+    scenario, world = world_for(scenario, world, costs.method)
     seen = Observation(world.fleet, costs, given_seconds=isinstance(scenario.cost, SecondsCost))
     early = EarlyEnd(rounds)
     setup = setup_of(scenario, method, world, costs, learner=NeutralLearner(), trains=False, listeners=[seen, early])

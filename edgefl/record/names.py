@@ -71,5 +71,5 @@ def label_fault(label: str) -> str | None:
     return None
 
 
-BASELINES = frozenset({"local"})
+BASELINES = frozenset({"local", "central"})
 """Methods that take no part in a run's verdict."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from edgefl.errors import UserError, nearest
 from edgefl.experiment.inputs import DATA, SCENARIO, Inputs, allow_code, check_inputs, digests, scenario_as_written
 from edgefl.experiment.recording import RecordedLearner, Recording, read_recording
-from edgefl.experiment.wiring import SharedWorld, reads_labels, setup_of, step_costs
+from edgefl.experiment.wiring import SharedWorld, reads_labels, setup_of, step_costs, world_for
 from edgefl.flower.scenario import app_scenario_of
 from edgefl.network.client_links import ClientLinks
 from edgefl.record import RunPaths
@@ -149,15 +149,17 @@ class FinishedRun:
         the capacity of every link, ``draw`` that of the shares in queues; 0 is the run's own. Without recorded
         training, placeholders stand for its numbers. ``scenario`` is the run's, with other links.
         """
+        given = scenario or self.scenario
+        own, world = world_for(given, world, self.costs[label].method)
         setup = setup_of(
-            scenario or self.scenario,
+            own,
             self.scenario.method(label),
             world,
             self.costs[label],
             learner=self.learner(label, recording) if recording.evaluations else NeutralLearner(),
             trains=False,
             listeners=listeners,
-            client_links=links.scaled(bandwidth),
+            client_links=links.scaled(bandwidth) if own is given else None,
             bandwidth=bandwidth,
         )
         transport = setup.transport

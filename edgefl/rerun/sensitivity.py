@@ -75,14 +75,12 @@ def write_sensitivity(
         world = world_of(run.scenario, seed)
         links = client_links_of(run.scenario, world)
         for condition in conditions:
-            profiles = tuple(at_bound(profile, condition.devices) for profile in world.fleet.profiles)
-            there = replace(world, fleet=replace(world.fleet, profiles=profiles))
             for (label, own_seed), recording in recordings.items():
                 if own_seed != seed:
                     continue
                 try:
                     last = rounds[label, seed]
-                    rows = _retimed(run, label, recording, rounds=last, world=there, links=links, condition=condition)
+                    rows = _retimed(run, label, recording, rounds=last, world=world, links=links, condition=condition)
                 except UserError as error:
                     refused.setdefault(label, str(error))
                 else:
@@ -106,6 +104,8 @@ def _retimed(
     if not rounds:
         return []
     setup = run.setup(label, recording, world=world, links=links, bandwidth=condition.bandwidth, draw=condition.draw)
+    profiles = tuple(at_bound(profile, condition.devices) for profile in setup.fleet.profiles)
+    setup = replace(setup, fleet=replace(setup.fleet, profiles=profiles))
     timed = {what for _, what, _ in recording.timed}
     if "blocks" in timed:
         setup = replace(setup, scheduler=HeldScheduler(recording.alphas))

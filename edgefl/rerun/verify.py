@@ -19,7 +19,7 @@ from edgefl.experiment.inputs import SCENARIO, Input, Inputs, allow_code, in_wor
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.recording import RecordedLearner, recording_of
 from edgefl.experiment.step_costs import StepCosts
-from edgefl.experiment.wiring import step_costs, world_of
+from edgefl.experiment.wiring import recipe_of, scenario_for, step_costs, world_of
 from edgefl.fleet import assign
 from edgefl.flower.app import digest_of_app
 from edgefl.flower.scenario import AppScenario, app_scenario_of
@@ -115,7 +115,7 @@ def _broken(
 ) -> Iterator[str]:
     """The errors of one run, as sentences."""
     try:
-        record = record_of(paths, scenario, entry)
+        record = record_of(paths, scenario, label, entry)
     except UserError as error:
         yield f"a file cannot be read: {error}"
         return
@@ -131,8 +131,10 @@ def _broken(
     yield from _final_model(record, costs, paths.final_model)
 
 
-def record_of(paths: SeedPaths, scenario: Scenario | AppScenario, entry: SeedResult) -> Record:
+def record_of(paths: SeedPaths, scenario: Scenario | AppScenario, label: str, entry: SeedResult) -> Record:
     """The files of one run, as the laws check them."""
+    if isinstance(scenario, Scenario) and (method := scenario.method(label)).allowed:
+        scenario = scenario_for(scenario, recipe_of(scenario, method))
     return Record(
         events=list(read_events(paths.events)),
         rounds=read_parquet(paths.rounds, ROUNDS).to_pydict(),

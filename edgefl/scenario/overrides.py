@@ -36,6 +36,7 @@ FILES: dict[str, Place] = {
     "flower.app": "root",
     "methods.*.app": "root",
     "methods.*.python": "code",
+    "methods.*.profile": "profile",
     "training.local.optimizer.python": "code",
 }
 """What dotted paths name; ``*`` stands for any key or index. Data sets and models also name files in fields of their

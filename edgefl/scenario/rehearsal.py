@@ -10,8 +10,8 @@ from edgefl.data.sharding import Integers
 from edgefl.errors import UserError
 from edgefl.fleet import assign
 from edgefl.methods.build import build_method
-from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_part import keeping_local
+from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel, has_library_norms, takes_one_sample
 from edgefl.models.registry import build_model, checked_model
 from edgefl.network.client_links import ReplayedLink
@@ -58,20 +58,20 @@ def _rehearse_learning(scenario: Scenario) -> None:
         block_figures(model)  # raises an error if its operators cannot be counted
     if model.tokens is not None:
         check_tokens(scenario.data, model.tokens)
-    training, seed, options = scenario.training, scenario.seeds[0], list[LocalOptions]()
+    training, seed, methods = scenario.training, scenario.seeds[0], list[Method]()
     for index, method in enumerate(scenario.methods):
         with built_at(f"methods.{index}"):
             recipe = build_method(method.entry, training.local, training.codec, training.rounds)
             adapted = checked_model(recipe.objective.adapt(model))
             keeping_local(recipe, adapted.layout)
-            options.append(recipe.local)
+            methods.append(recipe)
         if method.scheduler is not None:
             with built_at(f"methods.{index}.scheduler"):
                 method.scheduler.start(seed, adapted.depth)
-    _rehearse_batches(scenario, model, options)
+    _rehearse_batches(scenario, model, methods)
 
 
-def _rehearse_batches(scenario: Scenario, model: BlockModel, options: Sequence[LocalOptions]) -> None:
+def _rehearse_batches(scenario: Scenario, model: BlockModel, methods: Sequence[Method]) -> None:
     """Check the last batches of the seeds whose shards are known; where images must be read first, the first seed's."""
     if not has_library_norms(model):
         return
@@ -80,7 +80,7 @@ def _rehearse_batches(scenario: Scenario, model: BlockModel, options: Sequence[L
     for seed in seeds:
         with built_at("data"):
             samples = shard_sizes(scenario.data, seed, split)
-        check_last_batches(model, options, samples)
+        check_last_batches(model, methods, samples)
 
 
 def _rehearse_network(scenario: Scenario) -> None:
@@ -95,18 +95,19 @@ def _rehearse_network(scenario: Scenario) -> None:
         check_outages(scenario.failures, links)
 
 
-def check_last_batches(model: BlockModel, options: Iterable[LocalOptions], samples: Integers) -> None:
+def check_last_batches(model: BlockModel, methods: Iterable[Method], samples: Integers) -> None:
     """Check, from ``samples [clients]``, that no client has a batch of one if the model cannot be trained with it."""
     if not has_library_norms(model):
         return
-    for local in options:
-        alone = {size for size in np.unique(samples).tolist() if 1 in batch_counts(local, size)}
-        clients = [client for client, size in enumerate(samples.tolist()) if size in alone]
+    for method in methods:
+        local, sizes = method.local, samples if method.objective.server is None else samples.sum(keepdims=True)
+        alone = {size for size in np.unique(sizes).tolist() if 1 in batch_counts(local, size)}
+        clients = [client for client, size in enumerate(sizes.tolist()) if size in alone]
         if clients and not takes_one_sample(model):
             first, others = clients[0], len(clients) - 1
             raise UserError(
                 "expected batches of two or more samples, which the model's batch norm needs to train; client "
-                f"{first}{f' and {others} others' * bool(others)} with {samples[first]} samples in batches of "
+                f"{first}{f' and {others} others' * bool(others)} with {sizes[first]} samples in batches of "
                 f"{local.batch} would train one alone; set drop_last: true, which leaves out the last batch, another "
                 "batch, or divide the data otherwise",
                 field="training.local",

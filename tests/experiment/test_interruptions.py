@@ -75,7 +75,8 @@ def test_ctrl_c_at_a_random_moment_ends_with_130_and_a_way_to_go_on(tmp_path, ti
 
 
 KEPT = {"method": "fedavg", "local": {"optimizer": {"kind": "adamw", "state": "keep"}, "lr": 0.01}}
-METHODS = [{"method": "fedadc", "overlap": True}, KEPT, pytest.param("fedbr", marks=pytest.mark.full)]
+CENTRAL = {**KEPT, "method": "central", "profile": "laptop-8-core"}
+METHODS = [{"method": "fedadc", "overlap": True}, KEPT, CENTRAL, pytest.param("fedbr", marks=pytest.mark.full)]
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def trained(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("method", METHODS, ids=["fedadc", "kept optimizer", "fedbr"])
+@pytest.mark.parametrize("method", METHODS, ids=["fedadc", "kept optimizer", "central", "fedbr"])
 def test_a_run_that_was_left_twice_comes_to_the_same_bytes(small, tmp_path, trained, method):
     scenario = small(methods=[method], training__rounds=5, **(ACCIDENTS if method is KEPT else {}))
     run(scenario, out=tmp_path / "whole", engine="sequential")

@@ -211,7 +211,7 @@ def test_the_first_difference_of_two_executions_is_named(tmp_path):
     scenario = check(data | {"protocol": {"deadline": "100 ms"}, "methods": ["fedbr"]})
     folder = run(scenario, out=tmp_path / "run")
     (entry,) = read_run(folder)[1].methods["fedbr"]
-    record = record_of(RunPaths(folder).of("fedbr", 0), scenario, entry)
+    record = record_of(RunPaths(folder).of("fedbr", 0), scenario, "fedbr", entry)
     costs = step_costs(scenario, ["fedbr"])["fedbr"]
     assert list(differences(record, scenario, "fedbr", costs)) == []
     for place in [place for place, event in enumerate(record.events) if event.joules][::6]:

@@ -124,6 +124,7 @@ PARTS: list[tuple[str, str, dict[str, Any], Any, Expected]] = [
     ("moon", "temperature", {}, 5.0, differs),
     ("moon", "projection", {}, 8, less("bytes")),
     ("moon", "reads", {}, "maps", less("bytes")),
+    ("central", "profile", {}, "jetson-nano", both(more("seconds"), less("joules"))),
     ("scaffold", "control_upload", {}, "derived", less("bytes_up")),
     ("heterofl", "levels[]", {}, [0.5], less("bytes", "flops")),
     ("heterofl", "deadline", {}, 1e-9, less("bytes", "flops")),

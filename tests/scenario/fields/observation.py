@@ -19,7 +19,7 @@ from edgefl.errors import UserError
 from edgefl.experiment.final_models import FinalModels, kept_models_of
 from edgefl.experiment.round_optimum import optimum_of
 from edgefl.experiment.step_costs import StepCosts
-from edgefl.experiment.wiring import recipe_of, setup_of, shared_world
+from edgefl.experiment.wiring import recipe_of, setup_of, shared_world, world_for
 from edgefl.fleet import step_signature
 from edgefl.models.registry import ModelSpec, build_model
 from edgefl.planning.planning import plan
@@ -157,8 +157,9 @@ def _seen(text: str, trains: bool) -> Seen:
 
     def run(learner: Learner, *listeners: Listener) -> Outcome:
         followers = [log, *listeners]
-        setup = setup_of(scenario, method, shared, costs, learner=learner, trains=trains, listeners=followers)
-        return simulate_run(replace(setup, optimum=optimum_of(scenario, shared, setup)))
+        own, world = world_for(scenario, shared, costs.method)
+        setup = setup_of(own, method, world, costs, learner=learner, trains=trains, listeners=followers)
+        return simulate_run(replace(setup, optimum=optimum_of(own, world, setup)))
 
     shards = {"smallest": int(shared.samples.min()), "largest": int(shared.samples.max())}
     if data is None or not trains:

@@ -1,0 +1,60 @@
+"""Training on a server that has the data of all clients, which federated training is compared with.
+
+A baseline, without clients and transfers. A round is one job of ``training.local`` on the training data of all clients
+together: ``epochs`` passes over them, or ``steps`` batches of them. It takes the seconds and joules of the server's
+``profile``. The optimizer's state goes on from round to round, so R rounds of one epoch are a training of R epochs.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from edgefl.errors import UserError
+from edgefl.fleet import DeviceProfile, load_profile
+from edgefl.methods.fedavg import CrossEntropy, Mean
+from edgefl.methods.parts.local_step import Sgd
+from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
+from edgefl.methods.recipe import METHODS, Recipe
+
+
+def _loaded(value: Any) -> Any:
+    try:
+        return load_profile(value) if isinstance(value, str) else value
+    except UserError as error:
+        raise ValueError(str(error)) from None
+
+
+class OnAllData(CrossEntropy):
+    """The task's mean loss of a batch of all clients' data."""
+
+    profile: Annotated[DeviceProfile, BeforeValidator(_loaded), WithJsonSchema({"type": ["string", "object"]})] = Field(
+        default="pc-rtx-2080ti",
+        validate_default=True,
+        description="the server: the name of a device profile, the path of one, or a whole profile",
+    )
+
+    @property
+    def server(self) -> DeviceProfile:
+        return self.profile
+
+
+class Nothing(Payload):
+    """No transfer: the server has the data and the model."""
+
+    def downlink(self, sizes: ModelSizes, round: int, alpha: int | None, held: int | None) -> Downlink:
+        return Downlink((), sizes.blocks)
+
+    def uplink(self, sizes: ModelSizes) -> tuple[Part, ...]:
+        return ()
+
+
+METHODS.register("central")(
+    Recipe(
+        summary="a baseline: a server trains on the data of all clients, and nothing is sent",
+        paper="none",
+        objective=OnAllData,
+        rule=Sgd,
+        server=Mean(),
+        payload=Nothing,
+    )
+)
