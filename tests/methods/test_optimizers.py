@@ -17,6 +17,7 @@ from edgefl.data.batches import job_batches
 from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError
+from edgefl.experiment import run
 from edgefl.input_file import code_files
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
@@ -25,6 +26,9 @@ from edgefl.methods.parts.payload import ModelSizes
 from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.planning.planning import plan
+from edgefl.report import RunResult
+from edgefl.report.page.devices import devices_data
+from edgefl.report.page.series import series_of
 from edgefl.scenario.loading import check
 from edgefl.training.accelerator import Replay
 from edgefl.training.base import JobTask
@@ -328,11 +332,15 @@ def test_two_numbers_for_each_parameter_are_counted(world):
     assert adam.step.bytes_touched - plain.step.bytes_touched == pytest.approx(17 * 4 * numbers, abs=1000)
 
 
-def test_a_device_with_room_for_sgd_alone_is_excluded_by_adam(small):
-    """Its memory is between the peaks of the two: the plan refuses the clients of the second method."""
+def test_a_device_with_room_for_sgd_alone_is_excluded_by_adam(small, tmp_path):
+    """Its memory is between the peaks of the two: plan and page exclude it from the second method."""
     methods = ["fedavg", {"method": "fedavg", "as": "adam", "local": {"optimizer": "adam"}}]
     peaks = [each.devices[0].peak_memory_bytes for each in plan(small(methods=methods)).methods]
     room = f"{sum(peaks) / 2:.0f} B"
     fleet = [{"profile": "raspberry-pi-4", "share": 1, "link": "5g", "overrides": {"memory": {"training": room}}}]
-    plans = plan(small(methods=methods, fleet=fleet)).methods
+    scenario = small(methods=methods, fleet=fleet)
+    plans = plan(scenario).methods
     assert [(each.devices[0].refused, each.devices[0].clients) for each in plans] == [(0, 8), (8, 8)]
+    series = series_of([RunResult(run(scenario, out=tmp_path / "run", train=False))])
+    rows = [row[:3] for row in devices_data(series)["memory"]]
+    assert rows == [["fedavg", "sgd", "none"], ["adam", "adam", "raspberry-pi-4"]]

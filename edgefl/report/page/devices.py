@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ _BUSY = ("download", "compute", "upload")
 
 
 def devices_data(series: Sequence[Series]) -> dict[str, Any]:
-    """Energy per job, and rows for each kind of device under each method with an event log.
+    """Energy per job, memory, and rows for each kind of device under each method with an event log.
 
     ``batteries``: whether a device has a battery, so that its use is a column.
     """
@@ -30,6 +31,7 @@ def devices_data(series: Sequence[Series]) -> dict[str, Any]:
     return {
         "methods": [one.name for one in logged],
         "energy": _energy(logged),
+        "memory": [_memory(one) for one in logged],
         "kinds": kinds if batteries else [row[:-1] for row in kinds],
         "batteries": batteries,
     }
@@ -46,6 +48,19 @@ def _energy(logged: Sequence[Series]) -> list[list[str]]:
 
     rows = [["all devices", *(joules_a_job(uses) for uses in found)]]
     return rows + [[kind, *(joules_a_job(by_device(uses).get(kind, [])) for uses in found)] for kind in kinds]
+
+
+def _memory(one: Series) -> list[str]:
+    """The optimizer, the devices that have too little memory, and the bytes that the largest local step needs."""
+    found = [(name, each) for timeline in one.timelines for name, each in timeline.memory.items()]
+    excluded = dict.fromkeys(name for name, (_, has) in found if not has)
+    entries = [each for each in one.run.scenario.get("methods") or () if isinstance(each, dict)]
+    entry: dict[Any, Any] = next((each for each in entries if each.get("as") == one.label), {})
+    usual = _mapping(_mapping(one.run.scenario.get("training")).get("local"))
+    optimizer = _mapping(entry.get("local")).get("optimizer") or usual.get("optimizer")
+    kind = _mapping(optimizer).get("python") or _mapping(optimizer).get("kind") or "–"
+    needs = quantity(max((needs for _, (needs, _) in found), default=0.0), "bytes")
+    return [one.name, Path(str(kind)).name, ", ".join(excluded) or "none", needs]
 
 
 def _kinds(one: Series) -> list[list[str]]:

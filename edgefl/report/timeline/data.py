@@ -103,6 +103,8 @@ class Timeline:
     sent_off: dict[tuple[int, int], float] = field(default_factory=dict)
     # each client's kind of device and the name of its profile, if it ever computed or was refused
     groups: dict[int, tuple[int, str]] = field(default_factory=dict)
+    # by the name of each device with local training, the bytes of memory that it needs, and whether the device has them
+    memory: dict[str, tuple[float, bool]] = field(default_factory=dict)
     cohorts: dict[int, list[int]] = field(default_factory=dict)  # for each round the selected clients
     # for each round with a choice of blocks, the number of blocks sent to each client
     alphas: dict[int, dict[int, int]] = field(default_factory=dict)
@@ -174,6 +176,9 @@ def _reader(timeline: Timeline) -> Callable[[Event], None]:  # noqa: PLR0915
                 timeline.transfers.append(Transfer(*flow, event.joules, setup, tcp))
             case "transfer_break":
                 timeline.broken[event.flow] = Broken(int(event.bytes), event.seconds)
+            case "work":
+                needs, has = timeline.memory.get(event.item, (0.0, True))
+                timeline.memory[event.item] = max(needs, event.bytes), has and bool(event.facts.get("fits", True))
             case "compute_start" | "refused":
                 timeline.groups.setdefault(client, (event.group, event.item))
             case "compute_end" | "compute_partial" | "compute_drop":
