@@ -10,8 +10,6 @@ from pydantic import BaseModel, PlainSerializer, PlainValidator
 
 from edgefl.errors import UserError, nearest
 from edgefl.methods.build import method_model, recipe_in, shared_options
-from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.optimizers import OwnOptimizer
 from edgefl.methods.parts.server import ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.record.names import LABEL_PATTERN, label_fault
@@ -25,13 +23,18 @@ from edgefl.validation import shown, validated
 class ScenarioMethod:
     """One method of a scenario: its unique label (``as``), and its entry for :func:`edgefl.methods.build.build_method`.
 
-    ``scheduling`` is for methods with a partial downlink; ``python`` for one in a file, ``FILE.py:NAME``.
+    ``scheduling`` is for methods with a partial downlink; ``python`` for one in a file, ``FILE.py:NAME``, ``optimizer``
+    for a local optimizer in a file.
     """
 
     label: str
     entry: Mapping[str, Any]
     scheduling: Named[BlockSchedulerSpec] | None = None
     python: str | None = field(default=None, metadata={"names": "code"})
+    optimizer: str | None = field(init=False, metadata={"names": "code"})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "optimizer", _own_optimizer(self.entry))
 
     @property
     def scheduler(self) -> BlockSchedulerSpec | None:
@@ -97,8 +100,6 @@ def _read(item: Any, field: str) -> ScenarioMethod:
         raise error.located(field=field if isinstance(item, str) else f"{field}.{key}") from None
     options = {each: option for each, option in data.items() if each not in (key, "as", "scheduler")}
     checked = validated(method_model(recipe), options, field=field)
-    if isinstance(getattr(checked, "local", LocalOptions()).optimizer, OwnOptimizer):
-        raise UserError("expected an optimizer of your own in training.local", field=f"{field}.local.optimizer")
     entry = {key: name, "as": label, **_said(checked, recipe)}
     if recipe.scheduler is None:
         if data.get("scheduler") is not None:
@@ -120,16 +121,22 @@ def _unread(data: Mapping[str, Any], label: str, field: str) -> ScenarioMethod:
 
 
 def files_of_methods(data: Mapping[str, Any]) -> list[Path]:
-    """The Python files of the methods and of the optimizer in a scenario's data, before these are read."""
-    entries, found = data.get("methods"), []
-    optimizer: Any = data
-    for key in ("training", "local", "optimizer"):
-        optimizer = optimizer.get(key) if isinstance(optimizer, Mapping) else None
-    for each in (*(entries if isinstance(entries, list) else ()), optimizer):
-        if isinstance(each, Mapping) and isinstance(each.get("python"), str):
+    """The Python files of the methods and of their optimizers in a scenario's data, before these are read."""
+    entries, found = data.get("methods"), list[Path]()
+    methods = [each for each in entries if isinstance(each, Mapping)] if isinstance(entries, list) else []
+    optimizers = [_own_optimizer(each) for each in (data.get("training"), *methods)]
+    for reference in (*(each.get("python") for each in methods), *optimizers):
+        if isinstance(reference, str):
             with suppress(UserError):  # the reader of the part reports it
-                found.append(UserCode.of(each["python"]).file)
+                found.append(UserCode.of(reference).file)
     return found
+
+
+def _own_optimizer(section: Any) -> Any:
+    """The ``local.optimizer.python`` of a section."""
+    for key in ("local", "optimizer", "python"):
+        section = section.get(key) if isinstance(section, Mapping) else None
+    return section
 
 
 def _said(entry: BaseModel, recipe: Recipe) -> dict[str, Any]:

@@ -37,6 +37,7 @@ FILES: dict[str, Place] = {
     "methods.*.app": "root",
     "methods.*.python": "code",
     "methods.*.profile": "profile",
+    "methods.*.local.optimizer.python": "code",
     "training.local.optimizer.python": "code",
 }
 """What dotted paths name; ``*`` stands for any key or index. Data sets and models also name files in fields of their

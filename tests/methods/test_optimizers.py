@@ -18,6 +18,7 @@ from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError
 from edgefl.experiment import run
+from edgefl.experiment.wiring import recipe_of
 from edgefl.input_file import code_files
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
@@ -317,8 +318,10 @@ def test_an_optimizer_of_ones_own_is_a_class_in_a_file(world, tmp_path):
     assert method.rule.update(start, torch.ones(4), {}, method.local, 0.25).tolist() == [-0.125] * 4
     with pytest.raises(UserError, match=r"needs local steps of SGD, and local\.optimizer is python"):
         build_method("scaffold", scenario.training.local)
-    with pytest.raises(UserError, match=r"methods\.0\.local\.optimizer: expected an optimizer of your own in training"):
-        check({**SMALL, "methods": [{"method": "fedavg", "local": {"optimizer": {"python": f"{file}:Signs"}}}]})
+    entry = {"method": "fedavg", "local": data["training"]["local"]}
+    own = check({**SMALL, "methods": [entry]}, folder=tmp_path)
+    assert list(code_files(own)) == ["methods.0.optimizer"]
+    assert recipe_of(own, own.methods[0]).rule == method.rule
 
 
 def test_two_numbers_for_each_parameter_are_counted(world):
