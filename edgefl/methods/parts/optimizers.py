@@ -134,6 +134,14 @@ class Adam(Optimizer):
     ) -> Tensor:
         step, (first, second) = memory["step"].add_(1), self.betas
         gradient = self.direction(parameters, gradient, options, lr)
+        if parameters.is_cpu and parameters.dim() == 1 and not isinstance(lr, Tensor):
+            # PyTorch's fused kernel passes over the memory once, the lines below eight times.
+            largest = [memory["max_exp_avg_sq"]] if self.amsgrad else []
+            torch._fused_adam_(
+                [parameters], [gradient], [memory["exp_avg"]], [memory["exp_avg_sq"]], largest, [step],
+                lr=lr, beta1=first, beta2=second, weight_decay=0.0, eps=self.eps, amsgrad=self.amsgrad, maximize=False,
+            )  # fmt: skip
+            return parameters
         mean = memory["exp_avg"].lerp_(gradient, 1 - first)
         square = memory["exp_avg_sq"].mul_(second).addcmul_(gradient, gradient, value=1 - second)
         if self.amsgrad:
