@@ -60,10 +60,11 @@ def _rehearse_learning(scenario: Scenario) -> None:
         check_tokens(scenario.data, model.tokens)
     training, seed, methods = scenario.training, scenario.seeds[0], list[Method]()
     for index, method in enumerate(scenario.methods):
-        with built_at(f"methods.{index}"):
+        with scenario.built_method(index):
             recipe = build_method(method.entry, training.local, training.codec, training.rounds)
             adapted = checked_model(recipe.objective.adapt(model))
             keeping_local(recipe, adapted.layout)
+            recipe.local.on(adapted.layout)
             methods.append(recipe)
         if method.scheduler is not None:
             with built_at(f"methods.{index}.scheduler"):

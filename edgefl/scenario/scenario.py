@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -225,13 +226,10 @@ class Scenario(Options):
         for index, entry in enumerate(self.methods):
             if not entry.allowed:
                 continue  # the scenario of a run directory, which was checked when the run began
-            try:
-                with built_at(f"methods.{index}"):
-                    method = build_method(entry.entry, training.local, training.codec, training.rounds)
-                    method.server.accept_count(protocol.gathered(training.cohort), protocol.gathered_by)
-                    check(parts_of(method), protocol.takes(method.weighting), early)
-            except UserError as error:
-                raise self._as_written(error, index) from None
+            with self.built_method(index):
+                method = build_method(entry.entry, training.local, training.codec, training.rounds)
+                method.server.accept_count(protocol.gathered(training.cohort), protocol.gathered_by)
+                check(parts_of(method), protocol.takes(method.weighting), early)
             if (own := self.personalisation) and own.lr is None:
                 # Calibration is SGD, which another optimizer's rate does not suit.
                 kind, ends = method.local.optimizer.kind, "" if method.local.lr_at(training.rounds) else "ends at 0"
@@ -241,15 +239,18 @@ class Scenario(Options):
                 hint = nearest(method.label, self.cost.methods)
                 raise UserError(f"no seconds of method '{method.label}'; {hint}", field="cost.methods")
 
-    def _as_written(self, error: UserError, index: int) -> UserError:
-        """The same error at ``training.local`` if the option stands there, and not in the method's ``local``."""
-        path = (error.field or "").split(".", 3)
-        if path[:3] != ["methods", str(index), "local"] or len(path) < 4:
-            return error
-        option, own = path[3].partition(".")[0], self.methods[index].entry.get("local") or {}
-        if option in own or option not in self.training.local.model_fields_set:
-            return error
-        return UserError(error.message, field=f"training.local.{path[3]}", file=error.file)
+    @contextmanager
+    def built_method(self, index: int) -> Iterator[None]:
+        """As :func:`built_at`; an error is at ``training.local`` if its option stands there, not in the method's."""
+        try:
+            with built_at(f"methods.{index}"):
+                yield
+        except UserError as error:
+            _, _, path = (error.field or "").partition(f"methods.{index}.local.")
+            option, own = path.partition(".")[0], self.methods[index].entry.get("local") or {}
+            if option in own or option not in self.training.local.model_fields_set:
+                raise
+            raise UserError(error.message, field=f"training.local.{path}", file=error.file) from None
 
     def _taken_by_network(self) -> dict[Need, str]:
         kind, transport, takes = self.network.topology.kind, self.network.transport, dict[Need, str]()

@@ -30,6 +30,7 @@ from edgefl.planning.planning import plan
 from edgefl.report import RunResult
 from edgefl.report.page.devices import devices_data
 from edgefl.report.page.series import series_of
+from edgefl.scenario import rehearse
 from edgefl.scenario.loading import check
 from edgefl.training.accelerator import Replay
 from edgefl.training.base import JobTask
@@ -215,6 +216,11 @@ def test_errors_of_local_training_name_the_section_that_sets_it(small):
         small(training__local__lr=short)
     with pytest.raises(UserError, match=r"overrides: methods\.0\.local\.lr: the rate is 0 after 3 of 4 rounds"):
         small(training__local__lr=long, methods=[{"method": "fedavg", "local": {"lr": short}}])
+    with pytest.raises(UserError, match=r"overrides: training\.local\.nesterov: this is an option of SGD"):
+        small(training__local__nesterov=True, methods=[{"method": "fedavg", "local": {"optimizer": "adam"}}])
+    named = small(methods=[{"method": "fedavg", "local": {"no_decay": ["typo"], "weight_decay": 0.1}}])
+    with pytest.raises(UserError, match=r"methods\.0\.local\.no_decay: "):
+        rehearse(named)
 
 
 @pytest.mark.parametrize(
@@ -322,6 +328,10 @@ def test_an_optimizer_of_ones_own_is_a_class_in_a_file(world, tmp_path):
     own = check({**SMALL, "methods": [entry]}, folder=tmp_path)
     assert list(code_files(own)) == ["methods.0.optimizer"]
     assert recipe_of(own, own.methods[0]).rule == method.rule
+    local = data["training"]["local"]
+    local["optimizer"]["args"] = {"length": 1}
+    with pytest.raises(UserError, match=r"training\.local\.optimizer\.args\.length: unknown key"):
+        check(data, folder=tmp_path)
 
 
 def test_two_numbers_for_each_parameter_are_counted(world):

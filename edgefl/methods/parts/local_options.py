@@ -54,7 +54,7 @@ class LocalOptions(Component):
         if not self.no_decay:
             return self
         names = {f"{layout.block_names[each.block]}.{each.name}": each for each in layout.parameters}
-        without = matching(names, self.no_decay, field="training.local.no_decay")
+        without = matching(names, self.no_decay, field="local.no_decay")
         before, _ = layout.before(first)
         places: list[slice] = []
         for name, entry in names.items():

@@ -104,7 +104,8 @@ class Optimizer(LocalRule):
 
     def accept(self, options: LocalOptions) -> None:
         if options.momentum or options.nesterov:
-            raise UserError("this is an option of SGD; expected those of the optimizer", field="local.momentum")
+            field = "local.momentum" if options.momentum else "local.nesterov"
+            raise UserError("this is an option of SGD; expected those of the optimizer", field=field)
 
     def first(self, parameters: Tensor) -> State:
         """The state before the first step."""
@@ -244,7 +245,7 @@ class OwnOptimizer(Component):
             return _Unread()
         found = code.load()
         class_of(LocalRule)(found)
-        rule: LocalRule = validated(found, self.args, field="args")
+        rule: LocalRule = validated(found, self.args, field="local.optimizer.args")
         return rule
 
 
