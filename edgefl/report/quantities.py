@@ -19,7 +19,7 @@ class Unit(NamedTuple):
 
         A zero has no decimals.
 
-        >>> seconds = unit_for([16.0, 0.0004271], "seconds")
+        >>> seconds = unit_for([16.0], "seconds")
         >>> [seconds.number(each) for each in (16.0, 1.52, 0.5, 0.4271, 0.0004271, 4.2e-9)]
         ['16.0', '1.5', '0.5', '0.43', '0.00043', '4.2e-9']
         """
@@ -70,7 +70,7 @@ FROM = {"min": 120.0, "h": 7200.0, "days": 172800.0}
 
 
 def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
-    """One unit for a whole column, so that its numbers are easy to compare; the largest has three significant digits.
+    """One unit for a whole column, in which its smallest number can be read; the largest has three significant digits.
 
     The quantities are in the base unit of their dimension: ``fraction`` (printed in percent), ``count`` and ``number``
     (without a unit), ``rounds``, ``seconds``, ``bytes``, ``joules`` or ``flops``.
@@ -78,7 +78,8 @@ def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
     >>> unit_for([3.0e8, 1.25e9], "bytes")
     Unit(symbol='GB', scale=1000000000.0, decimals=2)
     """
-    largest = max((abs(quantity) for quantity in quantities), default=0.0)
+    sizes = [abs(quantity) for quantity in quantities if quantity]
+    largest = max(sizes, default=0.0)
     if dimension == "fraction":
         return Unit("%", 0.01, 1)
     if dimension == "count":
@@ -87,7 +88,10 @@ def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
         return Unit("", 1.0, max(0, min(_DECIMALS_READ, 2 - math.floor(math.log10(largest)))) if largest else 0)
     ladder = LADDERS[dimension]
     least = ("s", 1.0) if dimension == "seconds" and not largest else ladder[0]
-    symbol, scale = next((step for step in reversed(ladder) if largest >= FROM.get(*step)), least)
+    steps = [step for step in ladder if largest >= FROM.get(*step)] or [least]
+    while len(steps) > 1 and min(sizes) < 10 * steps[-2][1] and largest < 1e5 * steps[-2][1]:
+        steps.pop()
+    symbol, scale = steps[-1]
     figure = largest / scale
     decimals = 0 if figure == 0 or symbol == "B" else max(0, min(_DECIMALS_READ, 2 - math.floor(math.log10(figure))))
     return Unit(symbol, scale, decimals)

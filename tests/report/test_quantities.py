@@ -13,6 +13,7 @@ from edgefl.record.names import STATE
 from edgefl.report import RunResult
 from edgefl.report.quantities import estimate, quantity, unit_for
 from edgefl.report.statistics import Estimate
+from edgefl.report.table import figures
 from edgefl.units import parse
 
 from .conftest import ROUNDS, seed_result
@@ -49,6 +50,22 @@ def test_what_is_printed_reads_back_within_one_percent(value, dimension):
 def test_a_column_shares_the_unit_of_its_largest_figure():
     unit = unit_for([20e6, 3.2e9], "bytes")
     assert [unit.number(20e6), unit.number(3.2e9), unit.symbol] == ["0.02", "3.20", "GB"]
+
+
+@pytest.mark.parametrize(
+    ("quantities", "dimension", "cells"),
+    [
+        ([0.27, 180.0], "seconds", ["0.27 s", "180 s"]),
+        ([190e3, 1.2e9], "bytes", ["0.19 MB", "1200 MB"]),
+        ([0.0, 2e3, 50e6], "bytes", ["0 kB", "2 kB", "50000 kB"]),
+        ([0.27, 10800.0], "seconds", ["0.27 s", "10800 s"]),
+        ([0.012, 3.0], "seconds", ["0.012 s", "3.00 s"]),
+        ([30.0, 150.0, None], "seconds", ["0.50 min", "2.50 min", "–"]),
+        ([0.001, 5.0], "number", ["0.0010", "5.00"]),
+    ],
+)
+def test_the_smallest_figure_of_a_column_can_be_read(quantities, dimension, cells):
+    assert figures("", quantities, dimension).cells == cells
 
 
 @settings(max_examples=40)
