@@ -282,7 +282,8 @@ LIMITS = {
 }
 """Names of the budgets."""
 
-ENDS = {**LIMITS, "rounds": "last round", "target": "last target", "stalled": "stall", "trained": "last trained round"}
+ENDS = {**LIMITS, "rounds": "last round", "target": "last target", "stalled": "stall", "diverged": "divergence",
+        "trained": "last trained round"}  # fmt: skip
 """What ended a run, in words."""
 
 IN_VAIN = ("stalled", "diverged", "fault")
@@ -318,7 +319,7 @@ def _early_ends(row: Row) -> list[str]:
     for reason, count in row.stops:
         if (message := row.messages.get(reason)) is not None:
             which = f" ({count} of {row.seeds} seeds)" if row.seeds > 1 else ""
-            message = without_method(message.rstrip("."), row.label)
+            message = without_method(message.rstrip("."), row.label).removeprefix(f"{reason} ")
             hint = ""
             if reason == "diverged" and row.metric.name in ("rmse", "mae") and "in round 1:" in message:
                 hint = "; scale the targets to a deviation of about 1, or lower training.local.lr"

@@ -163,11 +163,7 @@ class Table:
         texts = [
             _block([columns[place] for place in block], [widths[place] for place in block], groups) for block in blocks
         ]
-        lines = [
-            f"{columns[place].head}: "
-            + ", ".join(f"{label} {cell}" for label, cell in zip(columns[0].cells, columns[place].cells, strict=True))
-            for place in below
-        ]
+        lines = [f"{columns[place].head}: {by_label(columns[0].cells, columns[place].cells)}" for place in below]
         return "\n\n".join(texts) + "".join("\n" + _filled(escape(line), width) for line in lines)
 
     def markdown(self) -> str:
@@ -231,6 +227,12 @@ def estimate_data(value: Estimate | None) -> dict[str, object] | None:
 def target_data(found: TimeToTarget, unit: str) -> dict[str, object]:
     """When a target was reached, for JSON."""
     return {"reached": found.reached, unit: estimate_data(found.mean), "median": found.median}
+
+
+def by_label(labels: Sequence[str], cells: Sequence[str]) -> str:
+    """The cells of a column on one line, each after its row's label; one that all rows have, once."""
+    each = [f"{label} {cell}" for label, cell in zip(labels, cells, strict=True)]
+    return cells[0] if len(set(cells)) == 1 else ", ".join(each)
 
 
 def _taken(widths: Iterable[int]) -> int:

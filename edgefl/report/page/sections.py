@@ -16,7 +16,7 @@ from edgefl.report.quantities import quantity
 from edgefl.report.rows import comparison_rows, none_completed_a_round, run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.sensitivity import bands, read_sensitivity, robustness_data
-from edgefl.report.table import Table
+from edgefl.report.table import Table, by_label
 from edgefl.report.timeline.usage import bottlenecks_of, breakdown_of, traffic_of
 from edgefl.wording import counted, listed
 
@@ -118,9 +118,7 @@ def _outcome(runs: Sequence[RunResult], *, trained: bool) -> dict[str, Any]:
     run, table = runs[0], glance(runs[0])
     ends = [column for column in table.columns if column.key == "stop"]
     columns = [column for column in table.columns if column.key != "stop"]
-    notes = [
-        f"{ends[0].head}: {', '.join(' '.join(each) for each in zip(columns[0].cells, ends[0].cells, strict=True))}."
-    ] * bool(ends) + list(table.notes)  # fmt: skip
+    notes = [*(f"{each.head}: {by_label(columns[0].cells, each.cells)}." for each in ends), *table.notes]
     steps = [line[:9].split() + line[9:].split("   ") for line in next_steps(run, run.path)[1:]]
     shown = Table(marked(run, columns) if run.trained and columns else columns, notes)
     return {"shown": shown, "pictures": pictures, "steps": steps}
