@@ -172,7 +172,7 @@ class Observation(Listener):
     def __init__(self, fleet: FleetAssignment, costs: StepCosts, *, given_seconds: bool) -> None:
         self._fleet = fleet
         self._costs = costs
-        self._given = given_seconds
+        self.given_seconds = given_seconds
         self._ratios: dict[WorkKey, dict[Bound, float]] = {}
         self.spent: defaultdict[tuple[int, int], Spent] = defaultdict(Spent)
         self.log: list[Event] = []
@@ -188,7 +188,7 @@ class Observation(Listener):
 
     def _bounds_of(self, event: Event) -> dict[Bound, float]:
         """Return the seconds of local training at each bound, relative to nominal."""
-        if self._given:
+        if self.given_seconds:
             return dict.fromkeys(BOUNDS, 1.0)
         batches = {int(size): count for size, count in event.facts["batches"].items()}
         seconds = work_seconds(

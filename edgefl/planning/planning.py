@@ -92,10 +92,11 @@ def _device_plan(
         typical = int(np.median(world.samples[clients])) if len(clients) else 0
         level = works[0].level if works else 0
         seconds = work_seconds(profile, costs, blocks, batch_counts(options, typical), level)
+    evidence = step_evidence(profile, (costs.step(*step).operators for step in steps))
     return DevicePlan(
         device=profile.name,
         link=group.link,
-        evidence=step_evidence(profile, (costs.step(*step).operators for step in steps)),
+        evidence="declared by cost.methods" if seen.given_seconds else evidence,
         clients=len(clients),
         refused=refused,
         why=_why(peak, training) if refused else None,

@@ -7,10 +7,14 @@ from math import exp, hypot, log
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from edgefl.fleet.profile import UNKNOWN
+from edgefl.report.curves import column
 from edgefl.wording import listed
 
 if TYPE_CHECKING:
+    from edgefl.record.summary import SeedResult
     from edgefl.report.run_result import RunResult
 
 
@@ -44,8 +48,9 @@ busy core are known."""
 def expected_error(run: RunResult) -> list[str]:
     """How far computed seconds and joules may be from real ones, by the evidence of the fleet's profiles."""
     errors: dict[str, list[str]] = {}
-    for profile, _ in _profiles(run):
-        error = _error(profile)
+    for profile, _, error in _profiles(run):
+        if error == 0.0:  # declared
+            continue
         words = UNKNOWN if error is None else f"±{100 * error:.0f} %"
         if (profile.get("compute") or {}).get("measured_steps"):
             words += " where no measured step serves"
@@ -53,45 +58,58 @@ def expected_error(run: RunResult) -> list[str]:
         if (name := str(profile.get("name"))) not in names:
             names.append(name)
     each = [f"{words} ({', '.join(names)})" for words, names in errors.items()]
-    return [*error_interval(run), f"Seconds of training are known to {listed(each)}."] if each else []
+    return [*error_interval(run), *([f"Seconds of training are known to {listed(each)}."] if each else [])]
 
 
 def error_interval(run: RunResult) -> list[str]:
     """The same as 95 % intervals of the factors on seconds and joules, in one sentence; none if all are measured.
 
-    Training takes all devices' errors at once, each by its share of the fleet; transfers have none. Joules have the
-    error of watts, too.
+    Training takes all devices' errors at once, each by its share of the fleet; transfers, the framework, declared
+    seconds and rounds that a deadline closed have none. Joules have the error of watts, too.
     """
-    profiles, moments = _profiles(run), [each for results in run.moments.values() for each in results if each.seconds]
-    total = sum(weight for _, weight in profiles)
-    if not total or not moments:
+    profiles = _profiles(run)
+    parts = [_trained(run, label, each) for label, results in run.moments.items() for each in results if each.seconds]
+    total = sum(weight for _, weight, _ in profiles)
+    if not total or not parts:
         return []
-    training = fmean(min(1.0, max(0.0, 1 - each.communication.exposed_seconds / each.seconds)) for each in moments)
+    parts_of_joules, parts_of_seconds = zip(*parts, strict=True)
     slower = watts = 0.0
-    for profile, weight in profiles:
-        error = _error(profile)
+    for profile, weight, error in profiles:
         slower += weight / total * (log(FACTOR) if error is None else SPREAD * error)
         known = (profile.get("power") or {}).get("one_core") is not None
         watts += weight / total * log(ONE_CORE_WATTS if known else WATTS)
-    seconds = [1 - training + training * exp(sign * slower) for sign in (-1, 1)]
-    joules = [exp(sign * hypot(log(each), watts)) for sign, each in zip((-1, 1), seconds, strict=True)]
+    seconds, training = (
+        [1 + fmean(each) * (exp(sign * slower) - 1) for sign in (-1, 1)] for each in (parts_of_seconds, parts_of_joules)
+    )
+    joules = [exp(sign * hypot(log(each), watts)) for sign, each in zip((-1, 1), training, strict=True)]
     (low, high), (least, most) = ([f"{each:#.2g}".rstrip(".") for each in pair] for pair in (seconds, joules))
     time = f"Real seconds: {low} to {high} times these"
     if max(abs(log(each)) for each in seconds) < 0.05:
-        time = "Seconds are those of the links: transfers fill the time"
+        framework, cut = any((run.scenario.get("round_overhead") or {}).values()), parts_of_seconds != parts_of_joules
+        causes = {"the links": True, "declared training": not slower, "the framework": framework, "deadlines": cut}
+        time = f"Seconds are those of {listed([name for name, there in causes.items() if there])}"
     return [f"{time}, real joules: {least} to {most} times (profiles' evidence, 95 %)."]
 
 
-def _profiles(run: RunResult) -> list[tuple[dict[str, Any], float]]:
-    """The profiles whose seconds a run used, and the share or number of their clients."""
+def _trained(run: RunResult, label: str, moment: SeedResult) -> list[float]:
+    """The parts of a seed's seconds in which closing clients train: in all rounds, and without those of deadlines."""
+    rounds = run.rounds_of(label, moment.seed).slice(0, moment.rounds)
+    cut = np.diff(column(rounds, "seconds"), prepend=0.0)[column(rounds, "critical_client") < 0].sum()
+    training = moment.seconds - moment.communication.exposed_seconds
+    return [min(1.0, max(0.0, float(each) / moment.seconds)) for each in (training, training - cut)]
+
+
+def _profiles(run: RunResult) -> list[tuple[dict[str, Any], float, float | None]]:
+    """The profiles of a run that is computed, the share or number of their clients, and the error of their seconds."""
     fleet, cost = run.scenario.get("fleet"), run.scenario.get("cost") or {}
     groups = [each for each in fleet if isinstance(each, dict)] if isinstance(fleet, list) else []
-    if measured_sentences(run) or cost.get("kind") == "seconds":
+    if measured_sentences(run):
         return []
     return [
-        (each["profile"], len(each.get("clients") or ()) or each.get("count") or each.get("share") or 0.0)
+        (profile, len(each.get("clients") or ()) or each.get("count") or each.get("share") or 0.0, error)
         for each in groups
-        if isinstance(each.get("profile"), dict)
+        if isinstance(profile := each.get("profile"), dict)
+        for error in [0.0 if cost.get("kind") == "seconds" else _error(profile)]
     ]
 
 

@@ -106,7 +106,7 @@ def rounds_table(result: Mapping[str, Any], speed: float, trained: bool) -> pa.T
                 f"blocks_{name}": pa.array([blocks.get(name, 0)] + [0] * (rounds - 1) if rounds else [], pa.int64())
                 for name in ("actual", "uniform")
             },
-            "critical_client": pa.array([-1] * rounds, pa.int64()),
+            "critical_client": pa.array([result.get("critical_client", 0)] * rounds, pa.int64()),
             "staleness": np.zeros(rounds),
             **{
                 name: np.full(rounds, result["communication"][name] / max(1, rounds))

@@ -266,4 +266,10 @@ def test_details_say_what_the_evidence_of_the_fleet_implies(make_run):
     joules = math.exp(math.hypot(math.log(most), math.log(2.2)))
     assert f"to {most:.2g} times these" in notes[0]
     assert f"to {joules:.2g} times (" in notes[0]
-    assert not error_interval(make_run(FAR, "seconds", fleet=fleet, cost={"kind": "seconds"}))
+    (line,) = comparison(make_run(FAR, "seconds", fleet=fleet, cost={"kind": "seconds"}), detailed=True).notes[:1]
+    assert line == error_interval(make_run(FAR, "declared", fleet=fleet, cost={"kind": "seconds"}))[0]
+    assert line.startswith("Seconds are those of the links and declared training, real joules: 0.45 to 2.2 times")
+    cut = {label: [{**each, "critical_client": -1} for each in results] for label, results in FAR.items()}
+    (line,) = error_interval(make_run(cut, "cut", fleet=fleet, round_overhead={"start": 0.2, "wait": 0.0}))
+    assert line.startswith("Seconds are those of the links, the framework and deadlines, real joules: ")
+    assert f"to {joules:.2g} times (" in line
