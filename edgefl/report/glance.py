@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from edgefl.record.kinds import BUDGETS
 from edgefl.report.error_of_seconds import error_interval, measured_sentences
 from edgefl.report.paired import (
     FEWEST_SEEDS,
@@ -147,7 +148,10 @@ def headline(run: RunResult) -> str:
 
 
 def limits_of(run: RunResult) -> list[str]:
-    """The budgets, in the scenario's order."""
+    """The budgets, in the scenario's order; none if every run ended within them."""
+    both = [pair for label in run.labels for pair in zip(run.results[label], run.moments[label], strict=True)]
+    if not any(whole.stop.reason in BUDGETS or whole.rounds > moment.rounds for whole, moment in both):
+        return []
     found = dict.fromkeys(
         (each.kind, each.limit) for results in run.results.values() for result in results for each in result.budgets
     )

@@ -12,7 +12,7 @@ from edgefl.report.error_of_seconds import error_interval
 from edgefl.report.glance import decide, next_steps, seconds_of_a_seed
 from edgefl.report.run_result import at_the_moment
 
-from .conftest import seed_result, target
+from .conftest import ROUNDS, seed_result, target
 
 
 def seeds(accuracies, times=None, wanted=0.9, **changes):
@@ -232,6 +232,14 @@ def test_two_runs_show_what_changed(make_run):
     assert cells["90 % at"] == "30.0 → 15.0 s (−50 %)"
     assert cells["accuracy"] == "90.0 %"
     assert "latency=20 ms alone: b." in table.notes
+
+
+def test_only_limits_that_ended_a_run_are_those_of_its_answer(make_run):
+    budgets = [{"kind": "seconds", "limit": 60.0, "accuracy": None}]
+    assert answer(make_run({"a": seeds([0.9], budgets=budgets)})).startswith("Best after 40 rounds:")
+    stop = {"reason": "seconds", "round": ROUNDS}
+    ended = {"a": seeds([0.9], budgets=budgets, stop=stop), "b": seeds([0.8], budgets=budgets)}
+    assert answer(make_run(ended, folder="ended")).startswith("Best within 60 s:")
 
 
 def test_the_moment_of_a_real_run_agrees_with_its_summary(small_run):
