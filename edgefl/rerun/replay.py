@@ -67,7 +67,8 @@ class Replay:
     def on(self, changes: Overrides, out: Path) -> Path:
         """Replay the run with changes inside :data:`CHANGEABLE`, and write a run directory like that of a full run.
 
-        ``out`` must not exist; UserError if a change is invalid or affects training, and then nothing is written.
+        ``out`` must not exist; UserError if a change is invalid or affects training, or if no round ends there, and
+        then nothing is written.
         """
         _check_changeable(changes)
         scenario = with_overrides(self._run.scenario, changes, run_code=False)
@@ -94,6 +95,10 @@ class Replay:
             return one.replayed(self._run.learner(label, recording)), sorted(costs.used)
 
         found = {place: replayed(place) for place in self._recordings}
+        if not any(entry.rounds for entry, _ in found.values()):
+            end = next(entry.stop for entry, _ in found.values())
+            why = end.message or f"the first one exceeds budgets.{end.reason}"
+            raise UserError(f"no round of the replay ends: {why}", file=str(self._run.path))
         known = {(label, each.seed): each for label in self._run.labels for each in self._run.entries[label]}
         alike = {place for place, (entry, _) in found.items() if entry.rounds == known[place].rounds}
         # The finished run has no models of earlier rounds.

@@ -146,6 +146,10 @@ def test_a_run_that_a_budget_ended_is_replayed_as_far_as_it_was_trained(small, t
     assert verify(fast) == []
 
 
+def test_a_replay_without_a_round_is_refused(small, tmp_path):
+    assert "exceeds budgets.seconds" in refused(small, tmp_path, {"budgets.seconds": 0.01, "stop": "budget"})
+
+
 def ended(folder):
     ((entry,),) = read_run(folder)[1].methods.values()
     return entry
