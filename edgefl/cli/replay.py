@@ -39,18 +39,24 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
         _sensitivity(run, trust=trust)
         return
     from edgefl.report import RunResult, comparison
+    from edgefl.report.rows import flat_values
     from edgefl.rerun.replay import Replay
+    from edgefl.scenario.overrides import parse_overrides
 
     out = out if out is not None else run.with_name(f"{run.name}-replayed")
     axes = [_axis(text) for text in grid or ()]
     if out.exists():
         raise UserError("expected a folder that does not exist yet", file=f"--out {out}")
     replayed = Replay(run, method, trust=trust)
-    results = [] if axes else [RunResult(run)]
+    first = RunResult(run)
+    first.setting = {}
+    results = [] if axes else [first]
     for number, values in enumerate(itertools.product(*axes), 1):
         chosen = [*(changes or ()), *(f"{path}={value}" for path, value in values)]
         folder = out / str(number) if axes else out
         results.append(RunResult(replayed.on(chosen, folder)))
+        said = [(".".join(each.path), each.value) for each in parse_overrides(chosen)]
+        results[-1].setting = {name: value for path, each in said for name, value in flat_values(each, path).items()}
         for label, why in replayed.refused.items():
             say(f"{label} is not replayed: {why}; train it there: {_trains(run, label, chosen, folder)}")
     show(comparison(*results, detailed=details))

@@ -27,15 +27,12 @@ from edgefl.report.rows import (
     by_run,
     comparison_rows,
     described,
-    differing,
+    differing_values,
     dimension_of,
     ended_by,
-    flat_values,
     nested,
-    option_words,
     remarks,
     run_names,
-    short_paths,
 )
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import NO_ESTIMATE, Estimate, TimeToTarget
@@ -166,12 +163,9 @@ def changes(one: RunResult, other: RunResult) -> Table:
     before, after = ({row.label: row for row in rows if row.run == name} for name in names)
     labels = [label for label in before if label in after]
     pairs = measures([side[label] for side in (before, after) for label in labels])
-    paths = differing([one.scenario, other.scenario])
-    short, flat = short_paths(paths), [flat_values(each.scenario) for each in (one, other)]
-    changed = [
-        f"{short[path]} {' → '.join(option_words(path, each.get(path)) for each in flat)}" for path in paths[:SHOWN]
-    ]
-    changed += [f"{len(paths) - SHOWN} more values"] * (len(paths) > SHOWN)
+    pairs_of = differing_values([one, other]).items()
+    changed = [f"{k} {' → '.join(v)}" if v[0] != v[1] else f"{k} {v[0]} (its figures)" for k, v in pairs_of]
+    changed[SHOWN:] = [f"{len(changed) - SHOWN} more values"] * (len(changed) > SHOWN)
     alone = [f"{row.run} alone: {row.label}." for row in rows if row.label not in labels]
     lines = by_run({name: answers(run)[:1] for name, run in zip(names, (one, other), strict=True)})
     title = [f"{names[0]} → {names[1]}", *([f"Changed: {'; '.join(changed)}"] if changed else [])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -147,19 +148,32 @@ def comparison_rows(*runs: RunResult) -> list[Row]:
 def run_names(runs: Sequence[RunResult]) -> list[str]:
     """A unique name for each run: its scenario's, the values that differ, the folder's, or the path."""
     own, *others = zip(*(run.names for run in runs), strict=True)
-    for names in (own, _differing_values(runs), *others):
+    for names in (own, _names_by_values(runs), *others):
         if len(set(names)) == len(runs):
             return list(names)
     return [f"{run.names[-1]} ({number})" for number, run in enumerate(runs, 1)]
 
 
-def _differing_values(runs: Sequence[RunResult]) -> list[str]:
+def _names_by_values(runs: Sequence[RunResult]) -> list[str]:
     """Each run's values of the paths of the scenario that differ; empty texts if they are many."""
-    paths = differing([run.scenario for run in runs])
-    if not 0 < len(paths) <= MOST_PATHS:
+    values = differing_values(runs)
+    if not 0 < len(values) <= MOST_PATHS:
         return [""] * len(runs)
-    short, flat = short_paths(paths), [flat_values(run.scenario) for run in runs]
-    return [", ".join(f"{short[path]}={option_words(path, each.get(path))}" for path in paths) for each in flat]
+    return [", ".join(map("=".join, zip(values, each, strict=True))) for each in zip(*values.values(), strict=True)]
+
+
+def differing_values(runs: Sequence[RunResult]) -> dict[str, list[str]]:
+    """Each run's value, in words, of what differs; if all runs have a ``setting``, of what it sets, in its order."""
+    given = dict.fromkeys(path for run in runs for path in run.setting or ())
+    if not given or any(run.setting is None for run in runs):
+        given = dict.fromkeys(differing([run.scenario for run in runs]))
+    flat = [{**flat_values(run.scenario), **(run.setting or {})} for run in runs]
+    ends = ("", ".name", ".rate", ".kind")  # of a mapping, one value stands for all
+    values = {
+        name: [option_words(path, next((each[path + of] for of in ends if path + of in each), None)) for each in flat]
+        for path, name in short_paths(list(given)).items()
+    }
+    return {name: each for name, each in values.items() if len(set(each)) > 1 or name.endswith("profile")}
 
 
 MOST_PATHS = 3
@@ -167,26 +181,27 @@ MOST_PATHS = 3
 
 
 def differing(scenarios: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The paths of the values that differ between scenarios; the name and the seeds do not count."""
+    """The paths of the values that differ between scenarios, a profile as one; the name and the seeds do not count."""
     flat = [flat_values(each) for each in scenarios]
     paths = dict.fromkeys(path for each in flat for path in each)
     same = ("name", "seeds")
-    return [p for p in paths if p.split(".")[0] not in same and any(each.get(p) != flat[0].get(p) for each in flat)]
+    found = [p for p in paths if p.split(".")[0] not in same and any(each.get(p) != flat[0].get(p) for each in flat)]
+    return list(dict.fromkeys(re.sub(r"^(fleet\.\d+\.profile)\..*", r"\1", path) for path in found))
 
 
 def option_words(path: str, value: Any) -> str:
-    """A value of a scenario with its unit, if its name tells one.
+    """A value of a scenario with its unit, if its path tells one.
 
     >>> option_words("network.links.5g.down.rate", 2e6), option_words("network.topology.latency", 0.08)
     ('2 Mbit/s', '80 ms')
     """
     name = path.rpartition(".")[2]
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    if name in ("rate", "down", "up", "low", "high"):
+        return {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
+    if path.startswith("network.") and name in ("rate", "down", "up", "low", "high"):
         return f"{value / 1e9:g} Gbit/s" if value >= 1e9 else f"{value / 1e6:g} Mbit/s"
     kind = "seconds" if name in ("latency", "deadline") else name
-    return limit(value, kind) if kind in LADDERS else str(value)
+    return limit(value, kind) if kind in LADDERS else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def flat_values(data: Any, path: str = "") -> dict[str, Any]:

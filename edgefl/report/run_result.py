@@ -134,7 +134,7 @@ class RunResult:
         summary: the contents of ``summary.json``.
         results: the same, typed: for each method's label one :class:`SeedResult` per seed.
         scenario: the contents of the fully resolved ``scenario.yaml``.
-        setting: of a sweep's result, the value of each path that the sweep varied.
+        setting: of a sweep's or a replay's result, the value of each path that it set.
     """
 
     setting: dict[str, Any] | None = None

@@ -234,6 +234,17 @@ def test_two_runs_show_what_changed(make_run):
     assert "latency=20 ms alone: b." in table.notes
 
 
+def test_the_changes_are_those_of_the_command_and_not_what_follows_from_them(make_run):
+    figures = ({"name": "board", "compute": {"fp32_peak": peak, "memory_bandwidth": peak}} for peak in (2e9, 1e9))
+    fleets = [[{"profile": each, "pace": 1.0}] for each in figures]
+    links = [{"links": {"5g": {"up": {"low": low}}}} for low in (1e6, 2e6)]
+    runs = [make_run(FAR, folder=str(n), fleet=fleets[n], network=links[n], keep_models=n == 0) for n in (0, 1)]
+    changed = "Changed: profile board (its figures); keep_models true → false; low 1 Mbit/s → 2 Mbit/s"
+    assert comparison(*runs).title[1] == changed
+    runs[0].setting, runs[1].setting = {}, {"network.links.5g.up.low": "2 Mbit/s", "fleet.0.pace": 2}
+    assert comparison(*runs).title[1] == "Changed: low 1 Mbit/s → 2 Mbit/s; pace 1 → 2"
+
+
 def test_only_limits_that_ended_a_run_are_those_of_its_answer(make_run):
     budgets = [{"kind": "seconds", "limit": 60.0, "accuracy": None}]
     assert answer(make_run({"a": seeds([0.9], budgets=budgets)})).startswith("Best after 40 rounds:")

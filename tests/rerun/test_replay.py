@@ -169,9 +169,10 @@ def test_the_command_names_what_it_does_not_replay_and_how_to_train_it(small, tm
     why = "its decision on blocks in round 2 read compute_seconds and transfer_seconds"
     assert f"fedbr cannot be replayed on another network: {why}." in capsys.readouterr().out
     change = "network.links.5g.down=2 Mbit/s"
-    arguments = ["--set", change, "--set", "network.links.5g.redraw=null", "--out", str(tmp_path / "slow")]
-    assert main(["replay", str(finished), *arguments]) == 0
+    arguments = ["--set", "fleet.0.pace=2", "--set", change, "--set", "network.links.5g.redraw=null"]
+    assert main(["replay", str(finished), *arguments, "--out", str(tmp_path / "slow")]) == 0
     printed = capsys.readouterr().out.splitlines()
+    assert "Changed: pace 1 → 2; down uniform → 2 Mbit/s; redraw 2 rounds → null" in printed
     (line,) = [line for line in printed if line.startswith("fedbr is not replayed")]
     head, _, command = line.partition("; train it there: edgefl ")
     assert head == f"fedbr is not replayed: {why}"

@@ -199,4 +199,4 @@ def _mapping(value: Any) -> dict[Any, Any]:
 def _words(spec: Any) -> str:
     """The options of a link or of the topology on one line, with units."""
     options = {path: value for path, value in flat_values(spec).items() if value not in (None, False)}
-    return ", ".join(f"{path.replace('.', ' ')} {option_words(path, value)}" for path, value in options.items())
+    return ", ".join(f"{path.replace('.', ' ')} {option_words(f'network.{path}', options[path])}" for path in options)
