@@ -37,7 +37,7 @@ from edgefl.report.rows import (
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import NO_ESTIMATE, Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, estimate_data, figures, hidden, target_data, words
-from edgefl.wording import counted
+from edgefl.wording import counted, listed
 
 SHOWN = 6
 """How many differing values of two scenarios are named."""
@@ -154,11 +154,20 @@ def side_by_side(*runs: RunResult) -> Table:
         return changes(*runs)
     rows = comparison_rows(*runs)
     lines = by_run({name: answers(run)[:1] for name, run in zip(run_names(runs), runs, strict=True)})
+    if len({frozenset(run.seeds) for run in runs}) > 1:
+        lines.append("The runs have different seeds, and their figures differ also by these.")
     return Table([*_names(rows), *measures(rows), _ended(rows)], [*lines, *remarks(rows)])
 
 
 def changes(one: RunResult, other: RunResult) -> Table:
-    """Two runs, a line for each method that both have: each figure before and after, and its change."""
+    """Two runs, a line for each method that both have: each figure before and after, and its change.
+
+    Figures are of the seeds that completed a round in both; without such a seed there is no change.
+    """
+    seeds = [{label: {s.seed for s in of if s.rounds} for label, of in run.moments.items()} for run in (one, other)]
+    common = {label: found & seeds[1].get(label, set()) for label, found in seeds[0].items()}
+    fewer = any(both and both != each.get(label) for each in seeds for label, both in common.items())
+    one, other = one.of_seeds(common), other.of_seeds(common)
     rows, names = comparison_rows(one, other), run_names([one, other])
     before, after = ({row.label: row for row in rows if row.run == name} for name in names)
     labels = [label for label in before if label in after]
@@ -167,24 +176,27 @@ def changes(one: RunResult, other: RunResult) -> Table:
     changed = [f"{k} {' → '.join(v)}" if v[0] != v[1] else f"{k} {v[0]} (its figures)" for k, v in pairs_of]
     changed[SHOWN:] = [f"{len(changed) - SHOWN} more values"] * (len(changed) > SHOWN)
     alone = [f"{row.run} alone: {row.label}." for row in rows if row.label not in labels]
+    if apart := [label for label in labels if not common[label]]:
+        alone.append(f"{listed(apart)}: the runs have no common seed with a completed round, so no change is given.")
+    alone += ["Figures are of the seeds that both runs have."] * fewer
     lines = by_run({name: answers(run)[:1] for name, run in zip(names, (one, other), strict=True)})
     title = [f"{names[0]} → {names[1]}", *([f"Changed: {'; '.join(changed)}"] if changed else [])]
-    return Table(
-        [words("method", labels), *(Column(each.head, _changed(each)) for each in pairs)], [*alone, *lines], title
-    )
+    known = [bool(common[label]) for label in labels]
+    columns = [words("method", labels), *(Column(each.head, _changed(each, known)) for each in pairs)]
+    return Table(columns, [*alone, *lines], title)
 
 
-def _changed(column: Column) -> list[str]:
+def _changed(column: Column, known: Sequence[bool]) -> list[str]:
     """A column's first half next to its second one: ``3.19 → 1.62 s (−49 %)``; a share has its change in points."""
     values = [seconds_at(each) if isinstance(each, TimeToTarget) else each for each in column.values]
-    unit = unit_for([each.mean for each in values if isinstance(each, Estimate)], column.dimension)
     cells = []
-    for one, other in zip(values[: len(values) // 2], values[len(values) // 2 :], strict=True):
+    for one, other, both in zip(values[: len(known)], values[len(known) :], known, strict=True):
+        unit = unit_for([each.mean for each in (one, other) if isinstance(each, Estimate)], column.dimension)
         first, second = (
             unit.number(each.mean) if isinstance(each, Estimate) else each or MISSING for each in (one, other)
         )
         change = ""
-        if isinstance(one, Estimate) and isinstance(other, Estimate) and one.mean:
+        if both and isinstance(one, Estimate) and isinstance(other, Estimate) and one.mean:
             gap = 100 * (other.mean - one.mean) / (1 if column.dimension == "fraction" else one.mean)
             change = f" ({gap:+.1f})" if column.dimension == "fraction" else f" ({gap:+.0f} %)"
         symbol = unit.symbol if isinstance(one, Estimate) or isinstance(other, Estimate) else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +23,7 @@ from edgefl.wording import escape
 from edgefl.yaml_file import read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import pyarrow as pa
     from matplotlib.figure import Figure
@@ -173,6 +174,14 @@ class RunResult:
     def seeds(self) -> list[int]:
         """Every seed, in order of first appearance."""
         return list(dict.fromkeys(result.seed for results in self.results.values() for result in results))
+
+    def of_seeds(self, seeds: Mapping[str, Collection[int]]) -> RunResult:
+        """The same run; of each method only these seeds, if it has one of them."""
+        found = copy(self)
+        found.results = {k: tuple(e for e in v if e.seed in seeds.get(k, ())) or v for k, v in self.results.items()}
+        for name in ("moments", "scatter", "rounds"):  # of all seeds
+            vars(found).pop(name, None)
+        return found
 
     @cached_property
     def baselines(self) -> list[str]:

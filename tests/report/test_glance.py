@@ -234,6 +234,17 @@ def test_two_runs_show_what_changed(make_run):
     assert "latency=20 ms alone: b." in table.notes
 
 
+@pytest.mark.parametrize(
+    ("second", "cell"), [((1, 2), "20.0 → 10.0 s (−50 %)"), ((2, 3), "15.0 → 50.0 s"), ((), "15.0 → 0 s")]
+)
+def test_a_change_is_that_of_the_seeds_that_both_runs_have(make_run, second, cell):
+    one = make_run({"a": [seed_result(seed, seconds=10.0 + 10 * seed) for seed in (0, 1)]}, folder="one")
+    late = [seed_result(seed, seconds=time) for seed, time in zip(second, (10.0, 90.0), strict=False)]
+    none = [seed_result(seed, seconds=0.0, rounds=0, stop={"reason": "seconds", "round": 0}) for seed in (0, 1)]
+    table = comparison(one, make_run({"a": late or none}, folder="other"))
+    assert dict(zip(table.heads, table.lines[0], strict=True))["time"] == cell
+
+
 def test_the_changes_are_those_of_the_command_and_not_what_follows_from_them(make_run):
     figures = ({"name": "board", "compute": {"fp32_peak": peak, "memory_bandwidth": peak}} for peak in (2e9, 1e9))
     fleets = [[{"profile": each, "pace": 1.0}] for each in figures]

@@ -98,6 +98,14 @@ def test_the_sliders_separate_the_same_methods_as_the_table(browser, make_run, t
     )
 
 
+def test_runs_without_a_common_seed_have_no_verdict(browser, make_run, tmp_path):
+    results = [seed_result(seed, accuracy__final=0.9 - seed / 100) for seed in range(6)]
+    runs = [make_run({"a": results[first : first + 3]}, folder=f"from-{first}") for first in (0, 3)]
+    write_page(runs, tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    assert "no verdict: no seed of from-0: a is" in browser.run("document.getElementById('winner').textContent")
+
+
 @pytest.mark.full
 def test_a_switch_changes_what_accuracy_is_drawn_over(opened):
     page = opened()

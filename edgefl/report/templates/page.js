@@ -34,7 +34,7 @@
       const against = other.values.find(([own]) => own === seed)[1];
       return close(value, against) ? 0 : better * (value - against);
     });
-    if (values.length < 2 && (values.length === 0 || best.values.length > 1 || other.values.length > 1)) return { mean: 0, half: Infinity, seeds: 0 };
+    if (values.length < 2 && (values.length === 0 || best.values.length > 1 || other.values.length > 1)) return { mean: 0, half: Infinity, seeds: values.length };
     const { mean, half } = interval(values, comparisons);
     const least = values.length > 1 ? 1.96 * Math.hypot(data.unseen[best.index], data.unseen[other.index]) / Math.sqrt(values.length) : 0;
     return { mean, half: Math.max(half < 1e-6 * Math.abs(mean) ? 0 : half, least), seeds: values.length };
@@ -85,7 +85,9 @@
     const best = ranked[0];
     const names = (list) => listed(list.map((each) => data.names[each.index]));
     if (!open.length) return `${start} ${figure(best)} is best (95 % sure, ahead of ${ranked.length > 2 ? "all others" : names(ranked.slice(1))}).${note}`;
-    if (ranked.every((each) => each === best || each.behind.mean === 0)) return `${start} all methods are equal, ${written(best)}.${note}`;
+    const apart = open.filter(({ behind }) => !behind.seeds);
+    if (apart.length) return `${start} no verdict: no seed of ${names([best])} is one of ${names(apart)}, too.${note}`;
+    if (ranked.every((each) => each === best || (each.behind.mean === 0 && each.behind.half < Infinity))) return `${start} all methods are equal, ${written(best)}.${note}`;
     if (best.values.length < 3) return `${start} ${figure(best)} is ahead, not decided: at least 3 seeds are needed.${note}`;
     return `${start} no clear winner: ${figure(best)} is ahead; not decided: ${names(open)}.${note}`;
   };
