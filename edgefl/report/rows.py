@@ -361,14 +361,12 @@ def _lost_work(row: Row) -> list[str]:
 
 
 def by_run(sentences: dict[str, list[str]]) -> list[str]:
-    """The sentences of several runs, each with its run's name in front; equal sentences once.
+    """The sentences of several runs, each with the names of its runs in front, if it is not one of all runs.
 
     >>> by_run({"lr=0.1": ["One seed."], "lr=0.2": ["b wins.", "One seed."]})
-    ['lr=0.1, lr=0.2: One seed.', 'lr=0.2: b wins.']
+    ['One seed.', 'lr=0.2: b wins.']
     """
-    if len(sentences) == 1:
-        return next(iter(sentences.values()))
     return [
-        f"{', '.join(runs)}: {line}"
+        line if len(runs) == len(sentences) else f"{', '.join(runs)}: {line}"
         for line, runs in grouped((line, run) for run, lines in sentences.items() for line in lines).items()
     ]
