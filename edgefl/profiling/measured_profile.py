@@ -15,7 +15,10 @@ from edgefl.fleet.roofline import Operator
 from edgefl.profiling.measurement import Measurement
 from edgefl.validation import validated
 
-FIGURES = ("fp32_achievable", "memory_bandwidth", "operator_overhead", "step_overhead", "operator_rates")
+FIGURES = (
+    *("fp32_achievable", "memory_bandwidth", "operator_overhead", "step_overhead", "operator_rates"),
+    "half_rate_pixels",
+)
 """Figures of ``compute`` that give the seconds of a step."""
 
 
@@ -146,6 +149,7 @@ def profile_data(
             "fp32_peak": rounded(1.001 * max(machine.peak_flops_per_second, rates.flops_per_second)),
             **dict(zip(names, map(around, general), strict=True)),
             "step_overhead": around(rates.step_overhead),
+            "half_rate_pixels": around(rates.half_rate_pixels),
             "operator_rates": {kind: own for kind, own in by_kind.items() if own},
             # Threads on some of the cores leave the others to the input pipeline.
             **({"cores": machine.threads} if machine.threads >= machine.processors else {}),
