@@ -33,7 +33,7 @@ def with_evidence(provenance: Mapping[str, Any], evidence: Mapping[str, Any], ho
 
 
 REFERENCE_LAUNCH = 2.8e-5
-"""Mean seconds of launching an operator that is no convolution on a core of speed 1; on x86 it is 0.56 of that of all."""
+"""Mean seconds of launching an operator that is no convolution on a core of speed 1: on x86, 0.56 of those of all."""
 
 DISTURBED = 1.3
 """A case is disturbed if its median time is more than so many times its shortest."""

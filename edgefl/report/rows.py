@@ -297,8 +297,14 @@ LIMITS = {
 }
 """Names of the budgets."""
 
-ENDS = {**LIMITS, "rounds": "last round", "target": "last target", "stalled": "stall", "diverged": "divergence",
-        "trained": "last trained round"}  # fmt: skip
+ENDS = {
+    **LIMITS,
+    "rounds": "last round",
+    "target": "last target",
+    "trained": "last trained round",
+    "stalled": "stall",
+    "diverged": "divergence",
+}
 """What ended a run, in words."""
 
 IN_VAIN = ("stalled", "diverged", "fault")
