@@ -99,17 +99,20 @@ def _columns(made: Plan) -> list[Column]:
     rows = [(method, device) for method in made.methods for device in method.devices]
     devices = [device for _, device in rows]
     closes = [f"{100 * each.closes:.0f} %" for each in devices]
-    return [
+    columns = [
         words("method", [method.label for method, _ in rows]),
         words("device", [each.device for each in devices]),
         Column("clients", [f"{each.clients - each.refused}/{each.clients}" for each in devices]),
         figures("memory", [each.peak_memory_bytes for each in devices], "bytes"),
         figures("compute", [each.compute_seconds.nominal for each in devices], "seconds"),
+        figures("of it reading", [each.reading_seconds for each in devices], "seconds"),
         figures("download", [each.download_seconds for each in devices], "seconds"),
         figures("upload", [each.upload_seconds for each in devices], "seconds"),
+        figures("framework", [each.framework_seconds for each in devices], "seconds"),
         figures("energy", [each.joules and each.joules.nominal for each in devices], "joules"),
         Column("last", closes),
     ]
+    return [each for each in columns if each.head not in ("of it reading", "framework") or any(each.values)]
 
 
 def _notes(made: Plan) -> list[str]:
@@ -117,8 +120,8 @@ def _notes(made: Plan) -> list[str]:
     evidence = {device.device: device.evidence for each in made.methods for device in each.devices}
     notes = [line for each in made.methods for line in _rounds(each)]
     notes.append(
-        f"Nothing was trained: means over {made.rounds} simulated rounds, seed {made.seed}. Rows: one participation; "
-        "clients: those with enough memory; last: rounds that wait for this device. --json has the bounds."
+        f"Nothing was trained: means over {made.rounds} simulated rounds, seed {made.seed}. Rows: one whole "
+        "participation; clients: those with enough memory; last: rounds that wait for it. --json has the bounds."
     )
     notes.append(f"Seconds of a step: {'; '.join(f'{device} {text}' for device, text in evidence.items())}.")
     other = {each.device: (each.radio, each.link) for method in made.methods for each in method.devices if each.radio}

@@ -36,12 +36,12 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True)
 class DevicePlan:
-    """The plan of one group of the fleet for one method; seconds, bytes and joules are means over its participations.
+    """The plan of one group of the fleet for one method; bytes and joules are means over its participations.
 
-    If its clients never participated in the planned rounds, these are computed for the whole model, and those of
-    transfers are unknown. ``refused`` clients have too little memory for the job (``why``); ``training_memory_bytes``
-    is what the group's smallest device has for it. ``closes`` is the share of the rounds that one of its clients
-    closed, ``lost`` the shares of its participations whose updates were lost, by fate.
+    Seconds are those of a whole phase: what was cut off counts by its part that was done. If none was done, those of
+    computing are for the whole model, and those of transfers unknown. ``refused`` clients have too little memory for
+    the job (``why``); ``training_memory_bytes`` is what the group's smallest device has for it. ``closes`` is the share
+    of the rounds that one of its clients closed, ``lost`` the shares of its participations that were lost, by fate.
     """
 
     device: str
@@ -56,6 +56,8 @@ class DevicePlan:
     compute_seconds: Range
     download_seconds: float | None
     upload_seconds: float | None
+    reading_seconds: float  # of compute_seconds, those in which training waits for data
+    framework_seconds: float  # the scenario's round_overhead
     bytes_down: float | None
     bytes_up: float | None
     joules: Range | None
@@ -142,6 +144,7 @@ class Spent:
     """What one client spent in one round, or one group of devices in all rounds."""
 
     participations: int = 0
+    done: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))  # of the phases compute, down, up
     download_seconds: float = 0.0
     upload_seconds: float = 0.0
     compute_seconds: dict[Bound, float] = field(default_factory=lambda: dict.fromkeys(BOUNDS, 0.0))
@@ -174,6 +177,8 @@ class Observation(Listener):
         self._costs = costs
         self.given_seconds = given_seconds
         self._ratios: dict[WorkKey, dict[Bound, float]] = {}
+        self._steps: dict[WorkKey, float] = {}
+        self._sizes: dict[tuple[int, int, str], float] = {}
         self.spent: defaultdict[tuple[int, int], Spent] = defaultdict(Spent)
         self.log: list[Event] = []
 
@@ -182,7 +187,7 @@ class Observation(Listener):
         self.log += rows
         for event in rows:
             if event.kind == "work":
-                self._ratios[event.work] = self._bounds_of(event)
+                self._ratios[event.work], self._steps[event.work] = self._bounds_of(event), event.value
             elif event.client >= 0:
                 self._take(event, self.spent[event.round, event.client])
 
@@ -197,13 +202,15 @@ class Observation(Listener):
         return {bound: getattr(seconds, bound) / seconds.nominal if seconds.nominal else 1.0 for bound in BOUNDS}
 
     def _take(self, event: Event, spent: Spent) -> None:
-        profile = self._fleet.profile_of(event.client)
+        profile, place = self._fleet.profile_of(event.client), (event.round, event.client, event.item)
         match event.kind:
             case "compute_start":
                 spent.participations = 1
             case "compute_end" | "compute_partial" | "compute_drop":
                 full = compute_joules(profile, event.seconds)
                 share = event.joules / full if full else 1.0  # of the watts of training: it may wait for data
+                steps = self._steps[event.work] if event.kind == "compute_drop" else 0.0
+                spent.done["compute"] += event.value / steps if steps else 1.0
                 for bound, ratio in self._ratios[event.work].items():
                     seconds = event.seconds * ratio
                     spent.compute_seconds[bound] += seconds
@@ -211,13 +218,18 @@ class Observation(Listener):
             case "idle" | "radio" | "transfer_end" | "transfer_drop":
                 for bound in BOUNDS:
                     spent.joules[bound] += _joules(event, profile, bound)
+                if event.kind.startswith("transfer"):
+                    spent.done[event.item] += event.bytes / size if (size := self._sizes[place]) else 1.0
                 if event.item == "up":
                     spent.bytes_up += event.bytes
                     spent.upload_seconds += event.seconds
                 elif event.kind.startswith("transfer"):
                     spent.bytes_down += event.bytes
                     spent.download_seconds += event.seconds if event.item == "down" else 0.0
+            case "transfer_start":
+                self._sizes.setdefault(place, event.bytes)  # that of the first attempt
             case "transfer_break":
+                spent.done[event.item] -= event.bytes / (self._sizes[place] or 1.0)  # they are sent again
                 spent.breaks += 1
                 spent.wait_seconds += event.seconds
             case "lost":

@@ -33,7 +33,7 @@ from edgefl.scenario.methods import ScenarioMethod
 from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.run import Outcome, simulate_run
-from edgefl.simulation.work import WorkModel, batch_counts
+from edgefl.simulation.work import WorkModel, batch_counts, local_seconds
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.neutral import NeutralLearner
 
@@ -51,18 +51,19 @@ def device_plans(
     devices = [group.sample.devices if group.sample is not None else 1 for group in scenario.fleet]
     entry = np.repeat(np.arange(len(devices)), devices)[world.fleet.group]  # of each client
     return tuple(
-        _device_plan(group, np.flatnonzero(entry == index), world, costs, seen, blocks=blocks, rows=rows)
+        _device_plan(scenario, group, np.flatnonzero(entry == index), world, costs, seen=seen, blocks=blocks, rows=rows)
         for index, group in enumerate(scenario.fleet)
     )
 
 
 def _device_plan(
+    scenario: Scenario,
     group: FleetGroup,
     clients: NDArray[np.int64],
     world: SharedWorld,
     costs: StepCosts,
-    seen: Observation,
     *,
+    seen: Observation,
     blocks: int,
     rows: Sequence[RoundRow],
 ) -> DevicePlan:
@@ -72,12 +73,12 @@ def _device_plan(
     options = costs.method.local
     model = WorkModel(costs.step, world.fleet, world.samples, options, lambda _: None, costs.method.submodels)
     works = [model.of(int(client), blocks) for client in clients]
-    memories = [world.fleet.profile_of(int(client)).memory for client in clients]
-    room = [value(memory.training) for memory in memories]
+    devices = [world.fleet.profile_of(int(client)) for client in clients]
+    room = [value(each.memory.training) for each in devices]
     refused = sum(not work.fits for work in works)
     peak = max((work.peak_memory_bytes for work in works), default=0.0)
-    smallest = memories[int(np.argmin(room))] if memories else profile.memory
-    training = Range.of(lambda bound: value(smallest.training, bound))
+    smallest = devices[int(np.argmin(room))] if devices else profile
+    training = Range.of(lambda bound: value(smallest.memory.training, bound))
     steps = sorted({(work.alpha, size, work.level) for work in works for size in work.batches})
     total = Spent()
     mine = set(clients.tolist())
@@ -85,13 +86,18 @@ def _device_plan(
         if round <= len(rows) and client in mine:
             total.add(spent)
     count = total.participations
+    down, up = (_mean(bytes, count) for bytes in (total.bytes_down, total.bytes_up))
+    over = scenario.round_overhead
+    framework = [over.before_training(each, down or 0) + over.before_sending(each, up or 0) for each in devices]
     closing = sum(row.critical_client in mine for row in rows)
-    if count:
-        seconds = Range.of(lambda bound: total.compute_seconds[bound] / count)
+    typical, level = int(np.median(world.samples[clients])) if mine else 0, works[0].level if works else 0
+    batches = batch_counts(options, typical)
+    usual = {size: costs.step(blocks, size, level) for size in batches}
+    alone = local_seconds(profile, usual, batches, None if seen.given_seconds else options.input)
+    if computed := total.done["compute"]:
+        seconds = Range.of(lambda bound: total.compute_seconds[bound] / computed)
     else:
-        typical = int(np.median(world.samples[clients])) if len(clients) else 0
-        level = works[0].level if works else 0
-        seconds = work_seconds(profile, costs, blocks, batch_counts(options, typical), level)
+        seconds = work_seconds(profile, costs, blocks, batches, level)
     evidence = step_evidence(profile, (costs.step(*step).operators for step in steps))
     return DevicePlan(
         device=profile.name,
@@ -99,15 +105,17 @@ def _device_plan(
         evidence="declared by cost.methods" if seen.given_seconds else evidence,
         clients=len(clients),
         refused=refused,
-        why=_why(peak, training) if refused else None,
+        why=_why(peak, training, "the device" if len({*room}) == 1 else "the smallest") if refused else None,
         peak_memory_bytes=peak,
         training_memory_bytes=training,
         participations=count,
         compute_seconds=seconds,
-        download_seconds=_mean(total.download_seconds, count),
-        upload_seconds=_mean(total.upload_seconds, count),
-        bytes_down=_mean(total.bytes_down, count),
-        bytes_up=_mean(total.bytes_up, count),
+        download_seconds=_mean(total.download_seconds, max(count, total.done["down"])),  # none: all was prefetched
+        upload_seconds=_mean(total.upload_seconds, total.done["up"]),
+        reading_seconds=seconds.nominal * alone.waiting / alone.training if alone.waiting else 0.0,
+        framework_seconds=math.fsum(framework) / max(1, len(framework)),
+        bytes_down=down,
+        bytes_up=up,
         joules=Range.of(lambda bound: total.joules[bound] / count) if count else None,
         closes=closing / len(rows) if rows else 0.0,
         lost={fate: lost / count for fate, lost in sorted(total.lost.items())} if count else {},
@@ -129,14 +137,14 @@ def _other_radio(profile: DeviceProfile, link: str) -> str | None:
     return own if own is not None and named is not None and own != named else None
 
 
-def _mean(total: float, count: int) -> float | None:
-    return total / count if count else None
+def _mean(total: float, count: float) -> float | None:
+    return total / count if count > 1e-9 else None
 
 
-def _why(peak: float, training: Range) -> str:
+def _why(peak: float, training: Range, device: str) -> str:
     needs, has = (_megabytes(number) for number in (peak, training.nominal))
     doubt = "" if training.high < peak else f"; its profile's highest figure, {_megabytes(training.high)}, is enough"
-    return f"training needs {needs}, the device has {has} for it{doubt}"
+    return f"training needs {needs}, {device} has {has} for it{doubt}"
 
 
 def _megabytes(number: float) -> str:
@@ -310,6 +318,7 @@ _PHASES = {
     "compute": ("computing", "on "),
     "download": ("downloads", "over the "),
     "upload": ("uploads", "over the "),
+    "framework": ("waiting", "for "),
     "waiting": ("waiting", "for "),
 }
 

@@ -61,6 +61,31 @@ def test_the_shipped_scenarios_plan_is_its_run_although_budgets_end_it(tmp_path)
         )
 
 
+def test_seconds_of_participations_that_are_cut_off_do_not_shorten_the_others(small):
+    links = {"network__links": {"5g": {"down": "8 Mbit/s", "up": "8 Mbit/s"}}, "network__topology__latency": 0}
+    board = {"profile": "raspberry-pi-4", "share": 1, "link": "5g"}
+    fleets = [[{**board, "dropout": each}] for each in (0, 0.5)]
+    whole, some = (plan(small(fleet=each, **links)).methods[0].devices[0] for each in fleets)
+    assert 0.2 < some.lost["dropped"] < 0.9
+    assert some.compute_seconds == pytest.approx(whole.compute_seconds)
+    assert (some.download_seconds, some.upload_seconds) == pytest.approx((whole.download_seconds, whole.upload_seconds))
+    middle = whole.download_seconds + whole.compute_seconds.nominal + 0.5 * whole.upload_seconds
+    late = plan(small(fleet=fleets[0], protocol__deadline=middle, **links)).methods[0].devices[0]
+    assert (late.lost, late.upload_seconds) == ({"late": 1.0}, pytest.approx(whole.upload_seconds, rel=1e-3))
+
+
+def test_the_parts_of_a_participation_are_reading_and_the_framework(small):
+    pipeline = {"training__local__input": {"seconds": "1 ms"}}  # for each of a client's 40 images
+    (method,) = plan(small(round_overhead="flower", **pipeline)).methods
+    board, slower = method.devices
+    plain = plan(small()).methods[0].devices[0]
+    assert (board.reading_seconds, board.framework_seconds) == pytest.approx((0.04, 13.4 + 14.5))
+    assert board.compute_seconds.nominal == pytest.approx(plain.compute_seconds.nominal + 0.04)
+    assert (plain.reading_seconds, plain.framework_seconds) == (0, 0)
+    assert slower.framework_seconds == pytest.approx(13.4 + 14.5 / 0.625)  # its core_speed
+    assert method.holds_back == "waiting for the framework (4 of 4 rounds)"
+
+
 def test_a_device_without_the_memory_cannot_take_part_and_the_plan_says_why(small):
     scenario = small(**{"fleet.0.overrides": {"memory": {"training": "10 kB"}}})
     (method,) = plan(scenario).methods

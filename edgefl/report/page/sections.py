@@ -160,6 +160,7 @@ _PHASES = {
     "download": "download over ",
     "compute": "computing on ",
     "upload": "upload over ",
+    "framework": "",
     "waiting": "",
     "hidden": "",
 }

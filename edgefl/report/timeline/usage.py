@@ -17,11 +17,12 @@ Link = tuple[str, str]
 
 
 class Breakdown(NamedTuple):
-    """Seconds of one round's critical path; the first four sum to the round, hidden seconds are before its start."""
+    """Seconds of one round's critical path; the first five sum to the round, hidden seconds are before its start."""
 
     download: float
     compute: float
     upload: float
+    framework: float  # round_overhead, which the record counts as transfers
     waiting: float
     hidden: float
 
@@ -29,7 +30,7 @@ class Breakdown(NamedTuple):
 class Bottleneck(NamedTuple):
     """The longest phase of a round's critical path."""
 
-    phase: str  # download, compute, upload or waiting
+    phase: str  # download, compute, upload, framework or waiting
     name: str  # the device profile that computed, the slowest link, TCP connection, or what the round waited for
     seconds: float  # the duration of the phase within the round
 
@@ -84,8 +85,9 @@ def _breakdown(path: _Path, round: Round) -> Breakdown:
     download, compute, upload = (
         covered((max(each.started, round.began), min(each.ended, round.ended)) for each in phases) for phases in path
     )
-    waiting = max(0.0, round.ended - round.began - download - compute - upload)
-    return Breakdown(download, compute, upload, waiting, round.hidden)
+    rest = max(0.0, round.ended - round.began - download - compute - upload)
+    framework = max(0.0, min(rest, round.exposed - download - upload))
+    return Breakdown(download, compute, upload, framework, rest - framework, round.hidden)
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:
@@ -107,13 +109,13 @@ def bottlenecks_of(timeline: Timeline) -> list[Bottleneck]:
     bottlenecks = []
     for path, round in zip(_paths(timeline), timeline.rounds, strict=True):
         seconds = _breakdown(path, round)
-        phase = max(("compute", "download", "upload", "waiting"), key=lambda name: getattr(seconds, name))
+        phase = max(("compute", "download", "upload", "framework", "waiting"), key=lambda each: getattr(seconds, each))
         if phase == "compute":
             name = timeline.device_of(round.critical)
+        elif phase == "framework":
+            name = "the framework"
         elif phase == "waiting":
-            framework = round.exposed - seconds.download - seconds.upload  # round_overhead counts as transfers
             name = "the deadline or other clients" if round.critical >= 0 else "the deadline"
-            name = "the framework" if framework > seconds.waiting / 2 else name
         else:
             name = load.narrowest(path.down if phase == "download" else path.up, timeline)
         bottlenecks.append(Bottleneck(phase, name, getattr(seconds, phase)))
