@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,8 @@ from edgefl.experiment.inputs import Inputs, allow_code, software_of
 from edgefl.experiment.one_run import LogDiffers, MakeTestbed, OneRun
 from edgefl.experiment.pausing import Pause
 from edgefl.experiment.step_costs import StepCosts, StepKey
-from edgefl.experiment.wiring import SharedWorld, data_of, reads_labels, shared_world, step_costs
+from edgefl.experiment.wiring import SharedWorld, data_of, reads_labels, shared_world, step_costs, world_for
+from edgefl.fleet.figure import value
 from edgefl.hardware import DeviceName
 from edgefl.options import Options
 from edgefl.record.costs import StepRow, write_costs
@@ -321,6 +323,9 @@ class _ScenarioRuns(Runs):
         world = shared_world(self._chosen, seed, data)
         costs = [self._costs[label] for label in labels]
         check_last_batches(costs[0].model, [each.method for each in costs], world.samples)
+        for advice in self._untrainable(world, labels) if seed == self._seeds[0] else ():
+            for listener in self.listeners:
+                listener.advised(advice)
         self.directory.open(self._chosen)
         with self._core(seed, data) as core:
             for label, cost in zip(labels, costs, strict=True):
@@ -368,3 +373,15 @@ class _ScenarioRuns(Runs):
         results = None if self._results is None else self._results / str(seed)
         attackers = Attackers.of(self._chosen.failures, self._chosen.data.clients, seed)
         return TrainingCore.of(data, spec, seed, engine=engine, results=results, attackers=attackers)
+
+    def _untrainable(self, world: SharedWorld, labels: Sequence[str]) -> Iterator[str]:
+        """A sentence for each method of which no device has the memory for even the smallest local step."""
+        for label, costs in ((label, copy(self._costs[label])) for label in labels):
+            costs.used, method = {}, costs.method  # what is asked here does not count as used
+            there = world_for(self._chosen, world, method)[1]
+            blocks = costs.model.depth if self._chosen.method(label).recipe.scheduler is None else 1
+            size = min(method.local.batch, max(1, int(there.samples.min())))
+            has = max(value(profile.memory.training) for profile in there.fleet.profiles)
+            with suppress(Exception, SystemExit):  # its run reports a fault of a method
+                if not method.submodels and (needs := costs.step(blocks, size).peak_memory_bytes) > has:
+                    yield f"{label}: no device can train it ({needs / 1e6:.4g} MB needed, {has / 1e6:.4g} MB at most)"

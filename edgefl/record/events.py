@@ -111,7 +111,7 @@ class Listener:
         """The runs ``(method's label, seed)`` will follow one after the other, each of at most ``rounds`` rounds."""
 
     def advised(self, advice: str) -> None:
-        """A sentence about this processor and the run's precision, after ``began``; not called if there is none."""
+        """A sentence about this processor, the run's precision or a method, after ``began``; often there is none."""
 
     def run_began(self, label: str, seed: int) -> None:
         """The run of a method with a seed begins; its data are loaded."""

@@ -192,6 +192,8 @@ def answers(run: RunResult) -> list[str]:
         found = f"only the baseline {listed(run.baselines)} ran" if only_baselines else "no method has trained a model"
         return [f"{start}  {found}"]
     best = f"{start}  {_standing(standing, run.metric.dimension)}"
+    if missing := [label for label in run.labels if label not in standing.means and label not in run.baselines]:
+        best += f"  (without {listed(missing)}: not trained{' with every seed' * (len(run.seeds) > 1)})"
     rows = comparison_rows(run)
     others = [f"Baselines, not compared: {', '.join(_baselines(run, rows, standing))}."] if run.baselines else []
     return [best, *(_first(run, rows, goal) for goal in goals(rows)), *others]
@@ -254,10 +256,12 @@ def _early(rows: Sequence[Row], goal: float, standing: Comparison) -> list[str]:
 
 
 def _per_round(run: RunResult) -> dict[str, Comparison | None]:
-    """The methods compared by their costs of a round; those with a seed without a round are left out."""
+    """The methods compared by their costs of a round; those with a seed without a round, or refused, are left out."""
 
     def costs(kind: Any) -> dict[str, BySeed]:
-        return figures_by_seed(run, lambda each: each.spent(kind) / each.rounds if each.rounds else None)
+        return figures_by_seed(
+            run, lambda e: e.spent(kind) / e.rounds if e.rounds and not (e.refused and e.trained_nothing) else None
+        )
 
     return {kind: compared(found, highest=False) if (found := costs(kind)) else None for _, kind in COSTS}
 

@@ -27,7 +27,9 @@ from edgefl.methods.parts.payload import ModelSizes
 from edgefl.methods.parts.server import Arrival, Arrivals, RoundFacts
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.planning.planning import plan
+from edgefl.record.events import Listener
 from edgefl.report import RunResult
+from edgefl.report.glance import answers
 from edgefl.report.page.devices import devices_data
 from edgefl.report.page.series import series_of
 from edgefl.scenario import rehearse
@@ -334,6 +336,14 @@ def test_an_optimizer_of_ones_own_is_a_class_in_a_file(world, tmp_path):
         check(data, folder=tmp_path)
 
 
+class Told(Listener):
+    def __init__(self):
+        self.advice = []
+
+    def advised(self, advice):
+        self.advice.append(advice)
+
+
 def test_two_numbers_for_each_parameter_are_counted(world):
     """Adam's state and its element-wise passes are more memory and bytes than SGD's."""
     costs = CostModel(world[1])
@@ -354,6 +364,10 @@ def test_a_device_with_room_for_sgd_alone_is_excluded_by_adam(small, tmp_path):
     scenario = small(methods=methods, fleet=fleet)
     plans = plan(scenario).methods
     assert [(each.devices[0].refused, each.devices[0].clients) for each in plans] == [(0, 8), (8, 8)]
-    series = series_of([RunResult(run(scenario, out=tmp_path / "run", train=False))])
+    told = Told()
+    found = RunResult(run(scenario, out=tmp_path / "run", listeners=[told]))
+    assert [each.partition(":")[0] for each in told.advice] == ["adam"]
+    assert answers(found)[0].endswith("(without adam: not trained)")
+    series = series_of([found])
     rows = [row[:3] for row in devices_data(series)["memory"]]
     assert rows == [["fedavg", "sgd", "none"], ["adam", "adam", "raspberry-pi-4"]]

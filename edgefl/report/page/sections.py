@@ -72,7 +72,7 @@ def facts(runs: Sequence[RunResult]) -> list[Fact]:
     targets = ", ".join(f"{head} {cells[head][0]}" for head in cells if head.endswith(" at")).replace(
         "at never", "never"
     )
-    sure = best.words.partition("  ")[2].strip("()")
+    sure = best.words.partition("  ")[2].strip("()").replace(")  (", "; ")
     return [
         best._replace(words=sure),
         Fact(word, cells[word][0], lead),
@@ -130,10 +130,10 @@ def _rounds(series: Sequence[Series]) -> dict[str, Any]:
     counts: list[Counter[tuple[str, str]]] = []
     phases = []
     for one in logged:
-        causes = [each for timeline in one.timelines for each in bottlenecks_of(timeline)]
+        causes = [each for timeline in one.timelines for each in bottlenecks_of(timeline) if each.seconds]
         counts.append(Counter((_PHASES[each.phase], each.name) for each in causes))
         rounds = [each for timeline in one.timelines for each in breakdown_of(timeline)]
-        if rounds:
+        if any(map(any, rounds)):
             phases.append(
                 (one.name, {name: sum(getattr(each, name) for each in rounds) / len(rounds) for name in _PHASES})
             )
