@@ -45,6 +45,7 @@ from edgefl.training.job_inputs import ClientData
 from edgefl.training.parallel.worker_pool import shared_pool
 
 from ..small_runs import SMALL
+from ..test_plug_ins import blocks
 
 OPTIMIZERS = [
     ({"kind": "sgd"}, torch.optim.SGD),
@@ -299,31 +300,19 @@ def test_momentum_is_an_option_of_sgd():
         build_method("fedavg", LocalOptions(optimizer="rmsprop", momentum=0.9))
 
 
-OWN = """
-from edgefl.methods import LocalRule
-
-
-class Signs(LocalRule):
-    size: float = 1.0
-
-    def begin(self, received, vectors, options, steps):
-        return {}
-
-    def update(self, parameters, gradient, memory, options, lr):
-        return parameters.sub_(gradient.sign(), alpha=self.size * lr)
-"""
-
-
 def test_an_optimizer_of_ones_own_is_a_class_in_a_file(world, tmp_path):
-    file = tmp_path / "signs.py"
-    file.write_text(OWN, encoding="utf-8")
+    (tmp_path / "lion.py").write_text(blocks("extending.md#A local optimizer", "python")[0], encoding="utf-8")
     data = copy.deepcopy(SMALL)
-    data["training"]["local"]["optimizer"] = {"python": "signs.py:Signs", "args": {"size": 0.5}}
+    data["training"]["local"]["optimizer"] = {"python": "lion.py:Lion", "args": {"beta1": 0.5}}
     scenario = check(data, folder=tmp_path)
     assert list(code_files(scenario)) == ["training.local.optimizer.python"]
     method = build_method("fedavg", scenario.training.local)
-    start = torch.zeros(4)
-    assert method.rule.update(start, torch.ones(4), {}, method.local, 0.25).tolist() == [-0.125] * 4
+    state = method.rule.begin(torch.zeros(2), {}, method.local, 2)
+    first = method.rule.update(torch.zeros(2), torch.tensor([1.0, -2.0]), state, method.local, 0.25)
+    assert first.tolist() == [-0.25, 0.25]
+    # The mean of m, [0.01, -0.02], and the gradient is positive in both.
+    second = method.rule.update(first, torch.tensor([-0.005, 0.5]), state, method.local, 0.25)
+    assert second.tolist() == [-0.5, 0.0]
     with pytest.raises(UserError, match=r"needs local steps of SGD, and local\.optimizer is python"):
         build_method("scaffold", scenario.training.local)
     entry = {"method": "fedavg", "local": data["training"]["local"]}
@@ -336,14 +325,6 @@ def test_an_optimizer_of_ones_own_is_a_class_in_a_file(world, tmp_path):
         check(data, folder=tmp_path)
 
 
-class Told(Listener):
-    def __init__(self):
-        self.advice = []
-
-    def advised(self, advice):
-        self.advice.append(advice)
-
-
 def test_two_numbers_for_each_parameter_are_counted(world):
     """Adam's state and its element-wise passes are more memory and bytes than SGD's."""
     costs = CostModel(world[1])
@@ -353,6 +334,14 @@ def test_two_numbers_for_each_parameter_are_counted(world):
     assert adam.step.peak_memory_bytes - plain.step.peak_memory_bytes == pytest.approx(8 * numbers, abs=100)
     # lerp 3, multiply 2, addcmul 3, root 2, multiply 2, add 2, divide 3, addcmul 3; SGD subtracts: 3.
     assert adam.step.bytes_touched - plain.step.bytes_touched == pytest.approx(17 * 4 * numbers, abs=1000)
+
+
+class Told(Listener):
+    def __init__(self):
+        self.advice = []
+
+    def advised(self, advice):
+        self.advice.append(advice)
 
 
 def test_a_device_with_room_for_sgd_alone_is_excluded_by_adam(small, tmp_path):
