@@ -127,6 +127,8 @@ class Emnist(TorchvisionSet):
 
 def downloaded(place: Path, folder: str, download: Callable[[], Result]) -> Result:
     """The result of ``download``, which fetches a data set into ``folder`` of the data root ``place``."""
+    if not place.is_dir() and place.parts[-2:] != ("edgefl", "data"):  # the user's cache
+        raise UserError(f"the folder '{place}' does not exist; create it, or {how_to_set_the_root()}")
     try:
         return download()
     except _FAILURES as error:

@@ -63,6 +63,10 @@ def test_emnist_is_turned_upright_and_letters_count_from_0(tmp_path):
 def test_a_failed_download_names_the_folder_and_the_remedy(tmp_path, monkeypatch, spec, patched, folder):
     monkeypatch.setattr(patched, no_network)
     root = tmp_path / "data"
+    with pytest.raises(UserError, match=f"the folder '{root}' does not exist; create it, or set data.root"):
+        spec(root=str(root)).read()
+    assert not root.exists()
+    root.mkdir()
     with pytest.raises(UserError, match=f"found no data in '{root / folder}'.*set data.root or .* EDGEFL_DATA"):
         spec(root=str(root)).read()
 
