@@ -193,6 +193,10 @@ def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output
     table, base = read_step_table(file), unmeasured_device(rest)
     times, source = table.times, f"measured step times, {file.name}"
     say_left_out(table)
+    for each in times:
+        usual, reading = each.on(base), each.waiting(base, each.seconds)
+        if _doubted(f"{file}: line {each.line}", each.seconds, usual, reading, far=30 if rest.like else 300):
+            break
     if steps:
         _save(with_step_times(base, times, name=rest.name, source=source, framework=framework), output)
         say(f"{len(times)} times of {len({time.signature for time in times})} steps.")
@@ -222,6 +226,16 @@ def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output
         print_errors(held)
     else:
         say("All times are of one family, or nearly: how well the fit predicts other models is not known.")
+
+
+def _doubted(place: str, seconds: float, usual: float, reading: float, *, far: float = 30) -> bool:
+    """Warn of measured seconds that are ``far`` times the usual ones, or the reverse, or fewer than reading takes."""
+    if reading < seconds and 1 / far < seconds / usual < far:
+        return False
+    unit = "milliseconds" if seconds > usual else "seconds in a column of milliseconds"
+    hint = f"are they {unit}?" if reading < seconds else f"with input.seconds, reading alone takes {reading:.3g} s"
+    say(f"warning: {place}: {seconds:.3g} s, a similar device takes {usual:.3g} s; {hint}", err=True)
+    return True
 
 
 def _rest(
@@ -368,6 +382,7 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
         raise UserError(error.message, field=error.field, file=str(log)) from None
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror or error}", file=str(output)) from None
+    _doubted(f"{log}: compute_seconds", found.compute.mean, training.seconds, training.reading)
     _print_calibration(found, training, base.name, measured.rounds)
     say(f"Written: {', '.join(str(output / name) for name in files)}")
 

@@ -208,6 +208,7 @@ class Predicted:
     samples: int
     steps: int
     seconds: float
+    reading: float  # of the seconds, those in which training waits for data
 
 
 def predicted(scenario: Scenario, label: str, profile: DeviceProfile, samples: int | None = None) -> Predicted:
@@ -220,10 +221,10 @@ def predicted(scenario: Scenario, label: str, profile: DeviceProfile, samples: i
     counts = batch_counts(costs.method.local, samples)
     blocks = costs.adapted_model().depth
     steps = {size: costs.step(blocks, size) for size in counts}
-    seconds = local_seconds(profile, steps, counts, costs.method.local.input).training
-    if not seconds > 0:
+    local = local_seconds(profile, steps, counts, costs.method.local.input)
+    if not local.training > 0:
         raise UserError(f"expected local training that takes time, found {samples} samples and no step")
-    return Predicted(label, samples, sum(counts.values()), seconds)
+    return Predicted(label, samples, sum(counts.values()), local.training, local.waiting)
 
 
 def profile_data(

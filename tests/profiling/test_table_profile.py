@@ -125,6 +125,22 @@ def test_errors_are_means_and_medians_of_sizes(times):
     assert errors_by("family", compared)["cnn"].mean_absolute == pytest.approx(0.25)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "settings", "told"),
+    [
+        (0.1, "", ""),
+        (100, "", "line 2: 100 s, a similar device"),
+        (0.1, "training.local.input={seconds: 70 ms}", "reading alone takes 0.56 s"),
+    ],
+)
+def test_times_of_another_unit_are_doubted(tmp_path, seconds, settings, told):
+    file = tmp_path / "steps.csv"
+    file.write_text(f"model,batch,seconds,settings\ncnn,8,{seconds},{settings}\n", encoding="utf-8")
+    output = run("fit", file, "-o", tmp_path / "own.yaml", "--like", "raspberry-pi-4")
+    assert told in output
+    assert ("warning" in output) == bool(told)
+
+
 def test_too_few_times_are_refused(tmp_path):
     file = tmp_path / "few.csv"
     file.write_text("model,batch,seconds\ncnn,8,1\ncnn,16,2\n", encoding="utf-8")
