@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from edgefl.record.kinds import BudgetKind
 from edgefl.record.summary import SeedResult
 from edgefl.report.error_of_seconds import expected_error, measured_sentences
-from edgefl.report.glance import answers, glance, measures, seconds_at, standings, targets, verdict
+from edgefl.report.glance import answers, attack, glance, measures, seconds_at, standings, targets, verdict
 from edgefl.report.paired import (
     FEWEST_SEEDS,
     Comparison,
@@ -82,7 +82,7 @@ def details(*runs: RunResult) -> Table:
     )
     place = sum(figure in OUTCOME for figure in FIGURES if not figure.whole and _is_shown(figure, rows))
     everything = [*names, *own[:place], *targets(rows, spread=True), *own[place:], _ended(rows)]
-    notes = [line for run in runs for line in (*measured_sentences(run), *expected_error(run))]
+    notes = [line for run in runs for line in (*attack(run), *measured_sentences(run), *expected_error(run))]
     more = [Table([*names, *whole], (), ["Of the whole run:"])] if whole else []
     several = len(runs) > 1
     for name, run in zip(run_names(runs), runs, strict=True):

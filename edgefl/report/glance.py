@@ -142,9 +142,18 @@ def headline(run: RunResult) -> str:
     clients = f"{data['clients']} clients" if data.get("clients") else ""
     cohort = f", {training['cohort']} a round" if clients and training.get("cohort") else ""
     where = "measured time" if measured_sentences(run) else "virtual time"
-    parts = [run.name, str(data.get("name") or ""), clients + cohort, ", ".join(map(str, links))]
+    parts = [run.name, str(data.get("name") or ""), clients + cohort, *attack(run), ", ".join(map(str, links))]
     parts += [counted(len(run.seeds), "seed"), where if run.trained else f"{where}, nothing trained"]
     return " · ".join(filter(None, parts))
+
+
+def attack(run: RunResult) -> list[str]:
+    """How many clients attack, and how, if there are any."""
+    clients = (run.scenario.get("data") or {}).get("clients")
+    attacks = [each["malicious"] for each in run.scenario.get("failures") or () if "malicious" in each]
+    how = [each["kind"] + f", scale {each['scale']:g}" * (each["kind"] != "label_flip") for each in attacks]
+    counts = [round(each["share"] * clients) for each in attacks]
+    return [f"{count} of {clients} clients attack ({each})" for count, each in zip(counts, how, strict=True)]
 
 
 def limits_of(run: RunResult) -> list[str]:

@@ -1,5 +1,7 @@
 """Clients that attack: who they are, what they train on and what they send."""
 
+import warnings
+
 import pytest
 import torch
 
@@ -93,6 +95,15 @@ def test_a_run_with_attackers_resumes_to_the_same_bytes_and_keeps_them_in_a_repl
     assert verify(replay(expected, {"failures": attack}, tmp_path / "replayed")) == []
     with pytest.raises(UserError, match=r"failures.malicious: training depends on it"):
         replay(expected, {"failures": []}, tmp_path / "refused")
+
+
+@pytest.mark.parametrize(("expected", "told"), [(1, ["'krum': a round has 2 attackers on average"]), (2, [])])
+def test_krum_with_fewer_attackers_than_a_round_has_is_mentioned(small, expected, told):
+    methods = [{"method": "fedavg", "as": "krum", "server": {"kind": "krum", "malicious": expected}}]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        small(failures={"malicious": {"share": 0.4, "kind": "noise"}}, methods=methods, training__cohort=5)
+    assert list(dict.fromkeys(str(each.message).partition(", ")[0] for each in caught)) == told
 
 
 @pytest.mark.parametrize(
