@@ -7,11 +7,12 @@ prefixes are powers of 1000; ``KiB``, ``MiB``, ``GiB`` are powers of 1024.
 
 import math
 import re
+import warnings
 from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from edgefl.errors import UserError, nearest
+from edgefl.errors import Note, UserError, nearest
 
 _DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
@@ -130,14 +131,18 @@ def _digits(number: float) -> str:
 
 
 class _Reader:
-    def __init__(self, dimension: str) -> None:
-        self.dimension = dimension
+    def __init__(self, dimension: str, meant: str, doubtful: range) -> None:
+        self.dimension, self.meant, self.doubtful = dimension, meant, doubtful
 
     def __call__(self, value: Any) -> float:
         try:
-            return parse(value, self.dimension)
+            number = parse(value, self.dimension)
         except UserError as error:
             raise ValueError(error.message) from None
+        if type(value) is int and value in self.doubtful:
+            message = f"{value} without a unit is {spelt(number, self.dimension)}; did you mean '{value} {self.meant}'?"
+            warnings.warn(message, Note, stacklevel=1)
+        return number
 
 
 def dimension_of(annotation: Any) -> str | None:
@@ -151,12 +156,13 @@ def dimension_of(annotation: Any) -> str | None:
     return next((found for each in get_args(annotation) if (found := dimension_of(each))), None)
 
 
-def _validator(dimension: str) -> BeforeValidator:
+def _validator(dimension: str, meant: str = "", doubtful: range = range(0)) -> BeforeValidator:
     schema: Any = {
         "anyOf": [{"type": "number"}, {"type": "string", "examples": [_example(dimension)]}],
         "description": f"{dimension.replace('_', ' ')}; a number in the base unit or a text with a unit",
     }
-    return BeforeValidator(_Reader(dimension), json_schema_input_type=Annotated[Any, Field(json_schema_extra=schema)])
+    given = Annotated[Any, Field(json_schema_extra=schema)]
+    return BeforeValidator(_Reader(dimension, meant, doubtful), json_schema_input_type=given)
 
 
 def _zero_or_at_least_one(rate: float) -> float:
@@ -168,8 +174,10 @@ def _zero_or_at_least_one(rate: float) -> float:
 
 Seconds = Annotated[float, _validator("seconds"), Field(ge=0, le=1e10)]
 """At most about 300 years; to express never, use null."""
+Latency = Annotated[float, _validator("seconds", "ms", range(6, 10**9)), Field(ge=0, le=1e10)]
 Bytes = Annotated[float, _validator("bytes"), Field(ge=0)]
-BitsPerSecond = Annotated[float, _validator("bits_per_second"), Field(ge=0), AfterValidator(_zero_or_at_least_one)]
+_RATE = _validator("bits_per_second", "Mbit/s", range(1, 1000))
+BitsPerSecond = Annotated[float, _RATE, Field(ge=0), AfterValidator(_zero_or_at_least_one)]
 BytesPerSecond = Annotated[float, _validator("bytes_per_second"), Field(ge=1)]
 Flops = Annotated[float, _validator("flops"), Field(ge=0)]
 FlopsPerSecond = Annotated[float, _validator("flops_per_second"), Field(ge=1)]

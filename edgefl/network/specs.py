@@ -12,7 +12,7 @@ from edgefl.network.topology import Sharing
 from edgefl.network.traces import LEAST_CHANGE_SECONDS, TraceColumns
 from edgefl.network.transport import TransportSpec
 from edgefl.options import Options, kind_or
-from edgefl.units import BitsPerSecond, Seconds, parse
+from edgefl.units import BitsPerSecond, Latency, Seconds, parse
 
 MEASURED_DOWNLINKS: dict[str, dict[float, float]] = {
     "4g_driving": {5: 3, 25: 15, 50: 32, 75: 55, 95: 112},
@@ -174,7 +174,7 @@ class LinkSpec(Options):
     symmetric: bool = Field(
         False, description="One draw sets both capacities: up has the same position in its range as down."
     )
-    latency: Seconds | None = Field(None, description="One-way latency of this link; null: the topology's.")
+    latency: Latency | None = Field(None, description="One-way latency of this link; null: the topology's.")
 
     @model_validator(mode="after")
     def _what_is_drawn(self) -> Self:
@@ -197,7 +197,7 @@ class StarTopology(Options):
 
     kind: Literal["star"] = Field("star", description="Every client reaches the server over its own link.")
     server: Rates = Field(description="Capacity of the server's connection, shared by all clients.")
-    latency: Seconds = Field(0.0, description="One-way latency between the server and a client.")
+    latency: Latency = Field(0.0, description="One-way latency between the server and a client.")
 
 
 class CellsTopology(Options):
@@ -207,7 +207,7 @@ class CellsTopology(Options):
     server: Rates = Field(description="Capacity of the server's connection, shared by all cells.")
     cells: int = Field(gt=0, le=100_000, description="Number of cells.")
     backhaul: Rates = Field(description="Capacity of each cell's connection.")
-    latency: Seconds = Field(0.0, description="One-way latency between the server and a client.")
+    latency: Latency = Field(0.0, description="One-way latency between the server and a client.")
     sharing: Sharing = Field(
         "wired",
         description="How a cell's clients share its radio channel. wired: not at all; rate_fair: equal rates, each"

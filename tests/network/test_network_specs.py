@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 
 import networkx as nx
 import numpy as np
@@ -34,6 +35,22 @@ SCENARIO = {
         "wifi": {"down": "54 Mbit/s", "up": {"kind": "constant", "rate": 6e6}, "latency": "5 ms"},
     },
 }
+
+
+@pytest.mark.parametrize(
+    ("down", "latency", "told"),
+    [
+        (40, 0, ["40 without a unit is 40 bit/s; did you mean '40 Mbit/s'?"]),
+        ("40 bit/s", 20, ["20 without a unit is 20 s; did you mean '20 ms'?"]),
+        (40.0, "20 s", []),  # as in the scenario of a run directory
+        (4000, 5, []),
+    ],
+)
+def test_a_number_that_is_rarely_meant_without_a_unit_is_mentioned(down, latency, told):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        LinkSpec(down=down, up="1 Mbit/s", latency=latency)
+    assert [str(each.message) for each in caught] == told
 
 
 def test_the_contract_scenario_is_read_and_written_back_unchanged():
