@@ -104,7 +104,7 @@ def optional(module: str, extra: str, *, field: str | None = None, file: str | N
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """A clause that names the valid choice nearest to ``name``, or lists all choices.
+    """A clause that names the valid choice nearest to ``name``, or lists all choices, or the nearest of many.
 
     >>> nearest("fedagv", ["fedavg", "fedprox"]), nearest("rl", ["lr", "momentum"]), nearest("?", ["iid", "shards"])
     ("did you mean 'fedavg'?", "did you mean 'lr'?", 'expected one of: iid, shards')
@@ -117,4 +117,6 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     close = close or [choice for choice in by_folded if sorted(choice) == sorted(folded)]
     if close:
         return f"did you mean '{by_folded[close[0]]}'?"
+    if len(choices) > 35:
+        choices = [*(by_folded[each] for each in difflib.get_close_matches(folded, by_folded, n=5, cutoff=0.0)), "…"]
     return f"expected one of: {', '.join(choices)}"

@@ -29,30 +29,26 @@ app = typer.Typer(
 def list_profiles(as_json: Json = False) -> None:
     """List the shipped and plugged-in device profiles."""
     from edgefl.fleet import all_profiles
+    from edgefl.fleet.profile import UNKNOWN
 
     profiles = all_profiles()
     if as_json:
         say_json([_summary(profile) for profile in profiles])
         return
-    rows = [
-        [
-            each.name,
-            each.kind,
-            *(f"{figure:.4g}" for figure in _figures(each)),
-            each.software,
-            str(each.evidence("compute")),
-        ]
-        for each in profiles
-    ]
+    rows = []
+    for each in sorted(profiles, key=lambda profile: profile.kind):
+        *rates, idle, training = (f"{float(f'{figure:.3g}'):g}" for figure in _figures(each))
+        evidence = str(each.evidence("compute")).removesuffix(f", {UNKNOWN}")
+        rows.append([each.kind, each.name, *rates, f"{idle}–{training}", evidence])
     print_table(
-        ["name", "kind", "GFLOP/s", "GB/s", "GiB", "W idle", "W training", "stack", "evidence"],
+        ["kind", "name", "GFLOP/s", "GB/s", "GiB", "W", "evidence"],
         rows,
         notes=[
-            "GFLOP/s: fp32, achievable in training. W: the whole device.",
-            "evidence: what confirms the predicted seconds of a step, and their mean error. Other software than the "
-            "stack, or depthwise networks where no error is known, may take up to ten times as long.",
+            "GFLOP/s: fp32, achievable in training. W: the whole device, idle and in training.",
+            f"evidence: what confirms the seconds of a step, and their mean error, else {UNKNOWN}. Other software than "
+            "the stack (profile show), or depthwise networks without an error, may take up to ten times as long.",
         ],
-        words=(0, 1, 7, 8),
+        words=(0, 1, 6),
     )
 
 

@@ -74,8 +74,8 @@ def _named(name: str) -> DeviceProfile:
         if name in files:
             return read_profile(files[name])
         raise UserError(
-            f"unknown device profile '{name}'; {nearest(name, profile_names())} "
-            "(the path of a file ends in .yaml or contains a separator)"
+            f"unknown device profile '{name}'; {nearest(name, profile_names())} (edgefl profile list shows all; the "
+            f"path of a file ends in .yaml or contains a separator)"
         )
     if name in files:
         raise PLUG_INS.clash(name)

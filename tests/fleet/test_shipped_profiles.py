@@ -146,6 +146,8 @@ def test_a_relative_path_starts_at_the_folder_given(profile_file):
 def test_an_unknown_name_gets_the_nearest_one():
     with pytest.raises(UserError, match=r"unknown device profile 'raspbery-pi-5'; did you mean 'raspberry-pi-5'\?"):
         load_profile("raspbery-pi-5")
+    with pytest.raises(UserError, match=r"one of: .*raspberry-pi-4, .*, … \(edgefl profile list shows all"):
+        load_profile("pi")
 
 
 def test_a_missing_file_and_a_wrong_field_name_the_file(profile_file):
