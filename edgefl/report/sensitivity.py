@@ -219,11 +219,11 @@ def figure_of(answer: Answer, question: Question) -> str:
 
 
 def robustness_data(runs: Sequence[RunResult], timings: Sequence[Sensitivity | None]) -> list[dict[str, Any]]:
-    """For each run that was timed under other conditions a sentence and a grid for each target and budget."""
+    """For each run with targets or budgets that was timed under other conditions a sentence and a grid for each."""
     return [
         {"name": name, **_found(found)}
         for name, run, found in zip(run_names(runs), runs, timings, strict=True)
-        if found is not None and run.trained
+        if found is not None and run.trained and found.questions()
     ]
 
 

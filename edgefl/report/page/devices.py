@@ -182,7 +182,7 @@ def _evidence(profile: Mapping[str, Any]) -> str:
 
 
 def _share(group: Mapping[str, Any]) -> str:
-    count, share = group.get("count"), group.get("share")
+    count, share = group.get("count") or len(group.get("clients") or ()) or None, group.get("share")
     return str(count) if count is not None else limit(share, "fraction") if isinstance(share, float) else "–"
 
 
