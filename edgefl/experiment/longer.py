@@ -131,7 +131,7 @@ def _check(former: Scenario, longer: Scenario, rounds: int) -> None:
     elif longer.training.rounds < rounds:
         field, reason = "training.rounds", f"expected at least the {rounds} rounds of the finished run"
     elif longer.training.rounds > former.training.rounds and _rates(longer) != _rates(former):
-        field, reason = "training.rounds", "a learning rate ends at training.rounds: earlier rounds would have others"
+        field, reason = "training.rounds", "a learning rate ends at training.rounds: more rounds need a new run"
     elif any(limit < limits.get(kind, math.inf) for kind, limit in now.items()):
         field, reason = "budgets", "expected no smaller budgets than those of the finished run"
     elif longer.stop not in (former.stop, "rounds"):

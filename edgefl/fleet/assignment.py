@@ -19,7 +19,7 @@ from edgefl.fleet.profile import DURATIONS, DeviceProfile, OperatorRates, scaled
 from edgefl.input_file import InputFile, find_input
 from edgefl.options import Options
 from edgefl.randomness import generator
-from edgefl.validation import validated
+from edgefl.validation import first_repeated, validated
 
 RANK_CORRELATION = 0.84
 """Spearman's rank correlation of CPU score and RAM over the 333 phones of the benchmark."""
@@ -290,11 +290,13 @@ def group_counts(groups: Sequence[FleetGroup], clients: int) -> NDArray[np.int64
         raise UserError("expected share in every group, or count or clients in every group, found both", field="fleet")
     if not shares:
         named = [client for group in groups for client in group.clients or ()]
-        if len(set(named)) < len(named) or max(named, default=0) >= clients:
-            raise UserError(f"expected each client in one group, and numbers from 0 to {clients - 1}", field="fleet")
+        if (repeated := first_repeated(named)) is not None or max(named, default=0) >= clients:
+            found = f"found {max(named) if repeated is None else f'{repeated[0]} twice'}"
+            raise UserError(f"expected each of the clients 0 to {clients - 1} in one group, {found}", field="fleet")
         counts = np.array([len(group.clients or ()) or group.count for group in groups], np.int64)
         if counts.sum() != clients:
-            raise UserError(f"expected counts that sum to {clients} clients, found {counts.sum()}", field="fleet")
+            rest = f", without client {min({*range(clients)} - {*named})}" if len(named) == counts.sum() else ""
+            raise UserError(f"expected counts that sum to {clients} clients, found {counts.sum()}{rest}", field="fleet")
         return counts
     total = sum(shares)
     if abs(total - 1) > SHARES_TOLERANCE:

@@ -27,7 +27,7 @@ from edgefl.fleet import (
 from edgefl.methods.parts.common_finish import Predicted
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.submodels import SubModels
-from edgefl.options import Options
+from edgefl.options import Options, of_kind
 from edgefl.units import Seconds
 
 if TYPE_CHECKING:
@@ -304,10 +304,10 @@ class RoundOverhead(Options):
 
 
 def _of_framework(value: Any) -> Any:
-    """A mapping with a ``kind`` has the figures of that framework, except those that it gives."""
+    """A name, or a mapping with a ``kind``, has the figures of that framework, except those that it gives."""
     if value == "none":
         return {}
-    if not isinstance(value, dict) or "kind" not in value:
+    if not isinstance(value := of_kind(value), dict) or "kind" not in value:
         return value
     given = {name: figure for name, figure in value.items() if name != "kind"}
     if value["kind"] not in FRAMEWORKS:
@@ -316,4 +316,4 @@ def _of_framework(value: Any) -> Any:
 
 
 AnyOverhead = Annotated[RoundOverhead, BeforeValidator(_of_framework)]
-"""``round_overhead:`` of a scenario: ``none``, ``{kind: flower}``, or the seconds."""
+"""``round_overhead:`` of a scenario: ``none``, ``flower`` or ``{kind: flower}``, or the seconds."""

@@ -128,7 +128,9 @@ def test_where_the_former_end_changed_earlier_rounds_it_is_trained_from_its_star
 )
 def test_a_rate_that_ends_with_the_run_refuses_more_rounds(tmp_path, changes):
     short = run(scenario_with(2, "methods=[{method: fedavg}]", *changes), out=tmp_path / "run")
-    with pytest.raises(UserError, match=r"training\.rounds: a learning rate ends at training\.rounds: earlier"):
+    with pytest.raises(
+        UserError, match=r"training\.rounds: a learning rate ends at training\.rounds: more rounds need a new run"
+    ):
         go_on(short, ["training.rounds=3"])
 
 

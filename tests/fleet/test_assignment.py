@@ -69,6 +69,19 @@ def test_counts_must_match_the_clients_and_not_mix_with_shares():
 
 
 @pytest.mark.parametrize(
+    ("clients", "told"),
+    [
+        ([[0, 1], [1, 2]], "found 1 twice"),
+        ([[0, 1], [3]], "0 to 2 in one group, found 3"),
+        ([[0], [2]], "found 2, without client 1"),
+    ],
+)
+def test_clients_of_several_groups_or_of_none_are_named(clients, told):
+    with pytest.raises(UserError, match=told):
+        group_counts([FleetGroup(profile="raspberry-pi-4", clients=each, link="5g") for each in clients], 3)
+
+
+@pytest.mark.parametrize(
     ("data", "expected"),
     [
         ({"profile": "a", "link": "5g"}, "expected either share or count or clients, found none"),
