@@ -89,7 +89,7 @@ def test_its_seconds_and_joules_are_those_of_its_profile(small, tmp_path):
     result = RunResult(folder)
     for each in result.results["central"]:
         assert each.seconds == pytest.approx(seconds, rel=1e-9)
-        assert each.joules == pytest.approx(training_watts(profile, seconds, 0.0) * seconds, rel=1e-9)
+        assert each.joules == pytest.approx(training_watts(profile, seconds, 0.0, 0.0) * seconds, rel=1e-9)
         assert (each.bytes.down, each.bytes.up, each.rounds) == (0, 0, ROUNDS)
     (device,) = plan(scenario).methods[1].devices
     assert (device.device, device.clients) == ("raspberry-pi-4", 1)
