@@ -87,9 +87,9 @@ def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision
 
 
 def first_memory(task: JobTask, received: Tensor) -> dict[str, Tensor]:
-    """The rule's local optimizer state before the first step; it may keep ``received``, and also change its vectors."""
+    """The rule's local optimizer state before the first step; the rule gets copies, which it may keep and change."""
     vectors = {name: task.vectors[name].clone() for name in sorted(task.rule.vectors)}
-    return task.rule.begin(received, vectors, task.options, task.steps)
+    return task.rule.begin(received.clone(), vectors, task.options, task.steps)
 
 
 def draws_of(task: JobTask, model: BlockModel) -> Callable[[int], Mapping[str, Tensor]] | None:
