@@ -67,8 +67,8 @@ def error_interval(run: RunResult) -> list[str]:
     Training takes all devices' errors at once, each by its share of the fleet; transfers, the framework, declared
     seconds and rounds that a deadline closed have none. Joules have the error of watts, too.
     """
-    profiles = _profiles(run)
-    parts = [_trained(run, label, each) for label, results in run.moments.items() for each in results if each.seconds]
+    profiles, compared = _profiles(run), [each for each in run.moments.items() if each[0] not in run.baselines]
+    parts = [_trained(run, label, each) for label, results in compared for each in results if each.seconds]
     total = sum(weight for _, weight, _ in profiles)
     if not total or not parts:
         return []

@@ -186,20 +186,19 @@ def doubts(run: RunResult) -> list[str]:
 
 def answers(run: RunResult) -> list[str]:
     """The best method, and the first method at each target; without training the cheapest method of a round."""
+    only = f"only the baseline {listed(run.baselines)} ran" if run.baselines == run.labels else ""
     if not run.trained:
         return [
             f"Least {name} a round:  {_standing(standing, kind)}"
             for (name, kind), standing in zip(COSTS, _per_round(run).values(), strict=True)
             if standing is not None
-        ] or ["No method completed a round with every seed: there is nothing to compare."]
+        ] or [f"There is nothing to compare: {only or 'no method completed a round with every seed'}."]
     limits, rounds = limits_of(run), {each.rounds for found in run.moments.values() for each in found}
     ends = "–".join(map(str, sorted({min(rounds), max(rounds)})))
     start = f"Best within {', '.join(limits)}:" if limits else f"Best after {ends} round{'' if ends == '1' else 's'}:"
     standing = compare_metric(run)
     if standing is None:
-        only_baselines = run.baselines == run.labels
-        found = f"only the baseline {listed(run.baselines)} ran" if only_baselines else "no method has trained a model"
-        return [f"{start}  {found}"]
+        return [f"{start}  {only or 'no method has trained a model'}"]
     best = f"{start}  {_standing(standing, run.metric.dimension)}"
     if missing := [label for label in run.labels if label not in standing.means and label not in run.baselines]:
         best += f"  (without {listed(missing)}: not trained{' with every seed' * (len(run.seeds) > 1)})"

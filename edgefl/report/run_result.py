@@ -185,9 +185,10 @@ class RunResult:
 
     @cached_property
     def baselines(self) -> list[str]:
-        """The labels of the methods that take no part in the verdict."""
-        methods = self.scenario.get("methods", ())
-        return [str(each.get("as")) for each in methods if isinstance(each, dict) and each.get("method") in BASELINES]
+        """The labels of its methods that take no part in the verdict."""
+        methods = [each for each in self.scenario.get("methods", ()) if isinstance(each, dict)]
+        named = {each.get("as") for each in methods if each.get("method") in BASELINES}
+        return [label for label in self.results if label in named]
 
     @cached_property
     def moments(self) -> dict[str, tuple[SeedResult, ...]]:

@@ -10,6 +10,7 @@ import pytest
 from edgefl.report import comparison, comparison_rows, glance, verdict
 from edgefl.report.error_of_seconds import error_interval
 from edgefl.report.glance import decide, next_steps, seconds_of_a_seed
+from edgefl.report.page.devices import fleet_words
 from edgefl.report.run_result import at_the_moment
 
 from .conftest import ROUNDS, seed_result, target
@@ -71,6 +72,8 @@ def test_a_baseline_takes_no_part(make_run):
     ]
     behind = next(column for column in glance(run).columns if column.head == "behind")
     assert behind.cells[-1] == "baseline"
+    without = make_run(FAR, "without", methods=[{"method": "local", "as": "alone"}])  # --method a --method b
+    assert verdict(without).splitlines() == verdict(run).splitlines()[:1]
 
 
 def test_a_lower_error_is_better(make_run):
@@ -282,7 +285,12 @@ def test_details_say_what_the_evidence_of_the_fleet_implies(make_run):
     run = make_run(FAR, fleet=fleet)
     places = [{"clients": [0, 1]}, {"count": 2}, {"clients": [4, 5]}, {"count": 2}]
     numbered = [{"profile": each, **place} for each, place in zip(groups, places, strict=True)]
-    assert error_interval(make_run(FAR, "numbered", fleet=numbered)) == error_interval(run)
+    other = make_run(FAR, "numbered", fleet=numbered)
+    assert error_interval(other) == error_interval(run)
+    assert fleet_words(other) == "2 a, 2 b, 2 c, 2 d"
+    trains = [seed_result(communication={"exposed_seconds": 0.0, "hidden_seconds": 0.0})]
+    served = make_run({**FAR, "server": trains}, "server", fleet=fleet, methods=[{"method": "central", "as": "server"}])
+    assert error_interval(served) == error_interval(run)
     notes = comparison(run, detailed=True).notes
     assert notes[1] == (
         "Seconds of training are known to ±10 % (a), a factor of 2 to 3 (b, c) and ±10 % where no measured step serves "
