@@ -63,9 +63,10 @@ class Inputs:
         field, are read in their place, and no data that a Python file returns.
         """
         found = {SCENARIO: self._scenario}
+        copied = {self.files[field].name: path for field, path in (copies or {}).items()}  # fields may name the same
         for field, file in self.files.items():
             try:
-                path = file.found() if copies is None or field not in copies else copies[field]
+                path = copied.get(file.name) or file.found()
                 found[field] = Input(str(path), digest_of_file(path))
             except UserError as error:
                 raise error.located(field=field) from None

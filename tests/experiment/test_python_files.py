@@ -73,6 +73,10 @@ class Scaled(CrossEntropy):
         return found._replace(total=found.total * self.strength)
 
 
+class Steps(Sgd):
+    pass
+
+
 MINE = Recipe(summary="a scaled loss", paper="ours", objective=Scaled, rule=Sgd, server=Mean())
 """
 
@@ -92,7 +96,9 @@ def written(folder: Path) -> Path:
     scenario = copy.deepcopy(SMALL) | {"model": {"python": "net.py:Net", "args": {"width": 3}}}
     scenario["data"] = {"python": "data.py:load", "clients": 8}
     (folder / "mine.py").write_text(METHOD)
+    other = {"method": "fedavg", "as": "own", "local": {"optimizer": {"python": "mine.py:Steps"}}}
     scenario["methods"] = ["fedavg", {"python": "mine.py:MINE"}, {"python": "mine.py:MINE", "strength": 2, "as": "two"}]
+    scenario["methods"] += [other]
     scenario["training"]["rounds"] = 2
     (folder / "my.yaml").write_text(dump_yaml(scenario), encoding="utf-8")
     return folder / "my.yaml"
@@ -147,13 +153,15 @@ def test_a_finished_run_with_own_files_goes_on(mine, tmp_path):
     _, folder = sent(mine, tmp_path)
     go_on(folder, {"training.rounds": 3})
     entries = json.loads((folder / "summary.json").read_text())["methods"]
-    assert {label: seeds[0]["rounds"] for label, seeds in entries.items()} == {"fedavg": 3, "mine": 3, "two": 3}
+    rounds = {label: seeds[0]["rounds"] for label, seeds in entries.items()}
+    assert rounds == {"fedavg": 3, "mine": 3, "two": 3, "own": 3}
 
 
 def test_a_model_and_data_from_files_train(mine):
     entry = json.loads((mine[1] / "summary.json").read_text())
     assert entry["methods"]["fedavg"][0]["accuracy"]["final"] > 0.4
     fields = {"data.python", "model.spec.python", "methods.1.python", "methods.2.python"}
+    fields |= {"methods.own.local.optimizer.python"}  # and methods.3.optimizer
     assert {field for field in entry["inputs"] if field.endswith("python")} == fields
     models = [(mine[1] / label / "seed-0/final.safetensors").read_bytes() for label in ("fedavg", "mine", "two")]
     assert models[0] == models[1] != models[2]
@@ -205,7 +213,9 @@ def test_a_file_within_the_run_directory_is_not_executed_though_it_has_the_diges
     assert main(["replay", str(received), "--out", str(tmp_path / "again"), "--trust"]) == 0
 
 
-COPIES = ["data.python.py", "methods.1.python.py", "methods.2.python.py", "model.spec.python.py"]
+COPIES = [
+    *("data.python.py", "methods.1.python.py", "methods.2.python.py", "methods.3.optimizer.py", "model.spec.python.py")
+]
 
 
 @pytest.mark.full
@@ -214,7 +224,7 @@ def test_a_run_keeps_copies_of_its_files_and_so_does_its_replay(mine, tmp_path):
     main(["replay", str(folder), "--out", str(tmp_path / "again")])
     for run_directory in (folder, tmp_path / "again"):
         assert sorted(os.listdir(run_directory / "inputs")) == COPIES
-        for copied, file in zip(COPIES, ("data.py", "mine.py", "mine.py", "net.py"), strict=True):
+        for copied, file in zip(COPIES, ("data.py", "mine.py", "mine.py", "mine.py", "net.py"), strict=True):
             assert (run_directory / "inputs" / copied).read_bytes() == scenario.with_name(file).read_bytes()
         assert main(["verify", str(run_directory)]) == 0
 
