@@ -13,6 +13,7 @@ from torch import nn, optim
 
 from edgefl.cost.law import CostModel
 from edgefl.cost.method_cost import method_cost
+from edgefl.cost.recorder import Recorder
 from edgefl.data.batches import job_batches
 from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
@@ -328,12 +329,18 @@ def test_an_optimizer_of_ones_own_is_a_class_in_a_file(world, tmp_path):
 def test_two_numbers_for_each_parameter_are_counted(world):
     """Adam's state and its element-wise passes are more memory and bytes than SGD's."""
     costs = CostModel(world[1])
-    plain, adam = (method_cost(costs, build_method("fedavg", LocalOptions(optimizer=o)), 8) for o in ("sgd", "adam"))
+    methods = [build_method("fedavg", LocalOptions(optimizer=each)) for each in ("sgd", "adam")]
+    plain, adam = (method_cost(costs, each, 8) for each in methods)
     numbers = world[1].layout.parameter_count
     assert (plain.optimizer_bytes, adam.optimizer_bytes) == (0, 8 * numbers + 4)
     assert adam.step.peak_memory_bytes - plain.step.peak_memory_bytes == pytest.approx(8 * numbers, abs=100)
     # lerp 3, multiply 2, addcmul 3, root 2, multiply 2, add 2, divide 3, addcmul 3; SGD subtracts: 3.
     assert adam.step.bytes_touched - plain.step.bytes_touched == pytest.approx(17 * 4 * numbers, abs=1000)
+    here, gradient, rule = torch.ones(numbers), torch.ones(numbers), methods[1].rule
+    memory = rule.first(here)
+    with Recorder() as recorder:  # on a processor as well, although it has a fused kernel
+        rule.update(here, gradient, memory, methods[1].local, 0.1)
+    assert sum(each.bytes for each in recorder.records) == pytest.approx(20 * 4 * numbers, abs=1000)
 
 
 class Told(Listener):

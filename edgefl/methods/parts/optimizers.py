@@ -135,7 +135,8 @@ class Adam(Optimizer):
     ) -> Tensor:
         step, (first, second) = memory["step"].add_(1), self.betas
         gradient = self.direction(parameters, gradient, options, lr)
-        if parameters.is_cpu and parameters.dim() == 1 and not isinstance(lr, Tensor):
+        counted = torch._C._len_torch_dispatch_stack()  # the cost of a device is that of the lines below
+        if parameters.is_cpu and parameters.dim() == 1 and not isinstance(lr, Tensor) and not counted:
             # PyTorch's fused kernel passes over the memory once, the lines below eight times.
             largest = [memory["max_exp_avg_sq"]] if self.amsgrad else []
             torch._fused_adam_(
