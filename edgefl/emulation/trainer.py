@@ -12,7 +12,7 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -76,11 +76,11 @@ class Trainer:
         engine = EngineSpec(kind="sequential", precision=scenario.training.engine.precision)
         core = TrainingCore(_StoppableData(data, control), model, plan.seed, engine=engine)
         self._learner = core.learner(recipe_of(scenario, scenario.method(plan.label)))
-        self._samples: Sequence[int] = data.sizes.tolist()
 
     def warm_up(self) -> None:
         """Train a few steps of the client with the most samples, so that its steps have the full batch size."""
-        client = max(range(len(self._samples)), key=self._samples.__getitem__)
+        data = self._learner.data
+        client = max(range(data.clients), key=data.samples)
         self.train(client=client, round=0, dispatch=0, alpha=self._plan.alpha, steps=WARM_UP_STEPS)
 
     def train(self, *, client: int, round: int, dispatch: int, alpha: int, steps: int, level: int = 0) -> bool:

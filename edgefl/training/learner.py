@@ -65,7 +65,7 @@ class MethodLearner:
         self._model = model
         self._seed = seed
         self._kept_models = kept_models
-        self._data = data
+        self.data = data
         self._engine = engine
         self._evaluation_mode = method.objective.evaluation_mode(model)
         self._resolver = JobResolver(method, model.layout, model.depth, initial, data, parts)
@@ -158,7 +158,7 @@ class MethodLearner:
     def _clients_mean(self) -> Evaluation:
         """The mean of the clients' own models; those that have not trained have the initial one."""
         parts, found = self.local_parts(), []
-        for client in range(self._data.clients):
+        for client in range(self.data.clients):
             own = parts.get(client)
             place = -1 if own is None else client
             if place not in self._own or self._own[place][0] is not own:
@@ -170,7 +170,7 @@ class MethodLearner:
     def local_losses(self, version: int, clients: Sequence[int], images: int | None) -> list[float]:
         draws = partial(generator, self._seed, "local losses", version)
         model, mode = self._model, self._evaluation_mode
-        return local_losses(self.model(version), model, mode, self._data, clients=clients, images=images, draws=draws)
+        return local_losses(self.model(version), model, mode, self.data, clients=clients, images=images, draws=draws)
 
     def model(self, version: int) -> Tensor:
         """The weights ``[size]`` of a kept model version; do not modify them.
@@ -257,7 +257,7 @@ class MethodLearner:
     def _trained(
         self, job: TrainingJob, inputs: JobInputs, result: JobResult, delta: Tensor
     ) -> tuple[State | None, Outcome]:
-        task, samples = inputs.task, self._data.samples(job.id.client)
+        task, samples = inputs.task, self.data.samples(job.id.client)
         sent = self._versions[job.version].vector
         known = {**inputs.vectors, **result.kept}
         final = result.final if self._attackers is None else self._attacked(self._attackers, task, result.final)

@@ -13,6 +13,7 @@ import simpy
 
 from edgefl import user_code
 from edgefl.cpu_quota import CpuQuota
+from edgefl.data.federated import shard_sizes
 from edgefl.emulation import trainers
 from edgefl.emulation.trainer import Plan, Trainer
 from edgefl.emulation.trainers import at_a_time, check_real_training, quotas_of
@@ -109,6 +110,12 @@ def test_a_job_is_trained_until_an_order_arrives(tmp_path: Path, ends: tuple[soc
     assert trainer.train(client=1, round=0, dispatch=4, alpha=4, steps=3)
     ends[1].sendall(b"stop\n")
     assert not trainer.train(client=1, round=0, dispatch=4, alpha=4, steps=3)
+
+
+def test_a_server_warms_up_with_the_data_of_all(tmp_path: Path, ends: tuple[socket.socket, socket.socket]) -> None:
+    uneven = scenario(tmp_path, "methods=[central]", "data.partition={kind: quantity}")
+    assert shard_sizes(uneven.data, 1).argmax() == 1
+    Trainer(Plan(uneven, "central", 1, 4), ends[0]).warm_up()
 
 
 def test_a_users_own_model_is_trained(
