@@ -165,7 +165,7 @@ def build_method(
     merged = lasting(_finishing(_merged(local, options.get("local")), recipe.common_finish), rounds, "local.")
     objective, changes = part(recipe.objective), options.get("codec")
     if objective.server is not None:  # there are no transfers to encode
-        merged, codecs, changes = _keeping_state(merged), None, None
+        merged, codecs, changes = _on_server(merged), None, None
     chosen_rule = recipe.rule is Sgd
     for option, value in server:
         if isinstance(value, Rate) and value.over == "steps":
@@ -215,12 +215,12 @@ def _merged(local: LocalOptions, changes: LocalOptions | None) -> LocalOptions:
     return LocalOptions.model_validate({**base, **given})
 
 
-def _keeping_state(local: LocalOptions) -> LocalOptions:
-    """The same options with an optimizer whose state goes on from job to job, if it has one."""
+def _on_server(local: LocalOptions) -> LocalOptions:
+    """The same options with the usual steps, and an optimizer whose state goes on from job to job, if it has one."""
     optimizer = local.optimizer
-    if isinstance(optimizer, OwnOptimizer) or (optimizer.kind == "sgd" and not local.momentum):
-        return local
-    return local.model_copy(update={"optimizer": optimizer.model_copy(update={"state": "keep"})})
+    if not isinstance(optimizer, OwnOptimizer) and (optimizer.kind != "sgd" or local.momentum):
+        optimizer = optimizer.model_copy(update={"state": "keep"})
+    return local.model_copy(update={"optimizer": optimizer, "common_finish": None})
 
 
 def _finishing(local: LocalOptions, default: CommonFinish | None) -> LocalOptions:

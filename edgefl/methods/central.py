@@ -15,6 +15,7 @@ from edgefl.methods.fedavg import CrossEntropy, Mean
 from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.recipe import METHODS, Recipe
+from edgefl.models.block_model import BlockModel
 
 
 def _loaded(value: Any) -> Any:
@@ -36,6 +37,14 @@ class OnAllData(CrossEntropy):
     @property
     def server(self) -> DeviceProfile:
         return self.profile
+
+    def adapt(self, model: BlockModel) -> BlockModel:
+        """The same model, of which no client keeps a part."""
+        if not model.local:
+            return model
+        whole = model.with_blocks(dict(model.blocks.items()), ())
+        whole.keep_local(())
+        return whole
 
 
 class Nothing(Payload):

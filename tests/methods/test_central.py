@@ -116,14 +116,17 @@ def test_its_seconds_and_joules_are_those_of_its_profile(small, tmp_path):
 
 
 def test_what_clients_do_does_not_affect_it(small, tmp_path):
-    """Their network, codec, deadline and attacks."""
+    """Their network, codec, deadline, common finish, attacks, and the part of the model that they keep."""
+    model = {"name": "cnn", "width": 2, "norm": "batch"}
     aside = {
+        "model": {**model, "local": ["conv1.1", "conv2.1"]},
         "training__codec": {"up": {"kind": "top_k", "fraction": 0.1}},
+        "training__local__common_finish": {"unit": "epochs", "most": 1},
         "protocol": {"kind": "synchronous", "deadline": "1 ms"},
         "failures": [{"malicious": {"share": 0.3, "kind": "sign_flip"}}],
     }
     folders = [
         run(small(methods=[CENTRAL], **changes), out=tmp_path / name)
-        for name, changes in (("alone", {}), ("aside", aside))
+        for name, changes in (("alone", {"model": model}), ("aside", aside))
     ]
     assert len({(folder / "central" / "seed-0" / "final.safetensors").read_bytes() for folder in folders}) == 1
