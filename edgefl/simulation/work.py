@@ -254,14 +254,18 @@ def work_on(
     batches: dict[int, int],
     pipeline: InputPipeline | None = None,
     *,
-    other: float = 0.0,
+    merged: int = 0,
+    waits: float = 0.0,
     **facts: Any,
 ) -> Work:
-    """The work of these steps, by batch size, and ``other`` seconds; ``facts`` are the work's further fields."""
+    """The work of these steps, by batch size, which contain ``merged`` more with overheads of their own.
+
+    ``waits`` are further seconds, which heat does not change; ``facts`` are the work's further fields.
+    """
     note_roofline(profile, [costs[size].operators for size in batches])
     local, thermal = local_seconds(profile, costs, batches, pipeline), profile.compute.thermal
-    seconds = max(0.0, local.training + other)
-    hot_seconds = seconds if thermal is None else max(0.0, local.training / thermal.sustained + other)
+    training = max(0.0, local.training + merged * profile.rates()[3])
+    seconds, hot_seconds = (training / share + waits for share in (1.0, 1.0 if thermal is None else thermal.sustained))
     watts = training_watts(profile, seconds, local.waiting, local.reading)
     peak = max((costs[size].peak_memory_bytes for size in batches), default=0.0)
     return Work(
