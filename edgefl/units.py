@@ -36,7 +36,6 @@ UNITS: dict[str, dict[str, float]] = {
     "flops_per_second": {**_scaled("FLOP/s", _DECIMAL), **_scaled("FLOPS", _DECIMAL)},
     "joules": {"mJ": 1e-3, **_scaled("J", _DECIMAL), "mWh": 3.6, "Wh": 3600.0, "kWh": 3.6e6},
     "watts": {"mW": 1e-3, **_scaled("W", _DECIMAL)},
-    "hertz": _scaled("Hz", _DECIMAL),
 }
 """The units of each dimension, with their values in base units."""
 
@@ -94,7 +93,6 @@ def _example(dimension: str) -> str:
         "flops_per_second": "35 GFLOP/s",
         "joules": "5 kJ",
         "watts": "12.7 W",
-        "hertz": "1.5 GHz",
     }[dimension]
 
 
@@ -183,4 +181,3 @@ Flops = Annotated[float, _validator("flops"), Field(ge=0)]
 FlopsPerSecond = Annotated[float, _validator("flops_per_second"), Field(ge=1)]
 Joules = Annotated[float, _validator("joules"), Field(ge=0)]
 Watts = Annotated[float, _validator("watts"), Field(ge=0)]
-Hertz = Annotated[float, _validator("hertz"), Field(gt=0)]

@@ -62,9 +62,6 @@ class StepCosts:
             note_uncounted(self.used[key].operators)
         return self.used[key]
 
-    def is_recorded(self, alpha: int, batch: int, level: int = 0) -> bool:
-        return (alpha, batch, level) in self._known
-
     def _cost(self, alpha: int, batch: int, level: int) -> StepCost:
         model = self._model if self.method.submodels is None else self._part_of(level)[1]
         if not self._paper:
