@@ -1,10 +1,8 @@
 """A data set divided among clients, for training and evaluation, and the sizes of the parts."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -59,7 +57,7 @@ class FederatedData:
     def clients(self) -> int:
         return self.shards.clients
 
-    def together(self) -> FederatedData:
+    def together(self) -> Self:
         """The same data with one client, which has the training samples of all."""
         counts = self.label_counts.sum(0, keepdims=True)
         return replace(self, shards=self.shards.together(), label_counts=counts)

@@ -180,11 +180,11 @@ class Works:
         work = self._known.get((group, number))
         if work is None:
             profile = self._fleet.profiles[group]
-            merged = steps - 1  # the roofline of all operators together contains the overhead of one step
+            more = steps - 1  # the roofline of all operators together contains the overhead of one step
             facts: dict[str, Any] = {"group": group, "alpha": 1, "samples": ABSENT, "steps": steps, "number": number}
-            own: dict[str, Any] = {"merged": merged, "waits": waits}
-            work = self._known[group, number] = work_on(profile, {number: cost}, {number: 1}, **own, **facts)
-            self._on_new(work, other_seconds=waits + merged * profile.rates()[3])
+            work = work_on(profile, {number: cost}, {number: 1}, more=more, waits=waits, **facts)
+            self._known[group, number] = work
+            self._on_new(work, other_seconds=waits + more * profile.rates()[3])
         return work
 
 

@@ -40,8 +40,6 @@ class OnAllData(CrossEntropy):
 
     def adapt(self, model: BlockModel) -> BlockModel:
         """The same model, of which no client keeps a part."""
-        if not model.local:
-            return model
         whole = model.with_blocks(dict(model.blocks.items()), ())
         whole.keep_local(())
         return whole

@@ -186,9 +186,12 @@ class RunResult:
     @cached_property
     def baselines(self) -> list[str]:
         """The labels of its methods that take no part in the verdict."""
-        methods = [each for each in self.scenario.get("methods", ()) if isinstance(each, dict)]
-        named = {each.get("as") for each in methods if each.get("method") in BASELINES}
-        return [label for label in self.results if label in named]
+        return [label for label in self.results if self.entry(label).get("method") in BASELINES]
+
+    def entry(self, label: str) -> dict[str, Any]:
+        """The method's entry in the scenario; empty if it has none."""
+        methods = [each for each in self.scenario.get("methods") or () if isinstance(each, dict)]
+        return next((each for each in methods if each.get("as") == label), {})
 
     @cached_property
     def moments(self) -> dict[str, tuple[SeedResult, ...]]:

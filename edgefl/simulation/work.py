@@ -165,12 +165,12 @@ def local_seconds(
 ) -> LocalSeconds:
     """Local training with these numbers of steps by batch size."""
     steps = {size: step_seconds(profile, costs[size].operators, bound=bound) for size in batches}
-    seconds, waiting, reading = sum(count * steps[size] for size, count in batches.items()), 0.0, 0.0
-    if pipeline is not None:
-        waits = {size: pipeline.waiting(profile, step, size) for size, step in steps.items()}
-        waiting = sum(count * waits[size] for size, count in batches.items())
-        reading = sum(count * pipeline.reading(profile, size) for size, count in batches.items())
-    return LocalSeconds(seconds + waiting, waiting, reading)
+    training = sum(count * steps[size] for size, count in batches.items())
+    if pipeline is None:
+        return LocalSeconds(training, 0.0, 0.0)
+    waiting = sum(count * pipeline.waiting(profile, steps[size], size) for size, count in batches.items())
+    reading = sum(count * pipeline.reading(profile, size) for size, count in batches.items())
+    return LocalSeconds(training + waiting, waiting, reading)
 
 
 @dataclass(eq=False)
@@ -254,17 +254,14 @@ def work_on(
     batches: dict[int, int],
     pipeline: InputPipeline | None = None,
     *,
-    merged: int = 0,
-    waits: float = 0.0,
+    more: int = 0,  # further steps, whose operators are in the others
+    waits: float = 0.0,  # seconds that heat does not change
     **facts: Any,
 ) -> Work:
-    """The work of these steps, by batch size, which contain ``merged`` more with overheads of their own.
-
-    ``waits`` are further seconds, which heat does not change; ``facts`` are the work's further fields.
-    """
+    """The work of these steps, by batch size; ``facts`` are the work's further fields."""
     note_roofline(profile, [costs[size].operators for size in batches])
     local, thermal = local_seconds(profile, costs, batches, pipeline), profile.compute.thermal
-    training = max(0.0, local.training + merged * profile.rates()[3])
+    training = max(0.0, local.training + more * profile.rates()[3])
     seconds, hot_seconds = (training / share + waits for share in (1.0, 1.0 if thermal is None else thermal.sustained))
     watts = training_watts(profile, seconds, local.waiting, local.reading)
     peak = max((costs[size].peak_memory_bytes for size in batches), default=0.0)

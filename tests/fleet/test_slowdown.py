@@ -82,7 +82,7 @@ def test_heat_lowers_the_speed_of_arithmetic_memory_overheads_and_reading(profil
     work = work_on(profile, {8: cost}, {8: 3}, reading, group=0, alpha=1, samples=24, steps=3)
     assert work.seconds == pytest.approx(3 * (arithmetic + memory + overheads + 0.8))
     assert work.hot_seconds == 2 * work.seconds
-    app = work_on(profile, {8: cost}, {8: 1}, merged=2, waits=5.0, group=0, alpha=1, samples=8, steps=3)
+    app = work_on(profile, {8: cost}, {8: 1}, more=2, waits=5.0, group=0, alpha=1, samples=8, steps=3)
     computing = arithmetic + memory + overheads + 2 * 1e-3
     assert (app.seconds, app.hot_seconds) == pytest.approx((computing + 5, 2 * computing + 5))
 

@@ -3,18 +3,16 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
+from edgefl.fleet import DeviceProfile
 from edgefl.methods.fits import Need, Part, check, taken_by_model
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 from edgefl.options import Component
-
-if TYPE_CHECKING:
-    from edgefl.fleet import DeviceProfile
 
 
 class Batch(NamedTuple):
@@ -96,7 +94,7 @@ class Objective(Component):
     """The metric is the mean over the clients' own models, not that of the server's model."""
 
     @property
-    def server(self) -> "DeviceProfile | None":
+    def server(self) -> DeviceProfile | None:
         """The device that trains on all clients' data in their place, without transfers; None: the clients train."""
         return None
 

@@ -183,10 +183,7 @@ class ServerUpdate(Component):
         """Check the local options; by default, all fit this server update."""
 
     def accept_count(self, updates: int, set_by: str) -> None:
-        """Check the number of updates of an aggregation if no client is late; by default, any fits.
-
-        ``set_by`` is the scenario's field with this number, for the message.
-        """
+        """Check the number of updates of an aggregation without late clients, which the field ``set_by`` sets."""
 
     def begin(self, parameters: Tensor) -> State:
         """The server state before the first round, vectors ``[parameter_count]`` by name."""

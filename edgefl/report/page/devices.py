@@ -54,11 +54,10 @@ def _memory(one: Series) -> list[str]:
     """The optimizer, the devices that have too little memory, and the bytes that the largest local step needs."""
     found = [(name, each) for timeline in one.timelines for name, each in timeline.memory.items()]
     excluded = dict.fromkeys(name for name, (_, has) in found if not has)
-    entries = [each for each in one.run.scenario.get("methods") or () if isinstance(each, dict)]
-    entry: dict[Any, Any] = next((each for each in entries if each.get("as") == one.label), {})
-    usual = _mapping(_mapping(one.run.scenario.get("training")).get("local"))
-    optimizer = _mapping(entry.get("local")).get("optimizer") or usual.get("optimizer")
-    kind = _mapping(optimizer).get("python") or _mapping(optimizer).get("kind") or "–"
+    sections = one.run.entry(one.label), _mapping(one.run.scenario.get("training"))
+    own, usual = (_mapping(_mapping(each.get("local")).get("optimizer")) for each in sections)
+    optimizer = own or usual
+    kind = optimizer.get("python") or optimizer.get("kind") or "–"
     needs = quantity(max((needs for _, (needs, _) in found), default=0.0), "bytes")
     return [one.name, Path(str(kind)).name, ", ".join(excluded) or "none", needs]
 
