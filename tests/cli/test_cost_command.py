@@ -52,6 +52,9 @@ def test_a_device_is_asked_without_a_scenario(capsys, tmp_path):
     seconds = 2 * step_seconds(profile, twenty) + step_seconds(profile, ten)
     assert board["compute_seconds"]["nominal"] == pytest.approx(seconds, rel=1e-9)
     assert board["joules"]["nominal"] == pytest.approx(value(profile.power.compute) * seconds, rel=1e-9)
+    reads = ("--images", "50", "--on", devices, "--json", "--set", "training.local.input={seconds: 2 ms}")
+    joules = json.loads(run(capsys, *step, *reads)[1])["devices"][0]["joules"]["nominal"]
+    assert joules - board["joules"]["nominal"] == pytest.approx(0.1 * 3.81)  # W of one busy core
     code, output, _ = run(capsys, *step, "--on", devices)
     assert "small" in output
     assert "500 images in batches of 20: 25 steps" in output

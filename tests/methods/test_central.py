@@ -96,7 +96,9 @@ def test_its_seconds_and_joules_are_those_of_its_profile(small, tmp_path):
     assert device.compute_seconds.nominal * ROUNDS == pytest.approx(seconds, rel=1e-9)
     assert verify(folder) == []
     assert result.baselines == ["central"]
-    assert "Baselines, not compared: central" in page([result])
+    written = page([result])
+    assert "Baselines, not compared: central" in written
+    assert '"names":["fedavg"]' in written  # of the sliders
     assert [each.name for each in compared_series(series_of([result]))] == ["fedavg"]
     causes = bottlenecks_of(read_timeline(result.of("central", 0).events.parent))
     assert {(each.phase, each.name) for each in causes} == {("compute", "raspberry-pi-4")}
@@ -116,17 +118,22 @@ def test_its_seconds_and_joules_are_those_of_its_profile(small, tmp_path):
 
 
 def test_what_clients_do_does_not_affect_it(small, tmp_path):
-    """Their network, codec, deadline, common finish, attacks, and the part of the model that they keep."""
+    """Their codec, deadline, crashes, framework, common finish, attacks, and the part of the model that they keep."""
     model = {"name": "cnn", "width": 2, "norm": "batch"}
     aside = {
         "model": {**model, "local": ["conv1.1", "conv2.1"]},
         "training__codec": {"up": {"kind": "top_k", "fraction": 0.1}},
         "training__local__common_finish": {"unit": "epochs", "most": 1},
         "protocol": {"kind": "synchronous", "deadline": "1 ms"},
-        "failures": [{"malicious": {"share": 0.3, "kind": "sign_flip"}}],
+        "round_overhead": {"kind": "flower"},
+        "failures": [
+            {"malicious": {"share": 0.99, "kind": "sign_flip"}},
+            {"kind": "crash", "client": 0, "at": "10 ms"},
+        ],
     }
     folders = [
         run(small(methods=[CENTRAL], **changes), out=tmp_path / name)
         for name, changes in (("alone", {"model": model}), ("aside", aside))
     ]
-    assert len({(folder / "central" / "seed-0" / "final.safetensors").read_bytes() for folder in folders}) == 1
+    for name in ("final.safetensors", "rounds.parquet"):
+        assert len({(folder / "central" / "seed-0" / name).read_bytes() for folder in folders}) == 1

@@ -65,15 +65,20 @@ def test_one_method_and_a_baseline(make_run):
 
 
 def test_a_baseline_takes_no_part(make_run):
-    run = make_run({**FAR, "alone": seeds([0.99] * 3)}, methods=[{"method": "local", "as": "alone"}])
+    baseline = [{"method": "local", "as": "alone"}]
+    run = make_run({**FAR, "alone": seeds([0.99] * 3)}, methods=baseline)
     assert verdict(run).splitlines() == [
         "Best after 40 rounds:  b  95.0 %  (95 % sure, ahead of a)",
         "Baselines, not compared: alone (b −4.0 points).",
     ]
     behind = next(column for column in glance(run).columns if column.head == "behind")
     assert behind.cells[-1] == "baseline"
-    without = make_run(FAR, "without", methods=[{"method": "local", "as": "alone"}])  # --method a --method b
+    without = make_run(FAR, "without", methods=baseline)  # --method a --method b
     assert verdict(without).splitlines() == verdict(run).splitlines()[:1]
+    never = [seed_result(seed, targets=[target(0.9, None)]) for seed in range(3)]
+    some = [*never[:2], seed_result(2, targets=[target(0.9, 5.0)])]
+    reached = make_run({"a": never, "alone": some}, "reached", targets=[0.9], methods=baseline)
+    assert "First to 90 %: no method." in verdict(reached).splitlines()
 
 
 def test_a_lower_error_is_better(make_run):

@@ -63,6 +63,7 @@ def test_validation_and_planning_say_the_same(normed, check):
         {"training.local.epochs": None, "training.local.steps": 2},
         {"pixels": True},
         {"methods": [{"method": "fedavg", "local": {"batch": 16}}]},
+        {"methods": ["central"]},  # 328 samples
     ],
     ids=str,
 )
