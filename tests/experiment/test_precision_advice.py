@@ -61,7 +61,7 @@ def test_a_large_network_on_a_processor_with_units_gets_the_advice_and_keeps_its
         "5g_100clients", LARGE | {"data": {"name": "synthetic", "shape": [3, 32, 32], "clients": 100}}
     )
     advice = precision_advice(scenario, "cpu")
-    assert "about 2.4 times as fast" in advice
+    assert "about 2.3 times as fast" in advice
     assert "training.engine.precision=bfloat16" in advice
     assert scenario.training.engine.precision == "float32"
     processor(monkeypatch, units=False, multiplies=True)
