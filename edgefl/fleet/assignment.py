@@ -155,7 +155,7 @@ class FleetGroup(Options):
         description="The largest part of a model that its devices train, for methods that send parts of a model.",
     )
     pace: float = Field(
-        1.0, ge=1e-6, le=1e6, description="Factor on the seconds of the profile's training steps; 2: twice as slow."
+        1.0, ge=1e-6, le=1e6, description="Factor on all seconds that the device computes; 2: twice as slow."
     )
 
     @model_validator(mode="after")
