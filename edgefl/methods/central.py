@@ -28,7 +28,9 @@ def _loaded(value: Any) -> Any:
 class OnAllData(CrossEntropy):
     """The task's mean loss of a batch of all clients' data."""
 
-    profile: Annotated[DeviceProfile, BeforeValidator(_loaded), WithJsonSchema({"type": ["string", "object"]})] = Field(
+    profile: Annotated[
+        DeviceProfile, BeforeValidator(_loaded), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]})
+    ] = Field(
         default="pc-rtx-2080ti",
         validate_default=True,
         description="the server: the name of a device profile, the path of one, or a whole profile",
