@@ -24,7 +24,7 @@ from edgefl.report.quantities import limit, quantity, unit_for
 from edgefl.report.rows import Row, comparison_rows, ended_by, goals, none_completed_a_round, remarks
 from edgefl.report.statistics import Estimate, TimeToTarget
 from edgefl.report.table import MISSING, Column, Table, figures, words
-from edgefl.wording import counted, escape, listed
+from edgefl.wording import counted, escape, grouped, listed
 
 if TYPE_CHECKING:
     from edgefl.report.run_result import RunResult
@@ -198,13 +198,25 @@ def answers(run: RunResult) -> list[str]:
     start = f"Best within {', '.join(limits)}:" if limits else f"Best after {ends} round{'' if ends == '1' else 's'}:"
     standing = compare_metric(run)
     if standing is None:
-        return [f"{start}  {only or 'no method has trained a model'}"]
+        some = _partly(run, [label for label in run.labels if label not in run.baselines])
+        none = f"no method with every seed: {some}" if some else "no method has trained a model"
+        return [f"{start}  {only or none}"]
     best = f"{start}  {_standing(standing, run.metric.dimension)}"
     if missing := [label for label in run.labels if label not in standing.means and label not in run.baselines]:
-        best += f"  (without {listed(missing)}: not trained{' with every seed' * (len(run.seeds) > 1)})"
+        some = _partly(run, missing)
+        best += f"  (not compared: {some})" if some else f"  (without {listed(missing)}: not trained)"
     rows = comparison_rows(run)
     others = [f"Baselines, not compared: {', '.join(_baselines(run, rows, standing))}."] if run.baselines else []
     return [best, *(_first(run, rows, goal) for goal in goals(rows)), *others]
+
+
+def _partly(run: RunResult, labels: Sequence[str]) -> str:
+    """How many seeds of these methods trained within the budgets; empty if none did."""
+    found = {label: sum(not each.trained_nothing for each in run.moments[label]) for label in labels}
+    counts = grouped((f"{count} of {len(run.moments[label])} seeds", label) for label, count in found.items())
+    return (
+        ", ".join(f"{listed(who)} trained in {which}" for which, who in counts.items()) if any(found.values()) else ""
+    )
 
 
 def _baselines(run: RunResult, rows: Sequence[Row], standing: Comparison) -> list[str]:

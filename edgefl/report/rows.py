@@ -250,13 +250,20 @@ def dimension_of(figure: Figure, row: Row) -> str:
 def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -> Row:
     metric, measured = run.metric, results if run.trained else ()
     values = list(dict.fromkeys(target.value for result in measured for target in result.targets))
+    some = any(result.rounds for result in results)  # then a seed without a round within the budgets has no costs
+    spent = [result if result.rounds or not some else None for result in results]
     hidden = "metric" if metric.is_accuracy else "accuracy"
     return Row(
         run=name,
         label=label,
         seeds=len(results),
         figures={
-            figure.path: mean_or_none([figure.of(result) for result in results])
+            figure.path: mean_or_none(
+                [
+                    each and figure.of(each)
+                    for each in (results if figure.whole or figure.dimension == "count" else spent)
+                ]
+            )
             for figure in FIGURES
             if (part := figure.path.partition(".")[0]) != hidden
             and all(getattr(result, part) is not None for result in results)
@@ -265,7 +272,7 @@ def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -
         stops=tuple(Counter(result.stop.reason for result in results).most_common()),
         messages={result.stop.reason: result.stop.message for result in reversed(results) if result.stop.message},
         metric=metric,
-        traffic=mean_or_none([float(result.bytes.down + result.bytes.up) for result in results]),
+        traffic=mean_or_none([each and float(each.bytes.down + each.bytes.up) for each in spent]),
         smoothed=mean_or_none([result.metric.ema for result in measured]) if run.smoothed else None,
         lost=_lost(label, results, run),
     )

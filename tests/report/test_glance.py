@@ -146,6 +146,16 @@ def test_without_a_whole_round_nothing_is_shown_as_reached(make_run):
     assert (result.rounds, result.seconds, result.metric.final, result.targets[0].reached) == (0, 0.0, None, False)
 
 
+def test_a_mean_over_seeds_contains_no_zeros_of_seeds_without_a_round(make_run):
+    """Rounds of 1.25 s and of 50 s: within 10 s, seed 0 has eight rounds and seed 1 has none."""
+    budget = [{"kind": "seconds", "limit": 10.0, "accuracy": None}]
+    slow = seed_result(1, seconds=50.0 * ROUNDS, budgets=budget)
+    run = make_run({"a": [seed_result(0, budgets=budget), slow]})
+    assert answer(run) == "Best within 10 s:  no method with every seed: a trained in 1 of 2 seeds"
+    (row,) = comparison_rows(run)
+    assert (row["seconds"], row["joules"], row.traffic, row["rounds"].mean) == (None, None, None, 4.0)
+
+
 def test_five_methods_fit_24_lines_of_100_columns_and_every_number_of_an_answer_is_in_the_table(make_run):
     methods = {
         f"method{number}": seeds([0.98 - 0.02 * number - each for each in (0, 0.003, 0.005)], [9.0 + number] * 3, 0.8)
