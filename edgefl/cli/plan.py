@@ -12,7 +12,7 @@ from edgefl.errors import UserError, one_line
 from edgefl.files import user_path
 from edgefl.record import RunPaths
 from edgefl.record.names import SWEEP
-from edgefl.wording import listed
+from edgefl.wording import counted, listed
 
 if TYPE_CHECKING:
     from edgefl.planning.observation import BudgetPlan, MethodPlan, Plan
@@ -119,9 +119,15 @@ def _notes(made: Plan) -> list[str]:
     """A sentence about the rounds of each method, and what the reader must know."""
     evidence = {device.device: device.evidence for each in made.methods for device in each.devices}
     notes = [line for each in made.methods for line in _rounds(each)]
+    counts = sorted({each.rounds for each in made.methods})
+    shown = "–".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    if counts[0] < made.rounds and any(each.budgets for each in made.methods):
+        shown += f" of {made.rounds} simulated rounds, those within the budgets (at least one)"
+    else:
+        shown += f" simulated round{'s' * (shown != '1')}"
     notes.append(
-        f"Nothing was trained: means over {made.rounds} simulated rounds, seed {made.seed}. Rows: one whole "
-        "participation; clients: those with enough memory; last: rounds that wait for it. --json has the bounds."
+        f"Nothing was trained: means over {shown}, seed {made.seed}. Rows: one whole participation; clients: those "
+        "with enough memory; last: rounds that wait for it. --json has the bounds."
     )
     notes.append(f"Seconds of a step: {'; '.join(f'{device} {text}' for device, text in evidence.items())}.")
     other = {each.device: (each.radio, each.link) for method in made.methods for each in method.devices if each.radio}
@@ -162,7 +168,7 @@ def _reach(budget: BudgetPlan) -> str:
     from edgefl.report.quantities import limit
 
     named = limit(budget.limit, budget.kind) + " a client" * (budget.kind == "client_bytes")
-    return f"{named} last for {'about ' if budget.foreseen else ''}{budget.rounds} rounds"
+    return f"{named} last for {'about ' if budget.foreseen else ''}{counted(budget.rounds, 'round')}"
 
 
 _ASKED: dict[Name, str] = {

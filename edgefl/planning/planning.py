@@ -36,6 +36,7 @@ from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.work import WorkModel, batch_counts, local_seconds
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.neutral import NeutralLearner
+from edgefl.wording import counted
 
 
 def device_plans(
@@ -295,12 +296,11 @@ def _busiest_reaches(limit: float, rows: Sequence[RoundRow], clients: int) -> in
 def _in_vain(outcome: Outcome, rows: Sequence[RoundRow], rounds: int, early: EarlyEnd) -> str | None:
     """Return why no update arrives in the planned rounds, or why the run stalls early; ``None`` if neither happens."""
     if outcome.reason == "stalled" and outcome.rounds < rounds:
-        after = "1 round" if outcome.rounds == 1 else f"{outcome.rounds} rounds"
-        ending = f"the run stalls after {after}" if outcome.rounds else "the run stalls in its first round"
+        ending = f"the run stalls after {counted(outcome.rounds, 'round')}" if outcome.rounds else "the run stalls in its first round"
         return f"{ending}: {early.why(outcome)}"
     if not any(row.aggregated for row in rows):
         planned = min(rounds, outcome.rounds)
-        return f"no update arrives in {planned} round{'s' * (planned != 1)}{early.fates()}"
+        return f"no update arrives in {counted(planned, 'round')}{early.fates()}"
     return None
 
 
@@ -329,7 +329,7 @@ def _in_words(counts: Sequence[tuple[Bottleneck, int]]) -> str:
     phase, preposition = _PHASES[limit.phase]
     name = f"link {limit.name}" if "→" in limit.name else limit.name
     rounds = sum(number for each, number in counts if each.phase == limit.phase)
-    of_all = f"({rounds} of {sum(number for _, number in counts)} rounds)"
+    of_all = f"({rounds} of {counted(sum(number for _, number in counts), 'round')})"
     if count == rounds:
         return f"{phase} {preposition}{name} {of_all}"
     return f"{phase} {of_all}, most often {preposition}{name} ({count})"

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from edgefl.cli.entry import app
+from edgefl.cli.plan import _notes as plan_notes
 from edgefl.experiment import run
 from edgefl.planning.planning import plan, planned_rounds
 from edgefl.report.timeline.data import read_timeline
@@ -101,12 +102,14 @@ def test_a_budget_reaches_as_far_as_the_run_that_it_ends(small, tmp_path):
     scenario = small(**changes)
     run(scenario, out=tmp_path / "run", train=False)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    (method,) = plan(scenario).methods
+    made = plan(scenario)
+    (method,) = made.methods
     (budget,) = method.budgets
     stopped = summary["methods"]["fedavg"][0]["stop"]
     assert stopped["reason"] == "bytes"
     assert (budget.rounds, budget.lasts, budget.foreseen) == (stopped["round"], False, False)
     assert method.rounds == budget.rounds
+    assert any(f"means over {budget.rounds} of 12 simulated rounds" in line for line in plan_notes(made))
 
 
 def test_a_budget_beyond_the_planned_rounds_is_reached_by_their_means(small):
