@@ -149,8 +149,8 @@ def _differences(run: RunResult, what: str, standing: Comparison, name: str) -> 
 
 
 def side_by_side(*runs: RunResult) -> Table:
-    """What changed between two runs with the same methods; of other runs a row for each run and method."""
-    if len(runs) == 2 and set(runs[0].labels) & set(runs[1].labels):
+    """What changed between two runs that share methods and seeds; of other runs a row for each run and method."""
+    if len(runs) == 2 and set(runs[0].labels) & set(runs[1].labels) and set(runs[0].seeds) & set(runs[1].seeds):
         return changes(*runs)
     rows = comparison_rows(*runs)
     lines = by_run({name: answers(run)[:1] for name, run in zip(run_names(runs), runs, strict=True)})
@@ -166,9 +166,9 @@ def changes(one: RunResult, other: RunResult) -> Table:
     """
     seeds = [{label: {s.seed for s in of if s.rounds} for label, of in run.moments.items()} for run in (one, other)]
     common = {label: found & seeds[1].get(label, set()) for label, found in seeds[0].items()}
-    fewer = any(both and both != each.get(label) for each in seeds for label, both in common.items())
-    one, other = one.of_seeds(common), other.of_seeds(common)
-    rows, names = comparison_rows(one, other), run_names([one, other])
+    every = {seed for run in (one, other) for seed in run.seeds}
+    counts = sorted({len(both) for label, both in common.items() if both and label in other.labels})
+    rows, names = comparison_rows(one.of_seeds(common), other.of_seeds(common)), run_names([one, other])
     before, after = ({row.label: row for row in rows if row.run == name} for name in names)
     labels = [label for label in before if label in after]
     pairs = measures([side[label] for side in (before, after) for label in labels])
@@ -178,7 +178,12 @@ def changes(one: RunResult, other: RunResult) -> Table:
     alone = [f"{row.run} alone: {row.label}." for row in rows if row.label not in labels]
     if apart := [label for label in labels if not common[label]]:
         alone.append(f"{listed(apart)}: the runs have no common seed with a completed round, so no change is given.")
-    alone += ["Figures are of the seeds that both runs have."] * fewer
+    if counts and counts[0] < len(every):
+        shown = "–".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+        alone.append(
+            f"Figures are of {shown} of {counted(len(every), 'seed')}: those that have a round within all limits in "
+            "both runs. Answers are of all seeds."
+        )
     lines = by_run({name: answers(run)[:1] for name, run in zip(names, (one, other), strict=True)})
     title = [f"{names[0]} → {names[1]}", *([f"Changed: {'; '.join(changed)}"] if changed else [])]
     known = [bool(common[label]) for label in labels]
