@@ -250,20 +250,16 @@ def dimension_of(figure: Figure, row: Row) -> str:
 def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -> Row:
     metric, measured = run.metric, results if run.trained else ()
     values = list(dict.fromkeys(target.value for result in measured for target in result.targets))
-    some = any(result.rounds for result in results)  # then a seed without a round within the budgets has no costs
-    spent = [result if result.rounds or not some else None for result in results]
+    mixed = len({result.rounds > 0 for result in results}) > 1  # a seed without a round within the budgets has no costs
     hidden = "metric" if metric.is_accuracy else "accuracy"
     return Row(
         run=name,
         label=label,
         seeds=len(results),
         figures={
-            figure.path: mean_or_none(
-                [
-                    each and figure.of(each)
-                    for each in (results if figure.whole or figure.dimension == "count" else spent)
-                ]
-            )
+            figure.path: mean_or_none([figure.of(result) for result in results])
+            if not mixed or figure.whole or figure.dimension == "count"
+            else None
             for figure in FIGURES
             if (part := figure.path.partition(".")[0]) != hidden
             and all(getattr(result, part) is not None for result in results)
@@ -272,7 +268,7 @@ def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -
         stops=tuple(Counter(result.stop.reason for result in results).most_common()),
         messages={result.stop.reason: result.stop.message for result in reversed(results) if result.stop.message},
         metric=metric,
-        traffic=mean_or_none([each and float(each.bytes.down + each.bytes.up) for each in spent]),
+        traffic=None if mixed else mean_or_none([float(each.bytes.down + each.bytes.up) for each in results]),
         smoothed=mean_or_none([result.metric.ema for result in measured]) if run.smoothed else None,
         lost=_lost(label, results, run),
     )
