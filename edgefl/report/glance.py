@@ -172,6 +172,7 @@ def meaning(run: RunResult) -> str:
     moment = "end of the last round within all limits" if limits_of(run) else "end of the last round"
     ran, shown = (max(each.rounds for label in run.labels for each in of[label]) for of in (run.results, run.moments))
     moment += f" ({ran} rounds ran)" * (ran > shown)
+    moment += ", as the budgets allow none with every seed" * (run.moments is run.results)
     count = len(run.seeds)
     text = f"Rows: {moment}{f', mean of {count} seeds' if count > 1 else ''}"
     if run.trained and len(run.labels) - len(run.baselines) > 1:

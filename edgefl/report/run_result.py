@@ -195,14 +195,19 @@ class RunResult:
 
     @cached_property
     def moments(self) -> dict[str, tuple[SeedResult, ...]]:
-        """The results at the end of the last round within all budgets, which all tables show."""
-        return {
+        """The results at the end of the last round within all budgets, which all tables show.
+
+        If the run continued and no method has such a round with every seed, those at its end.
+        """
+        found = {
             label: tuple(
                 at_the_moment(each, self.rounds_of(label, each.seed), self._end_of_client_bytes(label, each))
                 for each in results
             )
             for label, results in self.results.items()
         }
+        continued = self.scenario.get("stop") == "rounds" and any(e.budgets for each in found.values() for e in each)
+        return self.results if continued and not any(all(e.rounds for e in each) for each in found.values()) else found
 
     def _end_of_client_bytes(self, label: str, result: SeedResult) -> float:
         """When a budget of bytes of each client was exhausted in a run that continued."""

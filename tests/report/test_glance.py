@@ -154,6 +154,8 @@ def test_a_mean_over_seeds_contains_no_zeros_of_seeds_without_a_round(make_run):
     assert answer(run) == "Best within 10 s:  no method with every seed: a trained in 1 of 2 seeds"
     (row,) = comparison_rows(run)
     assert (row["seconds"], row["joules"], row.traffic, row["rounds"].mean) == (None, None, None, 4.0)
+    (row,) = comparison_rows(make_run({"a": [slow]}, "continued", stop="rounds"))
+    assert (row["seconds"].mean, row["rounds"].mean) == (2000.0, ROUNDS)
 
 
 def test_five_methods_fit_24_lines_of_100_columns_and_every_number_of_an_answer_is_in_the_table(make_run):
