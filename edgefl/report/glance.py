@@ -226,8 +226,23 @@ def _baselines(run: RunResult, rows: Sequence[Row], standing: Comparison) -> lis
     for final, label in [(row.final, row.label) for row in rows if row.label in run.baselines]:
         gain = sign * (standing.means[standing.best].mean - final.mean) if final else 0.0
         size = unit_for([gain], run.metric.dimension).number(abs(gain)) + " points" * run.metric.share
-        found.append(f"{label} ({standing.best} {'−' if gain < 0 else '+'}{size})" if final else label)
+        text = f"{label} ({standing.best} {'−' if gain < 0 else '+'}{size}{_never_trained(run, label)})"
+        found.append(text if final else label)
     return found
+
+
+def _never_trained(run: RunResult, label: str) -> str:
+    """How many clients kept the first model, if each has its own: ``; 10 of 20 clients never trained``."""
+    if run.entry(label).get("method") != "local" or not all(run.of(label, s).events.is_file() for s in run.seeds):
+        return ""
+    from edgefl.record.tables import read_events  # imports pyarrow
+
+    clients, left = run.scenario["data"]["clients"], set()
+    for each in run.moments[label]:
+        events = read_events(run.of(label, each.seed).events, ["compute_end", "compute_partial"])
+        left.add(clients - len({event.client for event in events if event.round <= each.rounds}))
+    shown = "–".join(map(str, sorted({min(left), max(left)})))
+    return f"; {shown} of {clients} clients never trained" * any(left)
 
 
 def _standing(standing: Comparison, dimension: str) -> str:

@@ -7,6 +7,8 @@ import re
 import pyarrow.parquet as pq
 import pytest
 
+from edgefl.record.events import Event
+from edgefl.record.tables import event_file
 from edgefl.report import comparison, comparison_rows, glance, verdict
 from edgefl.report.error_of_seconds import error_interval
 from edgefl.report.glance import decide, next_steps, seconds_of_a_seed
@@ -62,6 +64,12 @@ def test_one_method_and_a_baseline(make_run):
     assert best == "Best after 40 rounds:  a  90.0 %"
     assert "(a +10.0 points)" in baseline
     assert "behind" not in glance(run).text(100)
+    run.scenario["data"] = {"clients": 10}
+    for seed in range(3):
+        with event_file(run.of("alone", seed).events) as events:
+            events.events([Event(1.0, "compute_end", 1, client) for client in range(5 + seed)])
+            events.events([Event(2.0, "compute_end", 2, 0), Event(99.0, "compute_drop", 3, 9)])
+    assert "(a +10.0 points; 3–5 of 10 clients never trained)" in verdict(run)
 
 
 def test_a_baseline_takes_no_part(make_run):
