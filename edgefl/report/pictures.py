@@ -76,6 +76,7 @@ def accuracy_figure(
     figure = new_figure(figsize=size or (9.0 if count > 1 else 5.0, 4.3 if count > 1 else 3.6), layout="constrained")
     axes = list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
     curves = _curves_of(runs, methods)
+    lowest = _lowest(run.metric, curves)
     for ax, (kind, name) in zip(axes, [PANELS[each] for each in over], strict=True):
         largest = [float(curve.spent[kind][-1]) for curve in chain.from_iterable(curves.values())]
         unit = unit_for(largest, "count" if kind == "rounds" else kind)
@@ -83,13 +84,12 @@ def accuracy_figure(
             _draw_method(ax, found, kind, unit.scale, label=label, number=number)
         for number, found in enumerate(curves.values()):
             _draw_exhausted(ax, runs, found, kind, unit.scale, colour=COLOURS[number % len(COLOURS)])
-        _draw_limits(ax, runs, kind, unit.scale)
+        _draw_limits(ax, runs, kind, unit.scale, lowest or 0.0)
         ax.set_xlabel(f"{name}, {unit.symbol}" if unit.symbol else name)
         ax.set_xlim(left=0)
         ax.grid(color="0.92", linewidth=0.8)
         ax.set_axisbelow(True)
         ax.spines[["top", "right"]].set_visible(False)
-    lowest = _lowest(run.metric, curves)
     if lowest is None:
         axes[0].set_yscale("log")
     else:
@@ -102,9 +102,23 @@ def accuracy_figure(
         mean = f"mean{' and range' if seeds > 1 else ''} of {seeds} seed{'s' * (seeds > 1)}"
         figure.suptitle(f"{' | '.join(run_names(runs))}: {mean}", fontsize=11)
     handles, labels = axes[0].get_legend_handles_labels()
-    columns = min(len(labels), max(1, int(figure.get_figwidth() / 1.2)))
+    columns = _columns(labels, 72 * figure.get_figwidth())
+    figure.set_figheight(figure.get_figheight() + 0.2 * max(0, math.ceil(len(labels) / columns) - 2))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
     return figure
+
+
+def _columns(labels: Sequence[str], points: float) -> int:
+    """The number of columns of a legend that is not wider than this, as matplotlib fills them."""
+    from matplotlib.textpath import TextPath
+
+    widths = [TextPath((0, 0), each, size=10).get_extents().width + 48 for each in labels]  # 48: line and gaps
+    fits = (
+        count
+        for count in range(len(labels), 1, -1)
+        if sum(max(column) for column in np.array_split(widths, count)) <= points
+    )
+    return next(fits, 1)
 
 
 def _curves_of(runs: Sequence[RunResult], methods: Sequence[str]) -> dict[str, list[Curve]]:
@@ -170,17 +184,22 @@ def _draw_method(ax: Axes, found: Sequence[Curve], kind: str, scale: float, *, l
     )
 
 
-def _draw_limits(ax: Axes, runs: Sequence[RunResult], kind: str, scale: float) -> None:
-    """Draw targets as horizontal lines, and budgets of this panel's kind as vertical lines."""
+def _draw_limits(ax: Axes, runs: Sequence[RunResult], kind: str, scale: float, lowest: float) -> None:
+    """Draw targets as horizontal lines, and budgets of this panel's kind as vertical lines.
+
+    Targets below the axis, which begins at ``lowest``, are only named at its start.
+    """
     metric = runs[0].metric
     falling = metric.better == "lower"  # the curves leave the other side free
-    for target in _targets(runs):
-        ax.axhline(target, color="0.45", linestyle=(0, (4, 3)), linewidth=0.9, zorder=1)
+    for number, target in enumerate(_targets(runs)):
+        below = target < lowest
+        if not below:
+            ax.axhline(target, color="0.45", linestyle=(0, (4, 3)), linewidth=0.9, zorder=1)
         ax.annotate(
-            f"target {limit(target / _shown(metric), metric.dimension)}",
-            (1.0 if falling else 0.0, target),
+            f"target {limit(target / _shown(metric), metric.dimension)}{' ↓' * below}",
+            (1.0 if falling else 0.0, max(target, lowest)),
             xycoords=("axes fraction", "data"),
-            xytext=(-4 if falling else 4, 2),
+            xytext=(-4 if falling else 4, 2 + 11 * number * below),
             textcoords="offset points",
             ha="right" if falling else "left",
             fontsize=8,

@@ -6,8 +6,9 @@ import pytest
 from edgefl.cli.entry import main
 from edgefl.errors import UserError
 from edgefl.report import write_pictures
+from edgefl.report.pictures import accuracy_figure
 
-from .conftest import seed_result
+from .conftest import seed_result, target
 
 
 def test_the_picture_is_a_png_beside_the_runs_files_and_the_same_each_time(three_methods):
@@ -65,6 +66,17 @@ def test_targets_and_budgets_are_marked(three_methods):
     for axes, budget in zip(three_methods.plot().axes, ("budget 60 s", "budget 500 MB"), strict=True):
         texts = [text.get_text() for text in axes.texts]
         assert {"target 80 %", "target 90 %", budget} <= set(texts)
+
+
+def test_a_legend_and_a_target_below_the_axis_stay_in_the_picture(make_run):
+    """The narrow picture is 3.7 inches wide; every accuracy of the run is above 60 %, and its target is 50 %."""
+    labels = ["fedavg", "median", "trimmed_mean", "krum", "norm_bound"]
+    result = seed_result(rounds=1, targets=[target(0.5, 1.0)])
+    figure = accuracy_figure([make_run({label: [result] for label in labels})], ["time"], size=(3.7, 3.9))
+    figure.canvas.draw()
+    assert 0 < figure.legends[0].get_window_extent().x0 < figure.legends[0].get_window_extent().x1 < figure.bbox.x1
+    assert [text.get_text() for text in figure.axes[0].texts] == ["target 50 % ↓"]
+    assert figure.axes[0].texts[0].get_window_extent().y0 > figure.axes[0].bbox.y0
 
 
 @pytest.mark.full
