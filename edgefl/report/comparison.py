@@ -197,16 +197,17 @@ def _changed(column: Column, known: Sequence[bool]) -> list[str]:
     cells = []
     for one, other, both in zip(values[: len(known)], values[len(known) :], known, strict=True):
         unit = unit_for([each.mean for each in (one, other) if isinstance(each, Estimate)], column.dimension)
+        alike = isinstance(one, Estimate) and isinstance(other, Estimate)  # else each has its own unit
         first, second = (
-            unit.number(each.mean) if isinstance(each, Estimate) else each or MISSING for each in (one, other)
+            unit.number(each.mean) + f" {unit.symbol}" * (not alike) if isinstance(each, Estimate) else each or MISSING
+            for each in (one, other)
         )
         change = ""
         if both and isinstance(one, Estimate) and isinstance(other, Estimate) and one.mean:
             gap = 100 * (other.mean - one.mean) / (1 if column.dimension == "fraction" else one.mean)
             change = f" ({gap:+.1f})" if column.dimension == "fraction" else f" ({gap:+.0f} %)"
-        symbol = unit.symbol if isinstance(one, Estimate) or isinstance(other, Estimate) else ""
         pair = first if first == second else f"{first} → {second}"
-        cells.append(f"{pair} {symbol}{change if first != second else ''}".strip().replace("-", "−"))
+        cells.append(f"{pair} {unit.symbol * alike}{change if first != second else ''}".strip().replace("-", "−"))
     return cells
 
 

@@ -181,12 +181,19 @@ MOST_PATHS = 3
 
 
 def differing(scenarios: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The paths of the values that differ between scenarios, a profile as one; the name and the seeds do not count."""
+    """The paths of the values that differ between scenarios, a profile as one, a rate as its direction.
+
+    The name and the seeds do not count.
+
+    >>> differing([{"network": {"up": {"rate": each}}} for each in (1e6, 2e6)])
+    ['network.up']
+    """
     flat = [flat_values(each) for each in scenarios]
     paths = dict.fromkeys(path for each in flat for path in each)
     same = ("name", "seeds")
     found = [p for p in paths if p.split(".")[0] not in same and any(each.get(p) != flat[0].get(p) for each in flat)]
-    return list(dict.fromkeys(re.sub(r"^(fleet\.\d+\.profile)\..*", r"\1", path) for path in found))
+    whole = re.compile(r"^(fleet\.\d+\.profile)\..*|(?<=\.)(up|down)\.rate$")
+    return list(dict.fromkeys(whole.sub(r"\1\2", path) for path in found))
 
 
 def option_words(path: str, value: Any) -> str:
@@ -194,14 +201,23 @@ def option_words(path: str, value: Any) -> str:
 
     >>> option_words("network.links.5g.down.rate", 2e6), option_words("network.topology.latency", 0.08)
     ('2 Mbit/s', '80 ms')
+    >>> option_words("network.links.5g.up", 1.0), option_words("training.rounds", 3)
+    ('1 bit/s', '3')
     """
     name = path.rpartition(".")[2]
     if isinstance(value, bool) or not isinstance(value, int | float):
         return {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
     if path.startswith("network.") and name in ("rate", "down", "up", "low", "high"):
-        return f"{value / 1e9:g} Gbit/s" if value >= 1e9 else f"{value / 1e6:g} Mbit/s"
+        symbol, scale = ("Gbit/s", 1e9) if value >= 1e9 else ("bit/s", 1.0) if 0 < value < 1e3 else ("Mbit/s", 1e6)
+        return f"{value / scale:g} {symbol}"
     kind = "seconds" if name in ("latency", "deadline") else name
-    return limit(value, kind) if kind in LADDERS else f"{value:.6g}" if isinstance(value, float) else str(value)
+    return (
+        limit(value, kind)
+        if kind in LADDERS and kind != "rounds"
+        else f"{value:.6g}"
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 def flat_values(data: Any, path: str = "") -> dict[str, Any]:

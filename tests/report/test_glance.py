@@ -259,6 +259,8 @@ def test_two_runs_show_what_changed(make_run):
     cells = dict(zip(table.heads, table.lines[0], strict=True))
     assert cells["90 % at"] == "30.0 → 15.0 s (−50 %)"
     assert cells["accuracy"] == "90.0 %"
+    never = make_run({"a": seeds([0.9] * 3, [None] * 3)}, folder="never", training={"rounds": 4})
+    assert comparison(slow, never).lines[0][2] == "30.0 s → never"
     assert "latency=20 ms alone: b." in table.notes
 
 
