@@ -119,15 +119,13 @@ def _notes(made: Plan) -> list[str]:
     """A sentence about the rounds of each method, and what the reader must know."""
     evidence = {device.device: device.evidence for each in made.methods for device in each.devices}
     notes = [line for each in made.methods for line in _rounds(each)]
-    counts = sorted({each.rounds for each in made.methods})
-    shown = "–".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-    if counts[0] < made.rounds and any(each.budgets for each in made.methods):
-        shown += f" of {made.rounds} simulated rounds, those within the budgets (at least one)"
-    else:
-        shown += f" simulated round{'s' * (shown != '1')}"
+    counts = {each.rounds for each in made.methods}
+    fewer = min(counts) < made.rounds and any(each.budgets for each in made.methods)
+    shown = f"{'–'.join(map(str, sorted({min(counts), max(counts)})))} of " * fewer
     notes.append(
-        f"Nothing was trained: means over {shown}, seed {made.seed}. Rows: one whole participation; clients: those "
-        "with enough memory; last: rounds that wait for it. --json has the bounds."
+        f"Nothing was trained: means over {shown}{made.rounds} simulated rounds{', those within the budgets' * fewer}, "
+        f"seed {made.seed}. Rows: one whole participation; clients: those with enough memory; last: rounds that wait "
+        "for it. --json has the bounds."
     )
     notes.append(f"Seconds of a step: {'; '.join(f'{device} {text}' for device, text in evidence.items())}.")
     other = {each.device: (each.radio, each.link) for method in made.methods for each in method.devices if each.radio}

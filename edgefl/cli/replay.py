@@ -43,11 +43,10 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
     from edgefl.rerun.replay import Replay
     from edgefl.scenario.overrides import parse_overrides
 
-    hint = "" if out is not None else "; choose another with --out"
     out = out if out is not None else run.with_name(f"{run.name}-replayed")
     axes = [_axis(text) for text in grid or ()]
     if out.exists():
-        raise UserError(f"expected a folder that does not exist yet{hint}", file=str(out))
+        raise UserError("expected a folder that does not exist yet; choose another with --out", file=str(out))
     replayed = Replay(run, method, trust=trust)
     first = RunResult(run)
     first.setting = {}

@@ -296,12 +296,10 @@ def _busiest_reaches(limit: float, rows: Sequence[RoundRow], clients: int) -> in
 def _in_vain(outcome: Outcome, rows: Sequence[RoundRow], rounds: int, early: EarlyEnd) -> str | None:
     """Return why no update arrives in the planned rounds, or why the run stalls early; ``None`` if neither happens."""
     if outcome.reason == "stalled" and outcome.rounds < rounds:
-        after = counted(outcome.rounds, "round")
-        ending = f"the run stalls after {after}" if outcome.rounds else "the run stalls in its first round"
-        return f"{ending}: {early.why(outcome)}"
+        when = f"after {counted(outcome.rounds, 'round')}" if outcome.rounds else "in its first round"
+        return f"the run stalls {when}: {early.why(outcome)}"
     if not any(row.aggregated for row in rows):
-        planned = min(rounds, outcome.rounds)
-        return f"no update arrives in {counted(planned, 'round')}{early.fates()}"
+        return f"no update arrives in {counted(min(rounds, outcome.rounds), 'round')}{early.fates()}"
     return None
 
 

@@ -166,8 +166,7 @@ def changes(one: RunResult, other: RunResult) -> Table:
     """
     seeds = [{label: {s.seed for s in of if s.rounds} for label, of in run.moments.items()} for run in (one, other)]
     common = {label: found & seeds[1].get(label, set()) for label, found in seeds[0].items()}
-    every = {seed for run in (one, other) for seed in run.seeds}
-    counts = sorted({len(both) for label, both in common.items() if both and label in other.labels})
+    every, counts = len({*one.seeds, *other.seeds}), {len(both) for both in common.values() if both}
     rows, names = comparison_rows(one.of_seeds(common), other.of_seeds(common)), run_names([one, other])
     before, after = ({row.label: row for row in rows if row.run == name} for name in names)
     labels = [label for label in before if label in after]
@@ -178,11 +177,10 @@ def changes(one: RunResult, other: RunResult) -> Table:
     alone = [f"{row.run} alone: {row.label}." for row in rows if row.label not in labels]
     if apart := [label for label in labels if not common[label]]:
         alone.append(f"{listed(apart)}: the runs have no common seed with a completed round, so no change is given.")
-    if counts and counts[0] < len(every):
-        shown = "–".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    if counts and min(counts) < every:
+        shown = "–".join(map(str, sorted({min(counts), max(counts)})))
         alone.append(
-            f"Figures are of {shown} of {counted(len(every), 'seed')}: those that have a round within all limits in "
-            "both runs. Answers are of all seeds."
+            f"Figures are of {shown} of {every} seeds, with a round within all limits in both; answers of all."
         )
     lines = by_run({name: answers(run)[:1] for name, run in zip(names, (one, other), strict=True)})
     title = [f"{names[0]} → {names[1]}", *([f"Changed: {'; '.join(changed)}"] if changed else [])]

@@ -198,13 +198,13 @@ def answers(run: RunResult) -> list[str]:
     ends = "–".join(map(str, sorted({min(rounds), max(rounds)})))
     start = f"Best within {', '.join(limits)}:" if limits else f"Best after {ends} round{'' if ends == '1' else 's'}:"
     standing = compare_metric(run)
+    missing = [e for e in run.labels if e not in run.baselines and (standing is None or e not in standing.means)]
+    some = _partly(run, missing)
     if standing is None:
-        some = _partly(run, [label for label in run.labels if label not in run.baselines])
         none = f"no method with every seed: {some}" if some else "no method has trained a model"
         return [f"{start}  {only or none}"]
     best = f"{start}  {_standing(standing, run.metric.dimension)}"
-    if missing := [label for label in run.labels if label not in standing.means and label not in run.baselines]:
-        some = _partly(run, missing)
+    if missing:
         best += f"  (not compared: {some})" if some else f"  (without {listed(missing)}: not trained)"
     rows = comparison_rows(run)
     others = [f"Baselines, not compared: {', '.join(_baselines(run, rows, standing))}."] if run.baselines else []
@@ -213,11 +213,10 @@ def answers(run: RunResult) -> list[str]:
 
 def _partly(run: RunResult, labels: Sequence[str]) -> str:
     """How many seeds of these methods trained within the budgets; empty if none did."""
-    found = {label: sum(not each.trained_nothing for each in run.moments[label]) for label in labels}
-    counts = grouped((f"{count} of {len(run.moments[label])} seeds", label) for label, count in found.items())
-    return (
-        ", ".join(f"{listed(who)} trained in {which}" for which, who in counts.items()) if any(found.values()) else ""
-    )
+    found = {label: [not each.trained_nothing for each in run.moments[label]] for label in labels}
+    counts = grouped((f"{sum(each)} of {len(each)} seeds", label) for label, each in found.items())
+    text = ", ".join(f"{listed(who)} trained in {which}" for which, who in counts.items())
+    return text * any(map(any, found.values()))
 
 
 def _baselines(run: RunResult, rows: Sequence[Row], standing: Comparison) -> list[str]:

@@ -181,13 +181,7 @@ MOST_PATHS = 3
 
 
 def differing(scenarios: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The paths of the values that differ between scenarios, a profile as one, a rate as its direction.
-
-    The name and the seeds do not count.
-
-    >>> differing([{"network": {"up": {"rate": each}}} for each in (1e6, 2e6)])
-    ['network.up']
-    """
+    """The paths of the values that differ between scenarios, a profile as one; the name and the seeds do not count."""
     flat = [flat_values(each) for each in scenarios]
     paths = dict.fromkeys(path for each in flat for path in each)
     same = ("name", "seeds")
@@ -199,10 +193,8 @@ def differing(scenarios: Sequence[Mapping[str, Any]]) -> list[str]:
 def option_words(path: str, value: Any) -> str:
     """A value of a scenario with its unit, if its path tells one.
 
-    >>> option_words("network.links.5g.down.rate", 2e6), option_words("network.topology.latency", 0.08)
-    ('2 Mbit/s', '80 ms')
-    >>> option_words("network.links.5g.up", 1.0), option_words("training.rounds", 3)
-    ('1 bit/s', '3')
+    >>> [option_words(f"network.{path}", value) for path, value in (("up.rate", 2e6), ("up", 1.0), ("latency", 0.08))]
+    ['2 Mbit/s', '1 bit/s', '80 ms']
     """
     name = path.rpartition(".")[2]
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -210,14 +202,8 @@ def option_words(path: str, value: Any) -> str:
     if path.startswith("network.") and name in ("rate", "down", "up", "low", "high"):
         symbol, scale = ("Gbit/s", 1e9) if value >= 1e9 else ("bit/s", 1.0) if 0 < value < 1e3 else ("Mbit/s", 1e6)
         return f"{value / scale:g} {symbol}"
-    kind = "seconds" if name in ("latency", "deadline") else name
-    return (
-        limit(value, kind)
-        if kind in LADDERS and kind != "rounds"
-        else f"{value:.6g}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    kind = "seconds" if name in ("latency", "deadline") else name.replace("rounds", "")  # its name is its unit
+    return limit(value, kind) if kind in LADDERS else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def flat_values(data: Any, path: str = "") -> dict[str, Any]:
@@ -266,17 +252,16 @@ def dimension_of(figure: Figure, row: Row) -> str:
 def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -> Row:
     metric, measured = run.metric, results if run.trained else ()
     values = list(dict.fromkeys(target.value for result in measured for target in result.targets))
-    mixed = len({result.rounds > 0 for result in results}) > 1  # a seed without a round within the budgets has no costs
+    spent = results if len({each.rounds > 0 for each in results}) < 2 else ()  # one without a round has no costs
     hidden = "metric" if metric.is_accuracy else "accuracy"
     return Row(
         run=name,
         label=label,
         seeds=len(results),
         figures={
-            figure.path: mean_or_none([figure.of(result) for result in results])
-            if not mixed or figure.whole or figure.dimension == "count"
-            else None
+            figure.path: mean_or_none([figure.of(result) for result in found])
             for figure in FIGURES
+            for found in [results if figure.whole or figure.dimension == "count" else spent]
             if (part := figure.path.partition(".")[0]) != hidden
             and all(getattr(result, part) is not None for result in results)
         },
@@ -284,7 +269,7 @@ def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -
         stops=tuple(Counter(result.stop.reason for result in results).most_common()),
         messages={result.stop.reason: result.stop.message for result in reversed(results) if result.stop.message},
         metric=metric,
-        traffic=None if mixed else mean_or_none([float(each.bytes.down + each.bytes.up) for each in results]),
+        traffic=mean_or_none([float(each.bytes.down + each.bytes.up) for each in spent]),
         smoothed=mean_or_none([result.metric.ema for result in measured]) if run.smoothed else None,
         lost=_lost(label, results, run),
     )

@@ -195,10 +195,7 @@ class RunResult:
 
     @cached_property
     def moments(self) -> dict[str, tuple[SeedResult, ...]]:
-        """The results at the end of the last round within all budgets, which all tables show.
-
-        If the run continued and no method has such a round with every seed, those at its end.
-        """
+        """The results at the end of the last round within all budgets; if it continued without one, at its end."""
         found = {
             label: tuple(
                 at_the_moment(each, self.rounds_of(label, each.seed), self._end_of_client_bytes(label, each))

@@ -13,6 +13,7 @@ from edgefl.report import comparison, comparison_rows, glance, verdict
 from edgefl.report.error_of_seconds import error_interval
 from edgefl.report.glance import decide, next_steps, seconds_of_a_seed
 from edgefl.report.page.devices import fleet_words
+from edgefl.report.rows import differing
 from edgefl.report.run_result import at_the_moment
 
 from .conftest import ROUNDS, seed_result, target
@@ -285,6 +286,7 @@ def test_the_changes_are_those_of_the_command_and_not_what_follows_from_them(mak
     assert comparison(*runs).title[1] == changed
     runs[0].setting, runs[1].setting = {}, {"network.links.5g.up.low": "2 Mbit/s", "fleet.0.pace": 2}
     assert comparison(*runs).title[1] == "Changed: low 1 Mbit/s → 2 Mbit/s; pace 1 → 2"
+    assert differing([{"network": {"up": {"rate": each}}} for each in (1e6, 2e6)]) == ["network.up"]
 
 
 def test_only_limits_that_ended_a_run_are_those_of_its_answer(make_run):
