@@ -184,48 +184,63 @@ def derive_profile(  # noqa: PLR0917  (the command's options)
 
 
 def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output: Path) -> None:
+    from statistics import fmean
+
     from edgefl.profiling.measured_profile import unmeasured_device
     from edgefl.profiling.step_table import read_step_table
-    from edgefl.profiling.table_profile import FEW, fitted_profile, fitted_rates, held_out, scaled_to, with_step_times
+    from edgefl.profiling.table_profile import (
+        FEW,
+        Errors,
+        fitted_profile,
+        fitted_rates,
+        held_out,
+        scaled_to,
+        with_step_times,
+    )
 
     if steps and rest.like is None:
         raise UserError("--steps also needs a profile: --like NAME", file=str(file))
     table, base = read_step_table(file), unmeasured_device(rest)
-    times, source = table.times, f"measured step times, {file.name}"
+    times = table.times
     say_left_out(table)
     for each in times:
         usual, reading = each.on(base), each.waiting(base, each.seconds)
         if _doubted(f"{file}: line {each.line}", each.seconds, usual, reading, far=30 if rest.like else 300):
             break
+    facts = {"name": rest.name, "source": f"measured step times, {file.name}", "framework": framework}
     if steps:
-        _save(with_step_times(base, times, name=rest.name, source=source, framework=framework), output)
+        _save(with_step_times(base, times, **facts), output)
         say(f"{len(times)} times of {len({time.signature for time in times})} steps.")
         return
     if len(times) < FEW and rest.like is not None:
-        data, held = scaled_to(times, base, name=rest.name, source=source, framework=framework)
-        _save(data, output)
-        say(f"{len(times)} times; a few figures of {base.name} were scaled to them.")
-        if held:
-            say("Each time predicted from the others:")
-            print_errors(held)
-        else:
-            say("Too few to predict one from the others: the bounds, a factor of 1.5, are those of similar boards.")
-        return
-    rates = fitted_rates(times, base)
-    held = held_out(times, base)
-    data = fitted_profile(rates, held, base, name=rest.name, source=source, count=len(times), framework=framework)
-    _save(data, output)
-    from statistics import fmean
-
-    alone = [time.without_waiting(base) for time in times]
-
-    misfit = fmean(abs(rates.seconds(time.operators) / time.seconds - 1) for time in alone)
-    say(f"{len(times)} times; mean error of the fit on them: {misfit:.1%}.")
-    if held:
-        say("Each family predicted by a fit to the others:")
-        print_errors(held)
+        data, held = scaled_to(times, base, **facts)
+        result = f"a few figures of {base.name} were scaled to them."
+        heading = "Each time predicted from the others:"
+        unknown = "Too few to predict one from the others: the bounds, a factor of 1.5, are those of similar boards."
     else:
-        say("All times are of one family, or nearly: how well the fit predicts other models is not known.")
+        rates, held = fitted_rates(times, base), held_out(times, base)
+        data = fitted_profile(rates, held, base, count=len(times), **facts)
+        alone = [time.without_waiting(base) for time in times]
+        misfit = fmean(abs(rates.seconds(time.operators) / time.seconds - 1) for time in alone)
+        result = f"mean error of the fit on them: {misfit:.1%}."
+        heading = "Each family predicted by a fit to the others:"
+        unknown = "All times are of one family, or nearly: how well the fit predicts other models is not known."
+    if rest.like is not None:
+        copied = f"Memory and watts that no option gives are copied from {base.name}."
+        data["description"] = f"Speed fitted to {len(times)} times of steps. {copied}"
+        result += f" {copied}"
+    _save(data, output)
+    say(f"{len(times)} times; {result}")
+    if not held:
+        say(unknown)
+        return
+    say(heading)
+    print_errors(held)
+    if rest.like is not None and Errors.of(held).mean_absolute > 1:
+        say(
+            f"Was another software stack measured? {base.name} is of {base.software}; --like a profile of the same one "
+            "(of PyTorch 1.13: raspberry-pi-4-torch1)."
+        )
 
 
 def _doubted(place: str, seconds: float, usual: float, reading: float, *, far: float = 30) -> bool:

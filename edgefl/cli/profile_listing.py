@@ -155,6 +155,7 @@ def say_left_out(table: StepTable) -> None:
 
 def print_errors(compared: Sequence[Compared]) -> None:
     """Print the errors of each family of models, of each part, and of all."""
+    from edgefl.fleet.profile import error_words
     from edgefl.profiling.table_profile import Errors, errors_by
 
     parts = errors_by("part", compared)
@@ -167,16 +168,15 @@ def print_errors(compared: Sequence[Compared]) -> None:
         [
             name,
             str(errors.number),
-            f"{errors.mean_absolute:.1%}",
-            f"{errors.median_absolute:.1%}",
-            f"{errors.mean:+.1%}",
+            *(f"{size:.1%}" if size < 1 else error_words(size) for size in errors[:2]),
+            f"{errors.mean:+.1%}" if errors.mean < 1 else error_words(errors.mean),
         ]
         for name, errors in named.items()
     ]
     print_table(
         ["family", "times", "mean |error|", "median |error|", "mean error"],
         rows,
-        notes=["error: predicted over measured seconds, minus 1."],
+        notes=["error: predicted over measured seconds, minus 1; means and medians are of their logarithms."],
         words=(0,),
     )
 

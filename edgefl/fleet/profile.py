@@ -229,6 +229,15 @@ UNKNOWN = "a factor of 2 to 3"
 """The error of figures that rest on other devices, as published rounds have it (docs/validation.md)."""
 
 
+def error_words(error: float) -> str:
+    """A relative error in words.
+
+    >>> error_words(0.102), error_words(3.3)
+    ('±10 %', 'a factor of 4.3')
+    """
+    return f"±{100 * error:.0f} %" if error < 1 else f"a factor of {1 + error:.2g}"
+
+
 class Evidence(Options):
     """What confirms a figure, or the figures of a section."""
 
@@ -239,7 +248,9 @@ class Evidence(Options):
     source: str = Field(min_length=1, description="The measurement, table, profile or rule that it rests on.")
     count: int | None = Field(None, ge=1, description="Number of measured times.")
     error: float | None = Field(
-        None, ge=0, description="Mean absolute relative error of predicted step seconds, on times that were not used."
+        None,
+        ge=0,
+        description="Mean error of predicted step seconds, on times not used; 3 is a factor of 4, either way.",
     )
     framework: str | None = Field(
         None, min_length=1, description="Software that executed the steps, with its version: it matters by factors."
@@ -252,7 +263,7 @@ class Evidence(Options):
         fitted, ±10 %
         """
         if self.error is not None:
-            return f"{self.kind}, ±{100 * self.error:.0f} %"
+            return f"{self.kind}, {error_words(self.error)}"
         return f"{self.kind}, {UNKNOWN}" if self.kind in {"derived", "estimated"} else self.kind
 
 

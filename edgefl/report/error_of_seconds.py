@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from math import exp, hypot, log
+from math import exp, hypot, log, log1p
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgefl.fleet.profile import UNKNOWN
+from edgefl.fleet.profile import UNKNOWN, error_words
 from edgefl.report.curves import column
 from edgefl.wording import listed
 
@@ -51,7 +51,7 @@ def expected_error(run: RunResult) -> list[str]:
     for profile, _, error in _profiles(run):
         if error == 0.0:  # declared
             continue
-        words = UNKNOWN if error is None else f"±{100 * error:.0f} %"
+        words = UNKNOWN if error is None else error_words(error)
         if (profile.get("compute") or {}).get("measured_steps"):
             words += " where no measured step serves"
         names = errors.setdefault(words, [])
@@ -75,7 +75,7 @@ def error_interval(run: RunResult) -> list[str]:
     parts_of_joules, parts_of_seconds = zip(*parts, strict=True)
     slower = watts = 0.0
     for profile, weight, error in profiles:
-        slower += weight / total * (log(FACTOR) if error is None else SPREAD * error)
+        slower += weight / total * (log(FACTOR) if error is None else SPREAD * log1p(error))
         known = (profile.get("power") or {}).get("one_core") is not None
         watts += weight / total * log(ONE_CORE_WATTS if known else WATTS)
     seconds, training = (

@@ -118,11 +118,24 @@ def test_check_draws_predicted_over_measured(table, tmp_path):
 
 def test_errors_are_means_and_medians_of_sizes(times):
     compared = [
-        Compared(time, time.seconds * factor) for time, factor in zip(times[:4], (0.5, 1.0, 1.1, 1.4), strict=True)
+        Compared(time, time.seconds * factor) for time, factor in zip(times[:4], (0.25, 1.0, 4.0, 16.0), strict=True)
     ]
     errors = Errors.of(compared)
-    assert (errors.mean_absolute, errors.median_absolute, errors.mean) == pytest.approx((0.25, 0.25, 0.0))
-    assert errors_by("family", compared)["cnn"].mean_absolute == pytest.approx(0.25)
+    assert (errors.mean_absolute, errors.median_absolute, errors.mean) == pytest.approx((3.0, 3.0, 1.0))
+    assert errors_by("family", compared)["cnn"].mean_absolute == pytest.approx(1.0)
+
+
+def test_times_far_slower_than_predicted_give_wide_bounds_and_doubt_the_stack(tmp_path):
+    file = tmp_path / "steps.csv"
+    file.write_text("model,batch,seconds\ncnn,8,0.01\nsqueezenet,2,3\nvgg9,8,4\n", encoding="utf-8")
+    output = run("fit", file, "-o", tmp_path / "own.yaml", "--like", "raspberry-pi-4")
+    profile = read_profile(tmp_path / "own.yaml")
+    rate, error = profile.compute.fp32_achievable, profile.evidence("compute").error
+    assert error > 1
+    assert value(rate, "high") / value(rate) == pytest.approx(1 + error, rel=1e-3)
+    assert str(profile.evidence("compute")) == f"fitted, a factor of {1 + error:.2g}"
+    assert "Was another software stack measured?" in output
+    assert "Memory and watts that no option gives are copied from raspberry-pi-4" in profile.description
 
 
 @pytest.mark.parametrize(

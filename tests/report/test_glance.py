@@ -329,7 +329,7 @@ def test_details_say_what_the_evidence_of_the_fleet_implies(make_run):
     assert notes[0] in glance(run).notes
     moment = next(iter(run.moments.values()))[0]
     training = 1 - moment.communication.exposed_seconds / moment.seconds
-    slower = 3**0.5 * math.exp(2.45 * 0.102) ** 0.5
+    slower = 3**0.5 * 1.102 ** (2.45 / 2)
     most = 1 + training * (slower - 1)
     joules = math.exp(math.hypot(math.log(most), math.log(2.2)))
     assert f"to {most:.2g} times these" in notes[0]
