@@ -15,6 +15,7 @@ from edgefl.experiment.round_optimum import LeastRoundSeconds
 from edgefl.experiment.summary import EarlyEnd
 from edgefl.experiment.wiring import SharedWorld, reads_labels, setup_of, step_costs, world_of
 from edgefl.record.events import Event, Listener
+from edgefl.report.quantities import quantity
 from edgefl.scenario import Scenario, with_overrides
 from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.scheduling.bandwidth.base import ALLOCATIONS
@@ -25,6 +26,7 @@ from edgefl.simulation.setup import Setup
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import PartFault
 from edgefl.training.neutral import NeutralLearner
+from edgefl.wording import listed
 from edgefl.yaml_file import parse_yaml
 
 LOSSES = frozenset({"loss", "local_losses"})
@@ -78,8 +80,10 @@ class SchedulerComparison:
         even = {name: each.jain for name, each in self.schedulers.items() if each.jain is not None}
         if not timed or not even:
             return ""
-        quick, fair = min(timed, key=timed.__getitem__), max(even, key=even.__getitem__)
-        return f"Shortest rounds:  {quick}.   Most even:  {fair}."
+        least, most = min(timed.values()), max(even.values())
+        quick = [name for name, each in timed.items() if quantity(each, "seconds") == quantity(least, "seconds")]
+        fair = [name for name, each in even.items() if quantity(each, "number") == quantity(most, "number")]
+        return f"Shortest rounds:  {listed(quick)}.   Most even:  {listed(fair)}."
 
 
 @neutral_torch()
