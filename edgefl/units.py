@@ -174,6 +174,7 @@ Seconds = Annotated[float, _validator("seconds"), Field(ge=0, le=1e10)]
 """At most about 300 years; to express never, use null."""
 Latency = Annotated[float, _validator("seconds", "ms", range(6, 10**9)), Field(ge=0, le=1e10)]
 Bytes = Annotated[float, _validator("bytes"), Field(ge=0)]
+MemoryBytes = Annotated[float, _validator("bytes", "GB", range(1, 1000)), Field(ge=0)]
 _RATE = _validator("bits_per_second", "Mbit/s", range(1, 1000))
 BitsPerSecond = Annotated[float, _RATE, Field(ge=0), AfterValidator(_zero_or_at_least_one)]
 BytesPerSecond = Annotated[float, _validator("bytes_per_second"), Field(ge=1)]

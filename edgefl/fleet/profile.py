@@ -11,7 +11,7 @@ from edgefl.fleet.battery import Battery
 from edgefl.fleet.figure import Bound, Bounds, Estimate, from_number, opposite, scaled, value
 from edgefl.operator_kinds import FAMILIES, RATED
 from edgefl.options import Options
-from edgefl.units import Bytes, BytesPerSecond, FlopsPerSecond, Joules, Seconds, Watts
+from edgefl.units import Bytes, BytesPerSecond, FlopsPerSecond, Joules, MemoryBytes, Seconds, Watts
 
 
 class Thermal(Options):
@@ -163,8 +163,8 @@ class Compute(Options):
 class Memory(Options):
     """The device's memory, which limits the size of a job."""
 
-    total: Bytes = Field(gt=0, description="Main memory of the device.")
-    training: Bytes | Estimate[Bytes] = Field(
+    total: MemoryBytes = Field(gt=0, description="Main memory of the device.")
+    training: MemoryBytes | Estimate[MemoryBytes] = Field(
         description="Memory available to a training process; a job with a higher peak is refused."
     )
 

@@ -1,8 +1,9 @@
 import pytest
 from pydantic import BaseModel
 
-from edgefl.errors import UserError
+from edgefl.errors import Note, UserError
 from edgefl.fleet import DeviceProfile, Estimate, load_profile, training_watts, value
+from edgefl.fleet.profile import Memory
 from edgefl.validation import validated
 
 
@@ -19,6 +20,11 @@ def test_units_become_base_units(board):
     assert board.memory.training == 512 * 2**20
     assert value(board.compute.operator_overhead) == pytest.approx(1e-5)
     assert value(board.power.radio.down.active) == 0.5
+
+
+def test_bytes_of_memory_that_are_rarely_meant_without_a_unit_are_mentioned():
+    with pytest.warns(Note, match="4 without a unit is 4 B; did you mean '4 GB'?"):
+        assert Memory(total="8 GB", training=4).training == 4
 
 
 def test_an_estimate_has_three_values_and_a_plain_quantity_one(board):
