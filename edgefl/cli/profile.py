@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -253,6 +253,20 @@ def _doubted(place: str, seconds: float, usual: float, reading: float, *, far: f
     return True
 
 
+def _doubted_transfers(place: str, rate: float, bytes: Iterable[float], usual: int) -> None:
+    """Warn of logged bytes that are not near those of the scenario's model, or else of a very low rate."""
+    from statistics import median
+
+    from edgefl.report.quantities import quantity
+
+    if usual and not 1 / 3 < (typical := median(bytes)) / usual < 3:
+        found, expected = quantity(typical, "bytes"), quantity(usual, "bytes")
+        hint = "is it another scenario, or are they not bytes?"
+        say(f"warning: {place}: {found} in a round, the scenario's model has {expected}; {hint}", err=True)
+    elif rate < 1e6:
+        say(f"warning: {place}: {rate / 1e6:.3g} Mbit/s is slow for a link; are the seconds milliseconds?", err=True)
+
+
 def _rest(
     name: str, like: str | None, idle_watts: float | None, compute_watts: float | None, kind: str = "pc"
 ) -> Unmeasured:
@@ -398,6 +412,8 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror or error}", file=str(output)) from None
     _doubted(f"{log}: compute_seconds", found.compute.mean, training.seconds, training.reading)
+    _doubted_transfers(f"{log}: down", found.down.bits_per_second, measured.bytes_down, training.bytes_down)
+    _doubted_transfers(f"{log}: up", found.up.bits_per_second, measured.bytes_up, training.bytes_up)
     _print_calibration(found, training, base.name, measured.rounds)
     say(f"Written: {', '.join(str(output / name) for name in files)}")
 

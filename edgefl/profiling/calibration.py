@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl.cost.method_cost import STEADY_ROUND
 from edgefl.csv_table import read_csv
 from edgefl.errors import UserError
 from edgefl.experiment.wiring import shared_world, step_costs
 from edgefl.fleet import DeviceProfile
 from edgefl.fleet.profile import Load, slower
+from edgefl.methods.codecs.by_tensor import encoded_sizes
 from edgefl.network.tcp import Opening
 from edgefl.network.transport import Transport
 from edgefl.profiling.measured_profile import with_evidence
@@ -209,6 +211,8 @@ class Predicted:
     steps: int
     seconds: float
     reading: float  # of the seconds, those in which training waits for data
+    bytes_down: int  # of the whole model in a round
+    bytes_up: int
 
 
 def predicted(scenario: Scenario, label: str, profile: DeviceProfile, samples: int | None = None) -> Predicted:
@@ -224,7 +228,10 @@ def predicted(scenario: Scenario, label: str, profile: DeviceProfile, samples: i
     local = local_seconds(profile, steps, counts, costs.method.local.input)
     if not local.training > 0:
         raise UserError(f"expected local training that takes time, found {samples} samples and no step")
-    return Predicted(label, samples, sum(counts.values()), local.training, local.waiting)
+    payload, codecs, layout = costs.method.payload, costs.method.codecs, costs.adapted_model().layout
+    down = payload.downlink(encoded_sizes(codecs.down, layout), STEADY_ROUND, None, STEADY_ROUND - 2).parts
+    sent = [sum(part.bytes for part in parts) for parts in (down, payload.uplink(encoded_sizes(codecs.up, layout)))]
+    return Predicted(label, samples, sum(counts.values()), local.training, local.waiting, *sent)
 
 
 def profile_data(

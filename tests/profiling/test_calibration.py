@@ -190,6 +190,7 @@ def test_a_simulation_of_the_written_files_takes_the_seconds_of_the_log(small, t
     first = run(small(training__rounds=1, training__cohort=1), out=tmp_path / "first", train=False)
     events = read_events(first / "fedavg" / "seed-0" / "events.parquet", ("transfer_end",))
     bytes = next(event.bytes for event in events)
+    assert predicted(scenario, "fedavg", load_profile("raspberry-pi-4")).bytes_down == bytes
     log = log_of(200, seconds=1.3, down=6e5, up=3e5, sigma=sigma, sizes=np.array([bytes]))
     file = write(log, tmp_path / "client.csv")
     command = ["profile", "calibrate", str(file), "--scenario", str(tmp_path / "alone.yaml"), "--latency", "50 ms"]
@@ -210,6 +211,34 @@ def test_a_simulation_of_the_written_files_takes_the_seconds_of_the_log(small, t
         assert len(found[item]) == rounds
         assert np.mean(found[item]) == pytest.approx(logged.mean(), rel=0.05 if sigma else 1e-3)
         assert np.log(found[item]).std() == pytest.approx(np.log(logged).std(), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "bytes", "told"),
+    [
+        (1, 1, []),
+        (1e3, 1, ["down: 0.024 Mbit/s is slow for a link", "up: 0.008 Mbit/s is slow for a link"]),
+        (1, 1e-3, ["down: 1.1 B in a round, the scenario's model has 1.07 kB", "up: 1.1 B in a round"]),
+        (1, 4, ["down: 4.29 kB in a round, the scenario's model has 1.07 kB", "up: 4.29 kB in a round"]),
+    ],
+)
+def test_transfers_in_other_units_and_of_another_scenario_are_doubted(small, tmp_path, capsys, seconds, bytes, told):
+    scenario = small()
+    found = predicted(scenario, "fedavg", load_profile("raspberry-pi-4"))
+    log = log_of(5, delay=0, sizes=np.array([found.bytes_down]))
+    log = replace(
+        log,
+        download_seconds=log.download_seconds * seconds,
+        upload_seconds=log.upload_seconds * seconds,
+        bytes_down=log.bytes_down * bytes,
+        bytes_up=log.bytes_up * bytes,
+    )
+    file = write(log, tmp_path / "client.csv")
+    places = ["--scenario", str(tmp_path / "small.yaml"), "--like", "raspberry-pi-4", "-o", str(tmp_path / "made")]
+    assert main(["profile", "calibrate", str(file), *places]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "compute_seconds" not in line]
+    assert len(lines) == len(told)
+    assert all(part in line for part, line in zip(told, lines, strict=True)), lines
 
 
 HEADER = ",".join(COLUMNS)
