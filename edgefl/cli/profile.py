@@ -186,17 +186,9 @@ def derive_profile(  # noqa: PLR0917  (the command's options)
 def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output: Path) -> None:
     from statistics import fmean
 
+    from edgefl.profiling import table_profile
     from edgefl.profiling.measured_profile import unmeasured_device
     from edgefl.profiling.step_table import read_step_table
-    from edgefl.profiling.table_profile import (
-        FEW,
-        Errors,
-        fitted_profile,
-        fitted_rates,
-        held_out,
-        scaled_to,
-        with_step_times,
-    )
 
     if steps and rest.like is None:
         raise UserError("--steps also needs a profile: --like NAME", file=str(file))
@@ -209,17 +201,17 @@ def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output
             break
     facts = {"name": rest.name, "source": f"measured step times, {file.name}", "framework": framework}
     if steps:
-        _save(with_step_times(base, times, **facts), output)
+        _save(table_profile.with_step_times(base, times, **facts), output)
         say(f"{len(times)} times of {len({time.signature for time in times})} steps.")
         return
-    if len(times) < FEW and rest.like is not None:
-        data, held = scaled_to(times, base, **facts)
+    if len(times) < table_profile.FEW and rest.like is not None:
+        data, held = table_profile.scaled_to(times, base, **facts)
         result = f"a few figures of {base.name} were scaled to them."
         heading = "Each time predicted from the others:"
         unknown = "Too few to predict one from the others: the bounds, a factor of 1.5, are those of similar boards."
     else:
-        rates, held = fitted_rates(times, base), held_out(times, base)
-        data = fitted_profile(rates, held, base, count=len(times), **facts)
+        rates, held = table_profile.fitted_rates(times, base), table_profile.held_out(times, base)
+        data = table_profile.fitted_profile(rates, held, base, count=len(times), **facts)
         alone = [time.without_waiting(base) for time in times]
         misfit = fmean(abs(rates.seconds(time.operators) / time.seconds - 1) for time in alone)
         result = f"mean error of the fit on them: {misfit:.1%}."
@@ -236,11 +228,8 @@ def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output
         return
     say(heading)
     print_errors(held)
-    if rest.like is not None and Errors.of(held).mean_absolute > 1:
-        say(
-            f"Was another software stack measured? {base.name} is of {base.software}; --like a profile of the same one "
-            "(of PyTorch 1.13: raspberry-pi-4-torch1)."
-        )
+    if rest.like is not None and table_profile.Errors.of(held).mean_absolute > 1:
+        say(f"Another software stack? {base.name} is of {base.software}, raspberry-pi-4-torch1 of 1.13 (--like).")
 
 
 def _doubted(place: str, seconds: float, usual: float, reading: float, *, far: float = 30) -> bool:
