@@ -126,6 +126,6 @@ def test_the_counts_are_those_of_the_rounds_and_of_all_seeds_together(small, tmp
     assert verify(folder) == []
 
 
-def test_a_budget_on_a_clients_bytes_below_the_first_round_leaves_nothing_to_compare(small, tmp_path):
+def test_a_budget_on_a_clients_bytes_below_the_first_round_leaves_the_last_one(small, tmp_path):
     folder = run(small(budgets={"client_bytes": 1.0}), out=tmp_path / "run")
-    assert verdict(RunResult(folder)).splitlines()[0] == "Best within 1 B a client:  no method has trained a model"
+    assert verdict(RunResult(folder)).startswith("Best after 4 rounds:  fedavg")
