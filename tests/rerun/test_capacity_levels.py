@@ -10,7 +10,6 @@ from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.experiment.step_costs import recorded_cost
 from edgefl.record.costs import read_costs
-from edgefl.record.summary import read_run
 from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
