@@ -229,7 +229,7 @@ def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output
     say(heading)
     print_errors(held)
     if rest.like is not None and table_profile.Errors.of(held).mean_absolute > 1:
-        say(f"Another software stack? {base.name} is of {base.software}, raspberry-pi-4-torch1 of 1.13 (--like).")
+        say(f"Another software stack? {base.name} is of {base.software}; other profiles name theirs (--like).")
 
 
 def _doubted(place: str, seconds: float, usual: float, reading: float, *, far: float = 30) -> bool:

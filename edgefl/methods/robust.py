@@ -6,6 +6,7 @@ among K clients: the median and the trimmed mean for f < K/2 (share: f/K), Krum 
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from typing import ClassVar
 
@@ -13,7 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.errors import UserError
+from edgefl.errors import Note, UserError
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, weighted_sum
@@ -64,7 +65,7 @@ class TrimmedMean(_ByNumber):
     def cut(self, count: int) -> int:
         return int(round(self.share * count, 9))  # 0.29 * 100 is 28.999999999999996
 
-    def accept_count(self, updates: int, set_by: str) -> None:
+    def accept_count(self, updates: int, set_by: str, attackers: int) -> None:
         if self.share and not self.cut(updates):
             raise UserError(f"{self.share:g} of {set_by} ({updates}) leaves out none", field="server.share")
 
@@ -79,10 +80,13 @@ class Krum(_Robust):
     malicious: int = Field(default=0, ge=0, description="f, the number of attackers that a round may have")
     select: int = Field(default=1, ge=1, description="updates that are averaged; 1 is Krum, more is Multi-Krum")
 
-    def accept_count(self, updates: int, set_by: str) -> None:
+    def accept_count(self, updates: int, set_by: str, attackers: int) -> None:
         if updates < self.malicious + 3:
             found = f"{set_by} is {updates}"
             raise UserError(f"krum needs {self.malicious + 3} updates, and {found}", field="server.malicious")
+        if attackers > self.malicious:
+            text = f"a round has {attackers} attackers on average, server.malicious of krum is {self.malicious}"
+            warnings.warn(text, Note, stacklevel=1)
 
     def combined(self, updates: Tensor, weights: Tensor) -> Tensor:
         near = max(len(updates) - self.malicious - 2, 1)

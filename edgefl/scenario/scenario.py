@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal, Self
@@ -11,12 +10,11 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from edgefl.data.attackers import Malicious, attack_of
 from edgefl.data.spec import DataSpec
-from edgefl.errors import Note, UserError, nearest
+from edgefl.errors import UserError, nearest
 from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
 from edgefl.methods.build import build_method
 from edgefl.methods.fits import Need, Part, check, parts_of
-from edgefl.methods.robust import Krum
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
 from edgefl.record.metric import Metric
@@ -230,13 +228,10 @@ class Scenario(Options):
                 continue  # the scenario of a run directory, which was checked when the run began
             with self.built_method(index):
                 method = build_method(entry.entry, training.local, training.codec, training.rounds)
-                method.server.accept_count(protocol.gathered(training.cohort), protocol.gathered_by)
+                updates = protocol.gathered(training.cohort)
+                attackers = 0 if attack is None else attack.count(updates)
+                method.server.accept_count(updates, protocol.gathered_by, attackers)
                 check(parts_of(method), protocol.takes(method.weighting), early)
-            if attack is not None and isinstance(method.server, Krum):
-                usual, few = attack.count(protocol.gathered(training.cohort)), method.server.malicious
-                if usual > few:
-                    text = f"'{method.label}': a round has {usual} attackers on average, server.malicious is {few}"
-                    warnings.warn(text, Note, stacklevel=1)
             if (own := self.personalisation) and own.lr is None:
                 # Calibration is SGD, which another optimizer's rate does not suit.
                 kind, ends = method.local.optimizer.kind, "" if method.local.lr_at(training.rounds) else "ends at 0"

@@ -41,8 +41,8 @@ class AveragedState(ServerUpdate):
     def client_state(self) -> ClientState | None:
         return self.base.client_state()
 
-    def accept_count(self, updates: int, set_by: str) -> None:
-        self.base.accept_count(updates, set_by)
+    def accept_count(self, updates: int, set_by: str, attackers: int) -> None:
+        self.base.accept_count(updates, set_by, attackers)
 
     def begin(self, parameters: Tensor) -> State:
         return {**self.base.begin(parameters), **self.rule.first(parameters)}

@@ -182,8 +182,11 @@ class ServerUpdate(Component):
     def accept(self, options: LocalOptions) -> None:
         """Check the local options; by default, all fit this server update."""
 
-    def accept_count(self, updates: int, set_by: str) -> None:
-        """Check the number of updates of an aggregation without late clients, which the field ``set_by`` sets."""
+    def accept_count(self, updates: int, set_by: str, attackers: int) -> None:
+        """Check the number of updates of an aggregation without late clients, which the field ``set_by`` sets.
+
+        ``attackers`` is the usual number of attackers' updates among them.
+        """
 
     def begin(self, parameters: Tensor) -> State:
         """The server state before the first round, vectors ``[parameter_count]`` by name."""
