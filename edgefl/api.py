@@ -57,7 +57,7 @@ def simulate(
         scenario = found
     elif overrides:
         scenario = with_overrides(scenario, overrides)
-    rehearse(scenario, overrides=overrides)
+    rehearse(scenario, overrides=overrides, trains=train)
     finished = run(
         scenario,
         out=folder,

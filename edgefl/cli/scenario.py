@@ -62,7 +62,7 @@ def validate(
 
     checked, has_flower = load_any_scenario(scenario, changes or ()), find_spec("flwr") is not None
     if not isinstance(checked, AppScenario):
-        rehearse(checked, file=scenario, overrides=changes or ())
+        rehearse(checked, file=scenario, overrides=changes or (), limited=True)
     elif has_flower:
         from edgefl.flower.run import run_configs
 

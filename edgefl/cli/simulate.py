@@ -120,7 +120,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             run_apps(chosen, out=folder, methods=labels, listeners=[display])
         return
     check_device(device)
-    rehearse(chosen, file=scenario, overrides=changes or ())
+    rehearse(chosen, file=scenario, overrides=changes or (), trains=not no_train)
 
     from edgefl.experiment import run
 

@@ -23,9 +23,10 @@ from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_step import LocalRule, Trained, local_step
 from edgefl.methods.parts.objective import Batch, Context, Objective
 from edgefl.methods.recipe import Method
-from edgefl.models.block_model import BlockModel, is_refusal
+from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Frozen, Layout, Weights
 from edgefl.models.mode import using
+from edgefl.models.norm import is_refusal
 from edgefl.randomness import generator
 
 NOWHERE = torch.device("meta")

@@ -116,6 +116,7 @@ def _max_pool(arguments: Arguments) -> tuple[Tensor, Tensor]:
 
 def _cat(arguments: Arguments) -> Tensor:
     pieces, axis = arguments[0], arguments[1] if len(arguments) > 1 else 0
+    pieces = [each for each in pieces if each.shape != (0,)] or pieces  # PyTorch skips these
     shape = list(pieces[0].shape)
     shape[axis] = sum(piece.shape[axis] for piece in pieces)
     return _new(pieces[0], *shape)

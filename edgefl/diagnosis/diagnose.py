@@ -27,7 +27,7 @@ from edgefl.scenario import Scenario, load_scenario
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.accelerator import room_for_data
 from edgefl.training.engine_spec import choose_device, exact_arithmetic
-from edgefl.training.evaluation import PLAIN
+from edgefl.training.evaluation import PLAIN, outputs_of
 
 ITERATIONS = 100
 """Maximum number of power iterations and of Rademacher probes, as in FedAlign's code."""
@@ -153,7 +153,7 @@ class Curvature:
         inputs = batch.inputs.to(self.vector.dtype) if batch.inputs.is_floating_point() else batch.inputs
 
         def loss(parameters: Tensor) -> Tensor:
-            outputs = self.model.apply_blocks(layout.weights(parameters, buffers), inputs)
+            outputs = outputs_of(self.model, layout.weights(parameters, buffers), inputs, 0)
             return self.model.task.mean_loss(outputs, batch.labels)
 
         return loss
@@ -277,9 +277,9 @@ def _diagnose(
     def curvature(vector: Tensor) -> Curvature:
         return Curvature(model, vector.to(device), batches, mode)
 
-    final = curvature(read_model(paths.final_model, model.layout))
+    final = curvature(read_model(paths.final_model, model))
     kept = paths.client_models
-    local = read_client_models(kept, model.layout) if kept.is_file() else {}
+    local = read_client_models(kept, model) if kept.is_file() else {}
     with exact_arithmetic(device):
         clients, by_tensor, by_parameter = [], [], []
         for client, vector in local.items():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
@@ -16,8 +15,8 @@ from torch import Tensor
 from edgefl.errors import UserError
 from edgefl.files import write_file
 from edgefl.methods.recipe import Method
-from edgefl.models.layout import Layout
-from edgefl.models.pretrained import names_in, recorded_names
+from edgefl.models.block_model import BlockModel
+from edgefl.models.pretrained import places_of_names, state_of
 from edgefl.record import SeedPaths
 from edgefl.record.events import Listener
 from edgefl.record.rounds import ClientRow
@@ -64,10 +63,9 @@ class FinalModels(Listener):
         final = self.learner.model(rounds)
         model = self.method.objective.adapt(self.core.model)
         if self.scenario.keep_models != "none":
-            own = self.core.model.layout, self.scenario.model.spec.tensor_name
-            write_model(final, model.layout, self.paths.final_model, file_names(model.layout, *own))
+            write_model(final, model, self.paths.final_model)
         if self.kept_models is not None and self.scenario.keep_models == "clients":
-            write_client_models(self.kept_models.local, model.layout, self.paths.client_models)
+            write_client_models(self.kept_models.local, model, self.paths.client_models)
         self._test_on_clients(final, rounds)
 
     def _test_on_clients(self, final: Tensor, rounds: int) -> None:
@@ -120,82 +118,53 @@ def _figures(metric: ClientMetric) -> dict[str, float]:
     return {"mean": metric.mean, "cumulative": metric.cumulative, "worst_tenth": metric.worst_tenth}
 
 
-def file_names(layout: Layout, own: Layout, tensor_name: Callable[[str, str], str]) -> dict[str, str]:
-    """The name of each ``block.tensor`` in the file of a model: what the state dict of the scenario's own module has.
-
-    ``layout`` is that of the model that a method trains, ``own`` that of the scenario's, whose tensors ``tensor_name``
-    names; what the method added keeps its ``block.tensor``.
-    """
-    names = {key: tensor_name(block, name) for key, (block, name, _) in own.names.items()}
-    return {name: names.get(name, name) for name in layout.names}
+def write_model(vector: Tensor, model: BlockModel, path: Path) -> None:
+    """Write a model ``[size]`` with the names of :func:`state_of`, so that its own class loads it."""
+    _write(state_of(model, vector), path)
 
 
-def write_model(vector: Tensor, layout: Layout, path: Path, names: Mapping[str, str] | None = None) -> None:
-    """Write a model ``[size]`` as tensors named ``block.tensor``, or as ``names`` says, so that its own class loads it.
-
-    The metadata of the file has the ``block.tensor`` of each name that is another one.
-    """
-    names = names or {}
-    tensors = {names.get(name, name): tensor for name, tensor in named(vector, layout).items()}
-    content = save(tensors, {"format": "pt", **recorded_names(names)})
-    length = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + length])
-    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))  # else random
-    ordered = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode().ljust(length)
-    write_file(path, content[:8] + ordered + content[8 + length :])
+def write_client_models(models: Mapping[int, Tensor], model: BlockModel, path: Path) -> None:
+    """Write local models by client, with the names of :func:`write_model` after the client's number and a dot."""
+    states = {client: state_of(model, vector) for client, vector in sorted(models.items())}
+    _write({f"{client}.{name}": each for client, state in states.items() for name, each in state.items()}, path)
 
 
-def write_client_models(models: Mapping[int, Tensor], layout: Layout, path: Path) -> None:
-    """Write local models by client, as tensors named ``client.block.tensor``."""
-    tensors = {
-        f"{client}.{name}": tensor
-        for client, vector in sorted(models.items())
-        for name, tensor in named(vector, layout).items()
-    }
+def _write(tensors: dict[str, Tensor], path: Path) -> None:
     write_file(path, save(tensors, {"format": "pt"}))
 
 
-def named(vector: Tensor, layout: Layout) -> dict[str, Tensor]:
-    """Return copies of a model's tensors in main memory, by ``block.tensor``."""
-    weights = layout.weights(*layout.split(vector))
-    return {
-        f"{block}.{name}": tensor.detach().cpu().contiguous().clone()
-        for block, tensors in zip(layout.block_names, weights, strict=True)
-        for name, tensor in tensors.items()
-    }
-
-
-def read_model(path: Path, layout: Layout) -> Tensor:
+def read_model(path: Path, model: BlockModel) -> Tensor:
     """Read a model ``[size]`` that :func:`write_model` wrote."""
-    return _vector(_tensors(path), layout, path)
+    return _vector(_tensors(path), model, path)
 
 
-def read_client_models(path: Path, layout: Layout) -> dict[int, Tensor]:
+def read_client_models(path: Path, model: BlockModel) -> dict[int, Tensor]:
     """Read the local models that :func:`write_client_models` wrote, by client."""
     models: dict[int, dict[str, Tensor]] = {}
     for key, tensor in _tensors(path).items():
         client, _, name = key.partition(".")
         models.setdefault(int(client), {})[name] = tensor
-    return {client: _vector(tensors, layout, path) for client, tensors in sorted(models.items())}
+    return {client: _vector(tensors, model, path) for client, tensors in sorted(models.items())}
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
     try:
-        names = names_in(path)
-        return {names.get(name, name): tensor for name, tensor in load_file(path).items()}
+        return dict(load_file(path))
     except (OSError, SafetensorError) as error:
         raise UserError(f"the models cannot be read: {error}", file=str(path)) from None
 
 
-def _vector(tensors: Mapping[str, Tensor], layout: Layout, path: Path) -> Tensor:
-    expected = {key: shape for key, (_, _, shape) in layout.names.items()}
-    found = {name: tensor.shape for name, tensor in tensors.items()}
+def _vector(tensors: Mapping[str, Tensor], model: BlockModel, path: Path) -> Tensor:
+    places = places_of_names(model)
+    expected = {name: entry.shape for name, entry in places.items() if entry is not None}
+    found = {name: each.shape for name, each in tensors.items() if places.get(name, path) is not None}
     if found != expected:
         name = min(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
         shapes = [None if shape is None else list(shape) for shape in (expected.get(name), found.get(name))]
         message = "expected the shape {}, found {}; the file belongs to another model".format(*shapes)
         raise UserError(message, file=str(path), field=name)
-    blocks: list[dict[str, Tensor]] = [{} for _ in layout.block_names]
-    for each in layout.entries:
-        blocks[each.block][each.name] = tensors[f"{layout.block_names[each.block]}.{each.name}"]
-    return layout.flatten(blocks)
+    blocks: list[dict[str, Tensor]] = [{} for _ in model.layout.block_names]
+    for name, each in places.items():
+        if each is not None:
+            blocks[each.block][each.name] = tensors[name]
+    return model.layout.flatten(blocks)

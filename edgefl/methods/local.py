@@ -18,7 +18,7 @@ class OwnModels(CrossEntropy):
     evaluates_clients: ClassVar[bool] = True
 
     def adapt(self, model: BlockModel) -> BlockModel:
-        own = super().adapt(model).with_blocks(dict(model.blocks.items()), ())
+        own = super().adapt(model).again()
         own.keep_local(own.layout.name_of(each) for each in own.layout.entries)
         return own
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
-from types import FrameType
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from edgefl.errors import UserError
 from edgefl.models.classifier import Classifier
-from edgefl.models.layout import Entry, Frozen, Layout, Numbers, Weights, is_frozen, taken, variables
-from edgefl.models.mode import Mode, mode, using
-from edgefl.models.module_state import remade, restore
-from edgefl.models.random_layers import RandomFunctions, ViewsAsReshapes
+from edgefl.models.layout import FROZEN, Entry, Frozen, Layout, Numbers, Weights, grouped, taken
+from edgefl.models.mode import mode, using
+from edgefl.models.module_state import HOOKS, remade, restore
+from edgefl.models.random_layers import ViewsAsReshapes
 from edgefl.models.residual import Residual
 from edgefl.models.slimmable import Conv2d, Linear
 from edgefl.tasks.base import Task
@@ -31,18 +31,15 @@ class Nested(NamedTuple):
 
     def weights(self, wider: Weights) -> Weights:
         """Its tensors as differentiable parts of the wider network's; consecutive numbers are views."""
-        layout = self.model.layout
-        blocks: Weights = tuple({} for _ in layout.block_names)
+        blocks: Weights = tuple({} for _ in self.model.layout.block_names)
         for entry, numbers in self.numbers:
             blocks[entry.block][entry.name] = taken(wider[entry.block][entry.name], numbers)
-        for block, name, entry in layout.shared:
-            blocks[block][name] = blocks[entry.block][entry.name]
         return blocks
 
 
 _SAME = (
-    *("sample_shape", "classes", "align_block", "first_values", "copied", "random", "whole", "tokens", "local"),
-    *("input_type", "reshapes", "task"),
+    *("sample_shape", "classes", "align_block", "fresh", "copied", "random", "whole", "tokens"),
+    *("local", "input_type", "reshapes", "recomputes", "task", "names"),
 )
 """The arguments of a model that one with other blocks has too."""
 
@@ -54,14 +51,20 @@ class BlockModel(nn.Module):
         blocks: the blocks by name, in order; the output of one is the input of the next, and the last one's output are
             the logits ``[batch, classes]``, or the outputs that the task needs. The tap of a block is its output. Taps
             stay feature maps where possible: pooling or flattening belongs to the block that needs it.
+        module: the ordinary module of which the blocks are a view. A call of the whole model is a call of it, and its
+            ``train()`` sets the layers to training or evaluation. ``None``: the blocks in a row are the model.
         sample_shape: shape of one input without the batch dimension, e.g. ``(1, 28, 28)``.
         classes: number of classes, or of outputs that the task needs.
         align_block: index (0-based, at least 1) of FedAlign's block L, whose narrower sub-block also runs and whose
             input and output taps are compared; both taps are feature maps ``[batch, channels, height, width]``.
-        first_values: the initial values of a model whose layers draw them: a function from a seed to the tensors by
-            block and name; by default they are drawn by the kinds of the layers.
+        names: the tensors of its files and options: ``block.tensor``; all names of the module's state dict; or only
+            what is trained, with the names that it has without adapters.
+        fresh: makes the ordinary module again, with the values that its layers draw with a seed; by default values are
+            drawn by the kinds of the layers.
         copied: names of blocks that write to their input in place, which therefore get a copy of it.
-        random: True if its layers draw random numbers while it trains.
+        random: True if its layers draw random numbers.
+        recomputes: True if a backward pass calls layers again (activation checkpointing).
+        unused: see :class:`~edgefl.models.layout.Layout`.
         whole: why the model could not be split into more blocks, if it could not.
         tokens: the number of tokens of an embedding, for models whose inputs are integers below it.
         pretrained: values by block and name that replace the initial ones; ``None``: not read yet.
@@ -79,9 +82,13 @@ class BlockModel(nn.Module):
         sample_shape: tuple[int, ...],
         classes: int,
         align_block: int,
-        first_values: Callable[[int], Mapping[str, Mapping[str, Tensor]]] | None = None,
+        module: nn.Module | None = None,
+        names: Literal["blocks", "module", "trained part"] = "blocks",
+        fresh: Callable[[int], nn.Module] | None = None,
         copied: frozenset[str] = frozenset(),
         random: bool = False,
+        recomputes: bool = False,
+        unused: Collection[str] = (),
         whole: str | None = None,
         tokens: int | None = None,
         pretrained: Mapping[str, Mapping[str, Tensor]] | None = None,
@@ -92,15 +99,21 @@ class BlockModel(nn.Module):
     ) -> None:
         super().__init__()
         self.pretrained = pretrained
-        self.first_values = first_values
+        self.fresh = fresh
         self.copied = copied
         self.random = random
+        self.recomputes = recomputes
+        self.unused = frozenset(unused)
+        self.names = names
+        self.new = frozenset[str]()
+        """Blocks that a method added to those of the module."""
         self.whole = whole
         self.tokens = tokens
         self.input_type = input_type
         self.reshapes = reshapes
         self.task = task or Classification()
         self.blocks = nn.ModuleDict(blocks)
+        self.module = module
         self.sample_shape = sample_shape
         self.classes = classes
         self.align_block = align_block
@@ -114,31 +127,37 @@ class BlockModel(nn.Module):
         self.residual_count = len(residuals)
         """Number of residual blocks that Stochastic Depth can drop."""
 
-    def with_blocks(self, blocks: Mapping[str, nn.Module], new: Collection[str]) -> BlockModel:
+    def with_blocks(
+        self, blocks: Mapping[str, nn.Module], new: Collection[str], module: nn.Module | None = None
+    ) -> BlockModel:
         """The same model with other blocks, of which those named in ``new`` have no first values of their own."""
         same: dict[str, Any] = {name: getattr(self, name) for name in _SAME}
         pretrained = {name: each for name, each in (self.pretrained or {}).items() if name not in new}
-        return BlockModel(blocks, pretrained=pretrained, **same)
+        model = BlockModel(blocks, module=module, pretrained=pretrained, unused=self.unused, **same)
+        model.new = self.new.union(new)
+        return model
+
+    def again(self) -> BlockModel:
+        """The same model and modules, for other local tensors and constants of its own."""
+        return self.with_blocks(dict(self.blocks.items()), (), self.module)
 
     def keep_local(self, names: Iterable[str]) -> None:
         """Let each client keep these tensors, ``block.tensor``, for itself."""
         self.local = frozenset(names)
-        self.layout = Layout(dict(self.blocks.items()), self.local)
+        self.layout = Layout(dict(self.blocks.items()), self.local, module=self.module, unused=self.unused)
 
     def _find_places(self) -> None:
         self._sequence = list(self.blocks.values())
-        self._places = [_places(block) for block in self._sequence]
-        self._frozen = [[module for module in block.modules() if is_frozen(module)] for block in self._sequence]
-        self._unfrozen = [
-            next((module for module in block.modules() if not is_frozen(module)), None) for block in self._sequence
-        ]
-        for module in (each for modules in self._frozen for each in modules):
+        at = {id(each): (index, name) for index, name, each, _ in grouped(self._sequence, self.module)}
+        self._parts = [_Part(block, at) for block in self._sequence]
+        self._whole = None if self.module is None else _Part(self.module, at)
+        self._frozen = [module for module in self.modules() if FROZEN in module.__dict__]
+        for module in self._frozen:
             module.training = False
-        self._recurrent = [
-            [module for module in block.modules() if isinstance(module, nn.RNNBase)] for block in self._sequence
-        ]
-        self._remade = [remade(block) for block in self._sequence]
+        others = (each for part in self._parts for each in part.module.modules() if FROZEN not in each.__dict__)
+        self._marker = next(others, self.blocks)
         self._constants: dict[tuple[int, torch.device], Tensor] = {}
+        self._held: list[tuple[_Part, Weights, list[Any]]] | None = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Find the tensors again, since unpickling makes other modules of blocks that are graphs."""
@@ -194,10 +213,13 @@ class BlockModel(nn.Module):
         With ``start=0`` the input is a batch ``[batch, *sample_shape]``, else the tap of block ``start-1``. In the mode
         ``ensemble``, the output of the whole model is the mean of :meth:`exits`.
         """
-        if mode().ensemble and start == 0 and stop is None:
-            return torch.stack(self.exits(weights, inputs)).mean(dim=0)
+        if start == 0 and stop is None:
+            if mode().ensemble:
+                return torch.stack(self.exits(weights, inputs)).mean(dim=0)
+            if self._whole is not None:
+                return self._called(self._whole, weights, inputs, copies=self.layout.block_names[0] in self.copied)
         for index in range(start, self.depth if stop is None else stop):
-            inputs = self._called(index, weights[index], inputs)
+            inputs = self._block(index, weights, inputs)
         return inputs
 
     def exits(self, weights: Weights, inputs: Tensor) -> list[Tensor]:
@@ -210,53 +232,112 @@ class BlockModel(nn.Module):
     def taps(self, weights: Weights, inputs: Tensor) -> list[Tensor]:
         outputs = []
         for index in range(self.depth):
-            inputs = self._called(index, weights[index], inputs)
+            inputs = self._block(index, weights, inputs)
             outputs.append(inputs)
         return outputs
 
-    def _called(self, index: int, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
-        """The output of one block with its tensors temporarily replaced by these.
+    def _block(self, index: int, weights: Weights, inputs: Tensor) -> Tensor:
+        track = mode().track and not isinstance(weights[index], Frozen)
+        with nullcontext() if track is mode().track else using(track=False):
+            copies = self.layout.block_names[index] in self.copied
+            return self._called(self._parts[index], weights, inputs, copies=copies)
+
+    def _called(self, part: _Part, weights: Weights, inputs: Tensor, *, copies: bool) -> Tensor:
+        """The output of a module with its tensors temporarily replaced by these.
 
         It is ``torch.func.functional_call`` without the search for places, which takes longer than a small operator.
         Layers of PyTorch and other libraries do not read the mode, so it is applied to them from outside: they are set
         to training or evaluation, and update copies of their buffers, which replace the originals if the mode tracks
         statistics.
         """
-        if isinstance(weights, Frozen) and mode().track:
-            with using(track=False):
-                return self._called(index, weights, inputs)
-        now, block, places = mode(), self._sequence[index], self._places[index]
-        unfrozen = self._unfrozen[index]
-        if unfrozen is not None and unfrozen.training is not now.training:
-            block.train(now.training)
-            for module in self._frozen[index]:
-                module.training = False  # not eval(), which would turn off the dropout of trained layers within it
-        if self.layout.block_names[index] in self.copied:
+        now, before = mode(), self._marker.training
+        self._switch(now.training)
+        if copies:
             inputs = inputs.clone()
-        own = [place.held[place.key] for place in places]
+        held = self._held if torch.is_grad_enabled() else None
+        if held and held[-1][1] is not weights:
+            raise UserError(
+                "the model computes activations again in the backward pass (activation checkpointing), which a loss of "
+                "several models cannot do; leave it out, or choose a method whose loss runs one model"
+            )
+        own = part.tensors()
         try:
-            for place, tensor in zip(places, own, strict=True):
-                constant = place.kind == "constant"
-                given = self._constant(tensor, inputs.device) if constant else _given(place, weights, now)
-                place.held[place.key] = given
-            for layer in self._recurrent[index]:
+            for place, tensor in zip(part.places, own, strict=True):
+                place.held[place.key] = self._given(place, tensor, weights, inputs.device)
+            for layer in part.recurrent:
                 layer._flat_weights = [getattr(layer, name) for name in layer._flat_weights_names]
             with ViewsAsReshapes() if self.reshapes else nullcontext():
-                output: Tensor = block(inputs)
+                output: Tensor = part.module(inputs)
             if now.track:
-                for held, key, name, kind in places:
-                    if kind in _UPDATED:
-                        weights[name].copy_(held[key])
+                for place in part.updated:
+                    assert place.at is not None
+                    if not isinstance(weights[place.at[0]], Frozen):
+                        weights[place.at[0]][place.at[1]].copy_(place.held[place.key])
         finally:
-            for place, tensor in zip(places, own, strict=True):
-                place.held[place.key] = tensor
-            restore(self._remade[index])
+            if held is None:
+                part.put_back(own)
+                if self._held:  # whose layers may be called again
+                    self._switch(before)
+            else:
+                held.append((part, weights, own))
         return output
+
+    def _switch(self, training: bool) -> None:
+        if self._marker.training is not training:
+            self.blocks.train(training)
+            if self.module is not None:
+                self.module.train(training)
+            for layer in self._frozen:
+                layer.training = False
+
+    def _given(self, place: _Place, own: Tensor, weights: Weights, device: torch.device) -> Tensor | None:
+        if place.at is None:
+            return None if place.kind == "counter" else self._constant(own, device)
+        tensors, name = weights[place.at[0]], place.at[1]
+        given = tensors[name]
+        if place.kind is None:
+            if place.hooks and given.requires_grad:
+                given = given.view_as(given)
+                for hook in place.hooks:
+                    given.register_hook(hook)  # type: ignore[no-untyped-call]
+            return given
+        if place.kind == "statistics" and place.layer.training and (isinstance(tensors, Frozen) or not mode().track):
+            return None  # PyTorch's batch norm then normalises by the batch and updates nothing
+        # Under vmap PyTorch updates a copy of running statistics that are not contiguous, as slices of a stack are not.
+        return given.clone(memory_format=torch.contiguous_format)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """In this context, tensors of differentiable calls stay in the module if its backward pass calls it again."""
+        if not self.recomputes:
+            yield
+            return
+        self._held = []
+        try:
+            yield
+        finally:
+            for part, _, own in reversed(self._held):
+                part.put_back(own)
+            self._held = None
+
+    @contextmanager
+    def having(self, vector: Tensor) -> Iterator[nn.Module]:
+        """The whole module, which has the values of a model ``[size]`` in this context."""
+        assert self._whole is not None
+        weights, own = self.layout.weights(*self.layout.split(vector)), self._whole.tensors()
+        try:
+            for place, tensor in zip(self._whole.places, own, strict=True):
+                place.held[place.key] = tensor if place.at is None else weights[place.at[0]][place.at[1]]
+            yield self._whole.module
+        finally:
+            self._whole.put_back(own)
 
     def hold_constants(self, device: torch.device) -> None:
         """Copy the skeleton's constants to a device, so that no call has to."""
-        for place in (each for places in self._places for each in places if each.kind == "constant"):
-            self._constant(place.held[place.key], device)
+        for part in [*self._parts, *([] if self._whole is None else [self._whole])]:
+            for place in part.places:
+                if place.at is None and place.kind is None:
+                    self._constant(place.held[place.key], device)
 
     def _constant(self, tensor: Tensor, device: torch.device) -> Tensor:
         key = id(tensor), device
@@ -266,86 +347,58 @@ class BlockModel(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The logits with the skeleton's own weights; for use as a plain module."""
-        for block in self._sequence:
+        for block in self._sequence if self.module is None else [self.module]:
             inputs = block(inputs)
         return inputs
 
 
-Kind = Literal["buffer", "statistics", "constant", "counter"]
-_UPDATED: tuple[Kind, ...] = ("buffer", "statistics")
-"""The kinds of tensors that a layer may update while it trains."""
+Kind = Literal["buffer", "statistics", "counter"]
 
 
 class _Place(NamedTuple):
-    """The place of a tensor in a module.
+    """The place of a tensor in a layer.
 
-    ``kind`` is ``None`` for a tensor that is passed unchanged: a parameter, or a buffer of a layer that reads the mode.
+    ``at`` are the block and the name of its tensor in the weights, ``None`` for a constant. ``kind`` is ``None`` for
+    what is passed unchanged: a parameter, a constant, or a buffer of a layer that reads the mode.
     """
 
+    layer: nn.Module
     held: dict[str, Any]
     key: str
-    name: str
+    at: tuple[int, str] | None
     kind: Kind | None
+    hooks: Sequence[Callable[[Tensor], Tensor | None]]
 
 
-def _given(place: _Place, weights: Mapping[str, Tensor], now: Mode) -> Tensor | None:
-    if place.kind is None:
-        return weights[place.name]
-    if place.kind == "counter" or (place.kind == "statistics" and now.training and not now.track):
-        return None  # PyTorch's batch norm then normalises by the batch and updates nothing
-    # Under vmap PyTorch updates a copy of running statistics that are not contiguous, as slices of a stack are not.
-    return weights[place.name].clone(memory_format=torch.contiguous_format)
+class _Part:
+    """A module that is called with other tensors; ``at`` are block and name of each of its tensors by ``id``."""
 
+    def __init__(self, module: nn.Module, at: Mapping[int, tuple[int, str]]) -> None:
+        self.module = module
+        self.places: list[_Place] = []
+        for layer in module.modules():
+            kind: Kind | None = None
+            if not getattr(layer, "knows_mode", False):
+                kind = "statistics" if isinstance(layer, _NormBase) else "buffer"
+            for held, of_these in ((layer._parameters, None), (layer._buffers, kind)):
+                for key, own in held.items():
+                    if own is None:
+                        continue
+                    place = at.get(id(own))
+                    counts = kind == "statistics" and key == "num_batches_tracked"
+                    used = of_these if place is not None else "counter" if counts else None
+                    hooks = layer.__dict__.get(HOOKS, {}).get(key, ())
+                    self.places.append(_Place(layer, held, key, place, used, hooks))
+        self.updated = [place for place in self.places if place.at is not None and place.kind is not None]
+        self.recurrent = [layer for layer in module.modules() if isinstance(layer, nn.RNNBase)]
+        self._remade = remade(module)
 
-def _places(block: nn.Module) -> list[_Place]:
-    """The places of a block's tensors; a shared tensor has the name of its first place, as in ``named_parameters``."""
-    places: list[_Place] = []
-    names = {id(tensor): name for name, tensor, _ in reversed([*variables(block)])}
-    for module in block.modules():
-        kind: Kind | None = None
-        if not getattr(module, "knows_mode", False):
-            kind = "statistics" if isinstance(module, _NormBase) else "buffer"
-        for held, of_these in ((module._parameters, None), (module._buffers, kind)):
-            for key, own in held.items():
-                if own is None:
-                    continue
-                if id(own) in names:
-                    places.append(_Place(held, key, names[id(own)], of_these))
-                elif isinstance(module, _NormBase) and key == "num_batches_tracked":
-                    places.append(_Place(held, key, key, "counter"))
-                else:
-                    places.append(_Place(held, key, key, "constant"))
-    return places
+    def tensors(self) -> list[Any]:
+        """What is at its places."""
+        return [place.held[place.key] for place in self.places]
 
-
-_REFUSAL = "Expected more than 1 value per channel"
-
-
-def is_refusal(error: Exception) -> bool:
-    """True for the error of PyTorch's batch norm that it got one number per channel."""
-    return _REFUSAL in str(error)
-
-
-def layer_in(frames: Iterable[FrameType], module: nn.Module) -> str:
-    """The path of the innermost layer of a module whose code runs in these frames; empty if none does."""
-    names = {id(layer): name for name, layer in module.named_modules()}
-    return max((names.get(id(frame.f_locals.get("self")), "") for frame in frames), key=len, default="")
-
-
-def has_library_norms(model: nn.Module) -> bool:
-    """True if a model has normalisation layers of PyTorch; those of edgefl take any batch."""
-    return any(isinstance(layer, _NormBase) for layer in model.modules())
-
-
-def takes_one_sample(model: BlockModel) -> bool:
-    """True if a local step can have a batch of one sample; the model is called once to find out."""
-    if not has_library_norms(model):
-        return True
-    try:
-        with torch.no_grad(), using(training=True, track=False), RandomFunctions(torch.tensor(0)):
-            model.apply_blocks(model.zero_weights(), model.inputs(1))
-    except ValueError as error:
-        if not is_refusal(error):
-            raise
-        return False
-    return True
+    def put_back(self, tensors: Sequence[Any]) -> None:
+        """End a call: its tensors are these again, and attributes that calls make anew have their own values."""
+        for place, tensor in zip(self.places, tensors, strict=True):
+            place.held[place.key] = tensor
+        restore(self._remade)

@@ -10,16 +10,17 @@ layer.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from traceback import walk_stack
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.errors import UserError
-from edgefl.models.block_model import BlockModel, layer_in
+from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
 
 
@@ -366,3 +367,9 @@ def _flat(values: Any) -> Iterator[Any]:
             yield from _flat(each)
         else:
             yield each
+
+
+def layer_in(frames: Iterable[FrameType], module: nn.Module) -> str:
+    """The path of the innermost layer of a module whose code runs in these frames; empty if none does."""
+    names = {id(layer): name for name, layer in module.named_modules()}
+    return max((names.get(id(frame.f_locals.get("self")), "") for frame in frames), key=len, default="")

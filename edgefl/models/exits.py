@@ -115,5 +115,5 @@ def first_exits(model: BlockModel, count: int) -> BlockModel:
     if isinstance(last, Exit):
         last.is_last = True
     part = model.with_blocks(blocks, ())
-    part.first_values, part.pretrained = None, None
+    part.fresh, part.pretrained = None, None
     return part

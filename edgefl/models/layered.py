@@ -2,8 +2,7 @@
 
 The blocks are what the module computes before its first layer, each layer, and what it computes after the last one.
 The module's own ``forward`` computes the first block until the first layer is called, and the last block with the
-layers, and what precedes them, replaced. What the module gives to its layers is recorded in one call; blocks that then
-disagree with the module on other inputs are not used.
+layers, and what precedes them, replaced. What the module gives to its layers is recorded in one call.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def layered(module: nn.Module, inputs: Inputs) -> Split | None:
     known = [(others[name], reply) for name, reply in replies.items() if name not in after]
     tail = partial(_after_layers, module=module, layers=layers, replies=known, inputs=inputs, tuples=tuples)
     blocks["head"] = _Block({name: others[name] for name in after}, tail)
-    return Split(blocks) if _agree(module, blocks, inputs) else None
+    return Split(blocks)
 
 
 def _around(module: nn.Module, path: str, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
@@ -198,28 +197,3 @@ def _replaced(functions: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[Non
         for module in functions:
             del module.__dict__["forward"]
             module.__dict__.update({"forward": own[module]} if module in own else {})
-
-
-def _agree(module: nn.Module, blocks: Mapping[str, nn.Module], inputs: Inputs) -> bool:
-    """True if blocks and module agree for two batches, with other weights, since some weights may be zero at first."""
-    device, generator = torch.device("cpu"), torch.Generator().manual_seed(0)
-    own, was_training = {name: each.clone() for name, each in module.state_dict().items()}, module.training
-    module.eval()
-    try:
-        with torch.no_grad():
-            for each in module.parameters():
-                each.add_(torch.randn(each.shape, generator=generator, dtype=each.dtype), alpha=0.1)
-            for batch in (2, 4):
-                zeros = inputs(batch, device)
-                noise = torch.randn(zeros.shape, generator=generator)
-                tap = given = noise if zeros.is_floating_point() else (noise > 0).to(zeros.dtype)
-                for block in blocks.values():
-                    tap = block(tap)
-                if not torch.allclose(tap, module(given), rtol=1e-3, atol=1e-5):
-                    return False
-    except Exception:  # noqa: BLE001  (whatever the module's code raises)
-        return False
-    finally:
-        module.load_state_dict(own)
-        module.train(was_training)
-    return True

@@ -4,8 +4,8 @@ A model's parameters, followed by its buffers, are one vector. Deltas, momenta, 
 plain vector algebra, a stack of clients is a matrix, and a block is a slice.
 
 The vector has what is trained and sent: parameters that require a gradient, and the floating-point buffers of the
-layers that have them. A tensor that several layers share has one place. Everything else is a constant of the skeleton:
-frozen parameters, tables of indices, counters, buffers that a state dict does not contain.
+state dict. A tensor that several layers share has one place. Everything else is a constant of the skeleton: frozen
+parameters, tables of indices, masks of infinite numbers, counters, buffers that a state dict does not contain.
 
 The weights of 2-D convolutions ``[outputs, inputs, height, width]`` are stored channels-last, inputs innermost, because
 convolutions of channels-last images read them in this order; otherwise every call would convert them first.
@@ -76,27 +76,47 @@ def taken(tensor: Tensor, each: Sequence[Numbers]) -> Tensor:
     return tensor
 
 
+FROZEN = "stays_in_evaluation"
+"""The attribute of a layer that stays in evaluation: true if an option such as ``trainable`` freezes it, so that its
+buffers are constant too, and false if its module's own ``train()`` keeps it so."""
+
+
 def variables(block: nn.Module) -> Iterator[tuple[str, Tensor, bool]]:
     """The name and tensor of each parameter and then each buffer of a model's vector; True for a parameter."""
     for name, parameter in block.named_parameters():
         if parameter.requires_grad:
             yield name, parameter, True
     for prefix, module in block.named_modules():
-        if is_frozen(module):
+        if module.__dict__.get(FROZEN):
             continue
         # Without a momentum, batch norm averages over all batches, so it needs their number.
         counts = isinstance(module, _NormBase) and module.momentum is None
         for name, buffer in module.named_buffers(prefix, recurse=False):
             if name.rpartition(".")[2] in module._non_persistent_buffers_set:
                 continue
-            if counts or buffer.is_floating_point() or buffer.is_complex():
+            # A mean of infinite numbers, such as those of a mask, is none.
+            if counts or (buffer.is_floating_point() and bool(torch.isfinite(buffer).all())):
                 yield name, buffer, False
 
 
-def is_frozen(module: nn.Module) -> bool:
-    """True if a layer has parameters of its own and none is trained; its buffers are then constant too."""
-    own = list(module.parameters(recurse=False))
-    return bool(own) and not any(parameter.requires_grad for parameter in own)
+def tensors_of(module: nn.Module) -> dict[str, Tensor]:
+    """The parameters and buffers of a module by name; a shared one has several names."""
+    parameters, buffers = (each(remove_duplicate=False) for each in (module.named_parameters, module.named_buffers))
+    return {**dict(parameters), **dict(buffers)}
+
+
+def grouped(blocks: Iterable[nn.Module], module: nn.Module | None = None) -> Iterator[tuple[int, str, Tensor, bool]]:
+    """Each tensor of a model's vector once: the first block that has it, its name, and True for a parameter.
+
+    What only ``module``, whose blocks these are, has (layers that it does not call) is in the last block.
+    """
+    seen, index = set[int](), 0
+    parts = [*enumerate(blocks)]
+    for index, part in [*parts, *([] if module is None else [(len(parts) - 1, module)])]:
+        for name, tensor, is_parameter in variables(part):
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                yield index, name, tensor, is_parameter
 
 
 class Layout:
@@ -104,34 +124,34 @@ class Layout:
 
     Args:
         local: names ``block.tensor`` of the tensors that each client keeps for itself: they are not sent.
+        module: see :func:`grouped`.
+        unused: names of parameters that no output depends on: an optimizer leaves them as they are.
 
     Attributes:
         local: the places of the local tensors in the whole vector; those of ``local_parameters`` come first.
-        shared: block and name of every further place of a tensor, with its entry.
     """
 
-    def __init__(self, blocks: Mapping[str, nn.Module], local: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        blocks: Mapping[str, nn.Module],
+        local: Collection[str] = (),
+        *,
+        module: nn.Module | None = None,
+        unused: Collection[str] = (),
+    ) -> None:
         self.block_names: tuple[str, ...] = tuple(blocks)
         self.parameters: list[Entry] = []
         self.buffers: list[Entry] = []
         self.parameter_count = 0
         self.buffer_count = 0
-        self.shared: list[tuple[int, str, Entry]] = []
-        known: dict[int, Entry] = {}
-        for index, block in enumerate(blocks.values()):
-            for name, tensor, is_parameter in variables(block):
-                if (first := known.get(id(tensor))) is not None:
-                    self.shared.append((index, name, first))
-                    continue
-                entries, start = (
-                    (self.parameters, self.parameter_count) if is_parameter else (self.buffers, self.buffer_count)
-                )
-                entry = known[id(tensor)] = Entry(index, name, tensor.shape, start)
-                entries.append(entry)
-                if is_parameter:
-                    self.parameter_count += tensor.numel()
-                else:
-                    self.buffer_count += tensor.numel()
+        for index, name, tensor, is_parameter in grouped(blocks.values(), module):
+            if is_parameter:
+                self.parameters.append(Entry(index, name, tensor.shape, self.parameter_count))
+                self.parameter_count += tensor.numel()
+            else:
+                self.buffers.append(Entry(index, name, tensor.shape, self.buffer_count))
+                self.buffer_count += tensor.numel()
+        self.unused = {self.name_of(each) for each in self.parameters if each.name in unused}
         self._local = frozenset(local)
         self.local_parameters = [self._place(each, 0) for each in self.parameters if self.is_local(each)]
         at = self.parameter_count
@@ -151,15 +171,6 @@ class Layout:
     @property
     def entries(self) -> list[Entry]:
         return [*self.parameters, *self.buffers]
-
-    @property
-    def names(self) -> dict[str, tuple[str, str, torch.Size]]:
-        """Block, name and shape of each ``block.tensor``; a shared tensor has several."""
-        places = [(each.block, each.name, each) for each in self.entries] + self.shared
-        return {
-            f"{self.block_names[block]}.{name}": (self.block_names[block], name, entry.shape)
-            for block, name, entry in places
-        }
 
     @property
     def size(self) -> int:
@@ -206,9 +217,6 @@ class Layout:
             pieces = torch.split_with_sizes(flat, [entry.numel for entry in entries], dim=-1)
             for entry, piece in zip(entries, pieces, strict=True):
                 blocks[entry.block][entry.name] = entry.view(piece)
-        for block, name, entry in self.shared:
-            if (tensor := blocks[entry.block].get(entry.name)) is not None:
-                blocks[block][name] = tensor
         return blocks
 
     def frozen(self, parameters: Tensor, buffers: Tensor) -> Weights:

@@ -3,7 +3,7 @@
 import copy
 import io
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from edgefl.errors import UserError
+from edgefl.models.layout import FROZEN, variables
 from edgefl.models.random_layers import RandomFunctions, ViewsAsReshapes
 
 Place = tuple[str, str]
@@ -20,8 +21,11 @@ Place = tuple[str, str]
 REMADE = "remade_attributes"
 """The attribute of a layer with those that each call makes anew, and their values between calls."""
 
+HOOKS = "hooks_of_parameters"
+"""The attribute of a layer with the hooks of its parameters, by name; a copy of a parameter has none."""
+
 _MISSING = object()
-_PLAIN = frozenset(nn.Module().__dict__) | {REMADE, "_flat_weights"}
+_PLAIN = frozenset(nn.Module().__dict__) | {REMADE, FROZEN, HOOKS, "_flat_weights"}
 _REACHES = "which would reach other clients, methods and evaluations"
 
 
@@ -32,10 +36,10 @@ def settle(module: nn.Module, twin: nn.Module, inputs: Tensor, *, reshapes: bool
     a client's job, so they may change.
     """
     before, prints, outputs = dict(_attributes(twin)), list[dict[Place, bytes]](), list[list[Tensor]]()
-    state = {name: tensor.clone() for name, tensor in twin.state_dict().items()}
+    put_back = snapshot(twin)
     with torch.random.fork_rng(devices=[]):
         for _ in range(3):  # the first call may fill caches
-            twin.load_state_dict(state)  # attributes may follow from buffers, as spectral norm's weight does
+            put_back()  # attributes may follow from buffers, as spectral norm's weight does
             outputs.append(_call(twin, inputs, reshapes))
             prints.append({place: _print_of(value) for place, value in _attributes(twin)})
     for place, found in prints[2].items():
@@ -71,6 +75,22 @@ def settle(module: nn.Module, twin: nn.Module, inputs: Tensor, *, reshapes: bool
             ) from None
 
 
+def snapshot(module: nn.Module) -> Callable[[], None]:
+    """A function that gives a module its present tensors and their values back."""
+    held = [(each, dict(each)) for layer in module.modules() for each in (layer._parameters, layer._buffers)]
+    own = [each for _, tensors in held for each in tensors.values() if each is not None]
+    values = [(each, each.data.clone()) for each in own]
+
+    def put_back() -> None:
+        for store, tensors in held:
+            store.clear()
+            store.update(tensors)  # type: ignore[arg-type]
+        for tensor, value in values:
+            tensor.data = value.clone()
+
+    return put_back
+
+
 def remade(block: nn.Module) -> list[tuple[dict[str, Any], Mapping[str, Any]]]:
     """The layers of a block with attributes that each call makes anew."""
     return [(layer.__dict__, layer.__dict__[REMADE]) for layer in block.modules() if REMADE in layer.__dict__]
@@ -92,6 +112,8 @@ def _call(module: nn.Module, inputs: Tensor, reshapes: bool) -> list[Tensor]:
     outputs = []
     for training in (True, False):
         module.train(training)
+        for layer in module.modules():
+            layer.training &= FROZEN not in layer.__dict__
         with ViewsAsReshapes() if reshapes else nullcontext(), RandomFunctions(torch.tensor(0)):
             outputs.append(module(inputs.clone()))
     return outputs
@@ -100,40 +122,44 @@ def _call(module: nn.Module, inputs: Tensor, reshapes: bool) -> list[Tensor]:
 @torch.no_grad()
 def check_tensors(twin: nn.Module, inputs: Tensor, *, reshapes: bool) -> None:
     """Call a module with large weights, which a limit of their norm would change, and compare its tensors."""
-    own = {name: tensor.clone() for name, tensor in twin.state_dict(keep_vars=True).items()}
+    put_back, own, generator = snapshot(twin), set(twin.state_dict()), torch.Generator().manual_seed(0)
     for parameter in twin.parameters():
-        parameter.normal_(std=3.0, generator=torch.Generator().manual_seed(0))
-    watched = dict(_watched(twin))
-    before = {place: tensor.clone() for place, tensor in watched.items()}
+        parameter.data.normal_(std=3.0, generator=generator)
+    sent = {name for name, _, is_parameter in variables(twin) if not is_parameter}
+    watched = {place: tensor for place, tensor in _tensors_of(twin) if ".".join(filter(None, place)) not in sent}
+    before = {place: tensor.data.clone() for place, tensor in watched.items()}
     with suppress(Exception):  # large weights may be too large for the module
         _call(twin, inputs, reshapes)
     if made := [name for name in twin.state_dict() if name not in own]:
         raise UserError(f"the model makes its tensor '{made[0]}' when it is called; make it in its constructor")
-    for place, tensor in _watched(twin):
-        if place in before and not torch.equal(tensor.nan_to_num(), before[place].nan_to_num()):
-            layer, (path, name) = words_of(twin, place[0]), place
-            if isinstance(tensor, nn.Parameter) or name in twin.get_submodule(path)._parameters:
-                raise UserError(
-                    f"{layer} rewrites its parameter '{name}' when it is called, as max_norm does, {_REACHES}; leave "
-                    "that out, or compute the weight from the parameter (torch.nn.utils.parametrize)"
-                )
+    for (path, name), tensor in _tensors_of(twin):
+        value = before.get((path, name))
+        if value is None or torch.equal(tensor.nan_to_num(), value.nan_to_num()):
+            continue
+        layer = words_of(twin, path)
+        if not isinstance(watched[path, name], nn.Parameter):
             raise UserError(
                 f"{layer} changes its buffer '{name}' ({str(tensor.dtype).removeprefix('torch.')}) when it is called, "
                 f"{_REACHES}; make it a floating-point buffer of the state dict, which is a part of a client's job"
             )
-    twin.load_state_dict(own)
+        if not watched[path, name].requires_grad:
+            raise UserError(
+                f"{layer} changes its frozen parameter '{name}' when it is called, as a teacher within the model (a "
+                f"moving average of weights) does, {_REACHES}; keep these numbers in floating-point buffers "
+                "(register_buffer), which are a part of a client's job"
+            )
+        raise UserError(
+            f"{layer} rewrites its parameter '{name}' when it is called, as max_norm does, {_REACHES}; leave that out, "
+            "or compute the weight from the parameter (torch.nn.utils.parametrize)"
+        )
+    put_back()
 
 
-def _watched(module: nn.Module) -> Iterator[tuple[Place, Tensor]]:
-    """Parameters, and buffers that are not a part of a job."""
+def _tensors_of(module: nn.Module) -> Iterator[tuple[Place, Tensor]]:
+    """Parameters and buffers, but no counters of batch norm."""
     for path, layer in module.named_modules():
-        for name, tensor in layer._parameters.items():
-            if tensor is not None:
-                yield (path, name), tensor
-        for name, tensor in layer._buffers.items():
-            if tensor is None or isinstance(layer, _NormBase):
-                continue
-            if not tensor.is_floating_point() or name in layer._non_persistent_buffers_set:
+        for name, tensor in [*layer._parameters.items(), *layer._buffers.items()]:
+            if tensor is not None and not (isinstance(layer, _NormBase) and name == "num_batches_tracked"):
                 yield (path, name), tensor
 
 

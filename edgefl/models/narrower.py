@@ -14,9 +14,9 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
 from edgefl.errors import UserError, first_line
-from edgefl.models.block_model import BlockModel, Nested, layer_in
-from edgefl.models.channels import Axes, Axis, kept_numbers, sizes_of, traced_axes
-from edgefl.models.layout import Entry, Numbers, taken, variables
+from edgefl.models.block_model import BlockModel, Nested
+from edgefl.models.channels import Axes, Axis, kept_numbers, layer_in, sizes_of, traced_axes
+from edgefl.models.layout import Entry, Numbers, Weights, grouped, taken
 from edgefl.models.mode import using
 from edgefl.models.norm import BatchNorm, GroupNorm
 
@@ -110,26 +110,27 @@ class Cut:
 
     def _narrow(self) -> BlockModel:
         whole = self._whole
-        blocks = copy.deepcopy(dict(whole.blocks.items()))
-        own = tuple({name: tensor.detach() for name, tensor, _ in variables(block)} for block in blocks.values())
-        smaller: dict[int, Tensor] = {}
+        blocks, module = copy.deepcopy((dict(whole.blocks.items()), whole.module))
+        found = [*grouped(blocks.values(), module)]
+        own: Weights = tuple({} for _ in blocks)
+        for index, name, tensor, _ in found:
+            own[index][name] = tensor.detach()
         keys = [(entry.block, entry.name) for entry in whole.layout.entries]
         chosen = dict(zip(keys, self._chosen(own, 0), strict=True))
-        for index, block in enumerate(blocks.values()):
-            for name, tensor, is_parameter in variables(block):
-                if id(tensor) not in smaller:
-                    values = chosen[index, name].clone()
-                    smaller[id(tensor)] = nn.Parameter(values) if is_parameter else values
-        for block in blocks.values():
-            for layer in block.modules():
-                before = {name: tensor.shape for name, tensor in layer.named_parameters(recurse=False)}
-                for held in (layer._parameters, layer._buffers):
-                    for key, old in held.items():
-                        if old is not None and id(old) in smaller:
-                            held[key] = smaller[id(old)]  # type: ignore[assignment]
-                _resize(layer, before)
-        model = whole.with_blocks(blocks, ())
-        model.first_values, model.pretrained = None, None
+        smaller: dict[int, Tensor] = {}
+        for index, name, tensor, is_parameter in found:
+            values = chosen[index, name].clone()
+            smaller[id(tensor)] = nn.Parameter(values) if is_parameter else values
+        parts = [*blocks.values(), *([] if module is None else [module])]
+        for layer in dict.fromkeys(each for part in parts for each in part.modules()):
+            before = {name: tensor.shape for name, tensor in layer.named_parameters(recurse=False)}
+            for held in (layer._parameters, layer._buffers):
+                for key, old in held.items():
+                    if old is not None and id(old) in smaller:
+                        held[key] = smaller[id(old)]  # type: ignore[assignment]
+            _resize(layer, before)
+        model = whole.with_blocks(blocks, (), module)
+        model.fresh, model.pretrained = None, None
         self._try(model)
         return model
 

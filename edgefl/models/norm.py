@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from edgefl.errors import UserError
 from edgefl.models.mode import mode
@@ -117,3 +118,16 @@ class BatchNorm(nn.Module):
         # Inputs may be bfloat16; statistics have the weights' dtype, and under vmap all must have one dtype.
         whole = inputs.to(weight.dtype)
         return torch.batch_norm(whole, weight, bias, *running, by_batch, self.momentum, EPSILON, cudnn).to(inputs.dtype)
+
+
+_REFUSAL = "Expected more than 1 value per channel"
+
+
+def is_refusal(error: Exception) -> bool:
+    """True for the error of PyTorch's batch norm that it got one number per channel."""
+    return _REFUSAL in str(error)
+
+
+def has_library_norms(model: nn.Module) -> bool:
+    """True if a model has normalisation layers of PyTorch; those of edgefl take any batch."""
+    return any(isinstance(layer, _NormBase) for layer in model.modules())

@@ -2,7 +2,8 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from traceback import walk_stack
 from typing import Any, NamedTuple
@@ -15,11 +16,13 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.errors import UserError, first_line, one_line
-from edgefl.models.block_model import BlockModel, layer_in
-from edgefl.models.layout import matching, variables
+from edgefl.models.block_model import BlockModel
+from edgefl.models.channels import layer_in
+from edgefl.models.comparison import difference
+from edgefl.models.layout import FROZEN, matching, tensors_of
 from edgefl.models.lora import Lora, add_adapters, without_adapters, without_base
 from edgefl.models.mode import using
-from edgefl.models.module_state import check_tensors, settle, words_of
+from edgefl.models.module_state import HOOKS, check_tensors, settle, words_of
 from edgefl.models.pretrained import load
 from edgefl.models.random_layers import RandomFunctions
 from edgefl.models.registry import ModelSpec
@@ -69,10 +72,6 @@ class OrdinaryModel(ModelSpec):
     def split(self, module: nn.Module, input_type: torch.dtype, sample_shape: tuple[int, ...]) -> Split:
         return split(module, self.blocks)
 
-    def tensor_name(self, block: str, tensor: str) -> str:
-        """The name in the state dict of the module without adapters."""
-        return tensor if self.lora is None else without_base(tensor)
-
     def __hash__(self) -> int:
         """Of the JSON text, since arguments may be lists and mappings."""
         return hash(self.model_dump_json())
@@ -83,33 +82,41 @@ class OrdinaryModel(ModelSpec):
 
     def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
         classes, expected = outputs, task.output_shape(outputs, sample_shape)
-        module = self._drawn(0, sample_shape, classes)
+        fresh = partial(self._drawn, sample_shape=sample_shape, classes=classes)
+        module, twin = fresh(0), fresh(0)
         types = [torch.int64] if tokens else [torch.float32] if tokens is False else [torch.float32, torch.int64]
-        twin = self._drawn(0, sample_shape, classes)
         found = _called(module, twin, sample_shape, expected, types)
-        settle(module, twin, _drawn_inputs(found.input_type, found.tokens, sample_shape), reshapes=found.reshapes)
+        inputs = _drawn_inputs(found.input_type, found.tokens, sample_shape)
+        settle(module, twin, inputs[:2], reshapes=found.reshapes)
+        _check_adapters(found.unused)
         state = without_adapters(module.state_dict(keep_vars=True))
-        blocks, whole = self.split(module, found.input_type, sample_shape)
-        _check_adapters(module, blocks)
 
-        def first_values(seed: int) -> Mapping[str, Mapping[str, Tensor]]:
-            values = self._drawn(seed, sample_shape, classes).state_dict()
-            return {block: {name: values[name] for name, _, _ in variables(blocks[block])} for block in blocks}
+        def of(blocks: Mapping[str, nn.Module], whole: str | None) -> BlockModel:
+            return BlockModel(
+                blocks,
+                module=module,
+                names="module" if self.lora is None else "trained part",
+                sample_shape=sample_shape,
+                classes=classes,
+                align_block=max(1, len(blocks) - 2),
+                fresh=fresh,
+                random=found.random,
+                recomputes=found.recomputes,
+                tokens=found.tokens,
+                input_type=found.input_type,
+                reshapes=found.reshapes,
+                whole=whole,
+                unused=found.unused,
+            )
 
-        model = BlockModel(
-            blocks,
-            sample_shape=sample_shape,
-            classes=classes,
-            align_block=max(1, len(blocks) - 2),
-            first_values=first_values,
-            random=found.random,
-            tokens=found.tokens,
-            input_type=found.input_type,
-            reshapes=found.reshapes,
-            whole=whole,
-            pretrained={} if self.weights is None else load(self.weights, blocks, state),
-        )
-        model.copied = _writing_to_their_input(model)
+        model = of(*self.split(module, found.input_type, sample_shape))
+        if model.depth > 1 and (place := difference(model.again(), inputs)) is not None:
+            reason = f"its blocks would compute something else than the module, from '{place}' on"
+            if self.blocks is not None:
+                raise UserError(f"the model cannot be split here: {reason}", field="blocks")
+            model = of({"model": module}, reason)
+        model.copied = _writing_to_their_input(model.again())  # which keeps its own copies of constants
+        model.pretrained = {} if self.weights is None else load(self.weights, model, state)
         return model
 
     def _drawn(self, seed: int, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -128,32 +135,55 @@ class OrdinaryModel(ModelSpec):
                 )
         module = module.float()
         correct(module)
-        if self.trainable is not None:
-            named = [(self.tensor_name("", name), each) for name, each in module.named_parameters()]
-            _train_only(named, self.trainable)
+        if self.trainable is not None or self.lora is not None:
+            _train_only(module, self.trainable or (), adapted=self.lora is not None)
+        module.train()
+        for name, layer in module.named_modules():
+            if not layer.training:  # as the module's own train() has it
+                layer.__dict__.setdefault(FROZEN, False)
+            _keep_hooks(layer, words_of(module, name))
         return module
 
 
 def _drawn_inputs(type: torch.dtype, tokens: int | None, sample_shape: tuple[int, ...]) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     if type.is_floating_point:
-        return torch.randn(2, *sample_shape, generator=generator)
-    return torch.randint(tokens or 1, (2, *sample_shape), generator=generator)
+        return torch.randn(4, *sample_shape, generator=generator)
+    return torch.randint(tokens or 1, (4, *sample_shape), generator=generator)
 
 
-def _check_adapters(module: nn.Module, blocks: Mapping[str, nn.Module]) -> None:
-    placed = {id(tensor) for block in blocks.values() for tensor in block.parameters()}
-    for name, parameter in module.named_parameters():
-        if ".lora_" in name and id(parameter) not in placed:
-            layer = name.partition(".lora_")[0]
+def _check_adapters(unused: Collection[str]) -> None:
+    for name in unused:
+        layer, _, adapter = name.partition(".lora_")
+        if adapter:
             raise UserError(f"the layer '{layer}' is not called, so its adapter is not trained", field="lora.targets")
 
 
-def _train_only(named: Sequence[tuple[str, nn.Parameter]], patterns: Iterable[str]) -> None:
-    """Freeze all of these parameters but those that the patterns mean, and adapters."""
-    chosen = matching((name for name, _ in named), patterns, field="trainable")
-    for name, parameter in named:
-        parameter.requires_grad_(name in chosen or ".lora_" in name)
+def _train_only(module: nn.Module, patterns: Iterable[str], *, adapted: bool) -> None:
+    """Freeze all tensors but those that the patterns mean, and adapters; layers without any stay in evaluation."""
+    tensors = {without_base(name) if adapted else name: each for name, each in tensors_of(module).items()}
+    chosen = {id(tensors[name]) for name in matching(tensors, patterns, field="trainable")}
+    chosen |= {id(each) for name, each in tensors.items() if ".lora_" in name}
+    for parameter in module.parameters():
+        parameter.requires_grad_(id(parameter) in chosen)
+    for layer in module.modules():
+        own = [*layer.parameters(recurse=False), *layer.buffers(recurse=False)]
+        if own and not any(id(each) in chosen for each in own):
+            layer.__dict__[FROZEN] = True
+
+
+def _keep_hooks(layer: nn.Module, words: str) -> None:
+    """Keep the hooks of a layer's parameters, which a call replaces by other tensors."""
+    for name, parameter in layer._parameters.items():
+        if parameter is None:
+            continue
+        if getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise UserError(
+                f"{words} has a hook that is called when the gradient of its parameter '{name}' is accumulated; "
+                "a method's local rule makes the step, so use parameter.register_hook for its gradient"
+            )
+        if parameter._backward_hooks:
+            layer.__dict__.setdefault(HOOKS, {})[name] = tuple(parameter._backward_hooks.values())
 
 
 class _Call(NamedTuple):
@@ -161,8 +191,10 @@ class _Call(NamedTuple):
 
     input_type: torch.dtype
     random: bool
+    recomputes: bool
     tokens: int | None
     reshapes: bool
+    unused: frozenset[str]
 
 
 def _called(
@@ -177,7 +209,7 @@ def _called(
     for each, reshapes in product(input_types, (False, True)):
         try:
             with torch.random.fork_rng(devices=[]):
-                check_tensors(twin, _drawn_inputs(each, None, sample_shape), reshapes=reshapes)
+                check_tensors(twin, _drawn_inputs(each, None, sample_shape)[:2], reshapes=reshapes)
             return _checked(module, sample_shape, expected, each, reshapes=reshapes)
         except UserError as error:
             errors.append(error)
@@ -202,57 +234,73 @@ def _checked(
             )
     whole = BlockModel(
         {"model": module},
+        module=module,
         sample_shape=sample_shape,
         classes=expected[-1],
         align_block=1,
         input_type=input_type,
         reshapes=reshapes,
+        recomputes=True,
     )
-    layout = whole.layout
-    parameters = torch.zeros(layout.parameter_count, requires_grad=True)
-    weights = layout.weights(parameters, torch.zeros(layout.buffer_count))
+    weights = whole.zero_weights()
+    leaves = {each.name: weights[each.block][each.name].detach().requires_grad_() for each in whole.layout.parameters}
+    weights[0].update(leaves)
     shape = f"({', '.join(map(str, (2, *sample_shape)))})"
     kind = "a batch" if input_type.is_floating_point else "tokens"
-    functions, inputs = RandomFunctions(torch.tensor(0)), whole.inputs(2)
+    functions, inputs = RandomFunctions(torch.tensor(0), recomputes=True), whole.inputs(2)
     watch = _Watch(module, inputs)
-    with torch.random.fork_rng(devices=[]), using(training=True), warnings.catch_warnings(), watch:
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), functions, whole.held():
         warnings.simplefilter("ignore")
         try:
-            with functions:
-                output = whole.apply_blocks(weights, inputs)
+            with watch:
+                with using(training=False), torch.no_grad():
+                    whole.apply_blocks(weights, inputs)
+                with using(training=True):
+                    output = whole.apply_blocks(weights, inputs)
         except Exception as error:  # noqa: BLE001  (whatever the module's code raises)
             raise UserError(f"the model cannot be called with {kind} of shape {shape}: {first_line(error)}") from None
-    several: object = output
-    if isinstance(several, tuple) and getattr(module, "aux_logits", False):
-        raise UserError(
-            "the model returns logits of auxiliary classifiers too; leave them out with args: {aux_logits: false}"
-        )
-    found = tuple(output.shape) if isinstance(output, Tensor) else one_line(output)
-    if found != (2, *expected):
-        raise UserError(
-            f"expected outputs of shape {(2, *expected)} for a batch of shape {shape}, found {found}; the number of "
-            "classes is that of the data, or --classes"
-        )
+        _check_output(module, output, (2, *expected), shape)
+        try:
+            if output.requires_grad:
+                output.sum().backward()  # type: ignore[no-untyped-call]
+        except Exception as error:  # noqa: BLE001  (whatever the module's code raises)
+            raise UserError(f"PyTorch cannot compute the model's gradient: {first_line(error)}") from None
     if watch.drawing is not None:
         raise UserError(
             f"{watch.drawing} draws random numbers in a way that a job's key cannot determine; use dropout, "
             "torch.bernoulli, torch.rand or torch.randn"
         )
-    own = {name: each for name, each in module.named_parameters() if each.requires_grad and output.requires_grad}
-    gradients = torch.autograd.grad(output.sum(), list(own.values()), allow_unused=True) if own else ()
-    for place, gradient in zip(own, gradients, strict=True):
-        if gradient is not None:
-            path, _, name = place.rpartition(".")
+    for place, parameter in module.named_parameters():
+        path, _, name = place.rpartition(".")
+        if parameter.grad is not None:
             raise UserError(
                 f"{words_of(module, path)} keeps its parameter '{name}' in a "
                 "second place, so it cannot be called with other weights"
             )
-    return _Call(input_type, functions.used, watch.tokens, reshapes)
+        if place in leaves and (gradient := leaves[place].grad) is not None and gradient.is_sparse:
+            raise UserError(
+                f"{words_of(module, path)} has a sparse gradient of its parameter '{name}'; leave out sparse=True, "
+                "which gives the same numbers"
+            )
+    unused = frozenset(name for name, leaf in leaves.items() if leaf.grad is None)
+    return _Call(input_type, functions.used, watch.recomputes, watch.tokens, reshapes, unused)
+
+
+def _check_output(module: nn.Module, output: object, expected: tuple[int, ...], shape: str) -> None:
+    if isinstance(output, tuple) and getattr(module, "aux_logits", False):
+        raise UserError(
+            "the model returns logits of auxiliary classifiers too; leave them out with args: {aux_logits: false}"
+        )
+    found = tuple(output.shape) if isinstance(output, Tensor) else one_line(output)
+    if found != expected:
+        raise UserError(
+            f"expected outputs of shape {expected} for a batch of shape {shape}, found {found}; the number of "
+            "classes is that of the data, or --classes"
+        )
 
 
 def _writing_to_their_input(model: BlockModel) -> frozenset[str]:
     """The names of blocks that change their input, which another path may read again."""
-    model = model.with_blocks(dict(model.blocks.items()), new=())  # which keeps constants for itself
     weights, tap, found = model.zero_weights(), model.inputs(2), set()
     with torch.no_grad(), using(training=True, track=False), RandomFunctions(torch.tensor(0)):
         for index, name in enumerate(model.blocks):
@@ -264,22 +312,27 @@ def _writing_to_their_input(model: BlockModel) -> frozenset[str]:
     return frozenset(found)
 
 
+_CHECKPOINT = "torch.utils.checkpoint"
+
+
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Watches the operators of a module while it is called.
 
     ``drawing`` is the layer that draws from PyTorch's global generator, if one does; ``tokens`` the least number of
-    tokens of the embeddings that read the module's input.
+    tokens of the embeddings that read the module's input; ``recomputes`` is true if activations are checkpointed.
     """
 
     def __init__(self, module: nn.Module, inputs: Tensor) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.drawing: str | None = None
         self.tokens: int | None = None
+        self.recomputes = False
         self._module, self._memory = module, inputs.untyped_storage().data_ptr()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         before = torch.get_rng_state() if torch.Tag.nondeterministic_seeded in func.tags else None
         result = func(*args, **(kwargs or {}))
+        self.recomputes |= any(frame.f_globals["__name__"] == _CHECKPOINT for frame, _ in walk_stack(None))
         if before is not None and not torch.equal(before, torch.get_rng_state()) and self.drawing is None:
             path = layer_in((frame for frame, _ in walk_stack(None)), self._module)
             self.drawing = words_of(self._module, path)

@@ -1,7 +1,6 @@
 """Pretrained weights from a file, as the first server model."""
 
 import difflib
-import json
 import pickle
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,17 +8,18 @@ from pathlib import Path
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from edgefl.errors import UserError, first_line, one_line
 from edgefl.input_file import InputFile, find_input
-from edgefl.models.layout import matching, variables
+from edgefl.models.block_model import BlockModel
+from edgefl.models.layout import Entry, grouped, matching
+from edgefl.models.lora import without_base
 from edgefl.options import Options
 
 FORMATS = (".safetensors", ".pt", ".pth")
 """Endings of the names of files: safetensors, or a state dict that ``torch.save`` wrote."""
 
-_NAMES = "edgefl.names"
 _DAMAGED = (ValueError, EOFError, KeyError, IndexError, TypeError, AttributeError, RuntimeError, OSError)
 
 
@@ -31,7 +31,7 @@ class Weights(Options):
         default=(), description="submodules or tensors that are not read, with * for any text, such as head.*"
     )
     trained: InputFile | None = Field(
-        default=None, description="a run's final.safetensors, whose values replace those of the file; for parts"
+        default=None, description="a run's final.safetensors, whose values replace those of the file; for adapters"
     )
 
 
@@ -39,27 +39,26 @@ First = dict[str, dict[str, Tensor]]
 """First values by block and name."""
 
 
-def load(weights: Weights | str, blocks: Mapping[str, nn.Module], state: Mapping[str, Tensor] | None = None) -> First:
-    """Read first values from a file, and copy those of frozen parameters and constants into the blocks.
+def load(weights: Weights | str, model: BlockModel, state: Mapping[str, Tensor] | None = None) -> First:
+    """Read first values from a file, and copy those of frozen parameters and constants into the model.
 
     The file has either the names of a run's ``final.safetensors`` or those of ``state``, the state dict of the ordinary
-    module that the blocks are parts of.
+    module without adapters.
     """
     chosen = Weights(file=weights) if isinstance(weights, str) else weights
     try:
-        first = _read(chosen.file, chosen.skip, blocks, state)
-        replaced = {} if chosen.trained is None else _read(chosen.trained, (), blocks, None)
+        first = _read(chosen.file, chosen.skip, model, state)
+        replaced = {} if chosen.trained is None else _read(chosen.trained, (), model, state)
     except UserError as error:
         raise error.located(field="weights") from None
     return {block: {**tensors, **replaced.get(block, {})} for block, tensors in first.items()}
 
 
-def _read(file: str, skip: Sequence[str], blocks: Mapping[str, nn.Module], state: Mapping[str, Tensor] | None) -> First:
-    recorded = {f"{block}.{name}": each for block, module in blocks.items() for name, each, _ in variables(module)}
+def _read(file: str, skip: Sequence[str], model: BlockModel, state: Mapping[str, Tensor] | None) -> First:
+    tensors = {(i, name): each for i, name, each, _ in grouped(model.blocks.values(), model.module)}
+    recorded = {name_of(model, each): tensors[each.block, each.name] for each in model.layout.entries}
     path = find_input(file)
     found = _tensors(path)
-    names = {block_tensor: name for name, block_tensor in names_in(path).items()}
-    recorded = {names.get(name, name): each for name, each in recorded.items()}
     schemes = [recorded] if state is None else [state, recorded]
     expected = max(schemes, key=lambda names: (len(names.keys() & found.keys()), -len(names)))
     skipped = matching(dict.fromkeys([*expected, *found]), skip, field="weights.skip", what="tensors")
@@ -75,27 +74,11 @@ def _read(file: str, skip: Sequence[str], blocks: Mapping[str, nn.Module], state
         for place in expected.values():
             if id(place) in read:
                 place.copy_(read[id(place)])
-    return {
-        block: {name: read[id(each)] for name, each, _ in variables(module) if id(each) in read}
-        for block, module in blocks.items()
-    }
-
-
-def recorded_names(names: Mapping[str, str]) -> dict[str, str]:
-    """The metadata of a model's file that gives back the ``block.tensor`` of its names, from that of each."""
-    other = {name: block_tensor for block_tensor, name in names.items() if name != block_tensor}
-    return {_NAMES: json.dumps(other)} if other else {}
-
-
-def names_in(path: Path) -> dict[str, str]:
-    """The ``block.tensor`` of each name in a model's file that is another one."""
-    from safetensors import safe_open
-
-    if path.suffix != ".safetensors":
-        return {}
-    with safe_open(path, "pt") as file:
-        names: dict[str, str] = json.loads((file.metadata() or {}).get(_NAMES, "{}"))
-    return names
+    first: First = {block: {} for block in model.blocks}
+    for (index, name), each in tensors.items():
+        if id(each) in read:
+            first[model.layout.block_names[index]][name] = read[id(each)]
+    return first
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
@@ -169,3 +152,31 @@ def _checked(name: str, found: Tensor, place: Tensor, shared: Tensor | None) -> 
 
 def _shape(tensor: Tensor) -> str:
     return str(list(tensor.shape))
+
+
+def name_of(model: BlockModel, entry: Entry) -> str:
+    """The name of a tensor in files and options; see :attr:`BlockModel.names`."""
+    if model.names == "blocks" or model.layout.block_names[entry.block] in model.new:
+        return model.layout.name_of(entry)
+    return entry.name if model.names == "module" else without_base(entry.name)
+
+
+def places_of_names(model: BlockModel) -> dict[str, Entry | None]:
+    """The place in the layout of each name of :func:`state_of`; ``None`` for constants."""
+    if model.module is None or model.names != "module":
+        return {name_of(model, each): each for each in model.layout.entries}
+    entries = {(each.block, each.name): each for each in model.layout.entries}
+    at = {id(each): entries[index, name] for index, name, each, _ in grouped(model.blocks.values(), model.module)}
+    return {name: at.get(id(each)) for name, each in model.module.state_dict(keep_vars=True).items()}
+
+
+def state_of(model: BlockModel, vector: Tensor) -> dict[str, Tensor]:
+    """The tensors of a file with the values of a model ``[size]``, copies: the state dict of an ordinary module."""
+    vector = vector.detach().cpu()
+    if model.module is not None and model.names == "module":
+        with model.having(vector) as module:
+            found = {name: each for name, each in module.state_dict().items() if isinstance(each, Tensor)}
+    else:
+        weights = model.layout.weights(*model.layout.split(vector))
+        found = {name_of(model, each): weights[each.block][each.name] for each in model.layout.entries}
+    return {name: each.detach().cpu().contiguous().clone() for name, each in found.items()}

@@ -9,7 +9,7 @@ stays so where clients are stacked or a step is traced: the key is a tensor.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -25,19 +25,44 @@ _FIRST = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _SECOND = -7723592293110705685  # 0x94D049BB133111EB
 
 
-def drawn_from(draws: Mapping[str, Tensor]) -> AbstractContextManager[object]:
+def drawn_from(draws: Mapping[str, Tensor], *, recomputes: bool = False) -> AbstractContextManager[object]:
     """The context in which a loss runs: random functions draw from the step's key, if there is one."""
     key = draws.get(KEY)
-    return nullcontext() if key is None else RandomFunctions(key)
+    return nullcontext() if key is None else RandomFunctions(key, recomputes=recomputes)
 
 
 class RandomFunctions(TorchFunctionMode):
-    """Replaces PyTorch's random functions; ``key`` is one int64 number."""
+    """Replaces PyTorch's random functions; ``key`` is one int64 number.
 
-    def __init__(self, key: Tensor) -> None:
+    With ``recomputes``, activations may be computed again in the backward pass, from the same numbers. PyTorch's
+    checkpointing then sets back the state of the global generator, whose seed therefore counts the calls.
+    """
+
+    def __init__(self, key: Tensor, *, recomputes: bool = False) -> None:
         super().__init__()
         self._key = key
         self._calls = 0
+        self._recomputes = recomputes
+        self._outside: Tensor | None = None
+
+    def __enter__(self) -> Self:
+        if self._recomputes:
+            self._outside = torch.default_generator.get_state()
+            torch.default_generator.manual_seed(self._calls)
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        if self._outside is not None:
+            torch.default_generator.set_state(self._outside)
+
+    def _next_call(self) -> int:
+        if self._recomputes:
+            self._calls = torch.default_generator.initial_seed()
+            torch.default_generator.manual_seed(self._calls + 1)
+        self._calls += 1
+        return self._calls
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -51,8 +76,7 @@ class RandomFunctions(TorchFunctionMode):
 
     def uniform(self, shape: Sequence[int]) -> Tensor:
         """Numbers in [0, 1), float32, on the key's device."""
-        self._calls += 1
-        start = self._key + _signed(self._calls * _FIRST)
+        start = self._key + _signed(self._next_call() * _FIRST)
         state = torch.arange(math.prod(shape), device=self._key.device) * _GAMMA + start
         state = (state ^ _shifted(state, 30)) * _FIRST
         state = (state ^ _shifted(state, 27)) * _SECOND

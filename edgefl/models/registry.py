@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from edgefl.errors import UserError, WrongAnswer, one_line
 from edgefl.input_file import InputFile
 from edgefl.models.block_model import BlockModel
-from edgefl.models.layout import Layout, matching, variables
+from edgefl.models.layout import grouped, matching, tensors_of
 from edgefl.models.norm import Norm, NormKind, norm_of
-from edgefl.models.pretrained import Weights, load
+from edgefl.models.pretrained import Weights, load, name_of
 from edgefl.models.slimmable import Conv2d
 from edgefl.options import Component
 from edgefl.randomness import integer_seed
@@ -56,10 +56,6 @@ class ModelSpec(Component):
             UserError: as :meth:`build`, or the model cannot be trained for the task.
         """
         return self.build(sample_shape, outputs)
-
-    def tensor_name(self, block: str, tensor: str) -> str:
-        """The name of a block's tensor in this model's options."""
-        return f"{block}.{tensor}"
 
 
 class NormedSpec(ModelSpec):
@@ -107,15 +103,13 @@ def build_model(
         model.task = task
         _check_outputs(model)
         if spec.weights is not None and model.pretrained is None:
-            model.pretrained = load(spec.weights, dict(model.blocks.items()))
-        model.keep_local(_local_names(spec, model.layout))
+            model.pretrained = load(spec.weights, model)
+        model.keep_local(_local_names(spec, model))
         vector = initial_vector(model, 0)
+    weights = model.layout.weights(*model.layout.split(vector))
     with torch.no_grad():
-        for block, tensors in zip(
-            model.blocks.values(), model.layout.weights(*model.layout.split(vector)), strict=True
-        ):
-            for name, tensor, _ in variables(block):
-                tensor.copy_(tensors[name])
+        for index, name, tensor, _ in grouped(model.blocks.values(), model.module):
+            tensor.copy_(weights[index][name])
     return model
 
 
@@ -129,9 +123,10 @@ def _check_outputs(model: BlockModel) -> None:
         )
 
 
-def _local_names(spec: ModelSpec, layout: Layout) -> set[str]:
+def _local_names(spec: ModelSpec, model: BlockModel) -> set[str]:
     """The names ``block.tensor`` of the tensors that stay local."""
-    names = {spec.tensor_name(layout.block_names[each.block], each.name): each for each in layout.entries}
+    layout = model.layout
+    names = {name_of(model, each): each for each in layout.entries}
     local = [names[name] for name in matching(names, spec.local, field="local", what="tensors that are trained")]
     if spec.buffers == "local":
         if not layout.buffers:
@@ -150,19 +145,17 @@ def checked_model(answer: object) -> BlockModel:
         raise WrongAnswer(f"expected a BlockModel, found {one_line(answer)}")
     if not answer.layout.parameter_count:
         raise WrongAnswer(f"expected a model with parameters, found {answer.depth} blocks without any")
-    for block, module in answer.blocks.items():
-        trained = {name for name, _, _ in variables(module)}
-        parameters = dict(module.named_parameters())
-        for name, tensor in [*parameters.items(), *module.named_buffers()]:
-            fractions = name in parameters or tensor.is_floating_point() or tensor.is_complex()
-            wrong = name in trained and fractions and tensor.dtype != torch.float32
-            if wrong or tensor.device.type == "meta":
-                kind = "parameter" if name in parameters else "buffer"
-                found = f"{tensor.dtype} on {tensor.device}".removeprefix("torch.")
-                raise WrongAnswer(
-                    f"expected float32 on cpu, found {found} in the {kind} '{block}.{name}'; models are trained as "
-                    "float32, and training.engine.precision sets the precision of a step's products"
-                )
+    trained = {id(tensor) for _, _, tensor, _ in grouped(answer.blocks.values(), answer.module)}
+    of_parameters = {name for name, _ in answer.named_parameters()}
+    for name, tensor in [*answer.named_parameters(), *answer.named_buffers()]:
+        fractions = name in of_parameters or tensor.is_floating_point()
+        if (id(tensor) in trained and fractions and tensor.dtype != torch.float32) or tensor.device.type == "meta":
+            kind = "parameter" if name in of_parameters else "buffer"
+            found = f"{tensor.dtype} on {tensor.device}".removeprefix("torch.")
+            raise WrongAnswer(
+                f"expected float32 on cpu, found {found} in the {kind} '{name.partition('.')[2]}'; models are trained "
+                "as float32, and training.engine.precision sets the precision of a step's products"
+            )
     return answer
 
 
@@ -170,18 +163,18 @@ def initial_vector(model: BlockModel, seed: int) -> Tensor:
     """The first server model of a seed, parameters and buffers ``[layout.size]``, the same for every method.
 
     The draws are PyTorch's defaults (uniform, Kaiming with a = √5) unless a layer specifies others, block by block from
-    one generator for the seed. A model that draws its values itself (:attr:`BlockModel.first_values`) keeps these.
+    one generator for the seed. A model whose module draws its values itself (:attr:`BlockModel.fresh`) keeps these.
     Pretrained values replace what is drawn.
     """
     number = integer_seed(seed, "initial model")
     generator = torch.Generator().manual_seed(number)
-    given = {} if model.first_values is None else model.first_values(number)
+    drawn = {} if model.fresh is None else tensors_of(model.fresh(number))
     blocks: list[dict[str, Tensor]] = []
-    for name, block in model.blocks.items():
+    for index, (name, block) in enumerate(model.blocks.items()):
         # Separate tensors: a generator fills a view in memory order, and draws must not depend on that order.
-        tensors = {place: torch.zeros(held.shape) for place, held, _ in variables(block)}
-        if name in given:
-            tensors = {place: given[name][place] for place in tensors}
+        tensors = {each.name: torch.zeros(each.shape) for each in model.layout.entries if each.block == index}
+        if drawn and name not in model.new:
+            tensors = {place: drawn[place] for place in tensors}
         else:
             initialise(block, tensors, generator)
         blocks.append({**tensors, **(model.pretrained or {}).get(name, {})})

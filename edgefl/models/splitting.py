@@ -13,7 +13,7 @@ import torch
 from torch import fx, nn
 
 from edgefl.errors import UserError, first_line
-from edgefl.models.module_state import remade, restore
+from edgefl.models.module_state import remade, restore, snapshot
 
 
 class Split(NamedTuple):
@@ -106,7 +106,7 @@ class _OneInput(nn.Module):
 def _traced(module: nn.Module, opened: frozenset[str]) -> fx.Graph:
     """The graph of a module's calls, which must be the same in training and in evaluation."""
     graphs = []
-    was_training, held = module.training, [(layer._buffers, dict(layer._buffers)) for layer in module.modules()]
+    was_training, put_back = module.training, snapshot(module)
     try:
         for training in (True, False):
             module.train(training)
@@ -115,8 +115,7 @@ def _traced(module: nn.Module, opened: frozenset[str]) -> fx.Graph:
         raise _Untraceable(f"{type(module).__name__}.forward cannot be traced ({first_line(error)})") from None
     finally:
         module.train(was_training)
-        for buffers, own in held:  # a forward that assigns to them has put proxies there
-            buffers.update(own)
+        put_back()  # a forward that assigns to its buffers has put proxies there
         restore(remade(module))
     graph, evaluation = graphs
     module.add_module(_IN_TRAINING, InTraining())
@@ -201,8 +200,8 @@ def _named_starts(nodes: Sequence[fx.Node], names: Sequence[str]) -> list[tuple[
 
 
 def _found_starts(nodes: Sequence[fx.Node], module: nn.Module) -> list[tuple[fx.Node, str]]:
-    calls = [node for node in nodes if node.op == "call_module"]
-    with_weights = [node for node in calls if _has_matrix(module.get_submodule(str(node.target)))]
+    first = {str(node.target): node for node in reversed(nodes) if node.op == "call_module"}
+    with_weights = [node for node in nodes if node in first.values() and _has_matrix(_called(module, node))]
     starts = [(node, str(node.target)) for node in with_weights]
     if len(starts) > 1:
         # What has no parameters before the last block, such as pooling, belongs to it.
@@ -213,13 +212,17 @@ def _found_starts(nodes: Sequence[fx.Node], module: nn.Module) -> list[tuple[fx.
     return [(nodes[0], starts[0][1]), *starts[1:]] if starts else []
 
 
+def _called(module: nn.Module, node: fx.Node) -> nn.Module:
+    return module.get_submodule(str(node.target))
+
+
 def _has_matrix(module: nn.Module) -> bool:
     return any(parameter.dim() > 1 for parameter in module.parameters())
 
 
 def _has_parameters(node: fx.Node, module: nn.Module) -> bool:
     if node.op == "call_module":
-        return any(True for _ in module.get_submodule(str(node.target)).parameters())
+        return any(True for _ in _called(module, node).parameters())
     return any(each.op == "get_attr" for each in node.all_input_nodes)
 
 
@@ -258,7 +261,10 @@ def _blocks(module: nn.Module, nodes: Sequence[fx.Node], starts: Sequence[tuple[
             owner, _, tensor = str(node.target).rpartition(".")
             if tensor in module.get_submodule(owner)._non_persistent_buffers_set:
                 block.get_submodule(owner)._non_persistent_buffers_set.add(tensor)
-        blocks[name.replace(".", "_")] = block
+        key = name.replace(".", "_")
+        while key in blocks:
+            key += "_"
+        blocks[key] = block
     return blocks
 
 

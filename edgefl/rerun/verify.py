@@ -194,7 +194,7 @@ def _final_model(record: Record, costs: StepCosts, file: Path) -> Iterator[str]:
     if not digests or not file.is_file():
         return
     try:
-        model = read_model(file, costs.adapted_model().layout)
+        model = read_model(file, costs.adapted_model())
     except UserError as error:
         yield f"{file.name} cannot be read: {error.message}"
         return

@@ -1,19 +1,27 @@
 """Checks that need the parts to be built: the model fits the data, the scheduler fits the model, all files exist."""
 
+import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import numpy as np
+import torch
 
+from edgefl.cost.data_dependence import DataDependentError
 from edgefl.data.federated import reads_samples, shard_sizes
 from edgefl.data.partitions import ByFile, Flwr, Natural
 from edgefl.data.sharding import Integers
-from edgefl.errors import UserError
+from edgefl.errors import Note, UserError
 from edgefl.fleet import assign
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_part import keeping_local
 from edgefl.methods.recipe import Method
-from edgefl.models.block_model import BlockModel, has_library_norms, takes_one_sample
+from edgefl.models.block_model import BlockModel
+from edgefl.models.mode import using
+from edgefl.models.norm import has_library_norms, is_refusal
+from edgefl.models.random_layers import RandomFunctions
 from edgefl.models.registry import build_model, checked_model
+from edgefl.models.zoo.ordinary import PythonModel
 from edgefl.network.client_links import ReplayedLink
 from edgefl.network.specs import FileTopology
 from edgefl.network.tree import build_topology
@@ -26,20 +34,28 @@ from edgefl.torch_settings import neutral_torch
 
 
 @neutral_torch()
-def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Overrides = ()) -> None:
+def rehearse(
+    scenario: Scenario,
+    *,
+    file: str | None = None,
+    overrides: Overrides = (),
+    trains: bool = True,
+    limited: bool = False,
+) -> None:
     """Build all parts of a run once, so that errors are found before anything is written.
 
     No image is read if the data set defines its shape, and the partition and the model do not depend on more. ``file``
-    is the scenario's name in messages, which also name the one of ``overrides`` that causes the error.
+    is the scenario's name in messages, which also name the one of ``overrides`` that causes the error. If the run
+    ``trains``, an ordinary module's step is compared with PyTorch's; ``limited``: only if the step is a small one.
     """
     try:
-        _rehearse_learning(scenario)
+        _rehearse_learning(scenario, trains=trains, limited=limited)
         _rehearse_network(scenario)
     except UserError as error:
         raise blamed(error, parse_overrides(overrides), file) from None
 
 
-def _rehearse_learning(scenario: Scenario) -> None:
+def _rehearse_learning(scenario: Scenario, *, trains: bool, limited: bool) -> None:
     from edgefl.cost.measure import block_figures
     from edgefl.data.dataset import check_tokens
 
@@ -55,6 +71,8 @@ def _rehearse_learning(scenario: Scenario) -> None:
             scenario.task,
             tokens=description.kind == "tokens",
         )
+        if trains:
+            _compare_with_pytorch(scenario, model, limited=limited)
         block_figures(model)  # raises an error if its operators cannot be counted
     if model.tokens is not None:
         check_tokens(scenario.data, model.tokens)
@@ -70,6 +88,35 @@ def _rehearse_learning(scenario: Scenario) -> None:
             with built_at(f"methods.{index}.scheduler"):
                 method.scheduler.start(seed, adapted.depth)
     _rehearse_batches(scenario, model, methods)
+
+
+_SMALL_BYTES, _SMALL_FLOPS = 2 << 30, 2e11
+"""Memory of a step that ``validate`` takes, and its floating-point operations, about ten seconds on two cores."""
+
+
+def _compare_with_pytorch(scenario: Scenario, model: BlockModel, *, limited: bool) -> None:
+    from edgefl.cost.measure import measure
+    from edgefl.training.self_test import SAMPLES, check_module, refusal
+
+    if model.fresh is None:
+        return
+    local = scenario.training.local
+    if limited:
+        with suppress(DataDependentError):
+            cost = measure(model, build_method("fedavg", local), model.depth, SAMPLES)
+            if 4 * cost.peak_memory_bytes > _SMALL_BYTES or cost.training_flops > _SMALL_FLOPS:
+                note = "one step of this model is not compared with PyTorch's here, because it is a large one; training"
+                warnings.warn(f"{note} begins with this comparison", Note, stacklevel=1)
+                return
+    check_module(model, local)
+    if scenario.keep_models != "none" and (reason := refusal(model)) is not None:
+        sentence = (
+            f"its class does not load the state dict of a trained model ({reason}), so final.safetensors would be of "
+            "no use to it; set keep_models: none, or let load_state_dict accept a plain state dict"
+        )
+        if isinstance(scenario.model.spec, PythonModel):
+            raise UserError(sentence)
+        warnings.warn(f"model: {sentence}", Note, stacklevel=1)
 
 
 def _rehearse_batches(scenario: Scenario, model: BlockModel, methods: Sequence[Method]) -> None:
@@ -104,7 +151,7 @@ def check_last_batches(model: BlockModel, methods: Iterable[Method], samples: In
         local, sizes = method.local, samples if method.objective.server is None else samples.sum(keepdims=True)
         alone = {size for size in np.unique(sizes).tolist() if 1 in batch_counts(local, size)}
         clients = [client for client, size in enumerate(sizes.tolist()) if size in alone]
-        if clients and not takes_one_sample(model):
+        if clients and not _takes_one_sample(model):
             first, others = clients[0], len(clients) - 1
             raise UserError(
                 "expected batches of two or more samples, which the model's batch norm needs to train; client "
@@ -113,3 +160,15 @@ def check_last_batches(model: BlockModel, methods: Iterable[Method], samples: In
                 "batch, or divide the data otherwise",
                 field="training.local",
             )
+
+
+def _takes_one_sample(model: BlockModel) -> bool:
+    """True if a local step can have a batch of one sample; the model is called once to find out."""
+    try:
+        with torch.no_grad(), using(training=True, track=False), RandomFunctions(torch.tensor(0)):
+            model.apply_blocks(model.zero_weights(), model.inputs(1))
+    except ValueError as error:
+        if not is_refusal(error):
+            raise
+        return False
+    return True

@@ -126,7 +126,7 @@ def jobs_of(
         chosen = engine or ("sequential" if kind in {"auto", "ray"} else kind)
         scenario = with_overrides(scenario, of_engine(chosen))
         labels = tuple(scenario.method(label).label for label in methods or [each.label for each in scenario.methods])
-        rehearse(scenario, file=path_or_name, overrides=overrides)
+        rehearse(scenario, file=path_or_name, overrides=overrides, trains=train)
         for seed in scenario.seeds:
             data = {**resolve(scenario.with_seeds([seed])), "sweep": None}
             everything = json.dumps([data, labels, device, train], sort_keys=True)

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.block_model import BlockModel
+from edgefl.models.layout import Weights
 from edgefl.models.mode import Mode, using
+from edgefl.models.random_layers import KEY, drawn_from
 from edgefl.tasks.base import Task
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import EvaluationData, JobData, JobResult
@@ -51,7 +53,7 @@ def evaluate_batches(
         weights = model.layout.frozen(*model.layout.split(vector.clone()))
         for place in places:
             batch = data.evaluation_batch(place)
-            outputs = model.apply_blocks(weights, batch.inputs)
+            outputs = outputs_of(model, weights, batch.inputs, place.start)
             scores.append(task.scores(outputs, batch.labels).sum(dim=0))
             loss, count = task.summed_loss(outputs, batch.labels)
             losses.append(loss)
@@ -61,6 +63,16 @@ def evaluate_batches(
     # One transfer for all batches: on an accelerator each .item() would wait for the device.
     sums = map(tuple, torch.stack(scores).tolist())
     return list(map(BatchScore, sums, torch.stack(losses).tolist(), torch.stack(terms).tolist()))
+
+
+def outputs_of(model: BlockModel, weights: Weights, inputs: Tensor, first: int) -> Tensor:
+    """The outputs of a model for a batch of which ``first`` is the place of the first sample.
+
+    Layers that draw random numbers in evaluation too draw them from this place, so an evaluation repeats.
+    """
+    draws = {KEY: torch.tensor(first, device=inputs.device)} if model.random else {}
+    with drawn_from(draws):
+        return model.apply_blocks(weights, inputs)
 
 
 def total(scores: Sequence[BatchScore], task: Task) -> Evaluation:

@@ -30,7 +30,7 @@ from edgefl.options import Component
 from edgefl.tasks.base import Task
 from edgefl.training.base import Engine, JobData, JobTask
 from edgefl.training.engine_spec import exact_arithmetic
-from edgefl.training.evaluation import PLAIN, batch_on
+from edgefl.training.evaluation import PLAIN, batch_on, outputs_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +94,7 @@ def scores_of(
         size = batch_on(data.device)
         for start in range(0, len(places), size):
             batch = fetch(data, places[start : start + size])
-            parts.append(model.task.scores(model.apply_blocks(weights, batch.inputs), batch.labels))
+            parts.append(model.task.scores(outputs_of(model, weights, batch.inputs, start), batch.labels))
     scores: NDArray[np.float64] = torch.cat(parts).cpu().numpy()
     return scores if len(indices) else np.zeros_like(scores)
 

@@ -35,7 +35,7 @@ def test_eigenvalue_and_trace_are_those_of_the_dense_hessian(finished):
     scenario, folder = finished
     (found,) = diagnose(folder, methods=["fedavg"], batches=1, device="cpu", plane=True)
     model = skeleton(scenario)
-    vector = read_model(folder / "fedavg/seed-0/final.safetensors", model.layout)
+    vector = read_model(folder / "fedavg/seed-0/final.safetensors", model)
     parameters, buffers = model.layout.split(vector.double())
     batches = _batches(scenario, 0, "cpu", 1)
     inputs = torch.cat([batch.inputs for batch in batches]).double()

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from edgefl.data.federated import load_federated
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.experiment.final_models import named, read_client_models, read_model, write_model
+from edgefl.experiment.final_models import read_client_models, read_model, write_model
 from edgefl.experiment.wiring import skeleton
 from edgefl.rerun.verify import verify
 from edgefl.training.core import TrainingCore
@@ -23,7 +23,7 @@ def test_the_final_model_has_the_accuracy_that_the_summary_gives_it(small, tmp_p
     data = load_federated(scenario.data, 0)
     with TrainingCore.of(data, scenario.model.spec, 0) as core:
         for label in ("fedavg", "fedbr"):
-            final = read_model(folder / label / "seed-0" / "final.safetensors", skeleton(scenario).layout)
+            final = read_model(folder / label / "seed-0" / "final.safetensors", skeleton(scenario))
             found = core._own.engine.evaluate(final, {})
             assert found.metric == summary[label][0]["accuracy"]["final"]
         tensors = load_file(folder / "fedavg" / "seed-0" / "final.safetensors")
@@ -33,9 +33,9 @@ def test_the_final_model_has_the_accuracy_that_the_summary_gives_it(small, tmp_p
 
 def test_client_models_are_those_that_the_last_model_is_the_mean_of(small, tmp_path):
     folder = run(small(keep_models="clients"), out=tmp_path / "run")
-    layout = skeleton(small()).layout
-    final = read_model(folder / "fedavg/seed-0/final.safetensors", layout)
-    clients = read_client_models(folder / "fedavg/seed-0/clients.safetensors", layout)
+    model = skeleton(small())
+    final = read_model(folder / "fedavg/seed-0/final.safetensors", model)
+    clients = read_client_models(folder / "fedavg/seed-0/clients.safetensors", model)
     assert len(clients) == 3
     torch.testing.assert_close(torch.stack(list(clients.values())).mean(dim=0), final)
 
@@ -46,13 +46,12 @@ def test_no_model_is_kept_that_is_not_wanted(small, tmp_path):
 
 
 def test_a_model_of_another_shape_is_refused(small, tmp_path):
-    layout, other = skeleton(small()).layout, skeleton(small(model={"name": "vgg9"}, data__shape=[1, 32, 32])).layout
-    write_model(torch.zeros(layout.size), layout, tmp_path / "model.safetensors")
-    assert named(torch.zeros(layout.size), layout).keys() == load_file(tmp_path / "model.safetensors").keys()
+    model, other = skeleton(small()), skeleton(small(model={"name": "vgg9"}, data__shape=[1, 32, 32]))
+    write_model(torch.zeros(model.layout.size), model, tmp_path / "model.safetensors")
     with pytest.raises(UserError, match="the file belongs to another model"):
         read_model(tmp_path / "model.safetensors", other)
     with pytest.raises(UserError, match=r"nothing\.safetensors"):
-        read_model(tmp_path / "nothing.safetensors", layout)
+        read_model(tmp_path / "nothing.safetensors", model)
 
 
 @pytest.mark.full

@@ -132,7 +132,7 @@ def test_the_final_model_loads_into_its_class_and_begins_another_run(mine, tmp_p
     final = json.loads((folder / "summary.json").read_text())["methods"]["fedavg"][0]["accuracy"]["final"]
     assert accuracy == pytest.approx(final, abs=1e-6)
     again = load_scenario(scenario, [f"model.weights={file}"])
-    first, expected = initial_vector(skeleton(again), 0), read_model(file, skeleton(again).layout)
+    first, expected = initial_vector(skeleton(again), 0), read_model(file, skeleton(again))
     torch.testing.assert_close(first, expected, rtol=0, atol=0)
 
 

@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from edgefl.models.block_model import BlockModel
+from edgefl.models.comparison import difference
 from edgefl.models.layered import layered
 from edgefl.models.layout import Layout
 from edgefl.models.registry import MODELS, build_model
@@ -156,9 +158,18 @@ def test_the_last_block_executes_nothing_of_what_precedes_it():
     assert "forward" not in vars(module.words)
 
 
-@pytest.mark.parametrize("make", [ReadsData, Skip, Own, None])
+@pytest.mark.parametrize("make", [Own, None])
 def test_other_modules_are_not_split(make):
-    module = nn.Sequential(nn.Embedding(5, 2)) if make is None else make()
+    assert layered(nn.Sequential(nn.Embedding(5, 2)) if make is None else make(), inputs) is None
+
+
+@pytest.mark.parametrize(("make", "place"), [(Stack, None), (ReadsData, "body.layers.0"), (Skip, "head")])
+def test_blocks_that_compute_something_else_are_found_with_the_place(make, place):
+    module = make()
+    model = BlockModel(
+        layered(module, inputs).blocks, module=module, sample_shape=(3,), classes=2, align_block=1,
+        input_type=torch.int64,
+    )  # fmt: skip
     values = {name: each.clone() for name, each in module.state_dict().items()}
-    assert layered(module, inputs) is None
+    assert difference(model, torch.randint(0, 5, (4, 3))) == place
     assert all(torch.equal(each, values[name]) for name, each in module.state_dict().items())

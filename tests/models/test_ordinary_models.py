@@ -162,14 +162,14 @@ def test_statistics_of_frozen_layers_are_used_and_not_updated():
 def test_a_model_of_blocks_survives_pickling():
     model, images = built(), torch.randn(2, *SHAPE)
     vector = initial_vector(model, 0)
-    other = pickle.loads(pickle.dumps(_without_first_values(model)))
+    other = pickle.loads(pickle.dumps(_without_fresh(model)))
     with torch.no_grad(), using(training=False):
         found = other.apply_blocks(weights_of(other, vector), images)
         assert torch.equal(found, model.apply_blocks(weights_of(model, vector), images))
 
 
-def _without_first_values(model):
-    model.first_values = None
+def _without_fresh(model):
+    model.fresh = None
     return model
 
 

@@ -193,7 +193,7 @@ def test_pretrained_weights_are_those_of_the_model_without_adapters(tmp_path):
     with torch.no_grad(), using(training=False):  # adapters begin at zero
         torch.testing.assert_close(model.apply_blocks(weights, inputs), net(inputs))
     vector = torch.randn(model.layout.size)
-    write_model(vector, model.layout, tmp_path / "final.safetensors")
+    write_model(vector, model, tmp_path / "final.safetensors")
     assert torch.equal(initial_vector(mlp(weights=str(tmp_path / "final.safetensors")), 0), vector)
 
 

@@ -51,10 +51,10 @@ class LocalOptions(Component):
 
     def on(self, layout: Layout, first: int = 0) -> Self:
         """The options for a model of which the blocks from ``first`` (0-based) on are trained."""
-        if not self.no_decay:
+        if not self.no_decay and not layout.unused:
             return self
-        names = {f"{layout.block_names[each.block]}.{each.name}": each for each in layout.parameters}
-        without = matching(names, self.no_decay, field="local.no_decay")
+        names = {layout.name_of(each): each for each in layout.parameters}
+        without = matching(names, self.no_decay, field="local.no_decay") | layout.unused
         before, _ = layout.before(first)
         places: list[slice] = []
         for name, entry in names.items():

@@ -116,12 +116,19 @@ class Leaves:
             self._of = point, buffers
         return self._weights
 
-    def gradient(self, loss: Tensor) -> Tensor:
+    def gradient(self, loss: Tensor, *, backward: bool = False) -> Tensor:
         """The gradient ``[parameter_count]`` of a loss at the last point of :meth:`at`; a new vector.
 
-        A loss that does not depend on the parameters has gradient zero.
+        A loss that does not depend on the parameters has gradient zero. ``backward``: by ``loss.backward()``, which
+        activation checkpointing with ``use_reentrant=True`` needs.
         """
-        if loss.requires_grad:
+        if loss.requires_grad and backward:
+            loss.backward()  # type: ignore[no-untyped-call]
+            found = [(tensor, tensor.grad) for tensor in self._parameters]
+            pieces = tuple(torch.zeros_like(tensor) if each is None else each for tensor, each in found)
+            for tensor in self._parameters:
+                tensor.grad = None
+        elif loss.requires_grad:
             pieces = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
         else:
             pieces = tuple(torch.zeros_like(tensor) for tensor in self._parameters)
@@ -175,11 +182,13 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     """
     entering("forward")
     leaves = Leaves(context.model.layout) if leaves is None else leaves
-    weights = leaves.at(rule.point(parameters, memory, lr), buffers)
-    with computing(precision, batch.labels.device), drawn_from(context.draws):
-        loss = checked_loss(objective.loss(weights, batch, context))
-    entering("backward")
-    gradient, detached = leaves.gradient(loss.total), Loss(loss.total.detach(), loss.cross_entropy.detach())
+    weights, again = leaves.at(rule.point(parameters, memory, lr), buffers), context.model.recomputes
+    with context.model.held(), drawn_from(context.draws, recomputes=again):
+        with computing(precision, batch.labels.device):
+            loss = checked_loss(objective.loss(weights, batch, context))
+        entering("backward")
+        gradient = leaves.gradient(loss.total, backward=again)
+    detached = Loss(loss.total.detach(), loss.cross_entropy.detach())
     entering("update")
     return rule.update(parameters, gradient, memory, options, lr), detached
 

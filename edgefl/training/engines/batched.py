@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -9,9 +10,11 @@ import torch
 from torch import Tensor
 
 from edgefl.cost.data_dependence import DataDependentError
-from edgefl.errors import in_words
+from edgefl.errors import Note, in_words
+from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch
 from edgefl.models.block_model import BlockModel
+from edgefl.models.comparison import close
 from edgefl.models.mode import using
 from edgefl.torch_settings import Precision
 from edgefl.training.accelerator import Replay
@@ -63,6 +66,7 @@ class BatchedEngine:
         self._widths = ChunkWidths(model, device, width)
         self._replay = Replay if replay is None and device.type == "cuda" else replay
         self._stacks: list[Stack] = []
+        self._stackable: list[tuple[tuple[object, ...], bool]] = []
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         results: dict[int, JobResult] = {}
@@ -92,11 +96,12 @@ class BatchedEngine:
         for _, places in kinds:
             places.sort(key=lambda place: (-tasks[place].steps, tasks[place].client, tasks[place].dispatch))
             with using(**self._mode):
-                width = self._width(tasks[places[0]])
+                width = self._width([tasks[place] for place in places])
             yield from (places[start : start + width] for start in range(0, len(places), width))
 
-    def _width(self, task: JobTask) -> int:
-        if not task.objective.side_by_side:
+    def _width(self, tasks: Sequence[JobTask]) -> int:
+        task = tasks[0]
+        if not task.objective.side_by_side or (len(tasks) > 1 and not self._can_stack(tasks[:2])):
             return 1
         try:
             return self._widths.of(task)
@@ -106,6 +111,33 @@ class BatchedEngine:
             why = f"{task.method}: its clients train one at a time, because measuring a step raised {in_words(error)}"
             warnings.warn(why, stacklevel=2)
             return 1
+
+    def _can_stack(self, tasks: Sequence[JobTask]) -> bool:
+        """True if a first step of two jobs gives the same side by side and alone; asked of ordinary modules only."""
+        if self._model.fresh is None:
+            return True
+        kind = tasks[0].objective, tasks[0].alpha
+        known = next((answer for other, answer in self._stackable if other == kind), None)
+        if known is None:
+            # Plain SGD: an adaptive step would make much of gradients that are only rounding.
+            trial = [replace(each, rule=Sgd(), steps=1, rates=()) for each in tasks]
+            alone = [self._alone(each).final - each.start for each in trial]
+            try:
+                stack = Stack(trial, self._model, self._precision)
+                self._steps(stack)
+                pairs = zip(stack.results(), trial, alone, strict=True)
+                alike = all(close(found.final - each.start, one) for found, each, one in pairs)
+                reason = "" if alike else "results differ"
+            except torch.OutOfMemoryError:
+                return True  # chunks become smaller
+            except Exception as error:  # noqa: BLE001  (whatever PyTorch or the module's code raises)
+                reason = in_words(error)
+            known = not reason
+            self._stackable.append((kind, known))
+            if not known:
+                why = f"{tasks[0].method}: its clients train one after another, because vmap cannot stack their steps"
+                warnings.warn(f"{why} ({reason})", Note, stacklevel=2)
+        return known
 
     def _chunk(self, tasks: list[JobTask]) -> list[JobResult]:
         if len(tasks) == 1:

@@ -1,0 +1,91 @@
+"""Comparison of a view of a module with the module itself, on real numbers."""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import zip_longest
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from edgefl.models.block_model import BlockModel
+from edgefl.models.layout import Weights, grouped
+from edgefl.models.mode import using
+from edgefl.models.random_layers import RandomFunctions
+
+
+def difference(model: BlockModel, inputs: Tensor) -> str | None:
+    """Where the blocks of a module compute something else than the module itself; ``None`` if nowhere.
+
+    Both are called with the same random numbers and perturbed weights, in training and in evaluation; outputs,
+    gradients and buffers are compared. The answer is the name of a submodule.
+    """
+    layout, seen, vector = model.layout, list[list[tuple[str, Tensor]]](), perturbed(model, 0)
+
+    def watched(name: str, layer: nn.Module, _: Any, output: Any) -> None:
+        if "forward" in layer.__dict__:  # replaced, see layered
+            return
+        seen[-1].extend((name, each.detach()) for each in tree_leaves(output) if isinstance(each, Tensor))
+
+    def run(call: Callable[[Weights, Tensor], Tensor], *, training: bool) -> list[Tensor]:
+        seen.append([])
+        parameters, buffers = (each.clone() for each in layout.split(vector))
+        weights = layout.weights(parameters.requires_grad_(), buffers)
+        with using(training=training), model.held(), RandomFunctions(torch.tensor(0), recomputes=model.recomputes):
+            outputs = call(weights, inputs.clone())
+            if not training or not outputs.requires_grad:
+                return [outputs.detach(), buffers]
+            (outputs * torch.linspace(-1, 1, outputs.numel()).view(outputs.shape)).sum().backward()  # type: ignore[no-untyped-call]
+        assert parameters.grad is not None
+        gradients = [each.view(parameters.grad[layout._place(each, 0)]) for each in layout.parameters]
+        return [outputs.detach(), buffers, *gradients]
+
+    assert model.module is not None
+    handles = [
+        each.register_forward_hook(partial(watched, name)) for name, each in model.module.named_modules() if name
+    ]
+    try:
+        for training in (True, False):
+            expected = run(model.apply_blocks, training=training)
+            found = run(lambda *given: model.taps(*given)[-1], training=training)
+            if not all(close(one, other) for one, other in zip(found, expected, strict=True)):
+                raise ValueError  # noqa: TRY301
+    except Exception:  # noqa: BLE001  (whatever the module's code raises)
+        blocks, whole = seen[-1], seen[-2] if len(seen) % 2 == 0 else seen[-1]
+        unlike = (
+            name
+            for (name, one), (other, two) in zip_longest(whole, blocks, fillvalue=("", torch.zeros(0)))
+            if name != other or not close(one, two)
+        )
+        return next(filter(None, unlike), next((name for name, _ in reversed(whole)), "its first submodule"))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return None
+
+
+def perturbed(model: BlockModel, seed: int) -> Tensor:
+    """The skeleton's own values ``[size]``, changed a little, since some may be zero at first."""
+    layout, generator = model.layout, torch.Generator().manual_seed(seed)
+    own: Weights = tuple({} for _ in layout.block_names)
+    for index, name, tensor, _ in grouped(model.blocks.values(), model.module):
+        own[index][name] = tensor
+    vector = layout.flatten(own).cpu()
+    vector *= 1 + 0.1 * torch.rand(layout.size, generator=generator)
+    vector[: layout.parameter_count] += 0.02 * torch.randn(layout.parameter_count, generator=generator)
+    return vector
+
+
+def close(found: Tensor, expected: Tensor, rounded: Tensor | None = None) -> bool:
+    """True if all numbers are equal within 0.1 % of the largest one.
+
+    ``rounded`` is the result from inputs that differ by rounding: thirty times its largest difference is allowed too.
+    """
+    if found.shape != expected.shape or not torch.equal(found.isfinite(), expected.isfinite()):
+        return False
+    found, expected = (each.detach().double().nan_to_num() for each in (found, expected))
+    if not expected.numel():
+        return True
+    slack = 0.0 if rounded is None else 30 * (rounded.detach().double().nan_to_num() - expected).abs().max()
+    return bool((found - expected).abs().max() <= 1e-3 * expected.abs().max() + 1e-6 + slack)
