@@ -9,13 +9,12 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from edgefl.errors import UserError
+from edgefl.models.called_part import CalledPart, given_at
 from edgefl.models.classifier import Classifier
 from edgefl.models.layout import FROZEN, Entry, Frozen, Layout, Numbers, Weights, grouped, taken
 from edgefl.models.mode import mode, using
-from edgefl.models.module_state import HOOKS, remade, restore
 from edgefl.models.random_layers import ViewsAsReshapes
 from edgefl.models.residual import Residual
 from edgefl.models.slimmable import Conv2d, Linear
@@ -149,15 +148,15 @@ class BlockModel(nn.Module):
     def _find_places(self) -> None:
         self._sequence = list(self.blocks.values())
         at = {id(each): (index, name) for index, name, each, _ in grouped(self._sequence, self.module)}
-        self._parts = [_Part(block, at) for block in self._sequence]
-        self._whole = None if self.module is None else _Part(self.module, at)
+        self._parts = [CalledPart(block, at) for block in self._sequence]
+        self._whole = None if self.module is None else CalledPart(self.module, at)
         self._frozen = [module for module in self.modules() if FROZEN in module.__dict__]
         for module in self._frozen:
             module.training = False
         others = (each for part in self._parts for each in part.module.modules() if FROZEN not in each.__dict__)
         self._marker = next(others, self.blocks)
         self._constants: dict[tuple[int, torch.device], Tensor] = {}
-        self._held: list[tuple[_Part, Weights, list[Any]]] | None = None
+        self._held: list[tuple[CalledPart, Weights, list[Any]]] | None = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Find the tensors again, since unpickling makes other modules of blocks that are graphs."""
@@ -242,7 +241,7 @@ class BlockModel(nn.Module):
             copies = self.layout.block_names[index] in self.copied
             return self._called(self._parts[index], weights, inputs, copies=copies)
 
-    def _called(self, part: _Part, weights: Weights, inputs: Tensor, *, copies: bool) -> Tensor:
+    def _called(self, part: CalledPart, weights: Weights, inputs: Tensor, *, copies: bool) -> Tensor:
         """The output of a module with its tensors temporarily replaced by these.
 
         It is ``torch.func.functional_call`` without the search for places, which takes longer than a small operator.
@@ -260,19 +259,21 @@ class BlockModel(nn.Module):
                 "the model computes activations again in the backward pass (activation checkpointing), which a loss of "
                 "several models cannot do; leave it out, or choose a method whose loss runs one model"
             )
-        own = part.tensors()
+        own, given = part.tensors(), dict[tuple[int, str], Tensor | None]()
         try:
             for place, tensor in zip(part.places, own, strict=True):
-                place.held[place.key] = self._given(place, tensor, weights, inputs.device)
+                if place.at is None:
+                    place.held[place.key] = None if place.kind == "counter" else self._constant(tensor, inputs.device)
+                    continue
+                if place.at not in given:
+                    given[place.at] = given_at(place, weights[place.at[0]])
+                place.held[place.key] = given[place.at]
             for layer in part.recurrent:
                 layer._flat_weights = [getattr(layer, name) for name in layer._flat_weights_names]
             with ViewsAsReshapes() if self.reshapes else nullcontext():
                 output: Tensor = part.module(inputs)
             if now.track:
-                for place in part.updated:
-                    assert place.at is not None
-                    if not isinstance(weights[place.at[0]], Frozen):
-                        weights[place.at[0]][place.at[1]].copy_(place.held[place.key])
+                part.keep_updates(weights)
         finally:
             if held is None:
                 part.put_back(own)
@@ -286,25 +287,9 @@ class BlockModel(nn.Module):
         if self._marker.training is not training:
             self.blocks.train(training)
             if self.module is not None:
-                self.module.train(training)
+                (self.module.train if training else self.module.eval)()
             for layer in self._frozen:
                 layer.training = False
-
-    def _given(self, place: _Place, own: Tensor, weights: Weights, device: torch.device) -> Tensor | None:
-        if place.at is None:
-            return None if place.kind == "counter" else self._constant(own, device)
-        tensors, name = weights[place.at[0]], place.at[1]
-        given = tensors[name]
-        if place.kind is None:
-            if place.hooks and given.requires_grad:
-                given = given.view_as(given)
-                for hook in place.hooks:
-                    given.register_hook(hook)  # type: ignore[no-untyped-call]
-            return given
-        if place.kind == "statistics" and place.layer.training and (isinstance(tensors, Frozen) or not mode().track):
-            return None  # PyTorch's batch norm then normalises by the batch and updates nothing
-        # Under vmap PyTorch updates a copy of running statistics that are not contiguous, as slices of a stack are not.
-        return given.clone(memory_format=torch.contiguous_format)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -316,7 +301,8 @@ class BlockModel(nn.Module):
         try:
             yield
         finally:
-            for part, _, own in reversed(self._held):
+            for part, weights, own in reversed(self._held):
+                part.keep_updates(weights)  # layers that were called again have updated their buffers again
                 part.put_back(own)
             self._held = None
 
@@ -350,55 +336,3 @@ class BlockModel(nn.Module):
         for block in self._sequence if self.module is None else [self.module]:
             inputs = block(inputs)
         return inputs
-
-
-Kind = Literal["buffer", "statistics", "counter"]
-
-
-class _Place(NamedTuple):
-    """The place of a tensor in a layer.
-
-    ``at`` are the block and the name of its tensor in the weights, ``None`` for a constant. ``kind`` is ``None`` for
-    what is passed unchanged: a parameter, a constant, or a buffer of a layer that reads the mode.
-    """
-
-    layer: nn.Module
-    held: dict[str, Any]
-    key: str
-    at: tuple[int, str] | None
-    kind: Kind | None
-    hooks: Sequence[Callable[[Tensor], Tensor | None]]
-
-
-class _Part:
-    """A module that is called with other tensors; ``at`` are block and name of each of its tensors by ``id``."""
-
-    def __init__(self, module: nn.Module, at: Mapping[int, tuple[int, str]]) -> None:
-        self.module = module
-        self.places: list[_Place] = []
-        for layer in module.modules():
-            kind: Kind | None = None
-            if not getattr(layer, "knows_mode", False):
-                kind = "statistics" if isinstance(layer, _NormBase) else "buffer"
-            for held, of_these in ((layer._parameters, None), (layer._buffers, kind)):
-                for key, own in held.items():
-                    if own is None:
-                        continue
-                    place = at.get(id(own))
-                    counts = kind == "statistics" and key == "num_batches_tracked"
-                    used = of_these if place is not None else "counter" if counts else None
-                    hooks = layer.__dict__.get(HOOKS, {}).get(key, ())
-                    self.places.append(_Place(layer, held, key, place, used, hooks))
-        self.updated = [place for place in self.places if place.at is not None and place.kind is not None]
-        self.recurrent = [layer for layer in module.modules() if isinstance(layer, nn.RNNBase)]
-        self._remade = remade(module)
-
-    def tensors(self) -> list[Any]:
-        """What is at its places."""
-        return [place.held[place.key] for place in self.places]
-
-    def put_back(self, tensors: Sequence[Any]) -> None:
-        """End a call: its tensors are these again, and attributes that calls make anew have their own values."""
-        for place, tensor in zip(self.places, tensors, strict=True):
-            place.held[place.key] = tensor
-        restore(self._remade)

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights, grouped
 from edgefl.models.mode import using
-from edgefl.models.random_layers import RandomFunctions
+from edgefl.models.random_layers import RandomFunctions, backward_of
 
 
 def difference(model: BlockModel, inputs: Tensor) -> str | None:
@@ -36,7 +36,7 @@ def difference(model: BlockModel, inputs: Tensor) -> str | None:
             outputs = call(weights, inputs.clone())
             if not training or not outputs.requires_grad:
                 return [outputs.detach(), buffers]
-            (outputs * torch.linspace(-1, 1, outputs.numel()).view(outputs.shape)).sum().backward()  # type: ignore[no-untyped-call]
+            backward_of((outputs * torch.linspace(-1, 1, outputs.numel()).view(outputs.shape)).sum())
         assert parameters.grad is not None
         gradients = [each.view(parameters.grad[layout._place(each, 0)]) for each in layout.parameters]
         return [outputs.detach(), buffers, *gradients]

@@ -50,9 +50,9 @@ def settle(module: nn.Module, twin: nn.Module, inputs: Tensor, *, reshapes: bool
             )
     if not all(torch.allclose(a, b, rtol=1e-5, atol=1e-7, equal_nan=True) for a, b in zip(*outputs[1:], strict=True)):
         raise UserError(
-            "the model answers otherwise when it is called again with the same inputs: it keeps something outside its "
-            f"buffers (a layer in a list, a global variable), {_REACHES}; keep it in a floating-point buffer, and "
-            "layers in attributes or in a ModuleList"
+            "the model answers otherwise when it is called again with the same inputs: it draws from a generator of "
+            "Python or NumPy, for which PyTorch has functions, or keeps something outside its buffers (a layer in a "
+            f"list, a global variable), {_REACHES}; keep it in a floating-point buffer, and layers in attributes"
         )
     for (path, name), value in _attributes(twin):
         if value is not before.get((path, name), _MISSING):
@@ -111,7 +111,7 @@ def _call(module: nn.Module, inputs: Tensor, reshapes: bool) -> list[Tensor]:
     """The outputs in training and in evaluation."""
     outputs = []
     for training in (True, False):
-        module.train(training)
+        (module.train if training else module.eval)()
         for layer in module.modules():
             layer.training &= FROZEN not in layer.__dict__
         with ViewsAsReshapes() if reshapes else nullcontext(), RandomFunctions(torch.tensor(0)):
@@ -123,7 +123,7 @@ def _call(module: nn.Module, inputs: Tensor, reshapes: bool) -> list[Tensor]:
 def check_tensors(twin: nn.Module, inputs: Tensor, *, reshapes: bool) -> None:
     """Call a module with large weights, which a limit of their norm would change, and compare its tensors."""
     put_back, own, generator = snapshot(twin), set(twin.state_dict()), torch.Generator().manual_seed(0)
-    for parameter in twin.parameters():
+    for parameter in (each for each in twin.parameters() if each.is_floating_point()):
         parameter.data.normal_(std=3.0, generator=generator)
     sent = {name for name, _, is_parameter in variables(twin) if not is_parameter}
     watched = {place: tensor for place, tensor in _tensors_of(twin) if ".".join(filter(None, place)) not in sent}

@@ -19,12 +19,12 @@ from edgefl.errors import UserError, first_line, one_line
 from edgefl.models.block_model import BlockModel
 from edgefl.models.channels import layer_in
 from edgefl.models.comparison import difference
-from edgefl.models.layout import FROZEN, matching, tensors_of
+from edgefl.models.layout import FROZEN, matching, tensors_of, variables
 from edgefl.models.lora import Lora, add_adapters, without_adapters, without_base
 from edgefl.models.mode import using
 from edgefl.models.module_state import HOOKS, check_tensors, settle, words_of
 from edgefl.models.pretrained import load
-from edgefl.models.random_layers import RandomFunctions
+from edgefl.models.random_layers import RandomFunctions, backward_of
 from edgefl.models.registry import ModelSpec
 from edgefl.models.slimmable import correct
 from edgefl.models.splitting import Split, split
@@ -110,7 +110,7 @@ class OrdinaryModel(ModelSpec):
             )
 
         model = of(*self.split(module, found.input_type, sample_shape))
-        if model.depth > 1 and (place := difference(model.again(), inputs)) is not None:
+        if model.depth > 1 and (place := difference(model.again(), inputs[:2])) is not None:
             reason = f"its blocks would compute something else than the module, from '{place}' on"
             if self.blocks is not None:
                 raise UserError(f"the model cannot be split here: {reason}", field="blocks")
@@ -132,6 +132,11 @@ class OrdinaryModel(ModelSpec):
                 raise UserError(
                     f"{words_of(module, name)} gets its size from its first input, so it has no "
                     "initial values; write its size"
+                )
+            if isinstance(layer, torch.jit.ScriptModule):
+                raise UserError(
+                    f"{words_of(module, name)} is compiled by TorchScript, so it cannot be called with other weights; "
+                    "use the module that was compiled"
                 )
         module = module.float()
         correct(module)
@@ -262,7 +267,7 @@ def _checked(
         _check_output(module, output, (2, *expected), shape)
         try:
             if output.requires_grad:
-                output.sum().backward()  # type: ignore[no-untyped-call]
+                backward_of(output.sum())
         except Exception as error:  # noqa: BLE001  (whatever the module's code raises)
             raise UserError(f"PyTorch cannot compute the model's gradient: {first_line(error)}") from None
     if watch.drawing is not None:
@@ -282,8 +287,21 @@ def _checked(
                 f"{words_of(module, path)} has a sparse gradient of its parameter '{name}'; leave out sparse=True, "
                 "which gives the same numbers"
             )
+    _check_memory(module)
     unused = frozenset(name for name, leaf in leaves.items() if leaf.grad is None)
     return _Call(input_type, functions.used, watch.recomputes, watch.tokens, reshapes, unused)
+
+
+def _check_memory(module: nn.Module) -> None:
+    """Refuse two tensors that are trained or sent and share memory without being one."""
+    known = dict[int, tuple[str, Tensor]]()
+    for name, tensor, _ in variables(module):
+        other, first = known.setdefault(tensor.untyped_storage().data_ptr(), (name, tensor))
+        if first is not tensor and tensor.numel():
+            raise UserError(
+                f"its tensors '{other}' and '{name}' share memory, so a change of one changes the other; let both "
+                "places have the same tensor, or copies (clone)"
+            )
 
 
 def _check_output(module: nn.Module, output: object, expected: tuple[int, ...], shape: str) -> None:

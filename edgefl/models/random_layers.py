@@ -67,7 +67,8 @@ class RandomFunctions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        replacement = _REPLACED.get(func)
+        own = kwargs is not None and kwargs.get("generator") is not None  # the module's own generator
+        replacement = None if own else _REPLACED.get(func)
         return func(*args, **(kwargs or {})) if replacement is None else replacement(self, *args, **(kwargs or {}))
 
     @property
@@ -92,6 +93,13 @@ class RandomFunctions(TorchFunctionMode):
         if p == 0:
             return input
         return input * ((self.uniform(shape) >= p).to(input.dtype) / (1 - p)) if p < 1 else torch.zeros_like(input)
+
+
+def backward_of(loss: Tensor) -> None:
+    """``loss.backward()``, in which functions stay replaced: PyTorch's own leaves the mode of functions."""
+    engine = torch.autograd.Variable._execution_engine
+    options = {"allow_unreachable": True, "accumulate_grad": True}
+    engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), **options)
 
 
 def _signed(number: int) -> int:

@@ -7,7 +7,7 @@ value, its tap.
 
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import fx, nn
@@ -39,14 +39,6 @@ def split(module: nn.Module, names: Sequence[str] | None = None) -> Split:
     >>> list(split(net).blocks)
     ['0', '3']
     """
-    try:
-        return _split(module, names)
-    finally:
-        # Blocks have it where they need it; a Sequential would call it as its last part.
-        module._modules.pop(_IN_TRAINING, None)
-
-
-def _split(module: nn.Module, names: Sequence[str] | None) -> Split:
     opened = _ancestors(names) if names is not None else _only_sequentials(module)
     try:
         graph = _traced(module, opened)
@@ -54,7 +46,7 @@ def _split(module: nn.Module, names: Sequence[str] | None) -> Split:
         if names is not None:
             raise UserError(f"the model cannot be split: {error}", field="blocks") from None
         return Split({"model": module}, str(error))
-    nodes = [node for node in graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
+    nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output") and not _is_anywhere(node)]
     starts = _named_starts(nodes, names) if names is not None else _found_starts(nodes, module)
     kept = []
     for start in starts:
@@ -73,7 +65,13 @@ def _split(module: nn.Module, names: Sequence[str] | None) -> Split:
             return Split({names[0].replace(".", "_"): module}, "'blocks' names one")
         reason = None if len(starts) < 2 else "more than one value passes between its children"
         return Split({"model": module}, reason)
-    return Split(_blocks(module, nodes, kept))
+    module.add_module(_IN_TRAINING, InTraining())
+    try:
+        return Split(_blocks(module, nodes, kept))
+    except Exception as error:  # noqa: BLE001  (torch.fx writes Python code with the submodules' names)
+        return Split({"model": module}, f"torch.fx cannot write its blocks ({first_line(error)})")
+    finally:
+        del module._modules[_IN_TRAINING]  # a Sequential would call it as its last part
 
 
 class _Untraceable(Exception):  # noqa: N818  (a property of the module)
@@ -90,6 +88,9 @@ class _Calls(fx.Tracer):
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return module_qualified_name not in self._opened
 
+    def to_bool(self, obj: fx.Proxy) -> bool:
+        raise fx.proxy.TraceError("a condition on a tensor, on its shape, or on whether the module trains")
+
 
 class _OneInput(nn.Module):
     """Calls a module with its first argument only; the others keep their defaults."""
@@ -103,50 +104,6 @@ class _OneInput(nn.Module):
         return output
 
 
-def _traced(module: nn.Module, opened: frozenset[str]) -> fx.Graph:
-    """The graph of a module's calls, which must be the same in training and in evaluation."""
-    graphs = []
-    was_training, put_back = module.training, snapshot(module)
-    try:
-        for training in (True, False):
-            module.train(training)
-            graphs.append(_Calls(opened).trace(_OneInput(module)))
-    except Exception as error:  # noqa: BLE001  (whatever the module's code raises when it gets a proxy)
-        raise _Untraceable(f"{type(module).__name__}.forward cannot be traced ({first_line(error)})") from None
-    finally:
-        module.train(was_training)
-        put_back()  # a forward that assigns to its buffers has put proxies there
-        restore(remade(module))
-    graph, evaluation = graphs
-    module.add_module(_IN_TRAINING, InTraining())
-    if not _made_one(graph, evaluation):
-        raise _Untraceable(f"{type(module).__name__}.forward makes other calls in training than in evaluation")
-    for node in graph.nodes:
-        if node.op == "get_attr" and not str(node.target).startswith("module."):
-            raise _Untraceable(f"{type(module).__name__}.forward makes a tensor that does not depend on its input")
-        if node.op in ("call_module", "get_attr"):
-            node.target = str(node.target).removeprefix("module.")
-    return graph
-
-
-def _made_one(graph: fx.Graph, evaluation: fx.Graph) -> bool:
-    """Let a graph, traced in training, read the mode wherever it was given ``training=True``; True if that suffices."""
-    pairs = list(zip(graph.nodes, evaluation.nodes, strict=False))
-    if len(graph.nodes) != len(evaluation.nodes):
-        return False
-    for node, other in pairs:
-        if (node.op, node.target, node.name) != (other.op, other.target, other.name):
-            return False
-        if repr((node.args, node.kwargs)) != repr((other.args, other.kwargs)):
-            with graph.inserting_before(node):
-                training = graph.call_module(_IN_TRAINING)
-            node.args = _switched(node.args, other.args, training)
-            node.kwargs = _switched(node.kwargs, other.kwargs, training)
-            if repr((node.args, node.kwargs)).count(training.name) != 1:
-                return False
-    return True
-
-
 _IN_TRAINING = "_in_training"
 
 
@@ -157,15 +114,25 @@ class InTraining(nn.Module):
         return self.training
 
 
-def _switched(value: Any, other: Any, training: fx.Node) -> Any:
-    """An argument, with the node ``training`` where it is true and the other one false."""
-    if value is True and other is False:
-        return training
-    if isinstance(value, tuple | list) and isinstance(other, tuple | list) and len(value) == len(other):
-        return type(value)(_switched(one, two, training) for one, two in zip(value, other, strict=True))
-    if isinstance(value, dict) and isinstance(other, dict) and value.keys() == other.keys():
-        return {key: _switched(one, other[key], training) for key, one in value.items()}
-    return value
+def _traced(module: nn.Module, opened: frozenset[str]) -> fx.Graph:
+    """The graph of a module's calls, which reads whether it trains where the module does."""
+    tracer, kind, put_back = _Calls(opened), type(module), snapshot(module)
+    reading = property(lambda _: tracer.create_proxy("call_module", f"module.{_IN_TRAINING}", (), {}))
+    try:
+        module.__class__ = type(kind.__name__, (kind,), {"training": reading})
+        graph = tracer.trace(_OneInput(module))
+    except Exception as error:  # noqa: BLE001  (whatever the module's code raises when it gets a proxy)
+        raise _Untraceable(f"{kind.__name__}.forward cannot be traced ({first_line(error)})") from None
+    finally:
+        module.__class__ = kind
+        put_back()  # a forward that assigns to its buffers has put proxies there
+        restore(remade(module))
+    for node in graph.nodes:
+        if node.op == "get_attr" and not str(node.target).startswith("module."):
+            raise _Untraceable(f"{kind.__name__}.forward makes a tensor that does not depend on its input")
+        if node.op in ("call_module", "get_attr"):
+            node.target = str(node.target).removeprefix("module.")
+    return graph
 
 
 def _ancestors(names: Sequence[str]) -> frozenset[str]:
@@ -226,6 +193,11 @@ def _has_parameters(node: fx.Node, module: nn.Module) -> bool:
     return any(each.op == "get_attr" for each in node.all_input_nodes)
 
 
+def _is_anywhere(node: fx.Node) -> bool:
+    """True for a parameter and for whether the module trains, which any block may read."""
+    return node.op == "get_attr" or node.target == _IN_TRAINING
+
+
 def _crossing(nodes: Sequence[fx.Node], place: int) -> list[fx.Node]:
     """The values that were computed before a place and are used from there on."""
     before = set(nodes[:place])
@@ -248,7 +220,7 @@ def _blocks(module: nn.Module, nodes: Sequence[fx.Node], starts: Sequence[tuple[
         copies = {arriving: graph.placeholder("inputs")}
 
         def copied(node: fx.Node, graph: fx.Graph = graph, copies: dict[fx.Node, fx.Node] = copies) -> fx.Node:
-            if node not in copies:  # a parameter, which any block may read
+            if node not in copies:  # see _is_anywhere
                 copies[node] = graph.node_copy(node)
             return copies[node]
 

@@ -15,7 +15,7 @@ from edgefl.models.comparison import close, perturbed
 from edgefl.models.layout import FROZEN, matching, tensors_of
 from edgefl.models.mode import using
 from edgefl.models.pretrained import state_of
-from edgefl.models.random_layers import KEY, RandomFunctions
+from edgefl.models.random_layers import KEY, RandomFunctions, backward_of
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.engines.sequential import TRAINING
 from edgefl.training.evaluation import PLAIN
@@ -92,14 +92,16 @@ def _batch(model: BlockModel, seed: int) -> Batch:
 
 def _by_pytorch(model: BlockModel, local: LocalOptions, vector: Tensor, batch: Batch) -> _Found:
     assert model.fresh is not None
-    layout, module = model.layout, model.fresh(0)
-    tensors, weights = tensors_of(module), layout.weights(*layout.split(vector))
-    with torch.no_grad():
-        for each in layout.entries:
-            tensors[each.name].copy_(weights[each.block][each.name])
-    module.eval()
+    layout, weights = model.layout, model.layout.weights(*model.layout.split(vector))
+    evaluated, module = model.fresh(0), model.fresh(0)
+    for made in (evaluated, module):
+        tensors = tensors_of(made)
+        with torch.no_grad():
+            for entry in layout.entries:
+                tensors[entry.name].copy_(weights[entry.block][entry.name])
+    evaluated.eval()
     with torch.no_grad(), RandomFunctions(torch.tensor(2)):
-        found = {"its output in evaluation": module(batch.inputs.clone())}
+        found = {"its output in evaluation": evaluated(batch.inputs.clone())}
     module.train()
     for layer in module.modules():
         layer.training &= FROZEN not in layer.__dict__
@@ -115,7 +117,7 @@ def _by_pytorch(model: BlockModel, local: LocalOptions, vector: Tensor, batch: B
     try:
         with RandomFunctions(torch.tensor(1), recomputes=model.recomputes):
             loss = model.task.mean_loss(module(batch.inputs.clone()), batch.labels)
-            loss.backward()  # type: ignore[no-untyped-call]
+            backward_of(loss)
         for each in layout.parameters:
             gradient = tensors[each.name].grad
             found[f"the gradient of '{each.name}'"] = torch.zeros(each.shape) if gradient is None else gradient.clone()
@@ -126,6 +128,7 @@ def _by_pytorch(model: BlockModel, local: LocalOptions, vector: Tensor, batch: B
         raise UserError(f"PyTorch cannot make a training step of this model: {first_line(error)}") from None
     moved = {each.name: tensors[each.name].detach() - weights[each.block][each.name] for each in layout.parameters}
     found |= {f"the step of '{name}'": each for name, each in moved.items()}
+    tensors = tensors_of(module)  # a module may put other ones in their places
     found |= {f"the buffer '{each.name}' after a step": tensors[each.name] for each in layout.buffers}
     return {**found, "its loss": loss}
 

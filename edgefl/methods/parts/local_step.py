@@ -14,7 +14,7 @@ from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
 from edgefl.models.layout import Layout, Weights
-from edgefl.models.random_layers import drawn_from
+from edgefl.models.random_layers import backward_of, drawn_from
 from edgefl.options import Component
 from edgefl.torch_settings import Precision, computing
 
@@ -123,7 +123,7 @@ class Leaves:
         activation checkpointing with ``use_reentrant=True`` needs.
         """
         if loss.requires_grad and backward:
-            loss.backward()  # type: ignore[no-untyped-call]
+            backward_of(loss)
             found = [(tensor, tensor.grad) for tensor in self._parameters]
             pieces = tuple(torch.zeros_like(tensor) if each is None else each for tensor, each in found)
             for tensor in self._parameters:

@@ -133,11 +133,16 @@ class BatchedEngine:
             except Exception as error:  # noqa: BLE001  (whatever PyTorch or the module's code raises)
                 reason = in_words(error)
             known = not reason
-            self._stackable.append((kind, known))
-            if not known:
-                why = f"{tasks[0].method}: its clients train one after another, because vmap cannot stack their steps"
-                warnings.warn(f"{why} ({reason})", Note, stacklevel=2)
+            if known:
+                self._stackable.append((kind, True))
+            else:
+                self._not_stackable(tasks[0], reason)
         return known
+
+    def _not_stackable(self, task: JobTask, reason: str) -> None:
+        self._stackable.insert(0, ((task.objective, task.alpha), False))
+        why = f"{task.method}: its clients train one after another, because vmap cannot stack their steps"
+        warnings.warn(f"{why} ({reason})", Note, stacklevel=2)
 
     def _chunk(self, tasks: list[JobTask]) -> list[JobResult]:
         if len(tasks) == 1:
@@ -158,8 +163,10 @@ class BatchedEngine:
         except BaseException as error:
             self._stacks.clear()
             # In a stack, the failing job is unknown; training the jobs one by one raises the fault with its client.
-            for task in tasks:
-                self._alone(task)
+            results = [self._alone(task) for task in tasks]
+            if self._model.fresh is not None:  # an ordinary module may do something new in a later round
+                self._not_stackable(tasks[0], in_words(error))
+                return results
             first, reason = tasks[0], f"{in_words(error)} (only when jobs are batched)"
             raise TrainingFault(first.method, first.client, first.round, stack.taken, reason) from error
 
