@@ -174,9 +174,10 @@ def test_a_checkpoints_files_give_its_configuration_and_values(tmp_path):
             r"the sequence_classification of 'gpt2' cannot be built for inputs of 12: .*must be divisible by num_heads",
         ),
         ({"head": "causal_lm", "args": GPT2}, r"expected .* of shape \(2, 30\) .*, found \(2, 12, 30\)"),
+        ({"args": {"n_head": "two"}}, r"args: not a configuration of 'gpt2': .*'n_head' expected int, got str"),
         ({"blocks": ["transformer.h.1"], "args": GPT2}, r"blocks: a model of transformers is split at its layers"),
     ],
-    ids=["type", "argument", "heads", "positions", "blocks"],
+    ids=["type", "argument", "heads", "positions", "kind", "blocks"],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(options, message):
     with pytest.raises(UserError, match=message) as refused:

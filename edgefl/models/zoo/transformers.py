@@ -82,7 +82,7 @@ class TransformersModel(OrdinaryModel):
             attention = self.args.get("attn_implementation", "eager")
             try:
                 model = getattr(transformers, head.name).from_config(config, attn_implementation=attention)
-            except (ValueError, TypeError, RuntimeError, ImportError, AttributeError, KeyError) as error:
+            except Exception as error:  # noqa: BLE001  (whatever the library's checks raise)
                 what, shape = f"the {self.head} of '{self.transformers}'", "×".join(map(str, sample_shape))
                 message = f"{what} cannot be built for inputs of {shape}: {first_line(error)[:200]}"
                 raise UserError(message) from None
@@ -127,8 +127,8 @@ class TransformersModel(OrdinaryModel):
         options |= {name: value for name, value in self.args.items() if name not in _OF_TRANSFORMERS}
         try:
             return own.from_dict({**self._file(), **options})
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            reason = first_line(error)[:200]
+        except Exception as error:  # noqa: BLE001  (whatever the library's checks raise)
+            reason = first_line(error.__cause__ or error)[:200]
             raise UserError(f"not a configuration of '{self.transformers}': {reason}", field="args") from None
 
     def _file(self) -> dict[str, Any]:
