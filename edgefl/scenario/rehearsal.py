@@ -14,6 +14,7 @@ from edgefl.methods.parts.local_part import keeping_local
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel, has_library_norms, takes_one_sample
 from edgefl.models.registry import build_model, checked_model
+from edgefl.models.zoo.transformers import padding_of
 from edgefl.network.client_links import ReplayedLink
 from edgefl.network.specs import FileTopology
 from edgefl.network.tree import build_topology
@@ -41,7 +42,7 @@ def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Override
 
 def _rehearse_learning(scenario: Scenario) -> None:
     from edgefl.cost.measure import block_figures
-    from edgefl.data.dataset import check_tokens
+    from edgefl.data.dataset import check_padding, check_tokens
 
     with built_at("data"):
         description = scenario.data.describe()
@@ -58,6 +59,8 @@ def _rehearse_learning(scenario: Scenario) -> None:
         block_figures(model)  # raises an error if its operators cannot be counted
     if model.tokens is not None:
         check_tokens(scenario.data, model.tokens)
+    if (padding := padding_of(model)) is not None:
+        check_padding(scenario.data, padding)
     training, seed, methods = scenario.training, scenario.seeds[0], list[Method]()
     for index, method in enumerate(scenario.methods):
         with scenario.built_method(index):

@@ -3,19 +3,24 @@
 import json
 import socket
 import sys
+import warnings
 
 import cloudpickle
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from edgefl.cost.measure import measure
-from edgefl.errors import UserError
+from edgefl.data.dataset import check_padding
+from edgefl.data.spec import data_set
+from edgefl.errors import Note, UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.mode import using
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.models.zoo.transformers import padding_of
+from edgefl.tasks.classification import Classification
 from edgefl.tasks.language_model import LanguageModel
 
 pytestmark = pytest.mark.extras
@@ -253,6 +258,23 @@ def test_the_padding_token_is_that_of_args_or_the_file_or_the_type(tmp_path):
         padding("bert", args=small | {"pad_token_id": 30})
     with pytest.raises(UserError, match=r"args: .*pad_token_id"):
         padding("bert", args=small | {"pad_token_id": "0"})
+
+
+def test_padding_that_counts_is_refused_and_tokens_between_others_are_noted(tmp_path):
+    def check(tokens, labels, task):
+        np.savez(tmp_path / "texts.npz", x=tokens, y=labels)
+        check_padding(data_set({"name": "arrays", "train": str(tmp_path / "texts.npz")}).for_task(task), 0)
+
+    tokens = np.array([[3, 4, 5, 0], [3, 0, 5, 6]] * 8)
+    with pytest.raises(
+        UserError, match=r"data: expected .* -100, .* token 0; found others in sample \d+; if no text is"
+    ):
+        check(tokens, tokens, LanguageModel())
+    with pytest.warns(Note, match=r"masks token 0 as padding, and 8 texts have it between other tokens"):
+        check(tokens, np.where(tokens == 0, -100, tokens), LanguageModel())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check(np.concatenate([tokens[::2], tokens[::2, ::-1]]), np.arange(16) % 2, Classification())
 
 
 @pytest.mark.parametrize(
