@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from edgefl.data.partitions.by_owner import ByFile
 from edgefl.data.samples import Samples, described, strata
 from edgefl.data.sharding import Integers
 from edgefl.data.spec import DataSpec, check_use
-from edgefl.errors import UserError
+from edgefl.errors import Note, UserError
 from edgefl.input_file import find_input, input_files, naming_fields
 from edgefl.tasks.base import Task
 from edgefl.tasks.classification import Classification
@@ -126,6 +127,27 @@ def check_tokens(spec: DataSpec, tokens: int) -> None:
         for found in (int(part.inputs.min()), int(part.inputs.max())):
             if not 0 <= found < tokens:
                 raise UserError(f"{expected}, found {found} in the inputs", field="data")
+
+
+def check_padding(spec: DataSpec, padding: int) -> None:
+    """Check that no label counts where texts are filled up with a token, and note texts that have it elsewhere."""
+    elsewhere, hint = 0, "write model.args: {pad_token_id: null}"
+    for part in load(spec):
+        real, labels = (part.inputs != padding).numpy(), part.labels.numpy()
+        if len(part.task.output_shape(part.classes, part.shape)) > 1:
+            wrong = (part.task.counted(labels) & ~real).any(axis=1)
+            if wrong.any():
+                raise UserError(
+                    f"expected a label for each place, and -100, which does not count, at the model's padding, token "
+                    f"{padding}; found others in sample {wrong.argmax()}; if no text is padded, {hint}",
+                    field="data",
+                )
+        before = np.logical_or.accumulate(real, axis=1)
+        after = np.logical_or.accumulate(real[:, ::-1], axis=1)[:, ::-1]
+        elsewhere += int((~real & before & after).any(axis=1).sum())
+    if elsewhere:
+        message = f"the model masks token {padding} as padding, and {elsewhere} texts have it between other tokens"
+        warnings.warn(f"data: {message}; if it is no padding, {hint}", Note, stacklevel=1)
 
 
 def content_of_set(spec: DataSpec) -> str:

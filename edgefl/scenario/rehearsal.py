@@ -22,6 +22,7 @@ from edgefl.models.norm import has_library_norms, is_refusal
 from edgefl.models.random_layers import RandomFunctions
 from edgefl.models.registry import build_model, checked_model
 from edgefl.models.zoo.ordinary import PythonModel
+from edgefl.models.zoo.transformers import padding_of
 from edgefl.network.client_links import ReplayedLink
 from edgefl.network.specs import FileTopology
 from edgefl.network.tree import build_topology
@@ -57,7 +58,7 @@ def rehearse(
 
 def _rehearse_learning(scenario: Scenario, *, trains: bool, limited: bool) -> None:
     from edgefl.cost.measure import block_figures
-    from edgefl.data.dataset import check_tokens
+    from edgefl.data.dataset import check_padding, check_tokens
 
     with built_at("data"):
         description = scenario.data.describe()
@@ -76,6 +77,8 @@ def _rehearse_learning(scenario: Scenario, *, trains: bool, limited: bool) -> No
         block_figures(model)  # raises an error if its operators cannot be counted
     if model.tokens is not None:
         check_tokens(scenario.data, model.tokens)
+    if (padding := padding_of(model)) is not None:
+        check_padding(scenario.data, padding)
     training, seed, methods = scenario.training, scenario.seeds[0], list[Method]()
     for index, method in enumerate(scenario.methods):
         with scenario.built_method(index):

@@ -1,7 +1,9 @@
 """The models of Hugging Face's transformers, from a configuration."""
 
+import inspect
 import logging
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -9,6 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from pydantic import Field, JsonValue
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from edgefl.errors import UserError, first_line, nearest, optional
 from edgefl.files import read_json
@@ -65,7 +68,10 @@ class TransformersModel(OrdinaryModel):
 
     def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
         if self.head is not None:
-            return super().build_for(sample_shape, outputs, task=task, tokens=tokens)
+            model = super().build_for(sample_shape, outputs, task=task, tokens=tokens)
+            if (padded := _padded(model)) is not None:
+                model.tokens = padded.tokens  # no call shows it, since the embedding reads the tokens that were moved
+            return model
         images: Head = "sequence_classification" if tokens or len(sample_shape) != 3 else "image_classification"
         head: Head = "causal_lm" if isinstance(task, LanguageModel) else images
         chosen = self.model_copy(update={"head": head})
@@ -79,16 +85,23 @@ class TransformersModel(OrdinaryModel):
         head = _HEADS[self.head]
         with _quiet():
             config = self._configuration(transformers.CONFIG_MAPPING, sample_shape, classes)
+            text = config.get_text_config()
+            own, tokens = getattr(text, "pad_token_id", None), getattr(text, "vocab_size", None)
+            padding = self._padding(own, tokens)
+            if own != padding:
+                vars(text)["pad_token_id"] = None  # unchecked, since not all types allow it
             attention = self.args.get("attn_implementation", "eager")
             try:
                 model = getattr(transformers, head.name).from_config(config, attn_implementation=attention)
-            except (ValueError, TypeError, RuntimeError, ImportError, AttributeError, KeyError) as error:
+            except Exception as error:  # noqa: BLE001  (whatever the library's checks raise)
                 what, shape = f"the {self.head} of '{self.transformers}'", "×".join(map(str, sample_shape))
                 message = f"{what} cannot be built for inputs of {shape}: {first_line(error)[:200]}"
                 raise UserError(message) from None
+        if padding is not None and "attention_mask" in inspect.signature(model.forward).parameters:
+            return Logits(model, last=head.last, masked=True, padding=padding, tokens=tokens)
         # Inputs have no padding: the last position is that of the last token, and all tokens are trained.
         model.config.pad_token_id = -1
-        first = _first_position(model)
+        first = _first_position(model, own)
         for layer in model.modules():
             if isinstance(layer, nn.Embedding):
                 layer.padding_idx = None
@@ -100,6 +113,9 @@ class TransformersModel(OrdinaryModel):
         """The embedding, each layer and the head, if the layers can be called one by one."""
         if self.blocks is not None:
             raise UserError("a model of transformers is split at its layers; leave this out", field="blocks")
+        if isinstance(module, Logits) and module.padding is not None:
+            reason = f"its layers depend on which tokens are padding, here {module.padding}"
+            return Split({"model": module}, f"{reason}; if no text is padded, write args: {{pad_token_id: null}}")
         found = layered(module, partial(_zeros, sample_shape, input_type))
         return found or Split({"model": module}, "its layers cannot be called one by one")
 
@@ -124,12 +140,24 @@ class TransformersModel(OrdinaryModel):
         if self.head == "image_classification" and len(sample_shape) == 3:
             channels, height, width = sample_shape
             options |= {"num_channels": channels, "image_size": height if height == width else [height, width]}
-        options |= {name: value for name, value in self.args.items() if name not in _OF_TRANSFORMERS}
+        given = {name: value for name, value in self.args.items() if name not in _OF_TRANSFORMERS}
+        options |= {name: value for name, value in given.items() if (name, value) != ("pad_token_id", None)}
         try:
             return own.from_dict({**self._file(), **options})
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            reason = first_line(error)[:200]
+        except Exception as error:  # noqa: BLE001  (whatever the library's checks raise)
+            reason = first_line(error.__cause__ or error)[:200]
             raise UserError(f"not a configuration of '{self.transformers}': {reason}", field="args") from None
+
+    def _padding(self, own: int | None, tokens: int | None) -> int | None:
+        """The token that fills texts up: the configuration's, ``own``, if it is one of the tokens."""
+        if own is None or self.args.get("pad_token_id", own) is None or self.head == "image_classification":
+            return None
+        if isinstance(own, int) and 0 <= own < (tokens or math.inf):
+            return own
+        if "pad_token_id" in self.args:
+            many = "" if tokens is None else f", from 0 to {tokens - 1}"
+            raise UserError(f"expected as pad_token_id null or a token of the model{many}, found {own}", field="args")
+        return None
 
     def _file(self) -> dict[str, Any]:
         if self.config is None:
@@ -150,34 +178,94 @@ class Logits(nn.Module):
     """A model of transformers that takes one tensor and returns one; its tensors keep their names.
 
     Args:
-        last: True if only the last position's logits are returned.
+        last: True if only the logits of the last position, or of the last token that is no padding, are returned.
         masked: True if it gets a mask without padding; without one, causal models look for several texts in a row.
         first: the number of the first position, for models that number positions by the tokens that are no padding.
+        padding: the token that fills texts up, at their end or at their beginning; the model gets a mask of the others.
+        tokens: the number of tokens.
     """
 
-    def __init__(self, model: nn.Module, *, last: bool, masked: bool, first: int | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        last: bool,
+        masked: bool,
+        first: int | None = None,
+        padding: int | None = None,
+        tokens: int | None = None,
+    ) -> None:
         super().__init__()
         self._model = (model,)  # no submodule, so that names have no prefix
         # The same mappings: a layer that is replaced here is replaced there.
         self._parameters, self._buffers, self._modules = model._parameters, model._buffers, model._modules
         self._non_persistent_buffers_set = model._non_persistent_buffers_set
         self._last, self._masked, self._first = last, masked, first
+        self.padding, self.tokens = padding, tokens
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The logits ``[batch, …, classes]`` of a batch of tokens or images."""
+        if self.padding is not None:
+            return self._of_padded(inputs, self.padding)
         options = {"attention_mask": torch.ones_like(inputs)} if self._masked else {}
         if self._first is not None:
             positions = torch.arange(self._first, self._first + inputs.shape[1], device=inputs.device)
             options["position_ids"] = positions.expand(inputs.shape)
-        logits: Tensor = self._model[0](inputs, **options).logits
+        logits = self._called(inputs, **options)
         return logits[:, -1] if self._last else logits
 
+    def _of_padded(self, inputs: Tensor, padding: int) -> Tensor:
+        """The logits of texts that are first moved to where they would be without padding before them.
 
-def _first_position(model: nn.Module) -> int | None:
-    """The number of the first position, if the table of positions has a row of padding, as that of roberta."""
-    tables = [each for name, each in model.named_modules() if name.endswith("position_embeddings")]
-    rows = [each.padding_idx for each in tables if isinstance(each, nn.Embedding)]
-    return next((row + 1 for row in rows if row is not None), None)
+        So their positions, and the first one, by which encoders classify, do not depend on the padding.
+        """
+        length = inputs.shape[1]
+        places = torch.arange(length, device=inputs.device)
+        before = ((inputs != padding).cumsum(1) == 0).sum(1, keepdim=True)
+        tokens = inputs.gather(1, (places + before) % length)
+        real = tokens != padding
+        logits = self._called(tokens, attention_mask=real.long())
+        if self._last:
+            return logits.take_along_dim((places * real).amax(1)[:, None, None], 1)[:, 0]
+        return logits if logits.dim() == 2 else logits.take_along_dim(((places - before) % length)[:, :, None], 1)
+
+    def _called(self, inputs: Tensor, **options: Tensor) -> Tensor:
+        with _UsedMasks():
+            logits: Tensor = self._model[0](inputs, **options).logits
+        return logits
+
+
+def padding_of(model: BlockModel) -> int | None:
+    """The token that fills texts up, if the model masks it."""
+    padded = _padded(model)
+    return None if padded is None else padded.padding
+
+
+def _padded(model: BlockModel) -> Logits | None:
+    return next((each for each in model.modules() if isinstance(each, Logits) and each.padding is not None), None)
+
+
+class _UsedMasks(TorchFunctionMode):
+    """Lets the library use each mask; it skips one that is all true, so operators would depend on numbers."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func in (torch.all, Tensor.all) and len(args) == 1 and not kwargs:
+            return False
+        return func(*args, **(kwargs or {}))
+
+
+def _first_position(model: nn.Module, padding: int | None) -> int | None:
+    """The number of the first position, if the model counts positions from its padding token, as roberta does.
+
+    ``padding`` is the type's own token, for a model that has none.
+    """
+    for layer in model.modules():
+        if isinstance(getattr(layer, "position_embeddings", None), nn.Embedding) and hasattr(layer, "padding_idx"):
+            own: Any = padding if layer.padding_idx is None else layer.padding_idx
+            return None if own is None else int(own) + 1
+    return None
 
 
 def _zeros(shape: tuple[int, ...], type: torch.dtype, batch: int, device: torch.device) -> Tensor:
