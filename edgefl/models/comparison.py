@@ -41,6 +41,12 @@ def difference(model: BlockModel, inputs: Tensor) -> str | None:
         gradients = [each.view(parameters.grad[layout._place(each, 0)]) for each in layout.parameters]
         return [outputs.detach(), buffers, *gradients]
 
+    def last_tap(weights: Weights, given: Tensor) -> Tensor:
+        taps = model.taps(weights, given)
+        if not all(isinstance(each, Tensor) for each in taps):
+            raise TypeError("a block returns no tensor")
+        return taps[-1]
+
     assert model.module is not None
     handles = [
         each.register_forward_hook(partial(watched, name)) for name, each in model.module.named_modules() if name
@@ -48,7 +54,7 @@ def difference(model: BlockModel, inputs: Tensor) -> str | None:
     try:
         for training in (True, False):
             expected = run(model.apply_blocks, training=training)
-            found = run(lambda *given: model.taps(*given)[-1], training=training)
+            found = run(last_tap, training=training)
             if not all(close(one, other) for one, other in zip(found, expected, strict=True)):
                 raise ValueError  # noqa: TRY301
     except Exception:  # noqa: BLE001  (whatever the module's code raises)

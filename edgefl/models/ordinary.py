@@ -23,6 +23,7 @@ from edgefl.models.layout import FROZEN, matching, tensors_of, variables
 from edgefl.models.lora import Lora, add_adapters, without_adapters, without_base
 from edgefl.models.mode import using
 from edgefl.models.module_state import HOOKS, check_tensors, settle, words_of
+from edgefl.models.norm import is_refusal
 from edgefl.models.pretrained import load
 from edgefl.models.random_layers import RandomFunctions, backward_of
 from edgefl.models.registry import ModelSpec
@@ -86,8 +87,8 @@ class OrdinaryModel(ModelSpec):
         module, twin = fresh(0), fresh(0)
         types = [torch.int64] if tokens else [torch.float32] if tokens is False else [torch.float32, torch.int64]
         found = _called(module, twin, sample_shape, expected, types)
-        inputs = _drawn_inputs(found.input_type, found.tokens, sample_shape)
-        settle(module, twin, inputs[:2], reshapes=found.reshapes)
+        inputs = _drawn_inputs(found.input_type, found.tokens, (found.samples, *sample_shape))
+        settle(module, twin, inputs, reshapes=found.reshapes)
         _check_adapters(found.unused)
         state = without_adapters(module.state_dict(keep_vars=True))
 
@@ -110,12 +111,12 @@ class OrdinaryModel(ModelSpec):
             )
 
         model = of(*self.split(module, found.input_type, sample_shape))
-        if model.depth > 1 and (place := difference(model.again(), inputs[:2])) is not None:
+        if model.depth > 1 and (place := difference(model.again(), inputs)) is not None:
             reason = f"its blocks would compute something else than the module, from '{place}' on"
             if self.blocks is not None:
                 raise UserError(f"the model cannot be split here: {reason}", field="blocks")
             model = of({"model": module}, reason)
-        model.copied = _writing_to_their_input(model.again())  # which keeps its own copies of constants
+        model.copied = _writing_to_their_input(model.again(), found.samples)  # which keeps its own copies of constants
         model.pretrained = {} if self.weights is None else load(self.weights, model, state)
         return model
 
@@ -150,11 +151,11 @@ class OrdinaryModel(ModelSpec):
         return module
 
 
-def _drawn_inputs(type: torch.dtype, tokens: int | None, sample_shape: tuple[int, ...]) -> Tensor:
+def _drawn_inputs(type: torch.dtype, tokens: int | None, shape: tuple[int, ...]) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     if type.is_floating_point:
-        return torch.randn(4, *sample_shape, generator=generator)
-    return torch.randint(tokens or 1, (4, *sample_shape), generator=generator)
+        return torch.randn(shape, generator=generator)
+    return torch.randint(tokens or 1, shape, generator=generator)
 
 
 def _check_adapters(unused: Collection[str]) -> None:
@@ -194,6 +195,7 @@ def _keep_hooks(layer: nn.Module, words: str) -> None:
 class _Call(NamedTuple):
     """Found by a call of a module; ``tokens`` is the number of tokens of an embedding that reads the input."""
 
+    samples: int
     input_type: torch.dtype
     random: bool
     recomputes: bool
@@ -212,25 +214,23 @@ def _called(
     """Call a module with inputs of the first type that it takes; errors are about the type that its layers indicate."""
     errors: list[UserError] = []
     for each, reshapes in product(input_types, (False, True)):
-        try:
-            with torch.random.fork_rng(devices=[]):
-                check_tensors(twin, _drawn_inputs(each, None, sample_shape)[:2], reshapes=reshapes)
-            return _checked(module, sample_shape, expected, each, reshapes=reshapes)
-        except UserError as error:
-            errors.append(error)
+        for samples in (2, 8):
+            try:
+                with torch.random.fork_rng(devices=[]):
+                    check_tensors(twin, _drawn_inputs(each, None, (samples, *sample_shape)), reshapes=reshapes)
+                return _checked(module, (samples, *sample_shape), expected, each, reshapes=reshapes)
+            except UserError as error:
+                errors.append(error)
+                if not is_refusal(error):
+                    break
     reads_tokens = any(isinstance(layer, nn.Embedding) for layer in module.modules())
     raise errors[-1 if reads_tokens else 0]
 
 
 def _checked(
-    module: nn.Module,
-    sample_shape: tuple[int, ...],
-    expected: tuple[int, ...],
-    input_type: torch.dtype,
-    *,
-    reshapes: bool,
+    module: nn.Module, given: tuple[int, ...], expected: tuple[int, ...], input_type: torch.dtype, *, reshapes: bool
 ) -> _Call:
-    """Call a module once in training, and check that it can be called with weights."""
+    """Call a module once in training with a batch of the shape ``given``, and check that it takes other weights."""
     for name, layer in module.named_modules():
         if isinstance(layer, _NormBase) and layer.momentum is None and layer.track_running_stats:
             raise UserError(
@@ -240,7 +240,7 @@ def _checked(
     whole = BlockModel(
         {"model": module},
         module=module,
-        sample_shape=sample_shape,
+        sample_shape=given[1:],
         classes=expected[-1],
         align_block=1,
         input_type=input_type,
@@ -250,9 +250,9 @@ def _checked(
     weights = whole.zero_weights()
     leaves = {each.name: weights[each.block][each.name].detach().requires_grad_() for each in whole.layout.parameters}
     weights[0].update(leaves)
-    shape = f"({', '.join(map(str, (2, *sample_shape)))})"
+    shape = f"({', '.join(map(str, given))})"
     kind = "a batch" if input_type.is_floating_point else "tokens"
-    functions, inputs = RandomFunctions(torch.tensor(0), recomputes=True), whole.inputs(2)
+    functions, inputs = RandomFunctions(torch.tensor(0), recomputes=True), whole.inputs(given[0])
     watch = _Watch(module, inputs)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), functions, whole.held():
         warnings.simplefilter("ignore")
@@ -264,7 +264,7 @@ def _checked(
                     output = whole.apply_blocks(weights, inputs)
         except Exception as error:  # noqa: BLE001  (whatever the module's code raises)
             raise UserError(f"the model cannot be called with {kind} of shape {shape}: {first_line(error)}") from None
-        _check_output(module, output, (2, *expected), shape)
+        _check_output(module, output, (given[0], *expected), shape)
         try:
             if output.requires_grad:
                 backward_of(output.sum())
@@ -289,7 +289,7 @@ def _checked(
             )
     _check_memory(module)
     unused = frozenset(name for name, leaf in leaves.items() if leaf.grad is None)
-    return _Call(input_type, functions.used, watch.recomputes, watch.tokens, reshapes, unused)
+    return _Call(given[0], input_type, functions.used, watch.recomputes, watch.tokens, reshapes, unused)
 
 
 def _check_memory(module: nn.Module) -> None:
@@ -317,9 +317,9 @@ def _check_output(module: nn.Module, output: object, expected: tuple[int, ...], 
         )
 
 
-def _writing_to_their_input(model: BlockModel) -> frozenset[str]:
+def _writing_to_their_input(model: BlockModel, samples: int) -> frozenset[str]:
     """The names of blocks that change their input, which another path may read again."""
-    weights, tap, found = model.zero_weights(), model.inputs(2), set()
+    weights, tap, found = model.zero_weights(), model.inputs(samples), set()
     with torch.no_grad(), using(training=True, track=False), RandomFunctions(torch.tensor(0)):
         for index, name in enumerate(model.blocks):
             version = tap._version
@@ -350,7 +350,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         before = torch.get_rng_state() if torch.Tag.nondeterministic_seeded in func.tags else None
         result = func(*args, **(kwargs or {}))
-        self.recomputes |= any(frame.f_globals["__name__"] == _CHECKPOINT for frame, _ in walk_stack(None))
+        self.recomputes |= any(frame.f_globals.get("__name__") == _CHECKPOINT for frame, _ in walk_stack(None))
         if before is not None and not torch.equal(before, torch.get_rng_state()) and self.drawing is None:
             path = layer_in((frame for frame, _ in walk_stack(None)), self._module)
             self.drawing = words_of(self._module, path)

@@ -21,7 +21,7 @@ from edgefl.torch_settings import neutral_torch
 from edgefl.training.engines.sequential import TRAINING
 from edgefl.training.evaluation import PLAIN
 
-SAMPLES = 4
+SAMPLES = 8
 _ATTEMPTS = 3
 """Two computations that round differently may fall on different sides of a kink, such as that of a ReLU."""
 
