@@ -12,7 +12,7 @@ from edgefl.methods.parts.local_step import local_step
 from edgefl.methods.parts.objective import Batch, Context
 from edgefl.methods.parts.optimizers import Optimizer
 from edgefl.models.block_model import BlockModel
-from edgefl.models.comparison import close, perturbed
+from edgefl.models.comparison import close, noise, perturbed
 from edgefl.models.layout import FROZEN, matching, tensors_of
 from edgefl.models.mode import using
 from edgefl.models.pretrained import state_of
@@ -58,9 +58,11 @@ def check_module(model: BlockModel, local: LocalOptions) -> None:
     local = local.model_copy(update={"weight_decay": local.weight_decay or 0.1})
     for attempt in range(_ATTEMPTS):
         vector, batch = perturbed(model, attempt), _batch(model, attempt)
-        noise = torch.randn(len(vector), generator=torch.Generator().manual_seed(attempt))
         # What a change by rounding does to PyTorch's own result is no difference.
-        expected, near = (_by_pytorch(model, local, each, batch) for each in (vector, vector * (1 + 1e-6 * noise)))
+        expected, near = (
+            _by_pytorch(model, local, each, batch)
+            for each in (vector, vector * (1 + 1e-6 * noise(len(vector), attempt)))
+        )
         found = _by_edgefl(model, local, vector, batch)
         alike = {name: close(found[name], each, near[name]) for name, each in expected.items()}
         if all(alike.values()):
