@@ -45,13 +45,17 @@ class Accuracy(_Part):
 class MetricResult(_Part):
     """The task's metric: its name, how to read it, and its values; ``None`` if nothing was trained.
 
-    ``share`` says whether it is a share in [0, 1], ``title`` is its name in sentences.
+    ``share`` says whether it is a share in [0, 1], ``title`` is its name in sentences. ``samples`` are those on which
+    models are evaluated, ``labels`` their labels that count: one a sample, or the tokens or numbers of all. Both are
+    missing if nothing was trained, if a Flower app tested the models, and in older runs.
     """
 
     name: str
     better: Better
     share: bool
     title: str
+    samples: int | None = None
+    labels: int | None = None
     final: float | None = None
     best: float | None = None
     ema: float | None = None
