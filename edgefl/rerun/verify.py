@@ -186,9 +186,7 @@ def differences(record: Record, scenario: Scenario, label: str, costs: StepCosts
     for name, value in entry.written().items():
         found = recorded.get(name)
         if isinstance(value, dict) and isinstance(found, dict):
-            found = {
-                key: each for key, each in found.items() if key in value
-            }  # the others need the data
+            found = {key: each for key, each in found.items() if key in value}  # the others need the data
         if name not in recorded or not _same(found, value):
             yield f"{name}: summary.json has {recorded.get(name)}, but {value} follows from the scenario"
 
