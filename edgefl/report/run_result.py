@@ -279,6 +279,12 @@ class RunResult:
 
         return render("comparison.html.jinja", table=glance(self))
 
+    def _repr_png_(self) -> bytes | None:
+        """The picture, where a notebook is shown without HTML; ``None`` if nothing was trained."""
+        from edgefl.report.figure_file import drawn
+
+        return drawn(self.plot(), "png") if self.trained else None
+
     def __repr__(self) -> str:
         name = type(self).__name__
         return escape(f"{name}({str(self.path)!r}: {', '.join(self.labels)}; {len(self.seeds)} seeds)")
