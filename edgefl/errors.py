@@ -91,7 +91,7 @@ def optional(module: str, extra: str, *, field: str | None = None, file: str | N
 
     >>> optional("missing_package.parts", "parts", field="model")
     Traceback (most recent call last):
-    edgefl.errors.UserError: model: missing-package is not installed: pip install 'edgefl[parts]'
+    edgefl.errors.UserError: model: missing-package is not installed: ... '.[parts]' in edgefl's folder
     """
     package = module.partition(".")[0]
     try:
@@ -100,7 +100,8 @@ def optional(module: str, extra: str, *, field: str | None = None, file: str | N
         if str(error.name).partition(".")[0] != package:
             raise
         name = package.replace("_", "-")
-        raise UserError(f"{name} is not installed: pip install 'edgefl[{extra}]'", field=field, file=file) from None
+        how = f"python -m pip install -e '.[{extra}]' in edgefl's folder"
+        raise UserError(f"{name} is not installed: {how}", field=field, file=file) from None
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

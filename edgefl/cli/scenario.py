@@ -75,7 +75,8 @@ def validate(
     else:
         runs = f"{counted(len(checked.methods), 'method')} x {counted(len(checked.seeds), 'seed')}"
         if isinstance(checked, AppScenario):
-            runs += " of a Flower app" + "; to run it: pip install 'edgefl[flower]'" * (not has_flower)
+            runs += " of a Flower app"
+            runs += "; to run it: python -m pip install -e '.[flower]' in edgefl's folder" * (not has_flower)
         else:
             runs += f", {counted(checked.training.rounds, 'round')}"
         say(f"{scenario}: valid ({checked.name}: {checked.data.clients} clients, {runs})")
