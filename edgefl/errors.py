@@ -104,6 +104,16 @@ def optional(module: str, extra: str, *, field: str | None = None, file: str | N
         raise UserError(f"{name} is not installed: {how}", field=field, file=file) from None
 
 
+def misspelt(key: str, given: Iterable[object]) -> str:
+    """A clause for the message that a key is missing, if one of those that are given probably means it; else empty.
+
+    >>> misspelt("kind", ["kid", "alpha"]), misspelt("kind", ["alpha"])
+    ("; is it 'kid'?", '')
+    """
+    meant = nearest(key, [str(each) for each in given])
+    return f"; is it {meant.removeprefix('did you mean ')}" if meant.startswith("did you mean") else ""
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """A clause that names the valid choice nearest to ``name``, or lists all choices, or the nearest of many.
 
