@@ -157,6 +157,29 @@ class EnsembleResult(_Part):
     best: float | None = None
 
 
+class BatteryUse(_Part):
+    """The batteries of one kind of device: of so many clients, those that ran empty, and the least part left.
+
+    ``client`` is the one that ran empty first, after ``seconds``; if none did, the one with the least part left.
+    """
+
+    clients: int
+    empty: int
+    left: float
+    client: int
+    seconds: float | None = None
+
+
+class Absent(_Part):
+    """Clients that never took part: those that no selection found available, and those that none chose.
+
+    The latter are counted if there were five selected clients or more for each client.
+    """
+
+    away: int
+    unselected: int
+
+
 class SeedResult(_Part):
     """One method's run with one seed.
 
@@ -185,6 +208,8 @@ class SeedResult(_Part):
     budgets: tuple[BudgetResult, ...] = ()
     ensemble: EnsembleResult | None = None
     blocks: Blocks | None = None
+    batteries: dict[str, BatteryUse] | None = None  # by device
+    absent: Absent | None = None
     clients: ClientResult | None = None
     personalisation: ClientResult | None = None
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgefl.record.kinds import BUDGETS
 from edgefl.report.error_of_seconds import error_interval, measured_sentences
+from edgefl.report.notices import notices
 from edgefl.report.paired import (
     FEWEST_SEEDS,
     BySeed,
@@ -41,7 +42,7 @@ def glance(run: RunResult) -> Table:
         )
     lines = answers(run)
     table = Table([words("method", [row.label for row in rows]), *columns(run, rows)])
-    notes = [*lines[1:], meaning(run), *error_interval(run), *remarks(rows), *doubts(run)]
+    notes = [*lines[1:], meaning(run), *error_interval(run), *remarks(rows), *notices(run), *doubts(run)]
     return Table(table.columns, [line for line in notes if line], [headline(run), "", lines[0]])
 
 
