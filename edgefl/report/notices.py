@@ -70,7 +70,7 @@ def _absent(run: RunResult) -> str:
 
 def _no_gain(run: RunResult) -> str:
     """For each method whose later evaluations gained nothing, the round after which, and what stopping there saves."""
-    texts = []
+    texts: list[str] = []
     for label in run.compared:
         moments, curves = run.moments[label], curves_of(run, label)
         if len(curves) < len(moments):  # a seed has no evaluation
