@@ -173,7 +173,7 @@ class BatteryUse(_Part):
 class Absent(_Part):
     """Clients that never took part: those that no selection found available, and those that none chose.
 
-    The latter are counted if there were five selected clients or more for each client.
+    The latter are counted if so many were selected that chance leaves nobody out.
     """
 
     away: int

@@ -139,14 +139,14 @@ def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
 def absent_from(seen: NDArray[np.bool_], picks: NDArray[np.int64]) -> Absent | None:
     """The clients that never took part, from whether each could be chosen and how often it was, ``[clients]``.
 
-    With few picks, chance leaves clients out; of five for each client, it leaves out less than one in a hundred.
+    With few picks, chance leaves clients out; with n (5 + ln n) picks of n clients, in less than one run in a hundred.
 
-    >>> absent_from(np.array([True, True, False]), np.array([16, 0, 0]))
+    >>> absent_from(np.array([True, True, False]), np.array([19, 0, 0]))
     Absent(away=1, unselected=1)
     >>> absent_from(np.ones(2, np.bool_), np.array([1, 0])) is None
     True
     """
-    many = picks.sum() >= 5 * len(picks)
+    many = picks.sum() >= len(picks) * (5 + math.log(len(picks)))
     found = Absent(away=int((~seen).sum()), unselected=int((seen & (picks == 0)).sum()) if many else 0)
     return found if seen.any() and (found.away or found.unselected) else None
 
