@@ -91,7 +91,7 @@ def optional(module: str, extra: str, *, field: str | None = None, file: str | N
 
     >>> optional("missing_package.parts", "parts", field="model")
     Traceback (most recent call last):
-    edgefl.errors.UserError: model: missing-package is not installed: pip install 'edgefl[parts]'
+    edgefl.errors.UserError: model: missing-package is not installed: ... '.[parts]' in edgefl's folder
     """
     package = module.partition(".")[0]
     try:
@@ -100,7 +100,18 @@ def optional(module: str, extra: str, *, field: str | None = None, file: str | N
         if str(error.name).partition(".")[0] != package:
             raise
         name = package.replace("_", "-")
-        raise UserError(f"{name} is not installed: pip install 'edgefl[{extra}]'", field=field, file=file) from None
+        how = f"python -m pip install -e '.[{extra}]' in edgefl's folder"
+        raise UserError(f"{name} is not installed: {how}", field=field, file=file) from None
+
+
+def misspelt(key: str, given: Iterable[object]) -> str:
+    """A clause for the message that a key is missing, if one of those that are given probably means it; else empty.
+
+    >>> misspelt("kind", ["kid", "alpha"]), misspelt("kind", ["alpha"])
+    ("; is it 'kid'?", '')
+    """
+    meant = nearest(key, [str(each) for each in given])
+    return f"; is it {meant.removeprefix('did you mean ')}" if meant.startswith("did you mean") else ""
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

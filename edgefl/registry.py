@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from edgefl.errors import BrokenPlugIn, UserError, WrongAnswer, in_words, nearest
+from edgefl.errors import BrokenPlugIn, UserError, WrongAnswer, in_words, misspelt, nearest
 from edgefl.validation import shown, validated
 from edgefl.wording import with_article
 
@@ -241,7 +241,8 @@ def _name_in(parts: Registry[type[Model]], options: Mapping[str, Any], tag: str)
     else:
         names = [name for name in parts.names() if name in options and names_itself(name, parts[name])]
     if not names:
-        raise UserError(f"this key is missing; expected one of: {', '.join(parts.names())}")
+        hint = misspelt(tag, options)
+        raise UserError(f"this key is missing; expected one of: {', '.join(parts.names())}{hint}")
     if len(names) > 1:
         raise UserError(f"expected one {parts.noun}, found {' and '.join(names)}")
     if not isinstance(names[0], str):
@@ -275,4 +276,4 @@ def chosen_part(parts: Registry[type[Model]], entry: Any) -> Model:
     options = {"kind": entry} if isinstance(entry, str) else dict(entry)
     _, part = part_of(parts, options, "kind")
     options.pop("kind", None)
-    return validated(part, options)
+    return validated(part, options, known=("kind",))

@@ -16,15 +16,19 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, misspelt, nearest
 
 MAXIMUM_LINES = 5
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def validated(model: type[Model], data: Any, *, file: str | None = None, field: str | None = None) -> Model:
+def validated(
+    model: type[Model], data: Any, *, file: str | None = None, field: str | None = None, known: tuple[str, ...] = ()
+) -> Model:
     """``data`` as an instance of ``model``; ``file`` and ``field`` (a dotted path) are its place, for messages.
+
+    ``known`` are keys next to those of ``data`` that somebody else has read.
 
     >>> class Point(BaseModel, extra="forbid"):
     ...     north: float
@@ -35,7 +39,9 @@ def validated(model: type[Model], data: Any, *, file: str | None = None, field: 
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise _user_error(error, data, model, file, field) from None
+        problems = _chosen([_Problem.of(details, data, model) for details in _flattened(error)])
+        problems = [each if len(each.path) > 1 else replace(each, keys=(*each.keys, *known)) for each in problems]
+        raise _user_error(problems, file, field) from None
     except UserError as error:
         raise error.located(file=file, field=field) from None
 
@@ -55,10 +61,7 @@ def first_repeated(values: Sequence[Any]) -> tuple[Any, int] | None:
     return None
 
 
-def _user_error(
-    error: ValidationError, data: Any, model: type[BaseModel], file: str | None, field: str | None
-) -> UserError:
-    problems = _chosen([_Problem.of(details, data, model) for details in _flattened(error)])
+def _user_error(problems: list[_Problem], file: str | None, field: str | None) -> UserError:
     lines = list(dict.fromkeys((_dotted(field, problem), _sentence(problem)) for problem in _without_echoes(problems)))
     if len(lines) == 1:
         path, sentence = lines[0]
@@ -281,7 +284,10 @@ def _sentence(problem: _Problem) -> str:
         "literal_error": lambda: _choice(details["input"], context["expected"]),
         "enum": lambda: _choice(details["input"], context["expected"]),
         "union_tag_invalid": lambda: _choice(context["tag"], context["expected_tags"]),
-        "union_tag_not_found": lambda: "this key is missing; the meaning of the other keys depends on it",
+        "union_tag_not_found": lambda: (
+            "this key is missing; the meaning of the other keys depends on it"
+            + misspelt(str(problem.path[-1]), details["input"])
+        ),
         "too_short": lambda: f"expected {_expected(details)}, found {context['actual_length']}",
         "too_long": lambda: f"expected {_expected(details)}, found {context['actual_length']}",
     }

@@ -7,9 +7,11 @@ import doctest
 import json
 import re
 import runpy
+from io import BytesIO
 from typing import get_args
 
 import pytest
+from PIL import Image
 
 import edgefl
 from edgefl.record.kinds import EventKind
@@ -36,15 +38,23 @@ def test_the_examples_of_a_page_give_what_it_says(page):
 
 
 @pytest.mark.full
-def test_the_example_notebook_runs(tmp_path, monkeypatch):
+def test_the_example_notebook_runs_and_shows_its_pictures(tmp_path, monkeypatch):
+    """A kernel that nothing else has prepared shows a value by these methods of it."""
     monkeypatch.chdir(tmp_path)
     cells = json.loads((ROOT / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
     namespace: dict[str, object] = {}
-    for cell in cells:
-        if cell["cell_type"] == "code":
-            exec("".join(cell["source"]), namespace)
+    pictures = {}
+    for source in ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]:
+        *before, last = ast.parse(source).body
+        exec(compile(ast.Module(before, []), "notebook", "exec"), namespace)
+        value = eval(compile(ast.Expression(last.value), "notebook", "eval"), namespace)
+        if picture := getattr(value, "_repr_png_", lambda: None)():
+            pictures[source.splitlines()[-1]] = Image.open(BytesIO(picture)).size
     assert namespace["run"].labels == ["fedavg", "fedadc"]
     assert "fedadc" in namespace["run"]._repr_html_()
+    assert list(pictures) == ["run", "run.plot()", 'run.plot("energy", methods=["fedadc"])']
+    assert pictures["run"] == pictures["run.plot()"]
+    assert min(min(size) for size in pictures.values()) > 500
 
 
 PACKAGES = ("methods.md", "extending.md", "data.md", "flower.md")

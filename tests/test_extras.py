@@ -23,8 +23,20 @@ def packages(extra: str) -> list[str]:
 
 
 def test_all_is_everything_that_a_user_may_add():
-    (names,) = re.findall(r"^edgefl\[(.*)\]$", EXTRAS["all"][0])
+    (names,) = re.findall(r"^edgefl-sim\[(.*)\]$", EXTRAS["all"][0])
     assert set(names.split(",")) == set(EXTRAS) - {"test", "docs", "all"} - ASKED_BY_NAME
+
+
+def test_every_command_installs_this_checkout_and_an_extra_that_exists():
+    """``edgefl`` on the index of Python's packages is another project."""
+    folders = [TESTS.parent / name for name in ("docs", "edgefl", "scenarios")]
+    paths = [*TESTS.parent.glob("*.md"), *(path for folder in folders for path in folder.rglob("*"))]
+    texts = [path.read_text(encoding="utf-8") for path in paths if path.suffix in (".md", ".py", ".yaml", ".jinja")]
+    assert [each for text in texts for each in re.findall(r"pip install '?edgefl.*|'edgefl\[.*", text)] == []
+    extras = {
+        name for text in texts for found in re.findall(r"-e '\.\[([\w,-]+)\]'", text) for name in found.split(",")
+    }
+    assert {"ray", "timm", "all"} <= extras - {"parts"} <= set(EXTRAS)
 
 
 def test_every_module_that_needs_an_extra_is_marked():

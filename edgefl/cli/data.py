@@ -39,10 +39,13 @@ def show(
     from edgefl.data.distribution import data_distribution
     from edgefl.data.federated import load_federated
     from edgefl.scenario import load_scenario
+    from edgefl.scenario.components import errors_at
+    from edgefl.scenario.overrides import blaming_changes
 
     chosen = load_scenario(scenario, changes or ())
     number = chosen.seeds[0] if seed is None else seed
-    found = data_distribution(load_federated(chosen.data, number, split=chosen.evaluation.split))
+    with blaming_changes(changes or (), scenario), errors_at("data"):
+        found = data_distribution(load_federated(chosen.data, number, split=chosen.evaluation.split))
     classes = chosen.data.class_names() if found.what == "classes" else []
     if picture is not None:
         from edgefl.report.data_distribution import holdings_figure

@@ -10,7 +10,7 @@ import typer
 
 from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, argument, new_folder, option
 from edgefl.cli.printing import say
-from edgefl.cli.simulate import check_device, chosen_labels, following, print_result
+from edgefl.cli.simulate import check_device, chosen_labels, exit_if_diverged, following, print_result
 from edgefl.errors import UserError
 
 
@@ -39,6 +39,7 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
     if dilate is not None and not 0.0 < dilate < math.inf:
         raise UserError(f"expected a finite number above 0, found {dilate}", file="--dilate")
     from edgefl.emulation.emulate import emulate as emulated
+    from edgefl.emulation.emulate import free_folder_of_prediction
     from edgefl.scenario import load_scenario, rehearse
 
     changed = [*(changes or ()), *([f"training.rounds={rounds}"] if rounds is not None else ())]
@@ -48,6 +49,7 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
     labels = chosen_labels(chosen, method)
     folder = out if out is not None else Path("runs") / f"{chosen.name}-emulated"
     check_device(device)
+    free_folder_of_prediction(folder)
     rehearse(chosen, file=scenario, overrides=changed)
     with following(folder, scenario, lambda: chosen.task.measured, as_json=as_json) as display:
         runs = emulated(
@@ -64,6 +66,7 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
     print_result(runs.measured, as_json=as_json)
     compare = f"edgefl report {runs.measured} --against {runs.predicted}"
     say(f"prediction: {runs.predicted}; to compare: {compare}", err=as_json)
+    exit_if_diverged(runs.measured)
 
 
 def _print_check() -> None:

@@ -78,12 +78,11 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     with quiet(as_json):
         from edgefl.planning.planning import plan as make
         from edgefl.scenario import load_scenario
+        from edgefl.scenario.overrides import blaming_changes
 
         chosen = load_scenario(scenario, changes or ())
-        try:
+        with blaming_changes(changes or (), scenario):
             made = make(chosen, methods=method, rounds=rounds, seed=seed)
-        except UserError as error:
-            raise error.located(file=scenario) from None
     if as_json:
         say_json(made.as_dict())
     else:

@@ -58,6 +58,7 @@ def validate(
     """Check a scenario without running it."""
     from edgefl.flower.scenario import AppScenario, load_any_scenario
     from edgefl.scenario import rehearse, resolve
+    from edgefl.scenario.overrides import blaming_changes
     from edgefl.yaml_file import dump_yaml
 
     checked, has_flower = load_any_scenario(scenario, changes or ()), find_spec("flwr") is not None
@@ -66,16 +67,15 @@ def validate(
     elif has_flower:
         from edgefl.flower.run import run_configs
 
-        try:
+        with blaming_changes(changes or (), scenario):
             run_configs(checked, checked.methods)
-        except UserError as error:
-            raise error.located(file=scenario) from None
     if resolved:
         say(dump_yaml(resolve(checked)), nl=False)
     else:
         runs = f"{counted(len(checked.methods), 'method')} x {counted(len(checked.seeds), 'seed')}"
         if isinstance(checked, AppScenario):
-            runs += " of a Flower app" + "; to run it: pip install 'edgefl[flower]'" * (not has_flower)
+            runs += " of a Flower app"
+            runs += "; to run it: python -m pip install -e '.[flower]' in edgefl's folder" * (not has_flower)
         else:
             runs += f", {counted(checked.training.rounds, 'round')}"
         say(f"{scenario}: valid ({checked.name}: {checked.data.clients} clients, {runs})")

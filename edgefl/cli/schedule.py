@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from edgefl.cli.arguments import Changes, Json, Scenario, new_figure_file, option
 from edgefl.cli.printing import say_json, show
-from edgefl.errors import UserError
 
 if TYPE_CHECKING:
     from edgefl.planning.compare_schedulers import SchedulerComparison
@@ -35,12 +34,11 @@ def schedule(  # noqa: PLR0917  (Typer reads options from the signature)
     """
     from edgefl.planning.compare_schedulers import compare_schedulers
     from edgefl.scenario import load_scenario
+    from edgefl.scenario.overrides import blaming_changes
 
     chosen = load_scenario(scenario, changes or ())
-    try:
+    with blaming_changes(changes or (), scenario):
         made = compare_schedulers(chosen, rounds=rounds, seed=seed, method=method, selections=selection)
-    except UserError as error:
-        raise error.located(file=scenario) from None
     if output is not None:
         from edgefl.report.command_figures import SchedulerPoint, scheduler_figure
         from edgefl.report.figure_file import write_figure

@@ -188,6 +188,7 @@ def _shown(folder: Path, named: str, metric: Callable[[], Metric], shown: Mappin
         with following(folder, named, metric, as_json=shown["as_json"]) as display:
             yield display
         print_result(folder, **shown)
+        exit_if_diverged(folder)
     except RunsFailed:
         print_result(folder, **shown)
         raise
@@ -238,6 +239,16 @@ def check_device(device: DeviceName) -> None:
 
         if not accelerator.available():
             raise UserError("torch finds no CUDA device on this machine; use cpu or auto", file="--device cuda")
+
+
+def exit_if_diverged(run: Path) -> None:
+    """End with exit code 1 if one of the finished runs in a folder diverged."""
+    from edgefl.record.summary import read_run
+
+    runs = [(label, each) for label, found in read_run(run)[1].methods.items() for each in found]
+    if diverged := [f"{label}, seed {each.seed}" for label, each in runs if each.stop.reason == "diverged"]:
+        say(f"{len(diverged)} of {len(runs)} runs diverged: {'; '.join(diverged)}", err=True)
+        raise typer.Exit(1)
 
 
 def print_result(run: Path, *, as_json: bool, detailed: bool = False) -> None:

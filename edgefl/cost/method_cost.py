@@ -114,7 +114,7 @@ def optimizer_bytes(model: BlockModel, method: Method) -> int:
 
 
 def paper_factor(method: Method, alpha: int, blocks: int) -> float | None:
-    """A step's compute relative to FedAvg's in FedBR's own model, 1 + α(α+1)/(2M) (Tan et al. 2023, Eq. 3).
+    """A step's compute relative to FedAvg's in FedBR's own model, 1 + α(α+1)/(2M) (Liu et al. 2023, Eq. 3).
 
     FedMLB is α = M - 1; ``None`` for methods without hybrid paths. The formula assumes that all M blocks cost the same;
     the measured graph shows that they do not.

@@ -196,7 +196,8 @@ def _read(
         train, test = spec.samples()
         known = spec.known()
     except UserError as error:
-        raise error.located(field="data") from error.__cause__
+        field = f"data.{error.field}" if error.field else "data"
+        raise UserError(error.message, field=field, file=error.file) from error.__cause__
     if known is not None and known.mean is not None and known.std is not None:
         return train, test, known.mean, known.std
     if train.kind != "images":

@@ -154,9 +154,7 @@ def emulate(
     Raises:
         EmulationFailed: a process, a link or a transfer failed.
     """
-    predicted = out.with_name(f"{out.name}-predicted") if out.name else out / "-predicted"
-    for path in (out, predicted):
-        look_free(path, hint="choose another folder with --out")
+    predicted = free_folder_of_prediction(out)
     with temporary_folder() as folder:
         testbed = _testbeds(scenario, folder, predicted, dilation=dilation, compute=compute, say=say)
         both = partial(
@@ -176,6 +174,14 @@ def emulate(
             if say is not None:
                 say(f"no band over draws of the shares in queues: {error.message}")
     return Emulated(out, predicted)
+
+
+def free_folder_of_prediction(out: Path) -> Path:
+    """The folder of the simulation of an emulation in ``out``; UserError if one of both is not free."""
+    predicted = out.with_name(f"{out.name}-predicted") if out.name else out / "-predicted"
+    for path in (out, predicted):
+        look_free(path, hint="choose another folder with --out")
+    return predicted
 
 
 def _testbeds(

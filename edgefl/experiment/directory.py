@@ -345,9 +345,16 @@ def runs_of(summary: Summary) -> list[tuple[str, SeedResult]]:
 
 
 def look_free(path: Path, *, hint: str = "choose another folder") -> None:
-    """The part of :func:`check_free` that needs no lock; it writes nothing."""
-    if not RunPaths(path).lock.exists():
-        check_free(path, hint=hint)
+    """:func:`check_free` before the folder is locked, so that nothing is computed in vain; it writes nothing."""
+    lock = RunPaths(path).lock
+    if begun := lock.exists():
+        try:
+            FileLock(lock).acquire(timeout=0).lock.release()
+        except Timeout:
+            raise UserError("another process is working in this run directory", file=str(path)) from None
+        except OSError:
+            return  # the run says so
+    check_free(path, begun=begun, hint=hint)
 
 
 def check_free(path: Path, *, begun: bool = False, hint: str = "choose another folder") -> None:

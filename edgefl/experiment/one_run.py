@@ -114,7 +114,11 @@ class OneRun:
         ):
             writers = [journal, resumed, final_models]
             outcome = self._simulate(cast("Learner", resumed), trains=True, writers=writers)
-        return self._entry(outcome).model_copy(update=final_models.results)
+        labels = data.evaluation.labels
+        counted = data.evaluation.task.counted(labels.cpu().numpy()).sum()
+        entry = self._entry(outcome)
+        metric = entry.metric.model_copy(update={"samples": len(labels), "labels": int(counted)})
+        return entry.model_copy(update={"metric": metric, **final_models.results})
 
     def _simulate(self, learner: Learner, *, trains: bool, writers: Sequence[Listener] = ()) -> Outcome:
         with event_file(self._paths.events) as table:

@@ -53,6 +53,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
         **_present(transfers=transfers if outcome.timeouts else None),
         **_present(ratio_to_optimum=_ratio_to_optimum(outcome)),
         **_present(ensemble=_ensemble(outcome), blocks=_blocks(outcome) if block_wise else None),
+        **_present(batteries=outcome.batteries or None, absent=outcome.absent),
     )
 
 

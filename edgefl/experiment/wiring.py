@@ -29,6 +29,7 @@ from edgefl.network.specs import NetworkSpec
 from edgefl.record.costs import StepRow
 from edgefl.record.events import Listener
 from edgefl.scenario import Scenario
+from edgefl.scenario.components import errors_at
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.scenario.sections import TrainingSpec, values_of
 from edgefl.scheduling.bandwidth.base import Equal
@@ -58,7 +59,8 @@ class SharedWorld:
 
 def skeleton(scenario: Scenario) -> BlockModel:
     """Return the scenario's model; images are read only if the data set does not declare their shape."""
-    description = scenario.data.describe()
+    with errors_at("data"):
+        description = scenario.data.describe()
     spec, tokens = scenario.model.spec, description.kind == "tokens"
     return build_model(spec, description.shape, description.classes, scenario.task, tokens=tokens)
 
@@ -85,7 +87,8 @@ def shared_world(scenario: Scenario, seed: int, data: FederatedData | None) -> S
     """Return the fleet and shards of a seed; without ``data``, only the shards' sizes are computed."""
     fleet = assign(scenario.fleet, scenario.data.clients, seed)
     if data is None:
-        samples = shard_sizes(scenario.data, seed, scenario.evaluation.split)
+        with errors_at("data"):
+            samples = shard_sizes(scenario.data, seed, scenario.evaluation.split)
         return SharedWorld(seed, fleet, samples, Facts())
     return SharedWorld(seed, fleet, data.sizes, Facts(label_support=data.label_counts > 0))
 
@@ -97,7 +100,8 @@ def reads_labels(scenario: Scenario, seed: int) -> bool:
 
 def data_of(scenario: Scenario, seed: int, device: torch.device | str = "cpu", room: float = math.inf) -> FederatedData:
     """Return the clients' data of a seed, with the labels that attackers train with."""
-    data = load_federated(scenario.data, seed, device, scenario.evaluation.split, room=room)
+    with errors_at("data"):
+        data = load_federated(scenario.data, seed, device, scenario.evaluation.split, room=room)
     attackers = Attackers.of(scenario.failures, scenario.data.clients, seed)
     return data if attackers is None else attackers.data(data)
 

@@ -117,6 +117,11 @@ class Charges:
         seconds = max(now - float(self._since[client]), 0.0) if self._away[client] else 0.0
         return min(float(self.joules[client] + self._charging[client] * seconds), float(self.capacity[client]))
 
+    def left(self, now: float) -> NDArray[np.float64]:
+        """The part of the capacity that each battery holds, shape ``[clients]``; NaN without a battery."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(self._at(now) / self.capacity)
+
     def _at(self, now: float) -> NDArray[np.float64]:
         charged = self._charging * np.where(self._away, np.maximum(now - self._since, 0.0), 0.0)
         return np.asarray(np.minimum(self.joules + charged, self.capacity), np.float64)

@@ -17,7 +17,7 @@ from edgefl.options import Options
 from edgefl.record.metric import ACCURACY
 from edgefl.record.names import label_fault
 from edgefl.scenario.loading import FLOWER, changed_data, check, json_schema, read_scenario
-from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
+from edgefl.scenario.overrides import Overrides, blaming_changes, parse_overrides
 from edgefl.scenario.scenario import NAME, Scenario, check_world
 from edgefl.scenario.sections import Target
 from edgefl.simulation.accounts import BudgetSpec
@@ -176,10 +176,8 @@ def load_any_scenario(path_or_name: str | PathLike[str], overrides: Overrides = 
     changes = parse_overrides(overrides)
     if not isinstance(data, Mapping) or not (FLOWER in data or any(each.path[0] == FLOWER for each in changes)):
         return check(data, changes, file=name, folder=folder)
-    try:
+    with blaming_changes(changes, name):
         return validated(AppScenario, changed_data(data, changes, folder))
-    except UserError as error:
-        raise blamed(error, changes, name) from None
 
 
 def app_scenario_of(run: Path) -> AppScenario | None:

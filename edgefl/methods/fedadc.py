@@ -127,7 +127,7 @@ class FedAdcServer(ServerUpdate):
 
 
 class FedAdcPayload(Payload):
-    """Model of round t-1 while round t-1 computes, mean delta Δ̄ at the start of round t (Ozfatura et al., Sec. III).
+    """Model of round t-1 while round t-1 computes, mean delta Δ̄ at the start of round t (Ozfatura et al., Sec. II-A).
 
     The client computes m_t and θ_t from θ_{t-1}, m_{t-1} and Δ̄. With β_g = β_l the mean delta *is* the momentum;
     otherwise m_{t-1} is also sent. A client that took part in round t-1 already has θ_{t-1} and m_{t-1}. If a codec

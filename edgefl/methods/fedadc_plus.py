@@ -1,4 +1,4 @@
-"""FedADC+: FedADC with self-confidence distillation (Ozfatura et al., Sec. III-C, Eqs. 7-9).
+"""FedADC+: FedADC with self-confidence distillation (Ozfatura et al., Sec. III, Eqs. 7-9).
 
 The target has the received model's probability of each other class i times 1 - ρ_i, where ρ_i grows with the client's
 images of i, and the rest on the label. Local rule, server update and payload are FedADC's.
@@ -33,7 +33,7 @@ def self_confident_target(teacher: Tensor, labels: Tensor, label_counts: Tensor)
 
 
 class SelfConfidence(Objective):
-    """(1-λ) CE + λ T² KL(p̂ ‖ softmax(z/T)) with p̂ constant (Ozfatura et al., Sec. III-C, Eqs. 7-9).
+    """(1-λ) CE + λ T² KL(p̂ ‖ softmax(z/T)) with p̂ constant (Ozfatura et al., Sec. III, Eqs. 7-9).
 
     The paper does not state which model computes p̃; it is the received one, or the client's own (``teacher: local``).
     """
@@ -64,7 +64,7 @@ class SelfConfidence(Objective):
 METHODS.register("fedadc+")(
     Recipe(
         summary="FedADC with distillation from the received model for classes of which a client has few images",
-        paper="Ozfatura et al. (FedADC), Sec. III-C, Eqs. 7-9",
+        paper="Ozfatura et al. (FedADC), Sec. III, Eqs. 7-9",
         objective=SelfConfidence,
         rule=FedAdcRule,
         server=FedAdcServer(),

@@ -1,4 +1,4 @@
-"""FedBR: only the last α blocks are sent, and they regularise the local blocks (Tan et al. 2023, Eqs. 15-24, Alg. 1).
+"""FedBR: only the last α blocks are sent, and they regularise the local blocks (Liu et al. 2023, Eqs. 15-24, Alg. 1).
 
 1. In a full round each client receives the whole model, in others the last α blocks that the block scheduler (GMBS)
    chooses for it; its front blocks are those of its own last local model.
@@ -24,7 +24,7 @@ from edgefl.models.mode import using
 
 
 class FedBR(Objective):
-    """Block-wise regularisation and distillation (Tan et al. 2023, Eqs. 15-18).
+    """Block-wise regularisation and distillation (Liu et al. 2023, Eqs. 15-18).
 
     A client that received the whole model (α = M) trains all M-1 hybrid paths, which is FedMLB when its first block is
     current. The local prefix is computed once for all paths. Only blocks M-α+1 … M of ``received`` are read.
@@ -85,7 +85,7 @@ def bytes_of_last_blocks(sizes: ModelSizes, alpha: int) -> BlockBytes:
 
 
 class BlocksPayload(Payload):
-    """Some consecutive last blocks instead of the model (Tan et al. 2023, Sec. II-B).
+    """Some consecutive last blocks instead of the model (Liu et al. 2023, Sec. II-B).
 
     A full round is one with round % ``full_every`` = 0 (τ + 1 in the paper; rounds count from 0). In other rounds each
     client receives the α blocks chosen by the block scheduler. The local model consists of the client's own last blocks
@@ -158,7 +158,7 @@ class BlocksPayload(Payload):
 METHODS.register("fedbr")(
     Recipe(
         summary="sends only the last blocks, as many as the scheduler chooses, and regularises with them",
-        paper="Tan et al. 2023 (FedBR), Eqs. 15-24 and Alg. 1",
+        paper="Liu et al. 2023 (FedBR), Eqs. 15-24 and Alg. 1",
         objective=FedBR,
         rule=Sgd,
         server=Mean(),

@@ -45,13 +45,17 @@ class Accuracy(_Part):
 class MetricResult(_Part):
     """The task's metric: its name, how to read it, and its values; ``None`` if nothing was trained.
 
-    ``share`` says whether it is a share in [0, 1], ``title`` is its name in sentences.
+    ``share`` says whether it is a share in [0, 1], ``title`` is its name in sentences. ``samples`` are those on which
+    models are evaluated, ``labels`` their labels that count: one a sample, or the tokens or numbers of all. Both are
+    missing if nothing was trained, if a Flower app tested the models, and in older runs.
     """
 
     name: str
     better: Better
     share: bool
     title: str
+    samples: int | None = None
+    labels: int | None = None
     final: float | None = None
     best: float | None = None
     ema: float | None = None
@@ -153,6 +157,29 @@ class EnsembleResult(_Part):
     best: float | None = None
 
 
+class BatteryUse(_Part):
+    """The batteries of one kind of device: of so many clients, those that ran empty, and the least part left.
+
+    ``client`` is the one that ran empty first, after ``seconds``; if none did, the one with the least part left.
+    """
+
+    clients: int
+    empty: int
+    left: float
+    client: int
+    seconds: float | None = None
+
+
+class Absent(_Part):
+    """Clients that never took part: those that no selection found available, and those that none chose.
+
+    The latter are counted if so many were selected that chance leaves nobody out.
+    """
+
+    away: int
+    unselected: int
+
+
 class SeedResult(_Part):
     """One method's run with one seed.
 
@@ -181,6 +208,8 @@ class SeedResult(_Part):
     budgets: tuple[BudgetResult, ...] = ()
     ensemble: EnsembleResult | None = None
     blocks: Blocks | None = None
+    batteries: dict[str, BatteryUse] | None = None  # by device
+    absent: Absent | None = None
     clients: ClientResult | None = None
     personalisation: ClientResult | None = None
 

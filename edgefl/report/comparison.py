@@ -96,8 +96,8 @@ _RULES = (
     "all limits; of a target that only some seeds reach, their number.",
     "Differences are by seed: best method minus the other one. Half an interval is the larger of Student's t, whose "
     "level of 5 % all comparisons of a table share (Holm), and 1.96 √((p₁(1−p₁) + p₂(1−p₂))/n)/√seeds with n test "
-    "images (other metrics: their last changes; times: a round's length). Not decided: the interval includes zero, or "
-    f"there are fewer than {FEWEST_SEEDS} seeds. Claims are about this test set.",
+    "samples or tokens (other metrics: their last changes; times: a round's length). Not decided: the interval "
+    f"includes zero, or there are fewer than {FEWEST_SEEDS} seeds. Claims are about this test set.",
     "p-values are not adjusted; that of sign flips assumes no normal distribution, and with n seeds is at least 2/2ⁿ.",
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -14,10 +15,17 @@ if TYPE_CHECKING:
 
 
 def new_figure(**options: Any) -> Figure:
-    """Return a matplotlib figure with these options of its class, without pyplot, so no window system is needed."""
+    """Return a matplotlib figure with these options of its class, without pyplot, so no window system is needed.
+
+    Notebooks show it, although only pyplot would register matplotlib's figures there.
+    """
     from matplotlib.figure import Figure
 
-    return Figure(**options)
+    class Picture(Figure):
+        def _repr_png_(self) -> bytes:
+            return drawn(self, "png")
+
+    return Picture(**options)
 
 
 def draw(figure: Figure, file: BinaryIO, form: str) -> None:
@@ -29,6 +37,13 @@ def draw(figure: Figure, file: BinaryIO, form: str) -> None:
         {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "edgefl"}
     ):
         figure.savefig(file, dpi=160, format=form, metadata=undated.get(form))
+
+
+def drawn(figure: Figure, form: str) -> bytes:
+    """Return the content of such a file."""
+    file = BytesIO()
+    draw(figure, file, form)
+    return file.getvalue()
 
 
 def figure_path(name: str | PathLike[str]) -> Path:

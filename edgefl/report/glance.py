@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgefl.record.kinds import BUDGETS
 from edgefl.report.error_of_seconds import error_interval, measured_sentences
+from edgefl.report.notices import notices
 from edgefl.report.paired import (
     FEWEST_SEEDS,
     BySeed,
@@ -41,7 +42,7 @@ def glance(run: RunResult) -> Table:
         )
     lines = answers(run)
     table = Table([words("method", [row.label for row in rows]), *columns(run, rows)])
-    notes = [*lines[1:], meaning(run), *error_interval(run), *remarks(rows), *doubts(run)]
+    notes = [*lines[1:], meaning(run), *error_interval(run), *remarks(rows), *notices(run), *doubts(run)]
     return Table(table.columns, [line for line in notes if line], [headline(run), "", lines[0]])
 
 
@@ -158,7 +159,7 @@ def attack(run: RunResult) -> list[str]:
 
 def limits_of(run: RunResult) -> list[str]:
     """The budgets, in the scenario's order; none if every run ended within them."""
-    both = [pair for label in run.labels for pair in zip(run.results[label], run.moments[label], strict=True)]
+    both = [pair for label in run.compared for pair in zip(run.results[label], run.moments[label], strict=True)]
     if not any(whole.stop.reason in BUDGETS or whole.rounds > moment.rounds for whole, moment in both):
         return []
     found = dict.fromkeys(
@@ -170,7 +171,7 @@ def limits_of(run: RunResult) -> list[str]:
 def meaning(run: RunResult) -> str:
     """What the rows show."""
     moment = "end of the last round within all limits" if limits_of(run) else "end of the last round"
-    ran, shown = (max(each.rounds for label in run.labels for each in of[label]) for of in (run.results, run.moments))
+    ran, shown = (max(each.rounds for label in run.compared for each in of[label]) for of in (run.results, run.moments))
     moment += f" ({ran} rounds ran)" * (ran > shown)
     moment += ", as the budgets allow none with every seed" * (run.moments is run.results)
     count = len(run.seeds)
@@ -194,7 +195,7 @@ def answers(run: RunResult) -> list[str]:
             for (name, kind), standing in zip(COSTS, _per_round(run).values(), strict=True)
             if standing is not None
         ] or [f"There is nothing to compare: {only or 'no method completed a round with every seed'}."]
-    limits, rounds = limits_of(run), {each.rounds for found in run.moments.values() for each in found}
+    limits, rounds = limits_of(run), {each.rounds for label in run.compared for each in run.moments[label]}
     ends = "–".join(map(str, sorted({min(rounds), max(rounds)})))
     start = f"Best within {', '.join(limits)}:" if limits else f"Best after {ends} round{'' if ends == '1' else 's'}:"
     standing = compare_metric(run)
@@ -268,16 +269,15 @@ def _few(names: Sequence[str]) -> str:
 def _first(run: RunResult, rows: Sequence[Row], goal: float) -> str:
     """Who is first to a target."""
     start = f"First to {_goal(goal, rows[0])}:"
-    standing = compare_target(run, goal)
+    standing, compared = compare_target(run, goal), [row for row in rows if row.label in run.compared]
     if standing is None:
-        compared = [row for row in rows if row.label not in run.baselines]
         some = [row.label for row in compared if goal in row.targets and row.targets[goal].reached]
         return f"{start} no method with every seed ({', '.join(some)} with some)." if some else f"{start} no method."
-    if len(rows) - len(run.baselines) == 1:
+    if len(compared) == 1:
         return f"{start} {standing.best}, after {quantity(standing.means[standing.best].mean, 'seconds')}."
     if standing.seeds < FEWEST_SEEDS:
         return f"{start} {standing.best} is ahead, not decided."
-    open_ones = [*(each.label for each in standing.undecided), *_early(rows, goal, standing)]
+    open_ones = [*(each.label for each in standing.undecided), *_early(compared, goal, standing)]
     if not open_ones:
         return f"{start} {standing.best}{', the only one' if len(standing.means) == 1 else ''}."
     return f"{start} no clear winner ({_few([standing.best, *open_ones])})."

@@ -5,8 +5,9 @@ methods alike cancels in their difference, so methods are compared by their diff
 
 1. The best method has the best mean. It is compared with each other method: the mean of the differences and its
    interval. Half an interval is the larger of Student's t for one sample and 1.96 √((v₁ + v₂) / seeds), where v is the
-   variance of one model's figure that seeds need not show: p (1 - p) / n for an accuracy of n test images, that of a
-   round's length for times (:mod:`edgefl.report.run_result`). So equal differences are not certain, and more seeds can
+   variance of one model's figure that seeds need not show: p (1 - p) / n for an accuracy of n labels, which
+   ``summary.json`` counts; that of its last changes for another metric or without the count; that of a round's length
+   for times (:mod:`edgefl.report.run_result`). So equal differences are not certain, and more seeds can
    decide. The claim is about this test set.
 2. Student's intervals of all these comparisons together have the level of 5 % (S. Holm, "A simple sequentially
    rejective multiple test procedure", Scandinavian Journal of Statistics 6, 1979): with m methods to compare,

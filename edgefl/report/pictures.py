@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +16,7 @@ from edgefl.files import writing
 from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
 from edgefl.report.curves import Curve, curves_of, mean_curve
-from edgefl.report.figure_file import draw, new_figure
+from edgefl.report.figure_file import draw, drawn, new_figure
 from edgefl.report.quantities import limit, unit_for
 from edgefl.report.rows import run_names
 from edgefl.wording import escape
@@ -262,9 +261,7 @@ def drawings(runs: Sequence[RunResult]) -> dict[str, str]:
 
 def accuracy_svg(runs: Sequence[RunResult], over: Over, size: tuple[float, float]) -> str:
     """One panel as an SVG file."""
-    file = BytesIO()
-    draw(accuracy_figure(runs, [over], size=size), file, "svg")
-    return file.getvalue().decode()
+    return drawn(accuracy_figure(runs, [over], size=size), "svg").decode()
 
 
 def _element(file: str, over: str, width: str, words: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from copy import copy
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from edgefl.report.pictures import Over
-
-
-MOST_IMAGES = 10**6
 
 
 def at_the_moment(result: SeedResult, table: pa.Table, until: float = math.inf) -> SeedResult:
@@ -92,33 +88,16 @@ def at_the_moment(result: SeedResult, table: pa.Table, until: float = math.inf) 
     return result.model_copy(update=changes)
 
 
-def images_of(values: list[float]) -> int | None:
-    """The number of test images of which accuracies are shares: the least one that all of them fit.
-
-    It divides the true number, so uncertainties computed from it are not too small; ``None`` for other metrics.
-
-    >>> images_of([0.5, 579 / 600, 593 / 600]), images_of([0.123456789012])
-    (600, None)
-    """
-    found = 1
-    for value in set(values):
-        share = Fraction(value).limit_denominator(MOST_IMAGES)
-        if not math.isclose(float(share), value, rel_tol=1e-15):
-            return None
-        found = math.lcm(found, share.denominator)
-    return found if values and found <= MOST_IMAGES else None
-
-
-def scatter(values: list[float], images: int | None) -> float:
+def scatter(values: list[float], labels: int | None) -> float:
     """The standard deviation of one model's metric that seeds need not show.
 
-    For an accuracy that of a share of ``images``; for another metric that of its last changes between evaluations.
+    For an accuracy that of a share of ``labels``; without them that of its last changes between evaluations.
 
     >>> round(scatter([0.9, 0.9], 100), 3), scatter([1.0, 3.0, 1.0], None)
     (0.03, 1.414...)
     """
-    if images is not None and values:
-        return math.sqrt(values[-1] * (1 - values[-1]) / images)
+    if labels is not None and values:
+        return math.sqrt(values[-1] * (1 - values[-1]) / labels)
     changes = np.diff(values[-6:])
     return float(np.sqrt(np.mean(changes**2) / 2)) if len(changes) else 0.0
 
@@ -188,6 +167,11 @@ class RunResult:
         """The labels of its methods that take no part in the verdict."""
         return [label for label in self.results if self.entry(label).get("method") in BASELINES]
 
+    @property
+    def compared(self) -> list[str]:
+        """The labels of the other methods; all if there are no others."""
+        return [label for label in self.results if label not in self.baselines] or self.labels
+
     def entry(self, label: str) -> dict[str, Any]:
         """The method's entry in the scenario; empty if it has none."""
         methods = [each for each in self.scenario.get("methods") or () if isinstance(each, dict)]
@@ -203,8 +187,9 @@ class RunResult:
             )
             for label, results in self.results.items()
         }
-        continued = self.scenario.get("stop") == "rounds" and any(e.budgets for each in found.values() for e in each)
-        return self.results if continued and not any(all(e.rounds for e in each) for each in found.values()) else found
+        of = [found[label] for label in self.compared]
+        continued = self.scenario.get("stop") == "rounds" and any(e.budgets for each in of for e in each)
+        return self.results if continued and not any(all(e.rounds for e in each) for each in of) else found
 
     def _end_of_client_bytes(self, label: str, result: SeedResult) -> float:
         """When a budget of bytes of each client was exhausted in a run that continued."""
@@ -219,16 +204,13 @@ class RunResult:
     @cached_property
     def scatter(self) -> dict[str, float]:
         """By label the standard deviation of one model's metric that seeds need not show."""
-        found = {
-            label: [
-                [value for value in self.rounds_of(label, each.seed)["metric"].to_pylist() if value is not None]
-                for each in results
-            ]
-            for label, results in self.results.items()
-        }
-        every = [value for seeds in found.values() for values in seeds for value in values]
-        images = images_of(every) if self.metric.is_accuracy else None
-        return {label: max(scatter(values, images) for values in seeds) for label, seeds in found.items()}
+
+        def of(label: str, result: SeedResult) -> float:
+            values = column(self.rounds_of(label, result.seed), "metric")
+            labels = result.metric.labels if self.metric.is_accuracy else None
+            return scatter(values[np.isfinite(values)].tolist(), labels)
+
+        return {label: max(of(label, each) for each in results) for label, results in self.results.items()}
 
     @property
     def trained(self) -> bool:
@@ -296,6 +278,12 @@ class RunResult:
         from edgefl.report.html import render
 
         return render("comparison.html.jinja", table=glance(self))
+
+    def _repr_png_(self) -> bytes | None:
+        """The picture, where a notebook is shown without HTML; ``None`` if nothing was trained."""
+        from edgefl.report.figure_file import drawn
+
+        return drawn(self.plot(), "png") if self.trained else None
 
     def __repr__(self) -> str:
         name = type(self).__name__

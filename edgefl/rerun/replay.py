@@ -112,6 +112,8 @@ class Replay:
             entry, used = found[label, seed]
             for key in used:
                 self._run.costs[label].step(*key)
+            tested = before.metric.model_dump(include={"samples", "labels"}, exclude_unset=True)
+            entry = entry.model_copy(update={"metric": entry.metric.model_copy(update=tested)})
             if (label, seed) in alike:
                 # The last model is the same, and so are all measurements of it.
                 measured = before.model_fields_set & {"clients", "personalisation"}

@@ -58,7 +58,7 @@ class Section(Generic[Part]):
         except UserError as error:
             raise within(error, field) from None
         options.pop(self.tag, None)
-        return Named(name, validated(part, options, field=field))
+        return Named(name, validated(part, options, field=field, known=(self.tag,)))
 
     def write(self, part: Named[Part]) -> dict[str, Any]:
         return {self.tag: part.name, **part.spec.model_dump(mode="json")}
@@ -73,13 +73,14 @@ class Section(Generic[Part]):
 
 
 def within(error: UserError, field: str) -> UserError:
-    """The same error with ``field`` as the start of its path.
+    """The same error with ``field`` as the start of its path, if it is not so already.
 
     >>> str(within(UserError("expected more", field="local.lr"), "methods.2"))
     'methods.2.local.lr: expected more'
     """
     path = f"{field}.{error.field}" if error.field else field
-    return UserError(error.message, field=path, file=error.file)
+    known = f"{error.field}.".startswith(f"{field}.")
+    return UserError(error.message, field=error.field if known else path, file=error.file)
 
 
 class BuildFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
@@ -90,14 +91,22 @@ class BuildFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
 
 
 @contextmanager
-def built_at(field: str) -> Iterator[None]:
-    """Errors raised in the block, where a part is built, are reported for this field, others as :class:`BuildFault`."""
+def errors_at(field: str) -> Iterator[None]:
+    """Errors of the user that are raised in the block are reported for this field."""
     try:
         yield
     except UserError as error:
         if error.file is not None:  # the error is in another file, which the message must name
             error = UserError(f"{error.file}: {error.message}", field=error.field)
         raise within(error, field) from None
+
+
+@contextmanager
+def built_at(field: str) -> Iterator[None]:
+    """The same where a part is built; other errors are reported as :class:`BuildFault`."""
+    try:
+        with errors_at(field):
+            yield
     except BaseException as error:
         passes = EdgeflError, ValidationError, KeyboardInterrupt
         if isinstance(error, passes) and not isinstance(error, WrongAnswer):

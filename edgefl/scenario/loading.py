@@ -15,7 +15,15 @@ from edgefl.input_file import code_files
 from edgefl.options import Options
 from edgefl.scenario.components import BANDWIDTH_SECTION, MODEL_SECTION, SELECTION_SECTION, TASK_SECTION
 from edgefl.scenario.methods import files_of_methods, methods_schema
-from edgefl.scenario.overrides import Override, Overrides, anchored, blamed, found_below, overridden, parse_overrides
+from edgefl.scenario.overrides import (
+    Override,
+    Overrides,
+    anchored,
+    blaming_changes,
+    found_below,
+    overridden,
+    parse_overrides,
+)
 from edgefl.scenario.scenario import Scenario
 from edgefl.user_code import allow
 from edgefl.validation import shown, validated
@@ -100,14 +108,12 @@ def check(
     """
     if not isinstance(data, Mapping):
         raise UserError(f"expected a mapping with the keys of a scenario, found {shown(data)}", file=file)
-    try:
+    with blaming_changes(changes, file):
         changed = changed_data(data, changes, folder)
         _refuse_app(changed)
         for code in files_of_methods(changed) if run_code else ():
             allow(code)  # before it is read, because it defines the method's options
         scenario = validated(Scenario, changed)
-    except UserError as error:
-        raise blamed(error, changes, file) from None
     for code in code_files(scenario).values() if run_code else ():
         allow(code)
     return scenario

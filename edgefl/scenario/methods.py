@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, PlainSerializer, PlainValidator
 
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, misspelt
 from edgefl.methods.build import method_model, recipe_in, shared_options
 from edgefl.methods.parts.server import ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
@@ -81,9 +81,7 @@ def _read(item: Any, field: str) -> ScenarioMethod:
     if not isinstance(data, Mapping):
         raise UserError(f"expected a method's name or a mapping with the key method, found {shown(item)}", field=field)
     if "method" not in data and "python" not in data:
-        keys = [str(key) for key in data]
-        meant = nearest("method", keys) if keys else ""
-        hint = "; is it " + meant.removeprefix("did you mean ") if meant.startswith("did you mean") else ""
+        hint = misspelt("method", data)
         raise UserError(f"this key is missing: the name of a method, such as fedavg{hint}", field=f"{field}.method")
     key = "python" if "python" in data else "method"
     name = data[key]
@@ -99,7 +97,7 @@ def _read(item: Any, field: str) -> ScenarioMethod:
     except UserError as error:
         raise error.located(field=field if isinstance(item, str) else f"{field}.{key}") from None
     options = {each: option for each, option in data.items() if each not in (key, "as", "scheduler")}
-    checked = validated(method_model(recipe), options, field=field)
+    checked = validated(method_model(recipe), options, field=field, known=(key, "as"))
     entry = {key: name, "as": label, **_said(checked, recipe)}
     if recipe.scheduler is None:
         if data.get("scheduler") is not None:

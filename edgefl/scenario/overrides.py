@@ -6,8 +6,8 @@ mappings on the path are created; whether a key is valid is checked by the scena
 
 import copy
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -164,6 +164,16 @@ class Override:
         """True if this change replaced the part that ``field`` belongs to by another part with other options."""
         return self.path[-1] in ("kind", "name", "method") and f"{field}.".startswith(".".join(self.path[:-1]) + ".")
 
+    def is_missing(self, error: UserError) -> bool:
+        """True if this change began the mapping in which a key is missing."""
+        beside = (error.field or "").split(".")[:-1] == list(self.path[:-1]) != []
+        return beside and error.message.startswith("this key is missing")
+
+    def is_quoted_in(self, message: str) -> bool:
+        """True if the message quotes a word of this change's value: "no array 'nope' in this file"."""
+        words = "|".join(map(re.escape, re.findall(r"[\w./+-]*\w", str(self.value))))
+        return bool(words) and re.search(rf"(?:'|/|found |expected )(?:{words})(?![\w.]*\w)", message) is not None
+
     def is_named_in(self, message: str) -> bool:
         """True if the message of another error names the field of this change: "at most data.clients (5)"."""
         return any(self.concerns(field) for field in _DOTTED.findall(message))
@@ -182,10 +192,24 @@ def blamed(error: UserError, changes: Sequence[Override], file: str | None) -> U
     >>> str(blamed(UserError("at most data.clients (5)", field="training.cohort"), changes, "mine.yaml"))
     '--set data.clients=5: training.cohort: at most data.clients (5)'
     """
-    last_first = list(reversed(changes))
+    last_first, section = list(reversed(changes)), (error.field or "").partition(".")[0]
+    named = [change for change in last_first if change.is_named_in(error.message)]
+    quoted = [change for change in last_first if change.is_quoted_in(error.message)]
     culprits = [change for change in last_first if change.concerns(error.field)]
-    culprits += [change for change in last_first if change.is_named_in(error.message) or change.renames(error.field)]
+    culprits.sort(key=lambda change: change not in named and change not in quoted)
+    culprits += [change for change in last_first if change in named or change.renames(error.field)]
+    culprits += [change for change in last_first if change.is_missing(error)]
+    culprits += [change for change in quoted if change.path[0] == section and isinstance(change.value, str)]
     return error.located(file=culprits[0].origin if culprits else file)
+
+
+@contextmanager
+def blaming_changes(changes: Overrides, file: str | None) -> Iterator[None]:
+    """An error that is raised in the block is located at the change that caused it, else in ``file``."""
+    try:
+        yield
+    except UserError as error:
+        raise blamed(error, parse_overrides(changes), file) from None
 
 
 def parse_overrides(overrides: Overrides, option: str = "--set") -> list[Override]:

@@ -27,7 +27,7 @@ from edgefl.network.client_links import ReplayedLink
 from edgefl.network.specs import FileTopology
 from edgefl.network.tree import build_topology
 from edgefl.scenario.components import built_at
-from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
+from edgefl.scenario.overrides import Overrides, blaming_changes
 from edgefl.scenario.scenario import Scenario
 from edgefl.simulation.failure_specs import Outage, check_outages, spans_of
 from edgefl.simulation.work import batch_counts
@@ -49,11 +49,9 @@ def rehearse(
     is the scenario's name in messages, which also name the one of ``overrides`` that causes the error. If the run
     ``trains``, an ordinary module's step is compared with PyTorch's; ``limited``: only if the step is a small one.
     """
-    try:
+    with blaming_changes(overrides, file):
         _rehearse_learning(scenario, trains=trains, limited=limited)
         _rehearse_network(scenario)
-    except UserError as error:
-        raise blamed(error, parse_overrides(overrides), file) from None
 
 
 def _rehearse_learning(scenario: Scenario, *, trains: bool, limited: bool) -> None:

@@ -27,7 +27,7 @@ class MeasuredCost(Options):
 
 
 class PaperCost(Options):
-    """FedBR's own model (Tan et al. 2023, Eqs. 3-4): a formula for the cost of hybrid paths, and S/M bytes a block.
+    """FedBR's own model (Liu et al. 2023, Eqs. 3-4): a formula for the cost of hybrid paths, and S/M bytes a block.
 
     A step costs FedAvg's, as executed, times 1 + α(α+1)/(2M); methods without hybrid paths have FedAvg's cost.
     """

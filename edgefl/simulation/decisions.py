@@ -59,6 +59,7 @@ class Decisions:
         if not len(available) or self._too_short:
             return self._waits([])
         self.last_pick = Pick(self._world.env.now, available)
+        self._world.seen[available] = True
         facts = setup.facts._replace(
             foreseen=partial(self._of_round, round),
             data_sizes=setup.samples.copy(),
@@ -71,6 +72,7 @@ class Decisions:
         with blaming(setup.label, round, "selection"):
             picked = setup.selector.pick(number, available.copy(), size, facts)
             cohort = checked_cohort(picked, available, size)
+        self._world.picks[cohort] += 1
         if self.asked:
             self._world.decided(round, "asked", setup.selector.reads, local_losses=self._losses)
         elif cohort:

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import simpy
 
 from edgefl.fleet import DeviceProfile, idle_joules, promotion_joules, tail_joules, transfer_joules
 from edgefl.fleet.battery import Charges
 from edgefl.network.flow import Flow, Network
+from edgefl.record.summary import BatteryUse
 
 Note = Callable[[int, int, Literal["promotion", "tail"], float, float], None]
 """Called with client, round, kind of energy, seconds and joules."""
@@ -119,6 +121,7 @@ class Power:
         self.charges = charges
         self._network = network
         self.radios = radios
+        self.emptied: dict[int, float] = {}  # when each client's battery first ran empty
         self._drains: dict[int, _Drain] = {}
         self._flows: dict[int, list[Flow]] = {}
         self._dying, self._last = -1, 0.0  # the client that drops out now, and its remaining joules
@@ -179,6 +182,20 @@ class Power:
             drawn += self._drawn_by(client, flow)
         return self.charges.held(client, now) - drawn
 
+    def use(self) -> dict[str, BatteryUse]:
+        """What became of the batteries until now, by device."""
+        left, found = self.charges.left(self._env.now), dict[str, list[int]]()
+        for client in np.flatnonzero(np.isfinite(left)).tolist():
+            found.setdefault(self.radios.device(client).name, []).append(client)
+        uses = {}
+        for device, clients in found.items():
+            empty = [client for client in clients if client in self.emptied]
+            first = min(empty or clients, key=lambda client: (self.emptied.get(client, 0.0), left[client]))
+            seconds = {"seconds": self.emptied[first]} if empty else {}
+            least = float(left[clients].min())
+            uses[device] = BatteryUse(clients=len(clients), empty=len(empty), left=least, client=first, **seconds)
+        return uses
+
     def given(self, client: int, joules: float, flow: Flow | None = None) -> float:
         """The part of ``joules`` that the battery delivers now: no more than it holds.
 
@@ -226,5 +243,6 @@ class Power:
         self.radios.dies(client)
         self._dying, self._last = client, float(self.charges.joules[client])
         self.charges.run_empty(client)
+        self.emptied.setdefault(client, self._env.now)
         drain.on_empty()
         self._dying = -1

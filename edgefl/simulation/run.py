@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import simpy
+from numpy.typing import NDArray
 
 from edgefl.errors import EdgeflError
 from edgefl.record.events import EventLog, Listener, detail
 from edgefl.record.kinds import StopReason
 from edgefl.record.rounds import RoundRow
+from edgefl.record.summary import Absent, BatteryUse
 from edgefl.simulation.accounts import Ledger, Limits
 from edgefl.simulation.asynchronous import Asynchronous
 from edgefl.simulation.hierarchical import Hierarchical
@@ -72,6 +75,8 @@ class Outcome:
     fault: PartFault | None = None
     timeouts: bool = False
     untrained: str | None = None
+    batteries: dict[str, BatteryUse] | None = None
+    absent: Absent | None = None
 
 
 @neutral_torch()
@@ -126,7 +131,24 @@ def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
         fault=fault,
         timeouts=setup.timeouts is not None,
         untrained=untrained,
+        batteries=world.traffic.power.use() if world.traffic.power is not None else None,
+        absent=absent_from(world.seen, world.picks),
     )
+
+
+def absent_from(seen: NDArray[np.bool_], picks: NDArray[np.int64]) -> Absent | None:
+    """The clients that never took part, from whether each could be chosen and how often it was, ``[clients]``.
+
+    With few picks, chance leaves clients out; with n (5 + ln n) picks of n clients, in less than one run in a hundred.
+
+    >>> absent_from(np.array([True, True, False]), np.array([19, 0, 0]))
+    Absent(away=1, unselected=1)
+    >>> absent_from(np.ones(2, np.bool_), np.array([1, 0])) is None
+    True
+    """
+    many = picks.sum() >= len(picks) * (5 + math.log(len(picks)))
+    found = Absent(away=int((~seen).sum()), unselected=int((seen & (picks == 0)).sum()) if many else 0)
+    return found if seen.any() and (found.away or found.unselected) else None
 
 
 def unbegun_run(label: str, seed: int, limits: Limits, listeners: Sequence[Listener], fault: PartFault) -> Outcome:

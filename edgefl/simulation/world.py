@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import simpy
 
 from edgefl.fleet import Slowdown, idle_joules
@@ -41,6 +42,8 @@ class World:
         self.last_job: dict[int, JobId] = {}  # each client's last job that was computed to its end
         self.fronts: dict[int, int] = {}  # the version of the model that each client was broadcast since then
         self.dispatched: defaultdict[int, int] = defaultdict(int)  # the number of each client's next job
+        # which clients a selection could choose, and how often each was chosen
+        self.seen, self.picks = np.zeros(setup.clients, np.bool_), np.zeros(setup.clients, np.int64)
         self._begun: dict[int, tuple[int, int]] = {}
         self._hot: dict[int, tuple[float, float]] = {}  # when a client computed last, and its heat then
         self.traffic = Traffic(self.env, setup, self.accounts)

@@ -118,7 +118,7 @@ def metric_of_one(
 
 
 class CalibrationSpec(Component):
-    """Classifier calibration after the run (Ozfatura et al., Sec. IV): only the classifier is trained."""
+    """Classifier calibration after the run (Ozfatura et al., Sec. IV-D): only the classifier is trained."""
 
     kind: Literal["calibration"] = Field(description="calibration: train the last block of the final model")
     epochs: int = Field(default=2, ge=1, description="passes over the client's own training data")

@@ -13,6 +13,8 @@ from edgefl.record.events import Listener
 from edgefl.scenario import load_scenario
 from edgefl.yaml_file import dump_yaml
 
+from ..small_runs import Stop
+
 SMALL = {
     "name": "small",
     "seeds": [3, 1],
@@ -159,3 +161,29 @@ def test_the_shipped_scenarios_are_listed_with_what_each_is_for(capsys):
     assert "fig4_computation" in capsys.readouterr().out
     assert main(["scenario", "list", "papers/fedmbl"]) == 2
     assert "papers/fedmlb" in capsys.readouterr().err
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("command", ["simulate", "emulate"])
+@pytest.mark.parametrize("folder", ["here", "here-predicted"])
+def test_an_interrupted_folder_is_refused_before_data_and_models_are_read(capsys, monkeypatch, command, folder):
+    with pytest.raises(KeyboardInterrupt):
+        edgefl.simulate("small.yaml", out=folder, train=False, listeners=[Stop(1)])
+    monkeypatch.setattr("edgefl.scenario.rehearse", lambda *_, **__: pytest.fail("data and models were read"))
+    out = "here" if command == "emulate" else folder
+    assert main([command, "small.yaml", "--out", out]) == 2
+    assert f"error: {folder}: contains an interrupted run; to continue: edgefl simulate" in capsys.readouterr().err
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("options", "others"), [([], []), (["--json"], []), ([], ["fedavg"])])
+def test_a_run_that_diverged_ends_with_exit_code_1_and_is_complete(capsys, tmp_path, options, others):
+    wild = {"method": "fedavg", "as": "wild", "local": {"lr": 1e30}}
+    scenario = {**SMALL, "methods": [wild, *others], "seeds": [0, 1]}
+    (tmp_path / "wild.yaml").write_text(dump_yaml(scenario))
+    assert main(["simulate", "wild.yaml", "--out", "here", *options]) == 1
+    output = capsys.readouterr()
+    assert output.err.rstrip().endswith(f"2 of {2 + 2 * len(others)} runs diverged: wild, seed 0; wild, seed 1")
+    assert "divergence" in output.out or json.loads(output.out)["methods"]["wild"][0]["stop"]["reason"] == "diverged"
+    assert main(["verify", "here"]) == 0
+    assert main(["simulate", "here", "--add-seeds", "1"]) == 1

@@ -133,7 +133,7 @@ def test_every_row_but_moons_follows_from_the_roofline(predicted, name):
 
 @pytest.mark.full
 def test_moon_with_frozen_references_takes_what_fedbr_measured_and_not_three_whole_steps(predicted):
-    # FedBR (Tan et al. 2023) measured 11.2 s for MOON where FedAvg took 6.7 s.
+    # FedBR (Liu et al. 2023) measured 11.2 s for MOON where FedAvg took 6.7 s.
     assert predicted("moon") == pytest.approx(11.2 / 6.7, rel=0.15)
     assert TABLE_5["moon"][1] / FEDAVG == pytest.approx(3.0, rel=0.01)
 

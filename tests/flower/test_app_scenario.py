@@ -66,7 +66,7 @@ def test_other_commands_refuse_the_scenario_by_name(tmp_path):
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "flwr", None)
-    with pytest.raises(UserError, match=r"pip install 'edgefl\[flower\]'"):
+    with pytest.raises(UserError, match=r"python -m pip install -e '\.\[flower\]'"):
         require_flwr()
 
 

@@ -259,9 +259,11 @@ def test_a_block_that_begins_with_an_operator_in_place_leaves_its_input_alone():
 def test_a_missing_extra_is_named(monkeypatch):
     for name in ("peft", "transformers"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UserError, match=r"lora: peft is not installed: pip install 'edgefl\[peft\]'"):
+    with pytest.raises(UserError, match=r"lora: peft is not installed: python -m pip install -e '\.\[peft\]'"):
         built(lora={"targets": ["head"]})
-    with pytest.raises(UserError, match=r"transformers is not installed: pip install 'edgefl\[transformers\]'"):
+    with pytest.raises(
+        UserError, match=r"transformers is not installed: python -m pip install -e '\.\[transformers\]'"
+    ):
         build_model(MODELS["transformers"](transformers="gpt2"), (8,), 3)
 
 

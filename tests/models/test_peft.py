@@ -29,7 +29,7 @@ from edgefl.models.random_layers import KEY
 from edgefl.models.registry import MODELS, build_model, initial_vector
 
 pytestmark = pytest.mark.extras
-peft = pytest.importorskip("peft", reason="peft is not installed: pip install 'edgefl[peft]'")
+peft = pytest.importorskip("peft", reason="peft is not installed: pip install -e '.[peft]'")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 FEDAVG = build_method("fedavg", LocalOptions(weight_decay=0.0, clip_norm=None))
@@ -56,7 +56,7 @@ def mlp(**options):
 
 
 def gpt2(**options):
-    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'edgefl[transformers]'")
+    pytest.importorskip("transformers", reason="transformers is not installed: pip install -e '.[transformers]'")
     args = {"n_layer": 2, "n_head": 4, "n_embd": 128, "n_positions": 64, "vocab_size": 96}
     dropouts = dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0)
     spec = MODELS["transformers"](
@@ -67,7 +67,7 @@ def gpt2(**options):
 
 
 def vit(**options):
-    pytest.importorskip("timm", reason="timm is not installed: pip install 'edgefl[timm]'")
+    pytest.importorskip("timm", reason="timm is not installed: pip install -e '.[timm]'")
     spec = MODELS["timm"](
         timm="vit_tiny_patch16_224", args={"depth": 3, "patch_size": 4}, trainable=["head"],
         lora={"targets": ["qkv"], "rank": 8}, **options,
@@ -213,7 +213,7 @@ def test_a_wrong_choice_is_refused_with_the_nearest_name(lora, message):
 
 
 def test_the_dropout_of_adapters_draws_from_the_key_of_a_job(small, tmp_path):
-    pytest.importorskip("timm", reason="timm is not installed: pip install 'edgefl[timm]'")
+    pytest.importorskip("timm", reason="timm is not installed: pip install -e '.[timm]'")
     lora = {"targets": ["qkv"], "rank": 4, "alpha": 8, "dropout": 0.3}
     args = {"depth": 2, "patch_size": 4, "in_chans": 1}
     model, finals = {"timm": "vit_tiny_patch16_224", "args": args, "lora": lora, "trainable": ["head"]}, {}

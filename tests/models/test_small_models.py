@@ -60,7 +60,7 @@ def test_other_convolutions_stay_as_they_are(layer):
 
 
 pytestmark = pytest.mark.extras
-timm = pytest.importorskip("timm", reason="timm is not installed: pip install 'edgefl[timm]'")
+timm = pytest.importorskip("timm", reason="timm is not installed: pip install -e '.[timm]'")
 
 
 def built(name, shape=(3, 32, 32), classes=10, **options):

@@ -26,7 +26,7 @@ from edgefl.tasks.language_model import LanguageModel
 
 pytestmark = pytest.mark.extras
 transformers = pytest.importorskip(
-    "transformers", reason="transformers is not installed: pip install 'edgefl[transformers]'"
+    "transformers", reason="transformers is not installed: pip install -e '.[transformers]'"
 )
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -116,7 +116,7 @@ def test_every_token_is_trained(kind, head, table):
 
 @pytest.mark.parametrize("targets", [["score"], ["score", "c_attn"]], ids=str)
 def test_adapters_of_the_head_are_trained(targets):
-    pytest.importorskip("peft", reason="peft is not installed: pip install 'edgefl[peft]'")
+    pytest.importorskip("peft", reason="peft is not installed: pip install -e '.[peft]'")
     model = built("gpt2", args=GPT2 | {"vocab_size": 30}, lora={"targets": targets, "rank": 2})
     vector = torch.randn(model.layout.size, generator=torch.Generator().manual_seed(0)).requires_grad_()
     with using(training=False):

@@ -13,6 +13,7 @@ from edgefl.report import comparison, comparison_rows, glance, verdict
 from edgefl.report.error_of_seconds import error_interval
 from edgefl.report.glance import decide, next_steps, seconds_of_a_seed
 from edgefl.report.page.devices import fleet_words
+from edgefl.report.paired import difference_data
 from edgefl.report.rows import differing
 from edgefl.report.run_result import at_the_moment
 
@@ -88,6 +89,32 @@ def test_a_baseline_takes_no_part(make_run):
     some = [*never[:2], seed_result(2, targets=[target(0.9, 5.0)])]
     reached = make_run({"a": never, "alone": some}, "reached", targets=[0.9], methods=baseline)
     assert "First to 90 %: no method." in verdict(reached).splitlines()
+
+
+SECOND = [{"kind": "seconds", "limit": 1.0, "accuracy": None}]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("alone", "stop", "budgets"),
+    [
+        (seeds([0.99] * 3, [1.0, 1.0, None]), "rounds", []),
+        (seeds([0.99] * 3, [1.0] * 3, stop={"reason": "seconds", "round": 9}, rounds=9), "budget", []),
+        (seeds([0.99] * 3, [None] * 3, seconds=0.9, budgets=SECOND), "rounds", SECOND),
+        (seeds([0.1] * 3, [None] * 3, rounds=80), "rounds", []),
+    ],
+)
+def test_the_answers_are_the_same_whatever_a_baseline_does(make_run, alone, stop, budgets):
+    """It is early with some seeds, ends by a budget, has the only round within one, or more rounds."""
+    methods = {
+        label: seeds([0.9, 0.91, 0.93 + gain], [9.0, 9.5, 9.9], budgets=budgets)
+        for label, gain in (("a", 0), ("b", 0.02))
+    }
+    without = make_run(methods, "without", stop=stop)
+    beside = make_run({**methods, "alone": alone}, stop=stop, methods=[{"method": "local", "as": "alone"}])
+    answers = verdict(without).splitlines()
+    assert verdict(beside).splitlines()[: len(answers)] == answers
+    assert difference_data(beside) == difference_data(without)
 
 
 def test_a_lower_error_is_better(make_run):

@@ -105,5 +105,6 @@ def test_the_result_in_python_has_rounds_summary_a_picture_and_a_notebooks_form(
     assert len(frame) == sum(result.rounds for results in small_run.results.values() for result in results)
     assert small_run.summary["methods"]["fedavg"][0]["seed"] == 0
     assert len(small_run.plot().axes) >= 2
+    assert small_run._repr_png_() == small_run.plot()._repr_png_()
     shown = small_run._repr_html_()
     assert all(label in shown for label in small_run.labels)

@@ -6,6 +6,7 @@ import json
 import re
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 from edgefl.report.glance import glance
 from edgefl.report.html import _environment
 from edgefl.report.page import page
-from edgefl.report.page.sections import facts, subtitle
-from edgefl.report.page.series import Point, front
+from edgefl.report.page.sections import facts, sections, subtitle
+from edgefl.report.page.series import Point, front, series_of
 from edgefl.wording import escape
 
 
@@ -75,6 +76,19 @@ def test_the_sliders_count_with_what_was_spent_and_found(written, small_run):
             assert found["bytes"][-1] == pytest.approx(result.bytes.down + result.bytes.up)
             assert found["joules"][-1] == pytest.approx(result.joules)
             assert all(later >= earlier for earlier, later in zip(found["seconds"], found["seconds"][1:], strict=False))
+
+
+@pytest.mark.full
+def test_the_bar_of_a_round_is_as_long_as_its_seconds_also_where_transfers_are_hidden(small_run):
+    (rounds,) = [each.data for each in sections([small_run], series_of([small_run])) if each.name == "rounds"]
+    seconds = {
+        label: np.mean([each.seconds / each.rounds for each in results]) for label, results in small_run.results.items()
+    }
+    lengths = {label: sum(share for *_, share in parts) for label, _, parts in rounds["bars"]}
+    longest = max(seconds.values())
+    assert lengths == {label: pytest.approx(100 * each / longest) for label, each in seconds.items()}
+    assert {label for label, hidden, _ in rounds["bars"] if hidden} == {"fedadc"}
+    assert "of transfers before the round</small>" in page([small_run])
 
 
 @pytest.mark.full

@@ -4,13 +4,19 @@ import itertools
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from edgefl.report.paired import compared
+from edgefl.record.metric import ACCURACY
+from edgefl.record.summary import MetricResult, SeedResult
+from edgefl.report import RunResult
+from edgefl.report.paired import compare_metric, compared
 from edgefl.report.quantities import estimate
+from edgefl.tasks.language_model import PERPLEXITY
+from edgefl.tasks.regression import RMSE
 
 RUNS = 4000
 
@@ -53,6 +59,51 @@ def test_with_a_coarse_test_set_intervals_contain_the_true_difference_in_93_perc
         sign = 1 if found.best == "m0" else -1
         interval = found.differences[0].interval
         covered += interval.low <= sign * true <= interval.high
+    assert covered / (RUNS // 4) >= 0.93
+
+
+class Trained(RunResult):
+    """A run whose evaluations ``[seeds, evaluations]`` of each method are given."""
+
+    def __init__(self, metric, labels, found):
+        def entry(seed, values):
+            shown = {**metric.named._asdict(), "labels": labels, "final": values[-1], "best": metric.best(*values)}
+            of = {"seed": seed, "rounds": len(values), "rounds_without_update": 0}
+            return SeedResult.model_construct(metric=MetricResult(**shown), **of)
+
+        self.values = found
+        self.results = {label: tuple(map(entry, itertools.count(), each.tolist())) for label, each in found.items()}
+        self.moments = self.results
+        self.scenario = {"methods": [{"as": "local", "method": "local"}, {"as": "central", "method": "central"}]}
+
+    def rounds_of(self, label, seed):
+        return pa.table({"metric": self.values[label][seed]})
+
+
+def evaluations(metric, labels, level, random):
+    """The last six evaluations with three seeds of a model that is right, or off, by chance on few of the labels."""
+    shape = (3, 6)
+    if metric is ACCURACY:  # a tenth of the labels is right by chance, the others always or never
+        chance = labels // 10
+        return (round((level - 0.05) * labels) + random.binomial(chance, 0.5, shape)) / labels
+    if metric is RMSE:
+        return level * np.sqrt(random.chisquare(labels, shape) / labels)
+    return level * np.exp(random.normal(0, 1 / np.sqrt(labels), shape))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("beside", [(), ("local",), ("local", "central")])
+@pytest.mark.parametrize(("metric", "levels"), [(ACCURACY, (0.9, 0.85)), (PERPLEXITY, (5.0, 5.5)), (RMSE, (1.0, 1.1))])
+def test_intervals_hold_and_are_the_same_whatever_baselines_stand_beside_the_methods(metric, levels, beside):
+    random, labels, covered = np.random.default_rng(0), 40, 0
+    others = np.random.default_rng(1)
+    for _ in range(RUNS // 4):
+        methods = {name: evaluations(metric, labels, level, random) for name, level in zip("ab", levels, strict=True)}
+        more = {name: np.mean([evaluations(metric, labels, levels[1], others) for _ in range(7)], 0) for name in beside}
+        alone, found = (compare_metric(Trained(metric, labels, each)) for each in (methods, {**methods, **more}))
+        assert found == alone
+        true = levels[0] - levels[1] if found.best == "a" else levels[1] - levels[0]
+        covered += found.differences[0].interval.low <= true <= found.differences[0].interval.high
     assert covered / (RUNS // 4) >= 0.93
 
 

@@ -1,6 +1,7 @@
 """A run beside a paper's numbers: gaps are differences, and an order holds or is named where it doesn't."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -12,10 +13,15 @@ from typer.testing import CliRunner
 from edgefl.cli.entry import app
 from edgefl.errors import UserError
 from edgefl.experiment import run
+from edgefl.methods.fedadc import FedAdcPayload
+from edgefl.methods.fedadc_plus import SelfConfidence
+from edgefl.methods.recipe import METHODS
 from edgefl.report import RunResult
 from edgefl.report.published import comparisons, orderings, published_table
 from edgefl.scenario import load_scenario, resolve
 from edgefl.scenario.loading import check
+from edgefl.scheduling.selection.uniform import Coverage
+from edgefl.training.personalisation import CalibrationSpec
 from edgefl.yaml_file import dump_yaml
 
 ACCURACIES = {"fedavg": [0.1, 0.3, 0.5, 0.4], "fedprox": [0.2, 0.5, 0.6, 0.6]}
@@ -183,3 +189,27 @@ def test_a_run_shorter_than_the_papers_is_told(result):
     output = CliRunner().invoke(app, ["report", str(made.path), "--against", "paper"]).output
     assert sentence in output
     assert published_table([made]).data["notes"] == [f"fedadc_fig1_s2: {sentence}"]
+
+
+TITLE_PAGES = {
+    "fedbr": "Liu et al. 2023", "fedmlb": "Kim et al. 2022", "fedalign": "Mendieta et al. 2022",
+    "fedadc": "Ozfatura, Ozfatura and Gündüz",
+}  # fmt: skip
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", TITLE_PAGES)
+def test_a_papers_authors_are_those_of_its_title_page(name):
+    scenarios = (Path(__file__).parents[2] / "scenarios" / "papers" / name).rglob("*.yaml")
+    credited = {each for path in scenarios for each in re.findall(r"'([^',]+(?:, Ozf[^',]+)?), Fed", path.read_text())}
+    assert credited == {TITLE_PAGES[name]}
+    assert METHODS[name].paper.startswith(TITLE_PAGES[name].partition(",")[0])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("part", "section"),
+    [(FedAdcPayload, "II-A"), (SelfConfidence, "III"), (CalibrationSpec, "IV-D"), (Coverage, "IV-E")],
+)
+def test_sections_of_fedadc_are_those_of_its_paper(part, section):
+    assert re.findall(r"Sec\. ([IV]+(?:-\w)?)", part.__doc__) == [section]

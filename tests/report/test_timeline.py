@@ -12,7 +12,8 @@ from edgefl.errors import UserError
 from edgefl.record.events import Event
 from edgefl.report.timeline.data import read_timeline, timeline_of
 from edgefl.report.timeline.gantt import gantt_figure
-from edgefl.report.timeline.trace import trace_of
+from edgefl.report.timeline.trace import CLIENTS, trace_of
+from edgefl.report.timeline.usage import covered
 
 # What each phase must have beside ph, pid, tid and ts, by the format's own description.
 REQUIRED = {
@@ -114,6 +115,29 @@ def test_the_picture_of_a_round_has_a_row_for_everybody_in_it(timeline):
     rows = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     took_part = {job.client for job in timeline.computations if job.round == number}
     assert took_part <= {int(row.split(",")[0].removeprefix("client ")) for row in rows}
+
+
+@pytest.mark.full
+def test_no_time_of_the_client_that_closed_a_round_is_blank(timeline):
+    """Its downloads, the framework's time, its computation and its upload fill the round, in the picture and trace."""
+    for round in [each for each in timeline.rounds if each.critical >= 0]:
+        trace, length = (
+            trace_of(timeline, "a run", (round.number, round.number))["traceEvents"],
+            round.ended - round.began,
+        )
+        names = {each["tid"]: each["args"]["name"] for each in trace if each["name"] == "thread_name"}
+        own = [
+            (max(each["ts"], 1e6 * round.began), min(each["ts"] + each["dur"], 1e6 * round.ended))
+            for each in trace
+            if each["ph"] == "X" and each["pid"] == CLIENTS and each["args"]["round"] == round.number
+            and names[each["tid"]].startswith(f"client {round.critical},")
+        ]  # fmt: skip
+        assert covered(own) == pytest.approx(1e6 * length, abs=0.01)
+        axes = gantt_figure(timeline, round.number, "a run").axes[0]
+        rows = [label.get_text().partition(",")[0] for label in axes.get_yticklabels()]
+        row = rows.index(f"client {round.critical}")
+        bars = [each for each in axes.patches if abs(each.get_y() + each.get_height() / 2 - row) < 0.2]
+        assert covered((each.get_x(), each.get_x() + each.get_width()) for each in bars) == pytest.approx(length)
 
 
 @pytest.mark.full

@@ -5,7 +5,9 @@ from functools import lru_cache
 
 import pytest
 
+from edgefl import simulate
 from edgefl.errors import UserError
+from edgefl.fleet import DeviceProfile
 from edgefl.record.events import Event
 from edgefl.report.timeline.data import read_timeline, timeline_of
 from edgefl.report.timeline.usage import (
@@ -135,3 +137,50 @@ def test_a_log_that_cannot_be_read_is_the_users_error(small_run, tmp_path):
 
 def row(time, kind, **columns):
     return Event(time=time, kind=kind, round=1, **columns)
+
+
+OVERHEAD = {"start": 0.2, "wait": 0.05, "per_megabyte": 0.5}
+SHAPES = {
+    "rounds": {},
+    "overlap": {"methods": [{"method": "fedadc", "overlap": True}]},
+    "local": {"methods": ["local"]},
+    "asked": {"training.selection": {"kind": "power_of_choice", "candidates": 6}},
+    "asynchronous": {"protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 4}},
+    "cells": {
+        "protocol": {"kind": "hierarchical"}, "network.topology": {
+            "kind": "cells", "cells": 2, "server": {"down": "200 Mbit/s", "up": "200 Mbit/s"},
+            "backhaul": {"down": "200 Mbit/s", "up": "200 Mbit/s"}, "latency": "20 ms"},
+    },
+    "accidents": {"protocol": {"kind": "synchronous", "retries": 1}, "fleet.0.dropout": 0.6},
+}  # fmt: skip
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_frameworks_time_is_what_the_scenario_says_for_each_device_and_payload(tmp_path, shape):
+    """wait + (start + per_megabyte · MB) / core speed before training, and per_megabyte · MB / core speed after it."""
+    changes = {"seeds": [0], "methods": ["fedavg"], "training.rounds": 4, "stop": "rounds", "round_overhead": OVERHEAD}
+    found = simulate("5g_100clients", out=tmp_path / "run", train=False, overrides={**changes, **SHAPES[shape]})
+    timeline = read_timeline(found.of(found.labels[0], 0).folder)
+    profiles = [DeviceProfile.model_validate(each["profile"]) for each in found.scenario["fleet"]]
+    speeds = {each.name: each.core_speed for each in profiles}
+    before, expected, sending = {}, [], 0
+    for each in timeline.computations:
+        own = [of for of in timeline.transfers if (of.client, of.dispatch, of.round) == (*each.job, each.round)]
+        down = [of for of in own if not of.up and before.get(each.job, 0.0) <= of.started < of.ended <= each.started]
+        before[each.job] = each.ended
+        speed = speeds[timeline.device_of(each.client)]
+        seconds = (OVERHEAD["start"] + OVERHEAD["per_megabyte"] * sum(of.bytes for of in down) / 1e6) / speed
+        expected.append((each.client, each.started - OVERHEAD["wait"] - seconds, each.started))
+        up = [of for of in own if of.up and each.whole]
+        sending += bool(up) and shape != "local"
+        if up and up[0].whole and up[0].bytes:
+            seconds = OVERHEAD["per_megabyte"] * up[0].bytes / 1e6 / speed
+            expected.append((each.client, each.ended, each.ended + seconds))
+    spans = [(each.client, each.started, each.ended) for each in timeline.frameworks]
+    assert len(expected) > 15
+    assert len(spans) == len(timeline.computations) + sending
+    for span in expected:
+        assert (
+            min(abs(start - span[1]) + abs(end - span[2]) for client, start, end in spans if client == span[0]) < 1e-6
+        )

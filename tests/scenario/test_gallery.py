@@ -47,7 +47,7 @@ def marks(name: str) -> list[pytest.MarkDecorator]:
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in GALLERY])
 def test_a_shipped_scenario_runs_three_rounds_and_verifies(name, tmp_path):
     for extra in extras(name):
-        pytest.importorskip(extra, reason=f"{extra} is not installed: pip install 'edgefl[{extra}]'")
+        pytest.importorskip(extra, reason=f"{extra} is not installed: pip install -e '.[{extra}]'")
     changes = {"training.rounds": 3, "stop": "rounds"}
     if "shakespeare" in name:
         changes["data.root"] = str(play(tmp_path / "data"))

@@ -1,14 +1,21 @@
 """--set: paths, values, and what is refused."""
 
 import copy
+import re
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.scenario import load_scenario, rehearse
 from edgefl.scenario.overrides import blamed, overridden, parse_overrides
+from edgefl.yaml_file import dump_yaml
+
+from ..small_runs import SMALL
 
 DATA = {
     "training": {"rounds": 60, "local": {"lr": 0.2}},
@@ -104,3 +111,69 @@ def test_what_no_override_touched_is_the_files_fault():
     changes = parse_overrides(["seeds=[1]"])
     error = UserError("expected 1 or more, found 0", field="training.rounds")
     assert str(blamed(error, changes, "mine.yaml")) == "mine.yaml: training.rounds: expected 1 or more, found 0"
+
+
+@pytest.fixture
+def own_files(tmp_path, monkeypatch):
+    """A scenario with arrays and a trace of its own, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.savez("data.npz", x=rng.normal(size=(80, 4)), y=rng.integers(0, 3, 80), client=np.arange(80) % 8)
+    np.savez("no_labels.npz", x=rng.normal(size=(80, 4)))
+    Path("trace.csv").write_text("time,rate\n0,5\n1,6\n2,5\n", encoding="utf-8")
+    trace = {"kind": "trace", "file": "trace.csv", "format": {"time": "time", "rate": "rate", "unit": "Mbit/s"}}
+    data = {"name": "arrays", "train": "data.npz", "clients": 8, "partition": {"kind": "natural"}}
+    network = {**SMALL["network"], "links": {"5g": {"down": trace, "up": "5 Mbit/s"}}}
+    whole = {**SMALL, "data": data, "model": {"name": "mlp", "widths": [4]}, "network": network}
+    Path("mine.yaml").write_text(dump_yaml(whole), encoding="utf-8")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("change", "other", "field"),
+    [
+        ("data.target=nope", "data.clients=8", "data"),
+        ("data.inputs=[x, nope]", "data.clients=8", "data"),
+        ("data.train=no_labels.npz", "data.clients=8", "data"),
+        ("data.kind=images", "data.clients=8", "data"),
+        ("data.test=nope.npz", "data.clients=8", "data.test_data"),
+        (
+            "network.links.5g.down.format.rate=nope",
+            "network.links.5g.down.format.time=time",
+            "network.links.5g.down.file",
+        ),
+        ("fleet.0.availability.kid=trace", "fleet.0.share=0.5", "fleet.0.availability.kind"),
+    ],
+)
+def test_of_several_changes_the_one_that_is_wrong_is_named(own_files, change, other, field):
+    with pytest.raises(UserError) as raised:
+        rehearse(load_scenario("mine.yaml", [change, other]), file="mine.yaml", overrides=[change, other])
+    assert (raised.value.file, raised.value.field) == (f"--set {change}", field)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("command", ["plan", "schedule", "data show", "scenario validate", "simulate"])
+@pytest.mark.parametrize("change", ["data.train=nope.npz", "data.target=nope"])
+def test_every_command_names_the_change_and_the_whole_path(own_files, capsys, command, change):
+    assert main([*command.split(), "mine.yaml", "--set", change, "--set", "data.clients=8"]) == 2
+    place = "data.train" if "train" in change else "data"
+    assert capsys.readouterr().err.startswith(f"error: --set {change}: {place}: ")
+
+
+@pytest.mark.parametrize(
+    ("change", "hint"),
+    [
+        ("training.selection.kid=uniform", "did you mean 'kind'?"),
+        ("model.nmae=cnn", "did you mean 'name'?"),
+        ("methods.0.metod=fedavg", "did you mean 'method'?"),
+        ("training.bandwidth.kid=equal", "is it 'kid'?"),
+        ("training.selection={kid: oort}", "is it 'kid'?"),
+        ("failures=[{kid: crash}]", "is it 'kid'?"),
+        ("data.feature_skew.kid=noise", "is it 'kid'?"),
+        ("model={nmae: cnn}", "is it 'nmae'?"),
+    ],
+)
+def test_a_misspelt_key_that_names_a_part_is_found(change, hint):
+    with pytest.raises(UserError, match=re.escape(f"--set {change}: ")) as raised:
+        load_scenario("5g_100clients", [change])
+    assert hint in str(raised.value)

@@ -93,7 +93,7 @@ def test_proposals_repeat_themselves_and_gather_about_the_best():
 
 def test_without_optuna_the_message_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
-    with pytest.raises(UserError, match=r"edgefl\[optuna\]"):
+    with pytest.raises(UserError, match=r"-e '\.\[optuna\]'"):
         proposed(lambda job: 0.0, trials=1)
 
 

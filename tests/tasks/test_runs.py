@@ -18,6 +18,7 @@ from edgefl.report import RunResult, comparison, verdict
 from edgefl.report.page import page
 from edgefl.report.pictures import accuracy_figure
 from edgefl.rerun.inverse import ask
+from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
 from edgefl.yaml_file import dump_yaml
@@ -98,6 +99,40 @@ def test_a_run_learns_is_verified_and_reported_in_its_metric(finished, kind):
     assert sentences.startswith(f"Best after 4 rounds:  {best}  ")
     assert f"{word[:1].upper()}{word[1:]}" in page([result])
     assert word in accuracy_figure([result]).axes[0].get_ylabel()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("kind", "changes", "counts"),
+    [  # a fifth of 240 samples, of the last one's eight labels each, and a tenth of the other 192
+        ("regression", {}, (48, 96)),
+        ("multilabel", {"data__test": "partitioned"}, (48, 96)),
+        ("language_model", {}, (48, 8 * 48)),
+        ("language_model", {"evaluation__split": "validation"}, (19, 8 * 19)),
+    ],
+)
+def test_the_summary_counts_the_labels_that_the_metric_counts(scenario, tmp_path, kind, changes, counts):
+    folder = run(scenario(kind, training__rounds=1, **changes), out=tmp_path / "run", methods=["fedavg"])
+    replayed = replay(folder, {"network.topology.latency": "30 ms"}, tmp_path / "replay")
+    for each in (folder, replayed):
+        assert (entry_of(each)["metric"]["samples"], entry_of(each)["metric"]["labels"]) == counts
+        assert verify(each) == []
+
+
+@pytest.mark.full
+def test_places_that_do_not_count_are_no_labels_of_the_summary(scenario, tmp_path, monkeypatch):
+    """Of the eight places of a sequence the last three are padded: a share of five tokens a sample, not of eight."""
+    x, y, target = KINDS["language_model"]
+    padded = x, np.where(np.arange(8) < 5, y, -100), target
+    monkeypatch.setitem(KINDS, "language_model", padded)
+    made = scenario(
+        "language_model", training__rounds=1, task={"kind": "language_model", "metric": "accuracy"}, targets=[]
+    )
+    folder = run(made, out=tmp_path / "run", methods=["fedavg"])
+    assert (entry_of(folder)["metric"]["samples"], entry_of(folder)["metric"]["labels"]) == (48, 240)
+    share = entry_of(folder)["accuracy"]["final"]
+    assert RunResult(folder).scatter["fedavg"] == pytest.approx((share * (1 - share) / 240) ** 0.5)
+    assert (share * 240) == pytest.approx(round(share * 240))
 
 
 def test_the_last_model_has_the_metric_that_plain_pytorch_computes(finished):

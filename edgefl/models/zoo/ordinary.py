@@ -46,7 +46,7 @@ class TorchvisionModel(OrdinaryModel):
 
 @MODELS.register("timm")
 class TimmModel(OrdinaryModel):
-    """An image model of timm by its name, without pretrained weights; needs ``pip install 'edgefl[timm]'``.
+    """An image model of timm by its name, without pretrained weights; needs the extra ``timm``.
 
     A model that takes images of one size is built for the size of the data's images.
     """

@@ -134,9 +134,8 @@ def _rounds(series: Sequence[Series]) -> dict[str, Any]:
         counts.append(Counter((_PHASES[each.phase], each.name) for each in causes))
         rounds = [each for timeline in one.timelines for each in breakdown_of(timeline)]
         if any(map(any, rounds)):
-            phases.append(
-                (one.name, {name: sum(getattr(each, name) for each in rounds) / len(rounds) for name in _PHASES})
-            )
+            mean = {name: sum(getattr(each, name) for each in rounds) / len(rounds) for name in (*_PHASES, "hidden")}
+            phases.append((one.name, mean.pop("hidden"), mean))
     every: Counter[tuple[str, str]] = sum(counts, Counter())
     total = every.total()
     top = [f"{100 * count / total:.0f} % wait for {phase}{name}" for (phase, name), count in every.most_common(2)]
@@ -144,15 +143,16 @@ def _rounds(series: Sequence[Series]) -> dict[str, Any]:
         [f"{phase}{name}", *(f"{100 * each[phase, name] / max(1, each.total()):.0f} %" for each in counts)]
         for (phase, name), _ in every.most_common(6)
     ]
-    shown = [name for name in _PHASES if any(seconds[name] > 1e-9 for _, seconds in phases)]
-    longest = max((sum(seconds.values()) for _, seconds in phases), default=1.0)
+    shown = [name for name in _PHASES if any(seconds[name] > 1e-9 for *_, seconds in phases)]
+    longest = max((sum(seconds.values()) for *_, seconds in phases), default=1.0)
     return {
         "sentence": f"Of all rounds, {listed(top)}." if top else "",
         "methods": [one.name for one in logged],
         "rows": rows,
         "phases": shown,
-        "bars": [(name, [(each, quantity(seconds[each], "seconds"), 100 * seconds[each] / longest) for each in shown])
-                 for name, seconds in phases],
+        "bars": [(name, quantity(hidden, "seconds") if hidden > 1e-9 else "",
+                  [(each, quantity(seconds[each], "seconds"), 100 * seconds[each] / longest) for each in shown])
+                 for name, hidden, seconds in phases],
     }  # fmt: skip
 
 
@@ -162,7 +162,6 @@ _PHASES = {
     "upload": "upload over ",
     "framework": "",
     "waiting": "",
-    "hidden": "",
 }
 """The phases of a round, in words that the cause follows."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -64,6 +64,19 @@ class Computation(NamedTuple):
     joules: float
     whole: bool
 
+    @property
+    def job(self) -> tuple[int, int]:
+        return self.client, self.dispatch
+
+
+class Framework(NamedTuple):
+    """The framework's time (``round_overhead``) before a client trains, or before it sends."""
+
+    client: int
+    round: int
+    started: float
+    ended: float
+
 
 class Round(NamedTuple):
     """One round that ended."""
@@ -92,6 +105,7 @@ class Timeline:
 
     transfers: list[Transfer] = field(default_factory=list)
     computations: list[Computation] = field(default_factory=list)
+    frameworks: list[Framework] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     # for each job (client, dispatch) with a transfer, useful or the reason why it was wasted; jobs that are missing
     # here had not ended when the log ended
@@ -141,15 +155,45 @@ def read_timeline(folder: Path) -> Timeline:
 
 def timeline_of(events: Iterable[Event]) -> Timeline:
     """The timeline of these rows of an event log."""
-    timeline = Timeline()
+    timeline, selected = Timeline(), dict[tuple[int, int], float]()
     read = _reader(timeline)
     for event in events:
+        if event.kind == "decision" and event.item == "selection":
+            selected |= dict.fromkeys(((event.round, each) for each in event.facts.get("clients", ())), event.time)
         read(event)
         if event.joules and event.client >= 0:
             drawn = timeline.joules.setdefault(event.client, defaultdict(float))
             drawn[event.kind.split("_", 1)[0]] += event.joules
         timeline.ended = max(timeline.ended, event.time)
+    timeline.frameworks = list(_frameworks(timeline, selected))
     return timeline
+
+
+LEAST_SECONDS = 1e-6
+"""Shorter gaps in a participation are rounding."""
+
+
+def _frameworks(timeline: Timeline, selected: Mapping[tuple[int, int], float]) -> Iterator[Framework]:
+    """The gaps before and after each computation: from all that it waits for, and until its update is sent.
+
+    ``selected`` is when each client was selected in a round; one that is asked for its loss has the model before.
+    """
+    began = {each.number: each.began for each in timeline.rounds}
+    last = {each.job: each for each in timeline.computations}  # after an accident there are several
+    moved: defaultdict[tuple[int, int], list[Transfer]] = defaultdict(list)
+    for transfer in timeline.transfers:
+        if transfer.item in ("down", "up", "prefetch"):
+            moved[transfer.client, transfer.dispatch].append(transfer)
+    for each in timeline.computations:
+        own = moved[each.client, each.dispatch]
+        received = [of.ended for of in own if not of.up and of.ended <= each.started]
+        ready = [*received, selected.get((each.round, each.client), 0.0), timeline.sent_off.get(each.job, 0.0)]
+        sent = [of.started for of in own if of.up and of.started >= each.ended and each is last[each.job]]
+        spans = [(max(ready) if received else began.get(each.round, each.started), each.started)]
+        spans += [(each.ended, min(sent))] if sent else []
+        for start, end in spans:
+            if end - start > LEAST_SECONDS:
+                yield Framework(each.client, each.round, start, end)
 
 
 def _reader(timeline: Timeline) -> Callable[[Event], None]:  # noqa: PLR0915

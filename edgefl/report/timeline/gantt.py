@@ -1,4 +1,4 @@
-"""One round as a Gantt chart: a row for each client, a bar for each transfer and computation."""
+"""One round as a Gantt chart: a row for each client, a bar for each transfer, computation and framework's time."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _PREFETCH = "prefetch for the next round"
 # Okabe and Ito's colours; hatches distinguish the bars without colour.
 _LOOKS: dict[str, dict[str, Any]] = {
     "download": {"color": "#0072B2", "hatch": ""},
+    "framework": {"color": "#E69F00", "hatch": "\\\\"},
     "compute": {"color": "#D55E00", "hatch": "//"},
     "upload": {"color": "#009E73", "hatch": ".."},
     _PREFETCH: {"color": "#CC79A7", "hatch": "xx"},
@@ -27,7 +28,7 @@ _ROWS = 60
 
 
 class _Bar(NamedTuple):
-    """A transfer or computation; ``whole`` is false if it was aborted."""
+    """A transfer, a computation, or the framework's time; ``whole`` is false if it was aborted."""
 
     word: str
     started: float
@@ -90,6 +91,9 @@ def _bars(timeline: Timeline, number: int, window: Window) -> dict[str, list[_Ba
     for job in timeline.computations:
         if window.holds(job.started, job.ended):
             bars[f"client {job.client}"].append(_Bar("compute", job.started, job.ended, job.whole))
+    for gap in timeline.frameworks:
+        if window.holds(gap.started, gap.ended):
+            bars[f"client {gap.client}"].append(_Bar("framework", gap.started, gap.ended, True))
     return bars
 
 

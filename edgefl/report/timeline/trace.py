@@ -82,6 +82,7 @@ def trace_of(timeline: Timeline, name: str, rounds: tuple[int, int] | None = Non
     slices = [
         *_rounds(timeline, window),
         *_computations(timeline, window),
+        *_frameworks(timeline, window),
         *(_transfer(each, track, timeline.broken.get(each.flow)) for each, track in laid),
         *_on_links(transfers),
         *_failures(timeline, window),
@@ -135,6 +136,13 @@ def _computations(timeline: Timeline, window: Window) -> Iterable[Slice]:
             facts = {"round": each.round, "blocks": each.alpha, "gigaflop": each.flops / 1e9, "joules": each.joules}
             name = "compute" if each.whole else "compute, incomplete"
             yield Slice(_client(timeline, each.client, 0), name, "compute", each.started, each.ended, facts)
+
+
+def _frameworks(timeline: Timeline, window: Window) -> Iterable[Slice]:
+    for each in timeline.frameworks:
+        if window.holds(each.started, each.ended):
+            track, facts = _client(timeline, each.client, 0), {"round": each.round}
+            yield Slice(track, "framework", "framework", each.started, each.ended, facts)
 
 
 def _on_clients(timeline: Timeline, transfers: Sequence[Transfer]) -> list[tuple[Transfer, Track]]:

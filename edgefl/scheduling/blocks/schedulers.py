@@ -68,7 +68,7 @@ class RandomScheduler(BlockScheduler):
 
 @BLOCK_SCHEDULERS.register("random")
 class Random(BlockSchedulerSpec):
-    """Uniform over 1 … M-1 (Tan et al. 2023, Sec. V, FedBR-Ran)."""
+    """Uniform over 1 … M-1 (Liu et al. 2023, Sec. V, FedBR-Ran)."""
 
     def start(self, seed: int, blocks: int) -> RandomScheduler:
         return RandomScheduler(seed, max(1, blocks - 1))
@@ -77,7 +77,7 @@ class Random(BlockSchedulerSpec):
 class GmbsScheduler(BlockScheduler):
     """Greedy choice among m = 1 … M-1 by averaged feedback plus a bonus for choices that were rarely made.
 
-    Eqs. 19-24 and Alg. 1 of Tan et al. 2023, with these interpretations: feedback counts when it arrives and for the
+    Eqs. 19-24 and Alg. 1 of Liu et al. 2023, with these interpretations: feedback counts when it arrives and for the
     number of blocks that was chosen; the loss is compared with the client's own previous participation, so the first
     one only counts the choice; nothing decays while a client does not take part; t is the round's number from 0; ties
     are broken at random. ``lam`` is λ of Eq. 23, ``bonus_scale`` the factor on the bonus in Eq. 24 (1 in the paper).

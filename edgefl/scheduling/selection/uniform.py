@@ -122,7 +122,7 @@ def _repaired(support: NDArray[np.bool_], chosen: NDArray[np.int64], reachable: 
 
 @SELECTORS.register("coverage")
 class Coverage(SelectorSpec):
-    """FedADC's data-aware selection: the cohort's union of label supports is all classes (Ozfatura et al., Sec. V)."""
+    """FedADC's data-aware selection: cohorts that together have every class (Ozfatura et al., Sec. IV-E)."""
 
     tries: int = Field(default=1000, ge=1, description="draws before the last one is repaired")
 

@@ -28,7 +28,9 @@ def flwr(name, **args):
 def test_without_the_library_the_message_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "flwr_datasets", None)
     monkeypatch.delitem(sys.modules, "flwr_datasets.partitioner", raising=False)
-    with pytest.raises(UserError, match=r"flwr-datasets is not installed: pip install 'edgefl\[flwr-datasets\]'"):
+    with pytest.raises(
+        UserError, match=r"flwr-datasets is not installed: python -m pip install -e '\.\[flwr-datasets\]'"
+    ):
         flwr("IidPartitioner").check(np.array([9, 9]), 2)
 
 

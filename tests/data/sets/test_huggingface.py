@@ -18,7 +18,7 @@ COUNT = 40
 
 def test_without_the_library_the_message_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UserError, match=r"datasets is not installed: pip install 'edgefl\[datasets\]'"):
+    with pytest.raises(UserError, match=r"datasets is not installed: python -m pip install -e '\.\[datasets\]'"):
         data_set({"name": "huggingface", "path": str(tmp_path), "inputs": "x"}).describe()
 
 
