@@ -128,6 +128,25 @@ def _digits(number: float) -> str:
     return f"{number:.12g}".replace(".", "")
 
 
+def slack(value: float) -> float:
+    """How far two instants, or two sums, near ``value`` may differ and still be equal: the only tolerance of a run.
+
+    Virtual times, joules and FLOPs are sums of float64 numbers, so those that are equal by hand differ by rounding
+    errors. The tolerance is 10⁻⁹ (of seconds a nanosecond), or 10⁻¹⁰ of the value where that is more: the rounding
+    errors of a million successive additions.
+    """
+    return max(1e-9, 1e-10 * abs(value))
+
+
+def at_most(one: float, other: float) -> bool:
+    """True if ``one <= other``, up to rounding.
+
+    >>> 0.1 + 0.7 + 0.1 <= 0.9 - 1e-16, at_most(0.1 + 0.7 + 0.1, 0.9 - 1e-16), at_most(0.900001, 0.9)
+    (False, True, False)
+    """
+    return one <= other + slack(other)
+
+
 class _Reader:
     def __init__(self, dimension: str, meant: str, doubtful: range) -> None:
         self.dimension, self.meant, self.doubtful = dimension, meant, doubtful

@@ -13,7 +13,7 @@ from edgefl.network.tcp import LARGEST_WINDOW, Handshake, Opening, Tcp, payload_
 from edgefl.network.topology import Node
 from edgefl.options import Options
 from edgefl.randomness import generator, integer_seed
-from edgefl.units import BitsPerSecond, Bytes, Seconds
+from edgefl.units import BitsPerSecond, Bytes, Seconds, slack
 
 
 class Timeouts(Options):
@@ -129,7 +129,7 @@ class FifoQueue:
         (497, 140)
         """
         name = "fifo queue" if not self.draw else f"fifo queue, draw {self.draw}"
-        drawn = integer_seed(self.seed, name, math.floor(began / PERIOD), str(source), str(target))
+        drawn = integer_seed(self.seed, name, math.floor((began + slack(began)) / PERIOD), str(source), str(target))
         uniform = (drawn + 0.5) / 2.0**63
         power = self.spread / math.sqrt(2.0)
         return math.pow(2.0 * uniform, power) if uniform < 0.5 else math.pow(2.0 - 2.0 * uniform, -power)

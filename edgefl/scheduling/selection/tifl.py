@@ -12,7 +12,7 @@ from edgefl.errors import UserError
 from edgefl.randomness import generator
 from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
 from edgefl.scheduling.selection.uniform import sample
-from edgefl.units import Seconds
+from edgefl.units import Seconds, at_most
 
 Numbers = NDArray[np.float64]
 
@@ -53,7 +53,7 @@ class StaticTiers(Selector):
         seconds = foreseen.download + foreseen.compute + foreseen.upload
         order = np.argsort(seconds, kind="stable")
         if self._spec.timeout is not None:
-            order = order[seconds[order] < self._spec.timeout]
+            order = order[[not at_most(self._spec.timeout, each) for each in seconds[order].tolist()]]
             if not len(order):
                 fastest = float(seconds.min())
                 raise UserError(

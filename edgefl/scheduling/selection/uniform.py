@@ -12,7 +12,7 @@ from pydantic import Field
 from edgefl.errors import UserError
 from edgefl.randomness import generator
 from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
-from edgefl.units import Seconds
+from edgefl.units import Seconds, at_most
 
 
 def sample(draws: np.random.Generator, available: NDArray[np.int64], cohort: int) -> NDArray[np.int64]:
@@ -154,12 +154,12 @@ class DeadlineSelector(Selector):
         while len(chosen) < cohort and left.any():
             after = np.where(left, self._after(elapsed, ready, upload), np.inf)
             best = int(after.argmin())
-            if not after[best] <= self.spec.deadline and chosen:
+            if not at_most(after[best], self.spec.deadline) and chosen:
                 break
             chosen.append(best)
             left[best] = False
             elapsed = float(after[best])
-            if elapsed > self.spec.deadline:
+            if not at_most(elapsed, self.spec.deadline):
                 break
         return np.sort(asked[chosen])
 
