@@ -218,7 +218,9 @@ class Decisions:
         foreseen = self._of_round(round, np.array(cohort, np.int64))
         transfers = (foreseen.download + foreseen.upload).tolist()
         predicted = [
-            world.work.predicted(client, blocks, transfer + world.framework(client, *self._bytes(client)))
+            world.work.predicted(
+                client, blocks, transfer + world.framework(client, *self._bytes(client)), world.heat(client)
+            )
             for client, transfer in zip(cohort, transfers, strict=True)
         ]
         time = finish.time(predicted)

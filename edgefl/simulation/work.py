@@ -225,11 +225,14 @@ class WorkModel:
                 return work
         return self._measure(group, alpha, samples, len(shares) - 1)
 
-    def predicted(self, client: int, blocks: int, transfer: float) -> Predicted:
+    def predicted(self, client: int, blocks: int, transfer: float, heat: float) -> Predicted:
         """The participation of a client that trains the whole model of so many blocks, given its other seconds."""
         work, samples = self.of(client, blocks), int(self.samples[client])
         a_pass = batch_counts(self.options, samples, self.options.steps_of_an_epoch(samples))
-        return Predicted(transfer, self._in_order(work, tuple(a_pass))[0], work.steps)
+        hot = work.hot_seconds / work.seconds if work.seconds else 1.0
+        return Predicted(
+            transfer, self._in_order(work, tuple(a_pass))[0], work.steps, max(0.0, work.cool_for - heat), hot
+        )
 
     def begun(self, work: Work, steps: int) -> tuple[float, float]:
         """The parts of the seconds and of the FLOPs of this work that are in its first local steps."""

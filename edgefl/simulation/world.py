@@ -114,11 +114,11 @@ class World:
         """The pace of a computation in this round after ``again`` earlier ones; each has its own random slowdown."""
         slowdown = 1.0 if self.slowdown.steady else float(self.slowdown.of(round, again)[client])
         if self.setup.seconds is None:
-            return work.pace(slowdown, self._heat(client))
+            return work.pace(slowdown, self.heat(client))
         seconds = float(self.setup.seconds.of(round)[client]) * slowdown
         return Pace(seconds, seconds)
 
-    def _heat(self, client: int) -> float:
+    def heat(self, client: int) -> float:
         """Seconds of earlier computing from which the device has not cooled yet."""
         thermal = self.setup.fleet.profile_of(client).compute.thermal
         if thermal is None or thermal.cooling is None or client not in self._hot:

@@ -164,3 +164,14 @@ def test_partial_work_has_the_seconds_and_the_flops_of_its_own_steps(run):
     assert (end.value, end.seconds, end.flops) == (2.0, 2.0, 2e9)
     late = run(rates=[8e6], rounds=1, protocol=partial(3.9), **mixed())
     assert late.of("compute_partial")[0].value == 1.0
+
+
+def test_heat_is_in_the_plan(run):
+    # The slow device trains for 10 s; the other one takes two steps of 1 s, and then four of 2 s.
+    hot = device(1e9).model_dump(mode="json", exclude_none=True)
+    hot["compute"]["thermal"] = {"after": 2.0, "sustained": 0.5}
+    hot = type(device()).model_validate({**hot, "name": "hot"})
+    entry = {"method": "fedavg", "local": {"common_finish": {"drop_late": True}}}
+    result = run(entry, devices=[device(0.2e9), hot], rounds=3)
+    assert [row.aggregated for row in result.outcome.rows] == [2] * 3
+    assert {job.id.client: job.steps for job in result.learner.submitted} == {0: 2, 1: 6}

@@ -42,15 +42,30 @@ class Passes(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """The predicted participation of one client with the whole model, on an undisturbed device."""
+    """The predicted participation of one client with the whole model, on an undisturbed device.
+
+    After ``cool_for`` seconds of training, heat makes its steps take ``hot`` times as long.
+    """
 
     transfer: float  # seconds in which it does not train, t_com: of its downlink, its uplink and the framework
-    passes: Passes  # seconds of its local steps
+    passes: Passes  # seconds of its local steps while it is cool
     usual: int  # H_k, the local steps that epochs or steps give
+    cool_for: float = math.inf
+    hot: float = 1.0
 
     @property
     def seconds(self) -> float:
-        return self.transfer + self.passes.first(self.usual)
+        return self.after(self.usual)
+
+    def after(self, steps: int) -> float:
+        """The seconds of a participation with so many steps."""
+        cool = self.passes.first(steps)
+        return self.transfer + min(cool, self.cool_for) + self.hot * max(0.0, cool - self.cool_for)
+
+    def steps_by(self, time: float) -> int:
+        """The most steps of a participation that ends by this time."""
+        left = time + slack(time) - self.transfer
+        return self.passes.within(min(left, self.cool_for) + max(0.0, left - self.cool_for) / self.hot)
 
 
 class CommonFinish(Component):
@@ -92,7 +107,7 @@ class CommonFinish(Component):
         if not math.isfinite(time) or not client.passes.first(client.passes.steps):
             return client.usual
         unit = client.passes.steps if self.unit == "epochs" else 1
-        units = max(1, client.passes.within(time + slack(time) - client.transfer) // unit)
+        units = max(1, client.steps_by(time) // unit)
         return unit * (units if self.most is None else min(units, self.most))
 
     def part(self, client: Predicted, time: float) -> float:
@@ -102,5 +117,5 @@ class CommonFinish(Component):
         0.5
         """
         unit = client.passes.steps if self.unit == "epochs" else 1
-        whole = client.transfer + client.passes.first(unit)
+        whole = client.after(unit)
         return min(time / whole, 1.0) if math.isfinite(whole) and whole else 1.0
