@@ -125,8 +125,8 @@ def joined(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 DAY = 86400.0
-LEAST_PERIOD_SECONDS = 1.0
-"""A trace with a shorter period would change so often that simulated time hardly advances."""
+LEAST_PERIOD_SECONDS, MOST_PERIOD_SECONDS = 1.0, 1e8
+"""A trace with a shorter period would change so often that simulated time hardly advances; longer ones are none."""
 
 
 class Always(Options):
@@ -229,8 +229,10 @@ def _row(path: str, name: str, device: Any) -> tuple[list[float], list[float], f
     problem = ""
     if len(starts) != len(ends):
         problem = f"as many times in active as in inactive, found {len(starts)} and {len(ends)}"
-    elif not LEAST_PERIOD_SECONDS <= period < math.inf:
+    elif not period >= LEAST_PERIOD_SECONDS:
         problem = f"a finish_time of {LEAST_PERIOD_SECONDS:g} s or more, found {period:g}"
+    elif not period <= MOST_PERIOD_SECONDS:
+        problem = f"a finish_time of three years at most, found {period:g} s; are the times milliseconds?"
     else:
         for start, end in zip(starts, ends, strict=True):
             if not 0 <= start <= end <= period:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from edgefl.fleet.figure import Bounds, from_number
 from edgefl.options import Options
 from edgefl.randomness import generator
-from edgefl.units import Joules, Watts, slack
+from edgefl.units import BatteryJoules, Watts, slack
 
 
 class StartCharge(Bounds):
@@ -23,7 +23,7 @@ class StartCharge(Bounds):
 class Battery(Options):
     """A battery, and its charging while the device does not take part in a round."""
 
-    capacity: Annotated[Joules, Field(gt=0)] = Field(description="Capacity in joules; `19 Wh` is a usual unit.")
+    capacity: Annotated[BatteryJoules, Field(gt=0)] = Field(description="Capacity in joules; `19 Wh` is a usual unit.")
     start: Annotated[StartCharge, BeforeValidator(from_number, json_schema_input_type=float | StartCharge)] = Field(
         StartCharge(low=1, high=1), description="Part of the capacity at the run's start, or its bounds."
     )

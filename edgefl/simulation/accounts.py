@@ -16,7 +16,7 @@ from edgefl.fleet.battery import Charges
 from edgefl.options import Options
 from edgefl.record.kinds import BUDGETS, BudgetKind, Lost, StopReason
 from edgefl.record.metric import Metric
-from edgefl.units import Bytes, Flops, Joules, Seconds, at_most
+from edgefl.units import Flops, Joules, Seconds, TrafficBytes, at_most
 
 if TYPE_CHECKING:
     from edgefl.record.events import EventLog
@@ -135,10 +135,10 @@ class BudgetSpec(Options, allow_inf_nan=False):
     """
 
     seconds: Annotated[Seconds, Field(gt=0)] | None = Field(default=None, description="virtual seconds")
-    bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+    bytes: Annotated[TrafficBytes, Field(gt=0)] | None = Field(
         default=None, description="bytes of all clients together, down and up"
     )
-    client_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+    client_bytes: Annotated[TrafficBytes, Field(gt=0)] | None = Field(
         default=None, description="bytes that any one client receives and sends"
     )
     flops: Annotated[Flops, Field(gt=0)] | None = Field(default=None, description="FLOPs of all clients' training")

@@ -28,7 +28,7 @@ from edgefl.methods.parts.common_finish import Passes, Predicted
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.submodels import SubModels
 from edgefl.options import Options, of_kind
-from edgefl.units import Seconds, at_most
+from edgefl.units import Seconds, ShortSeconds, at_most
 
 if TYPE_CHECKING:
     from edgefl.cost.measure import StepCost
@@ -322,8 +322,10 @@ class RoundOverhead(Options):
     The client is idle in this time, and its radio sleeps.
     """
 
-    start: Seconds = Field(default=0.0, description="to start a process and to load its data, on a core of speed 1")
-    wait: Seconds = Field(default=0.0, description="until a message is fetched, on any device")
+    start: ShortSeconds = Field(
+        default=0.0, description="to start a process and to load its data, on a core of speed 1"
+    )
+    wait: ShortSeconds = Field(default=0.0, description="until a message is fetched, on any device")
     per_megabyte: Seconds = Field(
         default=0.0, description="to serialise 10^6 bytes, in each direction, on a core of speed 1"
     )
