@@ -163,13 +163,13 @@ SIZES = [
     ("bits_per_second", "56 Kb/s", 5.6e4), ("bits_per_second", "10 MiBps", 80 * 2**20),
     ("bits_per_second", "10 Mib/s", 10 * 2**20), ("bits_per_second", "10mbit", 1e7),
     ("bits_per_second", "6 MB/min", 8e5), ("bits_per_second", "8 megabits per second", 8e6),
-    ("bits_per_second", "3 Mbti/s", 3e6), ("bytes", "100 Mb", 12.5e6), ("bytes", "3 KB", 3e3), ("bytes", "2 mbytes", 2e6),
-    ("bytes", "512M", None),
-    ("bytes", "5 MB/s", None), ("seconds", "20 µs", 20e-6), ("seconds", "20 ns", 20e-9), ("seconds", "5 m", 300.0),
-    ("seconds", "2 hrs", 7200.0), ("seconds", "2 weeks", 1209600.0), ("seconds", "5 Ms", None),
-    ("joules", "15 wh", 54e3), ("joules", "5 kWs", 5e3), ("joules", "2 MWh", 7.2e9), ("joules", "5000 mAh", None),
-    ("joules", "15 mAh", None), ("joules", "5 W", None), ("watts", "800 mw", 0.8), ("watts", "3 dBm", None),
-    ("flops_per_second", "3 gflops", 3e9), ("flops_per_second", "3 TOPS", None), ("bytes_per_second", "40 Gb/s", 5e9),
+    ("bits_per_second", "3 Mbti/s", 3e6), ("bytes", "100 Mb", 12.5e6), ("bytes", "3 KB", 3e3),
+    ("bytes", "2 mbytes", 2e6), ("bytes", "512M", None), ("bytes", "5 MB/s", None), ("seconds", "20 µs", 20e-6),
+    ("seconds", "20 ns", 20e-9), ("seconds", "5 m", 300.0), ("seconds", "2 hrs", 7200.0),
+    ("seconds", "2 weeks", 1209600.0), ("seconds", "5 Ms", None), ("joules", "15 wh", 54e3), ("joules", "5 kWs", 5e3),
+    ("joules", "2 MWh", 7.2e9), ("joules", "5000 mAh", None), ("joules", "15 mAh", None), ("joules", "5 W", None),
+    ("watts", "800 mw", 0.8), ("watts", "3 dBm", None), ("flops_per_second", "3 gflops", 3e9),
+    ("flops_per_second", "3 TOPS", None), ("bytes_per_second", "40 Gb/s", 5e9),
 ]  # fmt: skip
 
 
