@@ -239,8 +239,8 @@ def _listed(sources: object) -> object:
     return [sources] if isinstance(sources, str) else sources
 
 
-UNKNOWN = "a factor of 2 to 3"
-"""The error of figures that rest on other devices, as published rounds have it (docs/validation.md)."""
+UNKNOWN, UNKNOWN_FACTOR = "a factor of 2 to 3", 2.0
+"""The error of figures that rest on other devices, as published rounds have it (docs/validation.md), and the least."""
 
 
 def error_words(error: float) -> str:
@@ -269,6 +269,13 @@ class Evidence(Options):
     framework: str | None = Field(
         None, min_length=1, description="Software that executed the steps, with its version: it matters by factors."
     )
+
+    @property
+    def factor(self) -> float:
+        """By how much predicted seconds may be too few or too many; 1 if nothing is known of measured figures."""
+        if self.error is not None:
+            return 1 + self.error
+        return UNKNOWN_FACTOR if self.kind in {"derived", "estimated"} else 1.0
 
     def __str__(self) -> str:
         """A few words, such as ``fitted, ±10 %``, or what the figures of other devices are worth.

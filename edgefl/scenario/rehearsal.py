@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from pydantic import BaseModel
 
 from edgefl.data.federated import reads_samples, shard_sizes
 from edgefl.data.partitions import ByFile, Flwr, Natural
@@ -60,6 +61,11 @@ def _without_effect(scenario: Scenario, methods: Sequence[Method]) -> Iterator[t
     """Options that were set and change nothing in this scenario, with the reasons."""
     protocol, links = scenario.protocol, scenario.network.links
     declared = isinstance(scenario.cost, SecondsCost)
+
+    def changed(part: BaseModel, option: str) -> bool:
+        field = type(part).model_fields.get(option)
+        return field is not None and getattr(part, option) != field.default
+
     training = "cost.kind is seconds, which are those of a whole training on any device"
     found = [
         (declared and scenario.training.local.input is not None, "training.local.input", training),
@@ -69,12 +75,12 @@ def _without_effect(scenario: Scenario, methods: Sequence[Method]) -> Iterator[t
             "no device has accidents (fleet.N.dropout)",
         ),
         (
-            "ahead" in protocol.model_fields_set and not any(each.overlap for each in methods),
+            changed(protocol, "ahead") and not any(each.overlap for each in methods),
             "protocol.ahead",
             "no method has overlap: true",
         ),
         (
-            "reserve" in protocol.model_fields_set and getattr(protocol, "late", None) != "partial",
+            changed(protocol, "reserve") and getattr(protocol, "late", None) != "partial",
             "protocol.reserve",
             "protocol.late is not partial",
         ),
@@ -88,7 +94,7 @@ def _without_effect(scenario: Scenario, methods: Sequence[Method]) -> Iterator[t
             (group.capacity < 1 and not levels, f"{place}.capacity", "no method sends parts of a model"),
         ]
     for option, spec in ((f"{name}.{way}", getattr(link, way)) for name, link in links.items() for way in DIRECTIONS):
-        every = isinstance(spec, TraceCapacity) and "every" in spec.model_fields_set and spec.format != "mahimahi"
+        every = isinstance(spec, TraceCapacity) and changed(spec, "every") and spec.format != "mahimahi"
         found.append((every, f"network.links.{option}.every", "only mahimahi traces are averaged"))
     yield from ((option, reason) for holds, option, reason in found if holds)
 
