@@ -5,32 +5,86 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
+from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
 from edgefl.errors import UserError
 from edgefl.files import read_text
 
+_PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(\d[\d.,]*|[.,]\d+)([eE][-+]?\d+)?")
+_GROUPED = {mark: re.compile(rf"[-+]?[1-9]\d{{0,2}}([{mark}]\d{{3}})+([{other}]\d*)?") for mark, other in (",.", ".,")}
+"""Numbers with separators of thousands, by the separator."""
+
 
 class CsvTable(NamedTuple):
     """A table of texts: its rows that are not empty, with their line numbers.
 
-    The ``header`` is ``1``, ``2``, … in a table that is not ``named``: whose first line has only numbers. A number may
-    have a ``decimal_comma`` if no comma separates the columns.
+    The ``header`` is ``1``, ``2``, … in a table that is not ``named``: whose first line has only numbers. If
+    ``commas`` separate the columns, numbers have a decimal point; else :meth:`numbers` finds out.
     """
 
     header: tuple[str, ...]
     named: bool
     rows: list[tuple[int, list[str]]]
-    decimal_comma: bool
+    commas: bool
 
-    def number(self, text: str) -> float:
-        """``nan`` if the text is no finite number."""
-        try:
-            number = float(text.replace(",", ".") if self.decimal_comma else text)
-        except ValueError:
-            return math.nan
-        return number if math.isfinite(number) and "_" not in text else math.nan
+    def numbers(self, place: int) -> Callable[[str], Decimal]:
+        """What reads the numbers of a column, exactly; NaN if the text is no finite number.
+
+        Spreadsheets write ``1,234`` for 1234 and, in other countries, for 1.234. A column in which each comma (or
+        point) is followed by three digits is read as the other columns of the table show, and refused if none does.
+
+        >>> table = csv_table("t;kbps;W" + chr(10) + "0;1.234,5;1,234" + chr(10) + "1;950;1,25")
+        >>> [float(table.numbers(place)(table.rows[0][1][place])) for place in (1, 2)]
+        [1234.5, 1.234]
+        >>> csv_table("t;kbps" + chr(10) + "0;1,234" + chr(10) + "1;950").numbers(1)
+        Traceback (most recent call last):
+        ...
+        edgefl.errors.UserError: kbps: '1,234' may be 1234 or 1.234; write numbers without separators of thousands
+        """
+        shown, doubtful = ({}, None) if self.commas else self._separators(place)
+        if doubtful is not None and not shown:
+            columns = range(len(self.header))
+            shown = {mark: text for column in columns for mark, text in self._separators(column)[0].items()}
+            if len(shown) != 1:
+                may_be = f"{doubtful.replace(',', '').replace('.', '')} or {doubtful.replace(',', '.')}"
+                message = f"'{doubtful}' may be {may_be}; write numbers without separators of thousands"
+                raise UserError(message, field=self.header[place])
+        if len(shown) > 1:
+            message = f"expected one decimal separator, found {' and '.join(sorted(shown.values()))}"
+            raise UserError(message, field=self.header[place])
+        point = next(iter(shown), ".")
+        thousands = "." if point == "," else ","
+
+        def read(text: str) -> Decimal:
+            if not self.commas and _GROUPED[thousands].fullmatch(text):
+                text = text.replace(thousands, "")
+            text = text.replace(point, ".") if thousands not in text else ""
+            number = Decimal(text) if _PLAIN.fullmatch(text) else Decimal("nan")
+            return number if math.isfinite(float(number)) else Decimal("nan")
+
+        return read
+
+    def _separators(self, place: int) -> tuple[dict[str, str], str | None]:
+        """The decimal separators of a column, each with a number that shows it; a number that may have thousands."""
+        texts = [row[place] for _, row in self.rows if place < len(row) and _NUMBER.fullmatch(row[place])]
+        shown: dict[str, str] = {}
+        grouped: dict[str, str] = {}
+        for text in texts:
+            marks = [mark for mark in text if mark in ",."]
+            in_groups = bool(marks) and _GROUPED[marks[0]].fullmatch(text) is not None
+            if len(marks) == 1:
+                (grouped if in_groups else shown).setdefault(marks[0], text)
+            elif in_groups:
+                shown.setdefault("." if marks[0] == "," else ",", text)
+        # No program writes fractions as 950 and 1.234, or 12 and 2.500; some write all of them with three digits.
+        whole = [text for text in texts if text.isdigit()]
+        mixed = any(len(text) > 2 for text in whole) or (whole and any(text[-1] == "0" for text in grouped.values()))
+        return shown, grouped.get(",") or (grouped.get(".") if mixed else None)
 
     def of_equal_rows(self, file: Path) -> CsvTable:
         """The table, with names in lower case and ``_`` for spaces; a row has neither more nor fewer cells."""
@@ -69,9 +123,10 @@ def csv_table(text: str, *, numbered: bool = False) -> CsvTable:
                 rows.append((line, [cell.strip() for cell in row]))
     except csv.Error as error:
         raise UserError(f"line {reader.line_num + 1}: expected CSV: {error}") from None
-    table = CsvTable((), False, rows, separator != ",")
+    table = CsvTable((), False, rows, separator == ",")
     header = rows[0][1] if rows else []
-    numbers = [math.isfinite(table.number(cell)) for cell in header if cell]
+    form = _PLAIN if table.commas else _NUMBER
+    numbers = [form.fullmatch(cell) is not None for cell in header if cell]
     if numbered or all(numbers):
         rows = rows if any(numbers) else rows[1:]
         return table._replace(header=tuple(str(number + 1) for number in range(len(header))), rows=rows)

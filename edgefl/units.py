@@ -5,14 +5,16 @@ unit from the table below. Units are case-sensitive, because ``Mb`` and ``MB`` d
 prefixes are powers of 1000; ``KiB``, ``MiB``, ``GiB`` are powers of 1024.
 """
 
+import difflib
 import math
 import re
 import warnings
+from collections.abc import Callable
 from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from edgefl.errors import Note, UserError, nearest
+from edgefl.errors import Note, UserError
 
 _DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
@@ -64,7 +66,7 @@ def parse(value: object, dimension: str) -> float:
             raise UserError(f"expected {what} such as '{_example(dimension)}', found '{value}'")
         number, unit = float(match[1]), match[2]
         if unit is not None and unit not in UNITS[dimension]:
-            raise UserError(f"unknown unit '{unit}' in '{value}'; {_meant(unit, dimension)}")
+            raise UserError(f"unknown unit '{unit}' in '{value}'; {meant(unit, dimension, number)}")
         number *= UNITS[dimension][unit] if unit is not None else 1.0
     else:
         number = float(value)
@@ -73,14 +75,86 @@ def parse(value: object, dimension: str) -> float:
     return number
 
 
-def _meant(unit: str, dimension: str) -> str:
-    """A clause that suggests a unit; for an amount where a rate is expected, the same unit per second."""
-    rate = f"{unit}/s"
-    if rate not in UNITS[dimension]:
-        return nearest(unit, UNITS[dimension])
-    bits = f"{unit.removesuffix('B')}bps"
-    other = f", or '{bits}' for bits" if unit.endswith("B") and bits in UNITS[dimension] else ""
-    return f"did you mean '{rate}'{other}?"
+def meant(unit: str, dimension: str, number: float | None = None) -> str:
+    """A clause that suggests a unit, or a quantity for the ``number``, of the same size as another tool's unit.
+
+    >>> meant("MBps", "bits_per_second"), meant("Mb", "bytes", 100.0), meant("m", "seconds")
+    ("did you mean 'MB/s'?", "did you mean '12.5 MB'?", "did you mean 'min'?")
+    """
+    units = UNITS[dimension]
+    if dimension == "joules" and (match := _CHARGE.fullmatch(unit)):
+        hours = 3.7 * _SI[match[1].lower()] * (1.0 if number is None else number)
+        return f"this is a charge: multiply it by the cell's volts; at 3.7 V it is {hours:.3g} Wh"
+    found: list[str] = []
+    for size in _sizes(unit.strip(), dimension):
+        same = [name for name, scale in units.items() if math.isclose(scale, size)][:1]
+        converted = [] if number is None else [spelt(float(f"{number * size:.4g}"), dimension)]
+        found += same or converted
+    if not found:
+        # A slip of the pen keeps the prefix, and b and B apart.
+        alike = [name for name in units if name[0] == unit[0] and ("B" in name) == ("B" in unit)]
+        found = difflib.get_close_matches(unit, alike, n=1, cutoff=0.82)
+    if not found:
+        return f"expected one of: {', '.join(units)}"
+    return f"did you mean {' or '.join(map(repr, found))}?"
+
+
+_SI = {"": 1.0, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "m": 1e-3, "milli": 1e-3, "micro": 1e-6} | {
+    prefix: 1e3**power
+    for power, prefixes in enumerate(("k K kilo", "M mega", "G giga", "T tera", "P peta"), start=1)
+    for prefix in prefixes.split()
+}
+_CHARGE = re.compile(r"(m?)A[·*]?h", re.IGNORECASE)
+_TIMES = {
+    name: size
+    for size, names in {
+        1e-9: "ns nsec nanosecond",
+        1e-6: "us µs μs usec microsecond",
+        1e-3: "ms msec millis millisecond",
+        1.0: "s sec second",
+        60.0: "min m minute",
+        3600.0: "h hr hour",
+        86400.0: "day d",
+        604800.0: "week wk",
+    }.items()
+    for each in names.split()
+    for name in (each, f"{each}s")
+}
+_DATA = re.compile(r"((?:[kmgtp]i?|kilo|mega|giga|tera|[kmgt][ie]bi)?)-?(bits?|bytes?|octets?|b)(.*)", re.IGNORECASE)
+_PER = re.compile(r"\s*(?:/|per\b|p(?=s))\s*([a-z]+)", re.IGNORECASE)
+_POWER = re.compile(
+    r"(m|u|µ|μ|k|K|M|G|milli|micro|kilo|mega|giga)?[ -]?(J|j|joules?|Ws|W|w|watts?)([·* -]?(?:h|H|hours?))?"
+)
+_FLOPS = re.compile(r"([kmgtp]?)flops?(?:/s|ps|/sec)?", re.IGNORECASE)
+
+
+def _sizes(unit: str, dimension: str) -> list[float]:
+    """The values, in the base unit, that a unit of another tool may have: one, two if it is ambiguous, or none."""
+    if dimension == "seconds":
+        return [_TIMES[unit.lower()]] if unit.lower() in _TIMES and unit not in {"M", "Ms", "MS"} else []
+    if dimension.startswith("flops"):
+        match = _FLOPS.fullmatch(unit)
+        return [_SI[match[1].upper()]] if match else []
+    if dimension in ("joules", "watts"):
+        match = _POWER.fullmatch(unit)
+        energy = match is not None and (match[2][0] in "Jj" or match[2] == "Ws" or bool(match[3]))
+        if match is None or energy != (dimension == "joules"):
+            return []
+        return [_SI[match[1] or ""] * (3600.0 if match[3] else 1.0)]
+    match = _DATA.fullmatch(unit)
+    per = _PER.fullmatch(match[3]) if match and match[3] else None
+    seconds = 1.0 if per is None else _TIMES.get(per[1].lower(), 0.0)
+    if match is None or (match[3] and per is None) or not seconds or (per and dimension == "bytes"):
+        return []
+    prefix, what = match[1].lower(), match[2]
+    base = 1024.0 if prefix[1:] in ("i", "ibi", "ebi") else 1e3
+    scale = base ** ("kmgtp".index(prefix[0]) + 1 if prefix else 0) / seconds
+    bits = [8.0 if what[1:2] in ("y", "Y", "c", "C") else 1.0]
+    if len(what) == 1:
+        # mb, mb/s and MBPS are written for both.
+        lower = match[1][:1] in "mgt" and what == "b" and not unit.endswith("ps")
+        bits = [1.0, 8.0] if match[1] and (lower or unit.endswith("PS")) else [8.0 if what == "B" else 1.0]
+    return [scale * each / (8.0 if dimension.startswith("bytes") else 1.0) for each in bits]
 
 
 def _example(dimension: str) -> str:
@@ -128,17 +202,43 @@ def _digits(number: float) -> str:
     return f"{number:.12g}".replace(".", "")
 
 
+def slack(value: float) -> float:
+    """How far two instants, or two sums, near ``value`` may differ and still be equal: the only tolerance of a run.
+
+    Virtual times, joules and FLOPs are sums of float64 numbers, so those that are equal by hand differ by rounding
+    errors. The tolerance is 10⁻⁹ (of seconds a nanosecond), or 10⁻¹⁰ of the value where that is more: the rounding
+    errors of a million successive additions.
+    """
+    return max(1e-9, 1e-10 * abs(value))
+
+
+def at_most(one: float, other: float) -> bool:
+    """True if ``one <= other``, up to rounding.
+
+    >>> 0.1 + 0.7 + 0.1 <= 0.9 - 1e-16, at_most(0.1 + 0.7 + 0.1, 0.9 - 1e-16), at_most(0.900001, 0.9)
+    (False, True, False)
+    """
+    return one <= other + slack(other)
+
+
+Doubt = Callable[[float], str | None]
+"""The unit that is probably meant by a number without one; None if it is plausible in the base unit."""
+
+
 class _Reader:
-    def __init__(self, dimension: str, meant: str, doubtful: range) -> None:
-        self.dimension, self.meant, self.doubtful = dimension, meant, doubtful
+    def __init__(self, dimension: str, doubt: Doubt, kinds: tuple[type, ...]) -> None:
+        self.dimension, self.doubt, self.kinds = dimension, doubt, kinds
 
     def __call__(self, value: Any) -> float:
         try:
             number = parse(value, self.dimension)
         except UserError as error:
             raise ValueError(error.message) from None
-        if type(value) is int and value in self.doubtful:
-            message = f"{value} without a unit is {spelt(number, self.dimension)}; did you mean '{value} {self.meant}'?"
+        bare = type(value) in self.kinds or (isinstance(value, str) and value.strip()[-1:].isdigit())
+        if isinstance(value, float) and value.is_integer():
+            bare = False  # it is from the scenario of a run directory
+        if bare and number > 0 and (unit := self.doubt(number)) is not None:
+            message = f"{value} without a unit is {spelt(number, self.dimension)}; did you mean '{value} {unit}'?"
             warnings.warn(message, Note, stacklevel=1)
         return number
 
@@ -154,31 +254,53 @@ def dimension_of(annotation: Any) -> str | None:
     return next((found for each in get_args(annotation) if (found := dimension_of(each))), None)
 
 
-def _validator(dimension: str, meant: str = "", doubtful: range = range(0)) -> BeforeValidator:
+def _validator(dimension: str, doubt: Doubt = lambda _: None, *kinds: type) -> BeforeValidator:
+    """``kinds`` of numbers may be doubtful; by default integers, because measured figures are fractions."""
     schema: Any = {
         "anyOf": [{"type": "number"}, {"type": "string", "examples": [_example(dimension)]}],
         "description": f"{dimension.replace('_', ' ')}; a number in the base unit or a text with a unit",
     }
     given = Annotated[Any, Field(json_schema_extra=schema)]
-    return BeforeValidator(_Reader(dimension, meant, doubtful), json_schema_input_type=given)
+    return BeforeValidator(_Reader(dimension, doubt, kinds or (int,)), json_schema_input_type=given)
 
 
 def _zero_or_at_least_one(rate: float) -> float:
     # A rate such as 1e-9 bit/s is a mistake; transfers would take an extremely long virtual time.
     if 0 < rate < 1:
-        raise ValueError(f"expected 0 or at least 1 bit/s, found {rate:g} bit/s")
+        raise ValueError(f"expected 0 or at least 1 bit/s, found {rate:g} bit/s; did you mean '{rate:g} Mbit/s'?")
     return rate
+
+
+def _from(least: float, unit: str) -> Doubt:
+    return lambda number: unit if number >= least else None
+
+
+def _below(*units: tuple[float, str]) -> Doubt:
+    """The unit of the first limit that a number is below."""
+    return lambda number: next((unit for limit, unit in units if number < limit), None)
+
+
+def _milliseconds(seconds: float) -> str | None:
+    return "ms" if seconds >= 1000 and seconds % 900 else None
 
 
 Seconds = Annotated[float, _validator("seconds"), Field(ge=0, le=1e10)]
 """At most about 300 years; to express never, use null."""
-Latency = Annotated[float, _validator("seconds", "ms", range(6, 10**9)), Field(ge=0, le=1e10)]
+ShortSeconds = Annotated[float, _validator("seconds", _milliseconds), Field(ge=0, le=1e10)]
+"""Of a part of a round."""
+Latency = Annotated[float, _validator("seconds", _from(1, "ms"), int, float), Field(ge=0, le=1e10)]
+StepSeconds = Annotated[float, _validator("seconds", _from(1, "ms")), Field(ge=0, le=1e10)]
+OperatorSeconds = Annotated[float, _validator("seconds", _from(0.1, "us")), Field(ge=0, le=1e10)]
 Bytes = Annotated[float, _validator("bytes"), Field(ge=0)]
-MemoryBytes = Annotated[float, _validator("bytes", "GB", range(1, 1000)), Field(ge=0)]
-_RATE = _validator("bits_per_second", "Mbit/s", range(1, 1000))
+TrafficBytes = Annotated[float, _validator("bytes", _below((1e5, "MB"))), Field(ge=0)]
+MemoryBytes = Annotated[float, _validator("bytes", _below((65, "GB"), (1e5, "MB"), (1e7, "kB"))), Field(ge=0)]
+_RATE = _validator("bits_per_second", _below((1001, "Mbit/s"), (1e5, "kbit/s")), int, float)
 BitsPerSecond = Annotated[float, _RATE, Field(ge=0), AfterValidator(_zero_or_at_least_one)]
-BytesPerSecond = Annotated[float, _validator("bytes_per_second"), Field(ge=1)]
-Flops = Annotated[float, _validator("flops"), Field(ge=0)]
-FlopsPerSecond = Annotated[float, _validator("flops_per_second"), Field(ge=1)]
+BytesPerSecond = Annotated[float, _validator("bytes_per_second", _below((1001, "GB/s"), (1e6, "MB/s"))), Field(ge=1)]
+Flops = Annotated[float, _validator("flops", _below((1e6, "GFLOP"))), Field(ge=0)]
+FlopsPerSecond = Annotated[float, _validator("flops_per_second", _below((1e6, "GFLOP/s"))), Field(ge=1)]
 Joules = Annotated[float, _validator("joules"), Field(ge=0)]
-Watts = Annotated[float, _validator("watts"), Field(ge=0)]
+BatteryJoules = Annotated[float, _validator("joules", _below((1e3, "Wh"))), Field(ge=0)]
+RadioJoules = Annotated[float, _validator("joules", _from(20, "mJ")), Field(ge=0)]
+Watts = Annotated[float, _validator("watts", _from(1000, "mW")), Field(ge=0)]
+RadioWatts = Annotated[float, _validator("watts", _from(20, "mW")), Field(ge=0)]

@@ -1,5 +1,7 @@
 """What pydantic finds wrong becomes one sentence with file and field."""
 
+import re
+import warnings
 from datetime import date
 from typing import Annotated, Literal
 
@@ -7,7 +9,11 @@ import pytest
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from edgefl.errors import UserError
-from edgefl.units import BitsPerSecond, Seconds
+from edgefl.fleet import load_profile
+from edgefl.fleet.profile import DeviceProfile
+from edgefl.simulation.accounts import BudgetSpec
+from edgefl.simulation.protocol_specs import SynchronousSpec
+from edgefl.units import UNITS, BitsPerSecond, Seconds, parse
 from edgefl.validation import validated
 
 
@@ -150,3 +156,81 @@ def test_a_validator_that_validates_another_model_keeps_its_paths():
     with pytest.raises(UserError) as caught:
         validated(Open, {"inner": {"low": 1, "high": "soon"}})
     assert str(caught.value) == "inner.high: expected seconds such as '20 ms', found 'soon'"
+
+
+SIZES = [
+    ("bits_per_second", "125MBps", 1e9), ("bits_per_second", "5kBps", 4e4), ("bits_per_second", "10 Mb/s", 1e7),
+    ("bits_per_second", "56 Kb/s", 5.6e4), ("bits_per_second", "10 MiBps", 80 * 2**20),
+    ("bits_per_second", "10 Mib/s", 10 * 2**20), ("bits_per_second", "10mbit", 1e7),
+    ("bits_per_second", "6 MB/min", 8e5), ("bits_per_second", "8 megabits per second", 8e6),
+    ("bits_per_second", "3 Mbti/s", 3e6), ("bytes", "100 Mb", 12.5e6), ("bytes", "3 KB", 3e3),
+    ("bytes", "2 mbytes", 2e6), ("bytes", "512M", None), ("bytes", "5 MB/s", None), ("seconds", "20 µs", 20e-6),
+    ("seconds", "20 ns", 20e-9), ("seconds", "5 m", 300.0), ("seconds", "2 hrs", 7200.0),
+    ("seconds", "2 weeks", 1209600.0), ("seconds", "5 Ms", None), ("joules", "15 wh", 54e3), ("joules", "5 kWs", 5e3),
+    ("joules", "2 MWh", 7.2e9), ("joules", "5000 mAh", None), ("joules", "15 mAh", None), ("joules", "5 W", None),
+    ("watts", "800 mw", 0.8), ("watts", "3 dBm", None), ("flops_per_second", "3 gflops", 3e9),
+    ("flops_per_second", "3 TOPS", None), ("bytes_per_second", "40 Gb/s", 5e9),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dimension", "given", "means"), SIZES)
+def test_advice_has_the_size_of_what_was_written(dimension, given, means):
+    with pytest.raises(UserError, match="unknown unit") as caught:
+        parse(given, dimension)
+    found = re.search(r"did you mean '([^']*)'\?", str(caught.value))
+    if means is None:
+        assert found is None
+    else:
+        number = re.match(r"[\d.]+", given)[0] if found[1] in UNITS[dimension] else ""
+        assert parse(f"{number}{found[1]}", dimension) == pytest.approx(means, rel=1e-3)
+
+
+def test_a_charge_is_times_the_volts_of_the_cell_and_mb_is_ambiguous():
+    with pytest.raises(UserError, match=r"multiply it by the cell's volts; at 3\.7 V it is 18\.5 Wh"):
+        parse("5000 mAh", "joules")
+    with pytest.raises(UserError, match="did you mean 'Mbit/s' or 'MB/s'"):
+        parse("10 mb/s", "bits_per_second")
+
+
+BARE = [
+    ({"power": {"idle": 2532, "compute": 5100}}, ["2532 mW", "5100 mW", "milliwatts"]),
+    ({"power": {"idle": 350, "compute": 700}}, ["700 W are many for this kind of device"]),
+    ({"power": {"radio": {"up": {"active": 800}}}}, ["800 mW"]),
+    ({"memory": {"training": 3072}}, ["3072 MB"]),
+    ({"memory": {"training": "512"}}, ["512 MB"]),
+    ({"compute": {"operator_overhead": 25}}, ["25 us"]),
+    ({"compute": {"memory_bandwidth": 9}}, ["9 GB/s"]),
+    ({"battery": {"capacity": 19}}, ["19 Wh"]),
+    ({"power": {"idle": 3, "compute": 12}, "memory": {"training": 2**31}}, []),
+]
+
+
+@pytest.mark.parametrize(("changes", "meant"), BARE)
+def test_a_figure_that_is_rarely_meant_without_a_unit_is_mentioned(changes, meant):
+    data = load_profile("raspberry-pi-4").model_dump(mode="json", exclude_none=True)
+    for section, figures in changes.items():
+        for name, figure in figures.items():
+            inside = data.setdefault(section, {})
+            inside[name] = {**inside[name], **figure} if isinstance(figure, dict) and name == "radio" else figure
+            if name == "radio":
+                inside[name]["up"] = {**inside[name]["down"], **figure["up"]}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        DeviceProfile.model_validate(data)
+    assert len(said) == len(meant)
+    for message, part in zip(said, meant, strict=True):
+        assert part in str(message.message)
+
+
+def test_a_time_of_a_round_and_a_budget_without_a_unit_are_mentioned():
+    for model, data, meant in (
+        (SynchronousSpec, {"deadline": 30000}, "30000 ms"),
+        (BudgetSpec, {"bytes": 500}, "500 MB"),
+        (BudgetSpec, {"flops": 5}, "5 GFLOP"),
+        (SynchronousSpec, {"deadline": 3600}, None),
+        (SynchronousSpec, {"deadline": 30}, None),
+    ):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            model.model_validate(data)
+        assert [str(each.message).split("did you mean ")[1] for each in said] == ([f"'{meant}'?"] if meant else [])

@@ -183,6 +183,32 @@ def derive_profile(  # noqa: PLR0917  (the command's options)
     say(f"Written: {output}")
 
 
+@app.command("guess")
+def guess_profile(  # noqa: PLR0917  (the command's options)
+    output: Output,
+    cores: int = option(..., "Its cores.", min=1, max=1024),
+    ghz: float = option(..., "The clock of its cores, GHz.", min=0.01, max=20),
+    gb_per_second: float = option(..., "The theoretical bandwidth of its memory, GB/s.", min=0.01, max=1e4),
+    watts: float = option(..., "Its watts under full load.", min=0.01, max=1e4),
+    ram: str | None = option(None, "Its memory, such as '4 GiB'.", unset="1 GiB"),
+    base: str = option("raspberry-pi-4", "The board with measured step times whose rates are scaled.", "--from"),
+) -> None:
+    """Guess the profile of a board from its data sheet, with bounds of a factor of 3, until its steps are measured."""
+    from edgefl.fleet import load_profile
+    from edgefl.profiling.derived_profile import DataSheet, guessed_profile
+    from edgefl.units import parse
+
+    if ram is not None and ram.strip()[-1:].isdigit():
+        raise UserError(f"expected a size with a unit, such as '4 GiB', found '{ram}'", file="--ram")
+    try:
+        memory = None if ram is None else parse(ram, "bytes")
+        data = guessed_profile(load_profile(base), output.stem, DataSheet(cores, ghz, gb_per_second), watts, memory)
+    except UserError as error:
+        raise error.located(file="--ram" if error.field is None else f"--from {base}") from None
+    _save(data, output)
+    say(f"Written: {output}. Its seconds are a guess, a factor of 3 either way; `edgefl profile script` measures it.")
+
+
 def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output: Path) -> None:
     from statistics import fmean
 

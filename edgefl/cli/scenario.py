@@ -1,11 +1,16 @@
 """``edgefl scenario``: list the shipped scenarios, check scenario files, and print their schema for editors."""
 
+from __future__ import annotations
+
 import itertools
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,6 +19,9 @@ from edgefl.cli.arguments import Changes, Json, Scenario, argument, option
 from edgefl.cli.printing import print_table, say, say_json
 from edgefl.errors import UserError
 from edgefl.wording import counted
+
+if TYPE_CHECKING:
+    from edgefl.scenario.rehearsal import TraceFigures
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -62,8 +70,9 @@ def validate(
     from edgefl.yaml_file import dump_yaml
 
     checked, has_flower = load_any_scenario(scenario, changes or ()), find_spec("flwr") is not None
+    traces: list[TraceFigures] = []
     if not isinstance(checked, AppScenario):
-        rehearse(checked, file=scenario, overrides=changes or (), limited=True)
+        traces = rehearse(checked, file=scenario, overrides=changes or (), limited=True)
     elif has_flower:
         from edgefl.flower.run import run_configs
 
@@ -79,6 +88,31 @@ def validate(
         else:
             runs += f", {counted(checked.training.rounds, 'round')}"
         say(f"{scenario}: valid ({checked.name}: {checked.data.clients} clients, {runs})")
+        for place in dict.fromkeys(each.place for each in traces):
+            _say_traces(place, [each for each in traces if each.place == place])
+
+
+MANY = 6
+"""More traces of a link are described together."""
+
+
+def _say_traces(place: str, traces: Sequence[TraceFigures]) -> None:
+    from edgefl.report.quantities import quantity
+    from edgefl.units import spelt
+
+    def shown(name: str, figure: float) -> str:
+        return spelt(float(f"{figure:.3g}"), "bits_per_second") if name == "mean" else quantity(figure, "seconds")
+
+    if len(traces) <= MANY:
+        for each in traces:
+            period, mean, gap = (shown(name, getattr(each, name)) for name in ("period", "mean", "gap"))
+            say(f"{place}: {each.name or 'trace'}: period {period}, mean {mean}, longest gap {gap}")
+        return
+    parts = []
+    for name, title in (("period", "periods"), ("mean", "means"), ("gap", "longest gaps")):
+        ends = (pick(traces, key=attrgetter(name)) for pick in (min, max))
+        parts.append(f"{title} " + " to ".join(f"{shown(name, getattr(each, name))} ({each.name})" for each in ends))
+    say(f"{place}: {len(traces)} traces: {', '.join(parts)}")
 
 
 @app.command()

@@ -21,19 +21,40 @@ def largest_remainders(weights: NDArray[np.float64], total: int) -> Integers:
     return counts
 
 
-def chosen_images(labels: Integers, images: int) -> Integers:
-    """Positions of the images to use, ascending; the same in every run, independent of its seed."""
+def chosen_images(labels: Integers, images: int, owner: Integers | None = None) -> Integers:
+    """Positions of the images to use, ascending; the same in every run, independent of its seed.
+
+    Every owner from 0 (of -1 are samples of no owner) keeps one, of which there are no more than ``images``; others of
+    the same class are left out for them, where there are any.
+
+    >>> chosen_images(np.zeros(7, np.int64), 3, np.array([0, 0, 0, 0, 1, 0, 2])).tolist()[1:]
+    [4, 6]
+    """
     counts = largest_remainders(np.bincount(labels).astype(np.float64), images)
     rng = generator(0, "training images")
-    parts = [rng.permutation(np.flatnonzero(labels == label))[:count] for label, count in enumerate(counts)]
-    return np.sort(np.concatenate(parts))
+    orders = [rng.permutation(np.flatnonzero(labels == label)) for label in range(len(counts))]
+    used = np.zeros(len(labels), dtype=bool)
+    for order, count in zip(orders, counts, strict=True):
+        used[order[:count]] = True
+    if owner is not None:
+        order = np.concatenate(orders)
+        for own in np.setdiff1d(owner[owner >= 0], owner[used]):
+            own_one = order[owner[order] == own][0]
+            of_owner = np.bincount(owner[used & (owner >= 0)], minlength=int(owner.max()) + 1)
+            spare = order[used[order] & ((owner[order] < 0) | (of_owner[np.maximum(owner[order], 0)] > 1))]
+            alike = spare[labels[spare] == labels[own_one]]
+            used[own_one], used[(alike if len(alike) else spare)[-1]] = True, False
+    return np.flatnonzero(used)
 
 
-def held_out(labels: Integers, origin: Integers | None, share: float) -> tuple[Integers, Integers]:
+def held_out(
+    labels: Integers, origin: Integers | None, share: float, owner: Integers | None = None
+) -> tuple[Integers, Integers]:
     """Positions to train on and positions held out for validation, both ascending.
 
     All copies of an original are in the same part; without ``origin``, every image is an original. ``share`` is the
-    share of the originals of each class, rounded to the nearest whole number, but at least one if there are two.
+    share of the originals of each class, rounded to the nearest whole number, but at least one if there are two. Every
+    owner from 0 (of -1 are samples of no owner) keeps a sample to train on.
 
     The choice is the same in every run, independent of its seed, so a rate tuned on these images is never tested on
     them.
@@ -49,10 +70,27 @@ def held_out(labels: Integers, origin: Integers | None, share: float) -> tuple[I
     out = np.zeros(len(names), dtype=bool)
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(group_labels == label))
-        wanted = max(round(share * len(members)), 1) if len(members) > 1 else 0
-        out[members[: min(wanted, len(members) - 1)]] = True
+        wanted = min(max(round(share * len(members)), 1), len(members) - 1)
+        out[members[:wanted] if owner is None else _spared(members, wanted, group, owner, out)] = True
     held = out[group]
     return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def _spared(members: Integers, wanted: int, group: Integers, owner: Integers, out: NDArray[np.bool_]) -> Integers:
+    """The first members without which, and those that are ``out``, each owner of their samples has a sample."""
+    left = np.bincount(owner[~out[group] & (owner >= 0)], minlength=int(owner.max(initial=0)) + 1)
+    order = np.argsort(group, kind="stable")
+    starts = np.searchsorted(group[order], np.arange(len(out) + 1))
+    chosen: list[int] = []
+    for member in members.tolist():
+        if len(chosen) == wanted:
+            break
+        owners = owner[order[starts[member] : starts[member + 1]]]
+        taken = np.bincount(owners[owners >= 0], minlength=len(left))
+        if not ((taken > 0) & (left == taken)).any():
+            left -= taken
+            chosen.append(member)
+    return np.array(chosen, dtype=np.int64)
 
 
 def split_off(labels: Integers, owner: Integers | None, share: float) -> tuple[Integers, Integers]:

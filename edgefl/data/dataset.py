@@ -114,8 +114,20 @@ def load(spec: DataSpec) -> tuple[Dataset, Dataset]:
     if spec.images is not None:
         if spec.images > len(training):
             raise UserError(f"expected at most {len(training)}, found {spec.images}", field="data.images")
-        training = training.part(chosen_images(training.strata, spec.images))
+        owners = owners_of_clients(spec, training)
+        clients = 0 if owners is None else len(np.unique(owners[owners >= 0]))
+        if spec.images < clients:
+            message = f"expected at least {clients}, one sample for each client, found {spec.images}"
+            raise UserError(message, field="data.images")
+        training = training.part(chosen_images(training.strata, spec.images, owners))
     return training, _dataset(test, classes, mean, std, spec.task)
+
+
+def owners_of_clients(spec: DataSpec, data: Dataset) -> Integers | None:
+    """The client of each sample, -1 for none; None if the partition does not follow the owners of samples."""
+    if not spec.partition.by_owner or data.owner is None:
+        return None
+    return np.where(data.owner < spec.clients, data.owner, -1)
 
 
 def check_tokens(spec: DataSpec, tokens: int) -> None:
@@ -228,10 +240,15 @@ def _chunks(images: np.ndarray) -> Iterator[np.ndarray]:
     return (images[start : start + 4096] for start in range(0, len(images), 4096))
 
 
+def _tensor(array: NDArray[Any]) -> Tensor:
+    # An axis of length 1 may keep a negative stride in what NumPy calls contiguous; PyTorch takes none.
+    return torch.from_numpy(array if min(array.strides, default=0) >= 0 else array.copy())
+
+
 def _dataset(samples: Samples, classes: int, mean: tuple[float, ...], std: tuple[float, ...], task: Task) -> Dataset:
     return Dataset(
-        inputs=torch.from_numpy(samples.inputs),
-        labels=torch.from_numpy(samples.labels),
+        inputs=_tensor(samples.inputs),
+        labels=_tensor(samples.labels),
         classes=classes,
         mean=mean,
         std=std,

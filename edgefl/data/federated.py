@@ -9,7 +9,7 @@ import torch
 
 from edgefl.data.augment import Augmentation
 from edgefl.data.choice import held_out
-from edgefl.data.dataset import Dataset, load
+from edgefl.data.dataset import Dataset, load, owners_of_clients
 from edgefl.data.feature_skews import FeatureSkew
 from edgefl.data.partitions.by_owner import ByFile, Natural, split_by_owner
 from edgefl.data.sharding import Integers, Shards, cut_like_training
@@ -88,10 +88,10 @@ def load_federated(
     train, test = load(spec)
     validation = None
     if split == "validation":
-        kept, held = held_out(train.strata, train.origin, spec.validation)
-        train, validation = train.part(kept), train.part(held)
+        train, validation = _held_out(spec, train)
     strata, count = train.strata, train.stratum_count
     shards = spec.partition.split(strata, count, spec.clients, generator(seed, "partition"), train.owner)
+    _check_sizes(shards.sizes)
     label_counts = shards.label_counts(strata, count)
     evaluated = test if validation is None else validation
     evaluation_shards = None
@@ -122,6 +122,22 @@ def load_federated(
         evaluation_shards=evaluation_shards,
         augment=spec.augment,
     )
+
+
+def _held_out(spec: DataSpec, train: Dataset) -> tuple[Dataset, Dataset]:
+    """The samples to train on, and those that are held out for validation."""
+    kept, held = held_out(train.strata, train.origin, spec.validation, owners_of_clients(spec, train))
+    if not len(held):
+        message = "no sample can be held out, as each client (or class) has only one; expected evaluation.split: test"
+        raise UserError(message, field="data.validation")
+    return train.part(kept), train.part(held)
+
+
+def _check_sizes(sizes: Integers) -> None:
+    if len(empty := np.flatnonzero(sizes == 0)):
+        others = f" and {len(empty) - 1} others" if len(empty) > 1 else ""
+        message = f"client {empty[0]}{others} of {len(sizes)} would have no sample to train on"
+        raise UserError(f"{message}; expected fewer clients, or another partition", field="data.clients")
 
 
 def _skewed(data: Dataset, shards: Shards, skew: FeatureSkew, seed: int, part: str) -> Dataset:
@@ -155,8 +171,11 @@ def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
     if spec.partition.by_owner or split == "validation":
         train, _ = load(spec)
         if split == "validation":
-            train = train.part(held_out(train.strata, train.origin, spec.validation)[0])
+            train, _ = _held_out(spec, train)
         strata, count, rng = train.strata, train.stratum_count, generator(seed, "partition")
-        return spec.partition.split(strata, count, spec.clients, rng, train.owner).sizes
-    class_sizes = np.array(spec.describe().train, dtype=np.int64)
-    return spec.partition.sizes(class_sizes, spec.clients, generator(seed, "partition"))
+        sizes = spec.partition.split(strata, count, spec.clients, rng, train.owner).sizes
+    else:
+        class_sizes = np.array(spec.describe().train, dtype=np.int64)
+        sizes = spec.partition.sizes(class_sizes, spec.clients, generator(seed, "partition"))
+    _check_sizes(sizes)
+    return sizes

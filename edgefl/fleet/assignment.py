@@ -14,12 +14,24 @@ from edgefl.device_capacity import read_capacities
 from edgefl.errors import UserError
 from edgefl.fleet.availability import Always, AnyAvailability, Trace, read_trace
 from edgefl.fleet.figure import scaled, value
-from edgefl.fleet.library import load_profile
-from edgefl.fleet.profile import DURATIONS, DeviceProfile, OperatorRates, scaled_figures, scaled_kinds, slower
+from edgefl.fleet.library import load_profile, note_doubtful
+from edgefl.fleet.profile import (
+    DURATIONS,
+    RATES,
+    DeviceProfile,
+    Evidence,
+    OperatorRates,
+    scaled_figures,
+    scaled_kinds,
+    slower,
+)
 from edgefl.input_file import InputFile, find_input
 from edgefl.options import Options
 from edgefl.randomness import generator
 from edgefl.validation import first_repeated, validated
+
+SPEED = frozenset({*RATES, *DURATIONS, "operator_rates", "half_rate_pixels"})
+"""Figures of ``compute`` that decide the seconds of a step."""
 
 RANK_CORRELATION = 0.84
 """Spearman's rank correlation of CPU score and RAM over the 333 phones of the benchmark."""
@@ -201,6 +213,11 @@ def _overridden(profile: DeviceProfile, changes: Mapping[str, Any], field: str) 
     """A general figure scales the kinds of operators that have their own."""
     made = validated(DeviceProfile, _merged(profile.model_dump(mode="json"), changes), field=field)
     compute = changes.get("compute", {})
+    if not SPEED.isdisjoint(compute):  # nothing confirms the new figures
+        others = {path: each for path, each in made.provenance.evidence.items() if path.split(".")[0] != "compute"}
+        others["compute"] = Evidence(kind="estimated", source=field, framework=profile.evidence("compute").framework)
+        made = made.model_copy(update={"provenance": made.provenance.model_copy(update={"evidence": others})})
+        note_doubtful(made.model_copy(update={"name": f"{made.name} with {field}"}))
     if "operator_rates" in compute:
         return made
     before, after = profile.compute, made.compute

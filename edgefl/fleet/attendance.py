@@ -7,11 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.fleet.assignment import FleetAssignment
-from edgefl.fleet.availability import LEAST_WINDOW_SECONDS, Always, Windows
+from edgefl.fleet.availability import Always, Windows
 from edgefl.randomness import generator
-
-_LATE = LEAST_WINDOW_SECONDS
-"""A window that ends within a nanosecond counts as ended, so that rounding of the clock cannot keep it open."""
+from edgefl.units import at_most, slack
 
 
 class Attendance:
@@ -41,14 +39,15 @@ class Attendance:
 
     def there(self, now: float) -> NDArray[np.bool_]:
         """True for clients that can take part now, shape ``[clients]``; do not modify the array."""
-        stale = np.flatnonzero(self._until <= now + _LATE)
+        # Slightly later than now, so that a window that ends now counts as ended despite rounding.
+        seconds = now + slack(now)
+        stale = np.flatnonzero(self._until <= seconds)
         for part, (_, windows, rows, shifts) in enumerate(self._parts):
             mine = stale[self._part_of[stale] == part]
             if len(mine):
                 place = self._place[mine]
-                # Evaluated slightly later than now, so that a window that ends now counts as ended despite rounding.
-                there, stays = windows.state(rows[place], now + _LATE + shifts[place])
-                self._there[mine], self._until[mine] = there, now + _LATE + stays
+                there, stays = windows.state(rows[place], seconds + shifts[place])
+                self._there[mine], self._until[mine] = there, seconds + stays
         return self._there
 
     @property
@@ -63,7 +62,7 @@ class Attendance:
 
     def leaves(self, client: int, now: float) -> float:
         """The time at which the client becomes unavailable; ``now`` if it is, infinite if it never does."""
-        if self._until[client] <= now + _LATE:
+        if at_most(self._until[client], now):
             self.there(now)
         return float(self._until[client]) if self._there[client] else now
 

@@ -16,7 +16,7 @@ from edgefl.errors import UserError
 from edgefl.files import read_json
 from edgefl.input_file import InputFile, digest_of_file, find_input
 from edgefl.options import Options
-from edgefl.units import Seconds
+from edgefl.units import Seconds, at_most, slack
 
 Numbers = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class Windows:
         starts = np.concatenate([starts for starts, _, _ in rows], dtype=np.float64)
         ends = np.concatenate([ends for _, ends, _ in rows], dtype=np.float64)
         row = np.repeat(np.arange(len(rows)), [len(starts) for starts, _, _ in rows])
-        kept = ends - starts > LEAST_WINDOW_SECONDS
+        kept = ends - starts > slack(0.0)
         return Windows(
             starts[kept],
             ends[kept],
@@ -117,7 +117,7 @@ def joined(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """
     found: list[tuple[float, float]] = []
     for began, ended in sorted(spans):
-        if found and began <= found[-1][1]:
+        if found and at_most(began, found[-1][1]):
             found[-1] = (found[-1][0], max(ended, found[-1][1]))
         else:
             found.append((began, ended))
@@ -125,10 +125,8 @@ def joined(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 DAY = 86400.0
-LEAST_WINDOW_SECONDS = 1e-9
-"""A shorter window is none: rounding of the clock decides whether anything can begin in it."""
-LEAST_PERIOD_SECONDS = 1.0
-"""A trace with a shorter period would change so often that simulated time hardly advances."""
+LEAST_PERIOD_SECONDS, MOST_PERIOD_SECONDS = 1.0, 1e8
+"""A trace with a shorter period would change so often that simulated time hardly advances; longer ones are none."""
 
 
 class Always(Options):
@@ -231,8 +229,10 @@ def _row(path: str, name: str, device: Any) -> tuple[list[float], list[float], f
     problem = ""
     if len(starts) != len(ends):
         problem = f"as many times in active as in inactive, found {len(starts)} and {len(ends)}"
-    elif not LEAST_PERIOD_SECONDS <= period < math.inf:
+    elif not period >= LEAST_PERIOD_SECONDS:
         problem = f"a finish_time of {LEAST_PERIOD_SECONDS:g} s or more, found {period:g}"
+    elif not period <= MOST_PERIOD_SECONDS:
+        problem = f"a finish_time of three years at most, found {period:g} s; are the times milliseconds?"
     else:
         for start, end in zip(starts, ends, strict=True):
             if not 0 <= start <= end <= period:

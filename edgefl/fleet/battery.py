@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from edgefl.fleet.figure import Bounds, from_number
 from edgefl.options import Options
 from edgefl.randomness import generator
-from edgefl.units import Joules, Watts
+from edgefl.units import BatteryJoules, Watts, slack
 
 
 class StartCharge(Bounds):
@@ -23,7 +23,7 @@ class StartCharge(Bounds):
 class Battery(Options):
     """A battery, and its charging while the device does not take part in a round."""
 
-    capacity: Annotated[Joules, Field(gt=0)] = Field(description="Capacity in joules; `19 Wh` is a usual unit.")
+    capacity: Annotated[BatteryJoules, Field(gt=0)] = Field(description="Capacity in joules; `19 Wh` is a usual unit.")
     start: Annotated[StartCharge, BeforeValidator(from_number, json_schema_input_type=float | StartCharge)] = Field(
         StartCharge(low=1, high=1), description="Part of the capacity at the run's start, or its bounds."
     )
@@ -49,12 +49,13 @@ class Charges:
 
     def __init__(self, batteries: list[Battery | None], group: NDArray[np.int32], seed: int) -> None:
         rows = [
-            (math.inf, 1.0, 1.0, 0.0, 0.0)
+            (math.inf, 0.0, 1.0, 1.0, 0.0, 0.0)
             if each is None
-            else (each.capacity, each.start.low, each.start.high, each.charging, each.resume)
+            else (each.capacity, slack(each.capacity), each.start.low, each.start.high, each.charging, each.resume)
             for each in batteries
         ]
-        self.capacity, low, high, self._charging, resume = np.array(rows, np.float64)[group].T
+        # least: joules up to which a battery is empty
+        self.capacity, self.least, low, high, self._charging, resume = np.array(rows, np.float64)[group].T
         even = generator(seed, "battery").random(len(group))
         self.joules: NDArray[np.float64] = self.capacity * (low + (high - low) * even)
         self._resume = np.where(np.isfinite(self.capacity), resume * np.minimum(self.capacity, 1e300), 0.0)
@@ -86,6 +87,8 @@ class Charges:
         """The device stops taking part; charging begins."""
         if not self._away[client]:
             self._since[client], self._away[client] = now, True
+            if self.joules[client] <= self.least[client]:
+                self.run_empty(client)
 
     def run_empty(self, client: int) -> None:
         """The battery is empty; the device can take part again when it has charged to ``resume``."""
@@ -94,13 +97,13 @@ class Charges:
     def enough(self, now: float) -> NDArray[np.bool_]:
         """True for clients with enough charge to take part, shape ``[clients]``."""
         joules = self._at(now)
-        # The tolerance makes the result true at the time returned by next_enough(), in spite of rounding.
-        return np.asarray(np.where(self._empty, joules >= self._resume * (1 - 1e-12), joules > 0.0), np.bool_)
+        return np.asarray(np.where(self._empty, joules >= self._resume - self.least, joules > self.least), np.bool_)
 
     def has_enough(self, client: int, now: float) -> bool:
         """Without computing :meth:`enough` for the fleet."""
         joules = self.held(client, now)
-        return bool(joules >= self._resume[client] * (1 - 1e-12)) if self._empty[client] else joules > 0.0
+        least = float(self.least[client])
+        return joules >= float(self._resume[client]) - least if self._empty[client] else joules > least
 
     def next_enough(self, now: float, among: NDArray[np.int64] | None = None) -> float:
         """The first time at which an empty device (of these clients) can take part again; infinite if none can."""

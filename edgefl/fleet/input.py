@@ -4,7 +4,7 @@ from pydantic import Field
 
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.options import Options
-from edgefl.units import Seconds
+from edgefl.units import Latency
 
 HANDOVER = 9e-3
 """Seconds to take a batch from a worker on a core of speed 1: 1.4 ms were measured on two x86 cores of speed 6.4."""
@@ -13,7 +13,7 @@ HANDOVER = 9e-3
 class InputPipeline(Options):
     """How a client makes batches: in the training loop (no workers), or in other processes while it trains."""
 
-    seconds: Seconds = Field(description="seconds to read and transform a sample and to collate it, on one core")
+    seconds: Latency = Field(description="seconds to read and transform a sample and to collate it, on one core")
     workers: int = Field(default=0, ge=0, le=1024, description="processes that make batches; 0: the loop itself does")
     core: float = Field(
         default=1.0, gt=0, description="the core_speed of the device that `seconds` are of; 1: a Raspberry Pi 4"

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from edgefl import shipped
-from edgefl.errors import BrokenPlugIn, UserError, nearest
+from edgefl.errors import BrokenPlugIn, Note, UserError, nearest
 from edgefl.files import user_path
+from edgefl.fleet.figure import value
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.registry import PlugIns
 from edgefl.validation import shown, validated
@@ -63,8 +64,30 @@ def load_profile(name_or_path: str | PathLike[str], *, folder: Path | None = Non
 
 
 def read_profile(path: Path) -> DeviceProfile:
-    """The profile in a YAML file."""
-    return validated(DeviceProfile, read_yaml(path), file=str(path))
+    """The profile in a YAML file; a note says which of its rates are doubtful."""
+    profile = validated(DeviceProfile, read_yaml(path), file=str(path))
+    note_doubtful(profile)
+    return profile
+
+
+FITTED = ("raspberry-pi-3b-plus", "raspberry-pi-4", "raspberry-pi-4-torch1", "raspberry-pi-5", "raspberry-pi-5-torch1")
+"""The boards whose predicted steps were compared with measured ones."""
+
+SEVERAL = 3.0
+
+
+def note_doubtful(profile: DeviceProfile) -> None:
+    """Say in a note which rates of an estimated board are several times those of any fitted one, as in data sheets."""
+    if profile.kind != "sbc" or profile.evidence("compute").kind != "estimated" or profile.name in FITTED:
+        return
+    boards = [_named(name) for name in FITTED]
+    for figure in ("fp32_achievable", "memory_bandwidth"):
+        best = max(boards, key=lambda board: value(getattr(board.compute, figure)))
+        own, most = value(getattr(profile.compute, figure)), value(getattr(best.compute, figure))
+        if own > SEVERAL * most:
+            times = f"compute.{figure} is {own / most:.2g} times that of {best.name}, the most of any fitted board"
+            hint = "training seldom reaches data sheets; `edgefl profile guess` scales a fitted board"
+            warnings.warn(f"{profile.name}: {times}: {hint}", Note, stacklevel=1)
 
 
 @lru_cache
@@ -72,7 +95,7 @@ def _named(name: str) -> DeviceProfile:
     files = shipped.files("device_profiles")
     if name not in PLUG_INS:
         if name in files:
-            return read_profile(files[name])
+            return validated(DeviceProfile, read_yaml(files[name]), file=str(files[name]))
         raise UserError(
             f"unknown device profile '{name}'; {nearest(name, profile_names())} (edgefl profile list shows all; the "
             f"path of a file ends in .yaml or contains a separator)"

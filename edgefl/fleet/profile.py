@@ -1,17 +1,31 @@
 """The contents of a device profile: speed, memory and power of a kind of device, and the sources of the figures."""
 
 import datetime
+import math
+import warnings
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
-from edgefl.errors import nearest
+from edgefl.errors import Note, nearest
 from edgefl.fleet.battery import Battery
 from edgefl.fleet.figure import Bound, Bounds, Estimate, from_number, opposite, scaled, value
 from edgefl.operator_kinds import FAMILIES, RATED
 from edgefl.options import Options
-from edgefl.units import Bytes, BytesPerSecond, FlopsPerSecond, Joules, MemoryBytes, Seconds, Watts
+from edgefl.units import (
+    Bytes,
+    BytesPerSecond,
+    FlopsPerSecond,
+    MemoryBytes,
+    OperatorSeconds,
+    RadioJoules,
+    RadioWatts,
+    Seconds,
+    ShortSeconds,
+    StepSeconds,
+    Watts,
+)
 
 
 class Thermal(Options):
@@ -47,7 +61,7 @@ class MeasuredStep(Options):
         pattern=r"^[0-9a-f]{16}$", description="The step's signature, as printed by `edgefl cost --json`."
     )
     step: str = Field(description="A description for readers: model, method, batch.")
-    seconds: Seconds | Estimate[Seconds] = Field(description="Duration of the step, including all overheads.")
+    seconds: ShortSeconds | Estimate[ShortSeconds] = Field(description="Duration of the step, including all overheads.")
     training_flops: float | None = Field(None, ge=0, description="FLOPs of the step, as in `edgefl cost --json`.")
     bytes_touched: Bytes | None = Field(None, description="Bytes that its operators move, as printed there.")
     launches: float | None = Field(None, ge=0, description="Executed operators, as printed there.")
@@ -83,7 +97,7 @@ class OperatorRates(Options):
     memory_bandwidth: BytesPerSecond | Estimate[BytesPerSecond] | None = Field(
         None, description="Bytes per second in this kind of operators, in place of compute.memory_bandwidth."
     )
-    operator_overhead: Seconds | Estimate[Seconds] | None = Field(
+    operator_overhead: OperatorSeconds | Estimate[OperatorSeconds] | None = Field(
         None, description="Seconds for each operator of this kind, in place of compute.operator_overhead."
     )
 
@@ -105,10 +119,10 @@ class Compute(Options):
     memory_bandwidth: BytesPerSecond | Estimate[BytesPerSecond] = Field(
         description="Bytes per second that large operators move to and from main memory; the memory roof."
     )
-    operator_overhead: Seconds | Estimate[Seconds] = Field(
+    operator_overhead: OperatorSeconds | Estimate[OperatorSeconds] = Field(
         description="Seconds of overhead for every launched operator (dispatch, allocation, launch)."
     )
-    step_overhead: Seconds | Estimate[Seconds] = Field(
+    step_overhead: StepSeconds | Estimate[StepSeconds] = Field(
         description="Seconds of overhead for every training step (next batch, the loop itself)."
     )
     operator_rates: Annotated[
@@ -120,7 +134,7 @@ class Compute(Options):
         description="Pixels of an output image at which a convolution reaches half of its rate; on n pixels it reaches "
         "n / (n + this) of it.",
     )
-    group_overhead: Seconds | Estimate[Seconds] = Field(
+    group_overhead: OperatorSeconds | Estimate[OperatorSeconds] = Field(
         0.0, description="Seconds for each group in the backward pass of a grouped convolution, if the stack loops."
     )
     core_speed: float | None = Field(
@@ -172,8 +186,8 @@ class Memory(Options):
 class RadioDirection(Options):
     """Power of the network interface in one direction: active + energy per megabyte x rate."""
 
-    active: Watts | Estimate[Watts] = Field(description="Additional watts during a transfer, at any rate.")
-    energy_per_megabyte: Joules | Estimate[Joules] = Field(
+    active: RadioWatts | Estimate[RadioWatts] = Field(description="Additional watts during a transfer, at any rate.")
+    energy_per_megabyte: RadioJoules | Estimate[RadioJoules] = Field(
         description="Additional joules per 10^6 bytes moved (b watts per Mbit/s are 8 b joules per megabyte)."
     )
 
@@ -182,7 +196,7 @@ class Tail(Options):
     """The state of high power in which a cellular radio stays after its last transfer."""
 
     seconds: Seconds = Field(description="Duration of this state.")
-    watts: Watts | Estimate[Watts] = Field(description="Additional watts in this state.")
+    watts: RadioWatts | Estimate[RadioWatts] = Field(description="Additional watts in this state.")
 
 
 class Radio(Options):
@@ -190,7 +204,7 @@ class Radio(Options):
 
     down: RadioDirection = Field(description="While receiving.")
     up: RadioDirection = Field(description="While sending.")
-    promotion: Joules | Estimate[Joules] = Field(
+    promotion: RadioJoules | Estimate[RadioJoules] = Field(
         0.0, description="Joules for waking the radio for a transfer, in addition to `active`."
     )
     tail: Tail | None = Field(
@@ -225,8 +239,8 @@ def _listed(sources: object) -> object:
     return [sources] if isinstance(sources, str) else sources
 
 
-UNKNOWN = "a factor of 2 to 3"
-"""The error of figures that rest on other devices, as published rounds have it (docs/validation.md)."""
+UNKNOWN, UNKNOWN_FACTOR = "a factor of 2 to 3", 2.0
+"""The error of figures that rest on other devices, as published rounds have it (docs/validation.md), and the least."""
 
 
 def error_words(error: float) -> str:
@@ -255,6 +269,13 @@ class Evidence(Options):
     framework: str | None = Field(
         None, min_length=1, description="Software that executed the steps, with its version: it matters by factors."
     )
+
+    @property
+    def factor(self) -> float:
+        """By how much predicted seconds may be too few or too many; 1 if nothing is known of measured figures."""
+        if self.error is not None:
+            return 1 + self.error
+        return UNKNOWN_FACTOR if self.kind in {"derived", "estimated"} else 1.0
 
     def __str__(self) -> str:
         """A few words, such as ``fitted, ±10 %``, or what the figures of other devices are worth.
@@ -286,6 +307,12 @@ class Provenance(Options):
     )
 
 
+MOST_WATTS: Mapping[Kind, float] = {
+    "microcontroller": 5, "phone": 30, "sbc": 60, "jetson": 100, "laptop": 400, "pc": math.inf
+}  # fmt: skip
+"""Of a whole device that trains."""
+
+
 class DeviceProfile(Options):
     """A kind of device.
 
@@ -311,6 +338,10 @@ class DeviceProfile(Options):
             raise ValueError("expected memory.training to be at most memory.total")
         if value(self.compute.fp32_achievable) > value(self.compute.fp32_peak, "high"):
             raise ValueError("expected compute.fp32_achievable to be at most compute.fp32_peak")
+        watts = value(self.power.compute)
+        if watts > MOST_WATTS[self.kind]:
+            milli = f"{watts:g} W are many for this kind of device ({self.kind}); are they milliwatts?"
+            warnings.warn(f"power.compute: {milli}", Note, stacklevel=1)
         figures = figure_paths()
         for path in self.provenance.derivation:
             if path not in figures:

@@ -57,7 +57,8 @@ def step_signature(operators: Iterable[Operator]) -> str:
 def step_seconds(profile: DeviceProfile, operators: Iterable[Operator], *, bound: Bound = "nominal") -> float:
     """Seconds of one training step on one device: a measured time (:func:`measured_step`), else by the roofline.
 
-    ``bound`` selects the lowest, nominal or highest seconds that the profile's uncertain figures allow.
+    ``bound`` selects the lowest, nominal or highest seconds that the profile's uncertain figures allow. These bounds
+    are never narrower than the error that the profile's evidence states.
 
     >>> from types import SimpleNamespace
     >>> from edgefl.fleet import load_profile
@@ -91,6 +92,10 @@ def fleet_step_seconds(
             each[row] = np.maximum(flops * small_images(operators, half) / rate, moved / moves) + launch
             each[row] += group * np.array([getattr(operator, "groups", 0) for operator in operators])
     seconds = np.asarray((each * count).sum(axis=1) + per_step[:, 0], np.float64)
+    if bound != "nominal":
+        error = np.array([profile.evidence("compute").factor for profile in profiles])
+        nominal, low = fleet_step_seconds(profiles, operators), bound == "low"
+        seconds = np.minimum(seconds, nominal / error) if low else np.maximum(seconds, nominal * error)
     tables = [row for row, profile in enumerate(profiles) if profile.compute.measured_steps]
     for row in tables:
         measured = measured_step(profiles[row], operators)

@@ -67,7 +67,7 @@ class Exchange(Participant):
         left = max(0.0, message.metadata.ttl - age)
         # A message lives for hours, so its timer must not keep the content of one that is answered.
         own = weakref.ref(self)
-        self._env.timeout(left).callbacks.append(lambda _: None if (it := own()) is None else it._answer(expired))
+        self._env.alarm(left).callbacks.append(lambda _: None if (it := own()) is None else it._answer(expired))
 
     @property
     def useful(self) -> bool:

@@ -173,6 +173,7 @@ def build_method(
     rule = merged.optimizer.rule() if chosen_rule else part(recipe.rule)
     rule.accept(merged)
     server.accept(merged)
+    server = server.with_clients(objective)
     weighting = options.get("weighting") or (chosen and chosen.default_weighting) or recipe.weighting
     payload = part(recipe.payload)
     if chosen_rule and isinstance(rule, Optimizer) and rule.state == "average":

@@ -4,9 +4,10 @@
 else is FedAvg's.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from pydantic import Field
+import torch
+from pydantic import Field, PrivateAttr
 from torch import Tensor
 
 from edgefl.errors import UserError
@@ -15,6 +16,7 @@ from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import State
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_step import Sgd
+from edgefl.methods.parts.objective import Objective
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate
 from edgefl.methods.recipe import METHODS, Recipe
 
@@ -23,12 +25,22 @@ from edgefl.methods.recipe import METHODS, Recipe
 class FedNova(ServerUpdate):
     """θ ← θ + τ_eff Σ_k w_k δ_k/τ_k with τ_eff = Σ_k w_k τ_k (Wang et al. 2020, Eqs. 5-6).
 
-    τ_k is the effective number of steps, ‖a_k‖₁ = (H - ρ(1-ρ^H)/(1-ρ))/(1-ρ) with heavy-ball momentum ρ, H without.
+    τ_k is the effective number of steps, Σ a_k: what a constant gradient of 1 moves in units of η. H steps have H
+    without momentum and proximal term, (H - ρ(1-ρ^H)/(1-ρ))/(1-ρ) with heavy-ball momentum ρ, and (1 - (1-ημ)^H)/(ημ)
+    with the proximal term (μ/2)‖θ - θ_t‖² of the loss (FedProx).
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"each update", "own start", "zero momentum", "sgd", "round's rate"})
+    needs: ClassVar[frozenset[Need]] = frozenset(
+        {"each update", "own start", "zero momentum", "sgd", "known steps", "round's rate"}
+    )
 
     local_momentum: float = Field(default=0.0, ge=0, lt=1, description="the clients' momentum ρ, which sets τ_k")
+    _proximal: float = PrivateAttr(0.0)
+
+    def with_clients(self, objective: Objective) -> Self:
+        server = self.model_copy()
+        server._proximal = objective.proximal_weight or 0.0
+        return server
 
     def accept(self, options: LocalOptions) -> None:
         if options.momentum != self.local_momentum or options.nesterov:
@@ -38,15 +50,22 @@ class FedNova(ServerUpdate):
                 field="server",
             )
 
-    def effective_steps(self, steps: Tensor) -> Tensor:
-        """τ_k for each client's number of steps H_k ``[K]``."""
+    def effective_steps(self, steps: Tensor, rates: Tensor | float = 0.0) -> Tensor:
+        """τ_k for each client's number of steps H_k and rate η_k, both ``[K]``."""
         steps, rho = steps.clamp(min=1), self.local_momentum
-        return (steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho)
+        if not self._proximal:
+            return (steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho)
+        pull = rates * self._proximal
+        moved, velocity = torch.zeros_like(steps), torch.zeros_like(steps)
+        for step in range(int(steps.max())):
+            velocity = rho * velocity + 1 - pull * moved
+            moved = torch.where(step < steps, moved + velocity, moved)
+        return moved
 
     def update(self, parameters: Tensor, arrivals: Arrivals, state: State, facts: RoundFacts) -> tuple[Tensor, State]:
         # In units of η_t; stale updates have the rate of their own version.
         rates = arrivals.per_client(each.rate / facts.lr for each in arrivals)
-        tau, weights = self.effective_steps(arrivals.steps) * rates, arrivals.weights
+        tau, weights = self.effective_steps(arrivals.steps, arrivals.rates) * rates, arrivals.weights
         return parameters + arrivals.mean(weights * (weights * tau).sum() / tau), state
 
 

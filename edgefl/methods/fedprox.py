@@ -30,6 +30,10 @@ class FedProx(Objective):
 
     mu: float = Field(default=0.01, ge=0, description="weight μ of the proximal term (μ/2)‖θ - θ_t‖²")
 
+    @property
+    def proximal_weight(self) -> float:
+        return self.mu
+
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         cross_entropy = context.loss(context.model.apply_blocks(local, batch.inputs), batch.labels)
         away = parameter_vector(local, context) - context.vectors["received"]

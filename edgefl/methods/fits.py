@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 Need = Literal[
     "each update", "plain sum", "own start", "rounds", "deadline", "whole model", "one size", "server start",
-    "shared model", "zero momentum", "no momentum", "sgd", "round's rate", "exact uplink", "plain traffic",
-    "early cohort", "step seconds", "classes", "features", "images", "blocks", "depths", "widths", "residual blocks",
-    "cells", "star", "server's links",
+    "shared model", "zero momentum", "no momentum", "sgd", "known steps", "round's rate", "exact uplink",
+    "plain traffic", "early cohort", "step seconds", "classes", "features", "images", "blocks", "depths", "widths",
+    "residual blocks", "cells", "star", "server's links",
 ]  # fmt: skip
 
 NEEDS: dict[Need, str] = {
@@ -37,6 +37,7 @@ NEEDS: dict[Need, str] = {
     "zero momentum": "local momentum that starts at zero in every round",
     "no momentum": "local steps without momentum",
     "sgd": "local steps of SGD",
+    "known steps": "local steps of a known weight",
     "round's rate": "one learning rate for all local steps of a round",
     "exact uplink": "updates that are not rounded",
     "plain traffic": "transfers that are not encoded",
@@ -133,6 +134,9 @@ def taken_by(method: Method) -> dict[Need, str]:
         takes["server start"] = f"{label} sends only some blocks"
     if (kind := method.local.optimizer.kind) != "sgd":
         takes["sgd"] = f"local.optimizer is {kind}; expected local: {{optimizer: sgd}}"
+    if method.objective.proximal_weight is None:
+        name = type(method.objective).__name__
+        takes["known steps"] = f"{name} reads the received model, and has no `proximal_weight`"
     if method.local.lr_of_steps(0, 1):
         takes["round's rate"] = "local.lr changes over steps; expected over: rounds"
     if method.local.momentum:

@@ -44,7 +44,7 @@ class ReplayedLink:
     def __init__(self, name: str, link: LinkSpec, clients: int, seed: int, *, folder: Path | None = None) -> None:
         self._name, self._clients, self._seed = name, clients, seed
         self._specs: dict[Direction, TraceCapacity] = {}
-        self._traces: dict[Direction, list[StepTrace]] = {}
+        self.traces: dict[Direction, dict[str, StepTrace]] = {}
         names: list[set[str]] = []
         ways: tuple[tuple[Direction, object], ...] = (("down", link.down), ("up", link.up))
         for direction, spec in ways:
@@ -54,7 +54,7 @@ class ReplayedLink:
                     found = traces_of(spec, direction, folder)
                 except UserError as error:
                     raise error.located(field=f"{direction}.file") from None
-                self._traces[direction] = list(found.values())
+                self.traces[direction] = found
                 names.append(set(found))
         self._together = len({spec.file for spec in self._specs.values()}) < len(self._specs)
         alike = len({spec.only for spec in self._specs.values()}) == 1
@@ -68,8 +68,8 @@ class ReplayedLink:
         The draws cover the whole fleet, so a client's trace does not depend on which others have this link. If both
         directions name the same file or folder, a client starts both of its traces at the same second.
         """
-        rows = self._rows(direction)
-        chosen = [self._traces[direction][rows[client]] for client in clients.tolist()]
+        rows, traces = self._rows(direction), list(self.traces[direction].values())
+        chosen = [traces[rows[client]] for client in clients.tolist()]
         if self._specs[direction].shift == "none":
             return chosen
         key = "both" if self._together else direction
@@ -77,23 +77,23 @@ class ReplayedLink:
         spans = [trace.period for trace in chosen]
         if self._together:
             other: Direction = "up" if direction == "down" else "down"
-            others = self._rows(other)
+            others, pairs = self._rows(other), list(self.traces[other].values())
             spans = [
-                min(span, self._traces[other][others[client]].period)
-                for client, span in zip(clients.tolist(), spans, strict=True)
+                min(span, pairs[others[client]].period) for client, span in zip(clients.tolist(), spans, strict=True)
             ]
         return [trace.shifted(draw * span) for trace, draw, span in zip(chosen, draws.tolist(), spans, strict=True)]
 
     def scaled(self, factor: float) -> ReplayedLink:
         other = copy.copy(self)
-        other._traces = {
-            direction: [trace.scaled(factor) for trace in traces] for direction, traces in self._traces.items()
+        other.traces = {
+            direction: {name: trace.scaled(factor) for name, trace in traces.items()}
+            for direction, traces in self.traces.items()
         }
         return other
 
     def _rows(self, direction: Direction) -> NDArray[np.int64]:
         """The number of each client's trace; none is repeated before all were used."""
-        count = len(self._traces[direction])
+        count = len(self.traces[direction])
         if self._specs[direction].assign == "in_order" or count == 1:
             return np.arange(self._clients) % count
         draws = generator(self._seed, "link-trace", self._name)

@@ -8,6 +8,7 @@ from edgefl.network.flow import Agenda, Flow
 from edgefl.network.sharing import Sharing
 from edgefl.network.tcp import TICKET_SECONDS, Opening, Tcp
 from edgefl.network.topology import Node
+from edgefl.units import at_most
 
 
 @dataclass
@@ -43,10 +44,10 @@ class Connections:
         connection = self._newest(pair, now)
         if connection is None:
             last = self._completed.get(pair)
-            repeated = last is not None and now - last <= TICKET_SECONDS
+            repeated = last is not None and at_most(now, last + TICKET_SECONDS)
             return Opening(self._tcp.round_trips(repeated=repeated))
         sent, state = connection.used.get(source, (now, Opening(0)))
-        rests = self._tcp.restart_idle and now - sent > self._tcp.timeout(latency)
+        rests = self._tcp.restart_idle and not at_most(now, sent + self._tcp.timeout(latency))
         return state._replace(round_trips=0, rounds=0 if rests else state.rounds)
 
     def take(self, source: Node, target: Node, now: float, *, latency: float) -> tuple[Opening, Connection]:
@@ -65,7 +66,7 @@ class Connections:
 
     def _newest(self, pair: frozenset[Node], now: float) -> Connection | None:
         idle = self._idle.get(pair)
-        return idle[-1] if idle and now - idle[-1].idle_since <= self._tcp.keep_alive else None
+        return idle[-1] if idle and at_most(now, idle[-1].idle_since + self._tcp.keep_alive) else None
 
     def give_back(self, source: Node, target: Node, connection: Connection, now: float, state: Opening) -> None:
         """A transfer from ``source`` to ``target`` is complete, and leaves its connection in this state."""

@@ -23,6 +23,7 @@ from edgefl.network.sharing import Sharing
 from edgefl.network.tcp import Opening
 from edgefl.network.topology import GraphLinks, Node, Topology, checked_capacity, router
 from edgefl.network.transport import Transport
+from edgefl.units import slack
 
 
 class FlowNetwork:
@@ -190,7 +191,7 @@ class FlowNetwork:
 
     def end_outage(self, link: int) -> None:
         capacity, process = self._failed.pop(link), self._processes.get(link)
-        self._sharing.set_capacity(link, capacity if process is None else process.value(self.env.now))
+        self._sharing.set_capacity(link, capacity if process is None else process.value(self._instant))
         self._apply(link)
 
     def end_process(self, node: Node) -> None:
@@ -243,7 +244,12 @@ class FlowNetwork:
         # A busy link has a new capacity as soon as it changes, even if the clock is a rounding error earlier.
         if process is None or self._sharing.is_busy(link):
             return self._sharing.capacity(link)
-        return process.value(self.env.now)
+        return process.value(self._instant)
+
+    @property
+    def _instant(self) -> float:
+        """The last moment that counts as now: a process that changes then has its new value."""
+        return self.env.now + slack(self.env.now)
 
     def _announce(self, link: int, bits_per_second: float) -> None:
         if self._observer is not None:
@@ -258,7 +264,7 @@ class FlowNetwork:
         process = self._processes.get(link)
         if process is None:
             return
-        seconds = self.env.now if change is None else change
+        seconds = self._instant if change is None else change
         self._set(link, process.value(seconds))
         following = process.next_change(seconds)
         if following < math.inf and self._following.get(link) is not process:

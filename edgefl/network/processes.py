@@ -46,6 +46,9 @@ class StepTrace:
         period: float | None = None,
         offset: float = 0.0,
     ) -> None:
+        ends = [*times[1:], *([] if period is None else [period])]
+        # The longest time for which one given value is valid.
+        self.longest = max((end - start for start, end in zip(times, ends, strict=False)), default=math.inf)
         # Equal neighbours are merged: a change to the same value would only cause useless work in the network.
         kept = [0, *(i for i in range(1, len(times)) if bits_per_second[i] != bits_per_second[i - 1])]
         self.times = [float(times[i]) for i in kept]

@@ -4,10 +4,13 @@ import bisect
 import itertools
 import math
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
+from statistics import fmean, median
 from typing import Annotated, Any, Literal, NoReturn
 
 import numpy as np
@@ -15,20 +18,20 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from edgefl.csv_table import CsvTable, csv_table
 from edgefl.device_capacity import read_capacities
-from edgefl.errors import UserError, nearest
+from edgefl.errors import Note, UserError, nearest
 from edgefl.files import read_text
 from edgefl.network.processes import StepTrace
 from edgefl.options import Options
-from edgefl.units import UNITS
+from edgefl.units import UNITS, meant
 from edgefl.validation import shown
 
 _RATES = UNITS["bits_per_second"]
-TimeFormat = Literal["s", "ms", "iso", "YYYY.MM.DD_HH.MM.SS"]
+TimeFormat = Literal["s", "ms", "us", "ns", "iso", "YYYY.MM.DD_HH.MM.SS", "YYYYMMDDHHMMSS"]
 
 
 def _known_unit(unit: str) -> str:
     if unit not in _RATES:
-        raise ValueError(f"unknown unit '{unit}'; {nearest(unit, _RATES)}")
+        raise ValueError(f"unknown unit '{unit}'; {meant(unit, 'bits_per_second')}")
     return unit
 
 
@@ -50,7 +53,9 @@ class TraceColumns(Options):
 
     time: Text = Field(description="The column of the times.")
     time_format: TimeFormat = Field(
-        "s", description="s or ms: numbers; iso or YYYY.MM.DD_HH.MM.SS: dates with times, in UTC if no zone is given."
+        "s",
+        description="s, ms, us or ns: numbers; iso, YYYY.MM.DD_HH.MM.SS or YYYYMMDDHHMMSS (iperf 2): dates with times, "
+        "in UTC if no zone is given.",
     )
     rate: Text = Field(description="The column of the rates.")
     unit: Annotated[str, AfterValidator(_known_unit), Field(json_schema_extra={"enum": sorted(_RATES)})] = Field(
@@ -102,7 +107,7 @@ def read_table(table: CsvTable, columns: TraceColumns) -> dict[str, StepTrace]:
     A rate is valid from its row's time to the next row's, and the last for as long as the one before it. Rows with
     equal times share the time to the next one in the table equally, in their order: the clock was coarser than the
     measurement. If that next row is skipped, their mean is valid after it. Times may begin at any value: the first
-    becomes 0.
+    becomes 0. Times that cannot be meant are refused (:func:`_check_times`).
 
     Returns:
         The traces by the texts of their group's columns, joined by ``/``; without a group, one named ''.
@@ -118,15 +123,22 @@ def read_table(table: CsvTable, columns: TraceColumns) -> dict[str, StepTrace]:
     time, rate, last = places[columns.time], places[columns.rate], max(places.values())
     found: dict[str, tuple[list[float], list[float]]] = {}
     clocks: dict[str, list[float]] = {}
-    (seconds_of, expected_time), scale = _TIMES[columns.time_format], _RATES[columns.unit]
+    firsts: dict[str, Decimal] = {}
+    (date_of, expected_time), scale = _TIMES[columns.time_format], _RATES[columns.unit]
+    rate_of, number_of = table.numbers(rate), table.numbers(time)
+    factor = Decimal(10) ** _POWERS.get(columns.time_format, 0)
     for line, row in table.rows:
         if len(row) <= last:
             _refuse(line, f"expected a value in the column '{header[last]}', found the end of the line")
         name = "/".join([row[places[column]] for column in columns.group])
         try:
-            seconds = seconds_of(row[time], table)
+            moment = factor * number_of(row[time]) if date_of is None else Decimal(date_of(row[time]))
         except (ValueError, OverflowError):
-            seconds = math.nan
+            moment = Decimal("nan")
+        if moment.is_finite():
+            firsts.setdefault(name, moment)
+        # The difference is exact: float64 has no nanoseconds of the year 2026.
+        seconds = float(moment - firsts.get(name, 0))
         clock = clocks.setdefault(name, [])
         clock.append(seconds)
         if any(row[position] != value for position, value in where.items()):
@@ -139,7 +151,7 @@ def read_table(table: CsvTable, columns: TraceColumns) -> dict[str, StepTrace]:
         if times and seconds < times[-1]:
             earlier = f"found {shown(row[time])} after a later one"
             _refuse(line, f"{columns.time}: expected times that do not fall within a trace, {earlier}")
-        number = table.number(row[rate])
+        number = float(rate_of(row[rate]))
         if not number >= 0:
             expected = "a number of at least 0, or one of the texts in missing"
             _refuse(line, f"{columns.rate}: expected {expected}, found {shown(row[rate])}")
@@ -148,6 +160,10 @@ def read_table(table: CsvTable, columns: TraceColumns) -> dict[str, StepTrace]:
     if not found:
         chosen = " and ".join(f"{name} {value}" for name, value in columns.where.items())
         raise UserError(f"expected rows {f'with {chosen}' if chosen else 'below the header'}, found none")
+    for name, trace in found.items():
+        doubt = _check_times(columns, name, float(firsts.get(name, 0)), clocks[name], trace)
+        if doubt and name == next(iter(found)):
+            warnings.warn(doubt, Note, stacklevel=1)
     return {name: _steps(name, *trace, clocks[name]) for name, trace in found.items()}
 
 
@@ -173,6 +189,114 @@ def _steps(name: str, seconds: list[float], rates: list[float], clock: list[floa
     return StepTrace(starts, steps, period=times[-1] - times[0] + lengths[-1])
 
 
+LATEST = 1e10
+"""Seconds since 1970, in the year 2286; no clock is later."""
+
+USUAL_STEP, LONG_STEP = 60.0, 600.0
+"""Seconds: a longer step is mentioned; a still longer one is one of :data:`_STEPS`, or has another unit."""
+
+RARE = 100.0
+"""A step that is so many times the median one is a gap."""
+
+_STEPS = [900.0, 1200.0, 1800.0, *(3600.0 * hours for hours in range(1, 25))]
+_NAMED: Mapping[TimeFormat, str] = {
+    "s": "s sec secs second seconds",
+    "ms": "ms msec msecs millis millisecond milliseconds",
+    "us": "us usec usecs micros microsecond microseconds µs μs",
+    "ns": "ns nsec nsecs nanos nanosecond nanoseconds",
+}
+
+
+def _check_times(
+    columns: TraceColumns, name: str, first: float, clock: list[float], trace: tuple[list[float], list[float]]
+) -> str | None:
+    """Refuse times that cannot be meant: of another unit, or a trace that is mostly gaps, or ends with a summary.
+
+    ``first`` is the first time in seconds, ``clock`` are those of all rows since then, also of those that are skipped;
+    ``trace`` are times and rates of the others. Returns a doubt, if there is one.
+    """
+    times, rates = trace
+    moments = sorted({moment for moment in clock if math.isfinite(moment)})
+    if len(moments) < 2 or not times:
+        return None
+    gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
+    usual = median(gaps)
+    refused, hint = _other_format(columns, first, moments, usual) if columns.time_format in _POWERS else (False, None)
+    equal = {time for time, count in Counter(times).items() if count > 1}
+    shared = max((gap for gap, moment in zip(gaps, moments, strict=False) if moment in equal), default=0.0)
+    last = times.index(times[-1]) + 1
+    mean = fmean(rates[:last])
+    if refused:
+        pass
+    elif shared > USUAL_STEP:
+        refused, hint = True, f"rows of one time would share {_shown(shared)}; give each row its own time"
+    elif sum(gap for gap in gaps if gap > max(RARE * usual, USUAL_STEP)) > (moments[-1] - moments[0]) / 2:
+        refused = True
+        hint = "most of the trace would be gaps; make a trace of each part (group), or remove a summary at the end"
+    elif (
+        equal == {times[-1]}
+        and last > 4
+        and min(rates) < max(rates)
+        and all(abs(rate - mean) < 0.05 * mean for rate in rates[last:])
+    ):
+        refused = True
+        hint = "the last row has the time of the one before it, and the mean rate: remove a summary at the end"
+    if refused:
+        of = f" of the trace '{name}'" if name else ""
+        period, longest = moments[-1] - moments[0] + gaps[-1], max(gaps)
+        found = f"a period{of} of {_shown(period)}, steps of {_shown(usual)} and a longest gap of {_shown(longest)}"
+        raise UserError(f"{columns.time}: found {found}, which cannot be meant: {hint}")
+    return hint and f"{columns.time}: steps of {_shown(usual)}; {hint}"
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds:.4g} s" if seconds < 1e4 else f"{seconds:.0f} s"
+
+
+def _other_format(columns: TraceColumns, first: float, moments: list[float], usual: float) -> tuple[bool, str | None]:
+    """What numbers of the columns' unit seem to be, and whether that is certain."""
+    form, factor = columns.time_format, 10.0 ** _POWERS[columns.time_format]
+    words = {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-zµμ]+", columns.time)}
+    named = next((unit for unit, names in _NAMED.items() if words & set(names.split())), None)
+    if named not in {None, form}:
+        return True, f"they are {named} by the name of the column (time_format: {named})"
+    numbers = [round((first + moment) / factor) for moment in moments]
+    if all(1e13 < number < 1e14 and _is_stamp(str(number)) for number in (numbers[0], numbers[-1])):
+        return True, "they seem to be dates (time_format: YYYYMMDDHHMMSS)"
+    jumps = {later // 100 - earlier // 100 for earlier, later in itertools.pairwise(numbers)}
+    long = numbers[-1] // 100 - numbers[0] // 100 > 1
+    if long and usual < 40 * factor and jumps <= {0, 1, 41} and all(number % 100 < 60 for number in numbers):
+        return True, "they seem to be hours, minutes and seconds of a clock; write dates (time_format: iso)"
+    units = {unit: 10.0**power / factor for unit, power in _POWERS.items()}
+
+    def possible(unit: TimeFormat, longest: float) -> bool:
+        step = units[unit] * usual
+        known = unit == named or any(abs(step - each) <= 0.01 * each for each in _STEPS)
+        return step >= LEAST_CHANGE_SECONDS and (step <= longest or known) and units[unit] * first <= LATEST
+
+    dated = [unit for unit in units if units[unit] * first >= 1e9 and possible(unit, LONG_STEP)]
+    likely = dated or [unit for unit in units if possible(unit, USUAL_STEP)]
+    other = likely[0] if likely and form not in likely else None
+    certain = not possible(form, LONG_STEP) or (bool(dated) and usual < 0.01)
+    if (other is None and not certain) or (usual < LEAST_CHANGE_SECONDS and not dated):
+        return False, None
+    if not certain:
+        return False, f"are the times {other}? (time_format: {other})" if usual % 60 else None
+    meant = ""
+    if other is not None:
+        period = units[other] * (moments[-1] - moments[0] + moments[-1] - moments[-2])
+        meant = f"they seem to be {other} (time_format: {other}), with a period of {_shown(period)}; if not, "
+    return True, f"{meant}write dates (time_format: iso)"
+
+
+def _is_stamp(text: str) -> bool:
+    try:
+        _compact(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _position(table: CsvTable, name: str) -> int:
     if not table.header:
         raise UserError("expected a header with the names of columns, found none")
@@ -189,21 +313,30 @@ def _position(table: CsvTable, name: str) -> int:
     return table.header.index(name)
 
 
-def _date(text: str, _: CsvTable) -> float:
+def _date(text: str) -> float:
     moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _dotted(text: str, _: CsvTable) -> float:
-    return datetime.strptime(f"{text}+0000", "%Y.%m.%d_%H.%M.%S%z").timestamp()
+def _stamp(form: str) -> Callable[[str], float]:
+    return lambda text: datetime.strptime(f"{text}+0000", f"{form}%z").timestamp()
 
 
-_TIMES: Mapping[TimeFormat, tuple[Callable[[str, CsvTable], float], str]] = {
-    "s": (lambda text, table: table.number(text), "a number of seconds"),
-    "ms": (lambda text, table: table.number(text) / 1000.0, "a number of milliseconds"),
+def _compact(text: str) -> float:
+    whole, _, fraction = text.partition(".")
+    return _stamp("%Y%m%d%H%M%S")(whole) + float(f"0.{fraction or 0}")
+
+
+_TIMES: Mapping[TimeFormat, tuple[Callable[[str], float] | None, str]] = {
+    "s": (None, "a number of seconds"),
+    "ms": (None, "a number of milliseconds"),
+    "us": (None, "a number of microseconds"),
+    "ns": (None, "a number of nanoseconds"),
     "iso": (_date, "a date with a time as 2020-02-13T13:57:29"),
-    "YYYY.MM.DD_HH.MM.SS": (_dotted, "a time as 2020.02.13_13.57.29"),
+    "YYYY.MM.DD_HH.MM.SS": (_stamp("%Y.%m.%d_%H.%M.%S"), "a time as 2020.02.13_13.57.29"),
+    "YYYYMMDDHHMMSS": (_compact, "a time as 20200213135729"),
 }
+_POWERS: Mapping[TimeFormat, int] = {"s": 0, "ms": -3, "us": -6, "ns": -9}
 
 
 def _refuse(line: int, message: str) -> NoReturn:
@@ -260,7 +393,7 @@ def _scaled(trace: StepTrace, scale: float) -> StepTrace:
         if rate != 0.0 and not least <= rate <= greatest:
             times = f", with the scale {scale:g}" if scale != 1.0 else ""
             raise UserError(f"expected rates of 0, or from {least:g} to {greatest:g} bit/s, found {rate:g}{times}")
-    return StepTrace(trace.times, rates, period=trace.period)
+    return trace.scaled(scale)
 
 
 def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:

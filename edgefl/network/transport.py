@@ -13,7 +13,7 @@ from edgefl.network.tcp import LARGEST_WINDOW, Handshake, Opening, Tcp, payload_
 from edgefl.network.topology import Node
 from edgefl.options import Options
 from edgefl.randomness import generator, integer_seed
-from edgefl.units import BitsPerSecond, Bytes, Seconds
+from edgefl.units import BitsPerSecond, Bytes, Seconds, ShortSeconds, slack
 
 
 class Timeouts(Options):
@@ -32,18 +32,18 @@ class Timeouts(Options):
 
     model_config = ConfigDict(allow_inf_nan=False)
 
-    connection: Annotated[Seconds, Field(gt=0)] | None = Field(
+    connection: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
         None,
         description="An attempt breaks when no byte has moved for this long: before the first byte, or in an outage of"
         " a link of its path; null: never.",
     )
-    transfer: Annotated[Seconds, Field(gt=0)] | None = Field(
+    transfer: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
         None, description="An attempt breaks when it is not complete after this long; null: never."
     )
     retries: int = Field(
         4, ge=0, le=1000, description="Attempts after the first one; when the last one breaks, it has failed."
     )
-    first_wait: Seconds = Field(1.0, ge=0, description="The wait before the second attempt.")
+    first_wait: ShortSeconds = Field(1.0, ge=0, description="The wait before the second attempt.")
     factor: float = Field(1.6, ge=1, description="Each further wait is this multiple of the one before.")
     longest_wait: Seconds = Field(120.0, ge=0, description="The most that a wait may be, before its jitter.")
     jitter: float = Field(
@@ -129,7 +129,7 @@ class FifoQueue:
         (497, 140)
         """
         name = "fifo queue" if not self.draw else f"fifo queue, draw {self.draw}"
-        drawn = integer_seed(self.seed, name, math.floor(began / PERIOD), str(source), str(target))
+        drawn = integer_seed(self.seed, name, math.floor((began + slack(began)) / PERIOD), str(source), str(target))
         uniform = (drawn + 0.5) / 2.0**63
         power = self.spread / math.sqrt(2.0)
         return math.pow(2.0 * uniform, power) if uniform < 0.5 else math.pow(2.0 - 2.0 * uniform, -power)

@@ -36,6 +36,7 @@ from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.work import WorkModel, batch_counts, local_seconds
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.neutral import NeutralLearner
+from edgefl.units import at_most, slack
 from edgefl.wording import counted
 
 
@@ -245,7 +246,7 @@ def _budget_plan(
     """How far one budget reaches if it is the only one of the run."""
     last = scenario.training.rounds
     spent = _spent(kind, rows, seen)
-    paid = sum(each <= limit for each in spent)
+    paid = sum(at_most(each, limit) for each in spent)
     if paid < len(rows):
         return BudgetPlan(kind, limit, paid, rows[paid - 1].seconds if paid else 0.0, lasts=False, foreseen=False)
     if len(rows) >= last or not rows or not spent[-1]:
@@ -253,7 +254,7 @@ def _budget_plan(
     if kind == "client_bytes":
         reach = max(len(rows), _busiest_reaches(limit, rows, scenario.data.clients))
     else:
-        reach = math.floor(limit / (spent[-1] / len(rows)))
+        reach = math.floor((limit + slack(limit)) / (spent[-1] / len(rows)))
     rounds = min(reach, last)
     return BudgetPlan(kind, limit, rounds, rounds * rows[-1].seconds / len(rows), lasts=reach >= last, foreseen=True)
 

@@ -80,9 +80,13 @@ def read_client_log(file: Path) -> ClientLog:
             found = ", ".join(table.header) or "nothing"
             raise UserError(f"expected one column '{column}', found: {found}", file=str(file))
     places = [table.header.index(column) for column in columns]
+    try:
+        numbers_of = [table.numbers(place) for place in places]
+    except UserError as error:
+        raise error.located(file=str(file)) from None
     rows = []
     for line, cells in table.rows:
-        rows.append([table.number(cells[place]) for place in places])
+        rows.append([float(number(cells[place])) for number, place in zip(numbers_of, places, strict=True)])
         for column, place, number in zip(columns[1:], places[1:], rows[-1][1:], strict=True):
             if not 0 < number < math.inf:
                 message = f"expected a number above 0, found '{cells[place]}'"

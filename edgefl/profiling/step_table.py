@@ -150,13 +150,17 @@ def _rows(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str], tupl
     table = read_csv(file).of_equal_rows(file)
     header = [SAME.get(column, column) for column in table.header]
     times, ignored = _columns(header, str(file))
+    try:
+        numbers = {column: table.numbers(header.index(column)) for column in times}
+    except UserError as error:
+        raise error.located(file=str(file)) from None
     rows = []
     for line, cells in table.rows:
         named = dict(zip(table.header, cells, strict=True))
         if "image" in named:
             named["shape"] = _with_channels(named["image"])
-        for column in times if table.decimal_comma else ():
-            named[column] = named[column].replace(",", ".")
+        for column, number in numbers.items():
+            named[column] = named[column] if (seconds := number(named[column])).is_nan() else str(seconds)
         filled = {name: cell or OPTIONAL.get(name, "") for name, cell in named.items()}
         rows.append((line, {"model": "", **OPTIONAL, **filled}))
     if not rows:

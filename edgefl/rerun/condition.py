@@ -11,7 +11,7 @@ from edgefl.record.metric import Metric
 from edgefl.record.rounds import RoundRow
 from edgefl.scenario import Scenario
 from edgefl.scenario.sections import values_of
-from edgefl.units import UNITS, parse
+from edgefl.units import UNITS, at_most, parse
 
 Kind = Literal["seconds", "bytes", "joules"]
 """What a condition limits: virtual time, bytes in both directions, energy of all devices."""
@@ -41,7 +41,7 @@ class Condition:
 
     def exceeded(self, spent: Mapping[Kind, float]) -> Kind | None:
         """The first limit that these amounts exceed."""
-        return next((kind for kind, limit in self.limits.items() if spent[kind] > limit), None)
+        return next((kind for kind, limit in self.limits.items() if not at_most(spent[kind], limit)), None)
 
 
 def parse_condition(text: str, scenario: Scenario) -> Condition:

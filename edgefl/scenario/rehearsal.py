@@ -1,18 +1,20 @@
 """Checks that need the parts to be built: the model fits the data, the scheduler fits the model, all files exist."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from pydantic import BaseModel
 
 from edgefl.cost.data_dependence import DataDependentError
 from edgefl.data.federated import reads_samples, shard_sizes
 from edgefl.data.partitions import ByFile, Flwr, Natural
 from edgefl.data.sharding import Integers
 from edgefl.errors import Note, UserError
-from edgefl.fleet import assign
+from edgefl.fleet import DeviceProfile, assign
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_part import keeping_local
 from edgefl.methods.recipe import Method
@@ -23,15 +25,27 @@ from edgefl.models.random_layers import RandomFunctions
 from edgefl.models.registry import build_model, checked_model
 from edgefl.models.zoo.ordinary import PythonModel
 from edgefl.models.zoo.transformers import padding_of
-from edgefl.network.client_links import ReplayedLink
-from edgefl.network.specs import FileTopology
+from edgefl.network.client_links import DIRECTIONS, ReplayedLink
+from edgefl.network.specs import FileTopology, TraceCapacity
 from edgefl.network.tree import build_topology
 from edgefl.scenario.components import built_at
 from edgefl.scenario.overrides import Overrides, blaming_changes
 from edgefl.scenario.scenario import Scenario
+from edgefl.scheduling.blocks.schedulers import GmbsScheduler
+from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.failure_specs import Outage, check_outages, spans_of
 from edgefl.simulation.work import batch_counts
 from edgefl.torch_settings import neutral_torch
+
+
+class TraceFigures(NamedTuple):
+    """What a trace of a link is: ``place`` is its link and direction, ``gap`` the longest time of one rate."""
+
+    place: str
+    name: str
+    period: float  # seconds
+    mean: float  # bit/s
+    gap: float  # seconds
 
 
 @neutral_torch()
@@ -42,19 +56,64 @@ def rehearse(
     overrides: Overrides = (),
     trains: bool = True,
     limited: bool = False,
-) -> None:
-    """Build all parts of a run once, so that errors are found before anything is written.
+) -> list[TraceFigures]:
+    """Build all parts of a run once, so that errors are found before anything is written; returns its links' traces.
 
     No image is read if the data set defines its shape, and the partition and the model do not depend on more. ``file``
     is the scenario's name in messages, which also name the one of ``overrides`` that causes the error. If the run
     ``trains``, an ordinary module's step is compared with PyTorch's; ``limited``: only if the step is a small one.
     """
     with blaming_changes(overrides, file):
-        _rehearse_learning(scenario, trains=trains, limited=limited)
-        _rehearse_network(scenario)
+        methods = _rehearse_learning(scenario, trains=trains, limited=limited)
+        traces = _rehearse_network(scenario)
+    for option, reason in _without_effect(scenario, methods):
+        warnings.warn(f"{option} has no effect: {reason}", Note, stacklevel=1)
+    return traces
 
 
-def _rehearse_learning(scenario: Scenario, *, trains: bool, limited: bool) -> None:
+def _without_effect(scenario: Scenario, methods: Sequence[Method]) -> Iterator[tuple[str, str]]:
+    """Options that were set and change nothing in this scenario, with the reasons."""
+    protocol, links = scenario.protocol, scenario.network.links
+    declared = isinstance(scenario.cost, SecondsCost)
+
+    def changed(part: BaseModel, option: str) -> bool:
+        field = type(part).model_fields.get(option)
+        return field is not None and getattr(part, option) != field.default
+
+    training = "cost.kind is seconds, which are those of a whole training on any device"
+    found = [
+        (declared and scenario.training.local.input is not None, "training.local.input", training),
+        (
+            protocol.retries and not any(group.dropout for group in scenario.fleet),
+            "protocol.retries",
+            "no device has accidents (fleet.N.dropout)",
+        ),
+        (
+            changed(protocol, "ahead") and not any(each.overlap for each in methods),
+            "protocol.ahead",
+            "no method has overlap: true",
+        ),
+        (
+            changed(protocol, "reserve") and getattr(protocol, "late", None) != "partial",
+            "protocol.reserve",
+            "protocol.late is not partial",
+        ),
+    ]
+    for index, group in enumerate(scenario.fleet):
+        place, levels = f"fleet.{index}", any(each.submodels for each in methods)
+        hot = isinstance(group.profile, DeviceProfile) and group.profile.compute.thermal is not None
+        found += [
+            (declared and hot, f"{place}: compute.thermal (heat)", training),
+            (declared and group.sample is not None, f"{place}.sample", f"{training}; only memory differs"),
+            (group.capacity < 1 and not levels, f"{place}.capacity", "no method sends parts of a model"),
+        ]
+    for option, spec in ((f"{name}.{way}", getattr(link, way)) for name, link in links.items() for way in DIRECTIONS):
+        every = isinstance(spec, TraceCapacity) and changed(spec, "every") and spec.format != "mahimahi"
+        found.append((every, f"network.links.{option}.every", "only mahimahi traces are averaged"))
+    yield from ((option, reason) for holds, option, reason in found if holds)
+
+
+def _rehearse_learning(scenario: Scenario, *, trains: bool, limited: bool) -> list[Method]:
     from edgefl.cost.measure import block_figures
     from edgefl.data.dataset import check_padding, check_tokens
 
@@ -87,8 +146,14 @@ def _rehearse_learning(scenario: Scenario, *, trains: bool, limited: bool) -> No
             methods.append(recipe)
         if method.scheduler is not None:
             with built_at(f"methods.{index}.scheduler"):
-                method.scheduler.start(seed, adapted.depth)
+                scheduler = method.scheduler.start(seed, adapted.depth)
+            if isinstance(scheduler, GmbsScheduler) and adapted.depth < 3:
+                choice = f"of {adapted.depth} blocks gmbs can only choose one"
+                warnings.warn(
+                    f"methods.{index}.scheduler: bonus_scale and lam have no effect: {choice}", Note, stacklevel=1
+                )
     _rehearse_batches(scenario, model, methods)
+    return methods
 
 
 _SMALL_BYTES, _SMALL_FLOPS = 2 << 30, 2e11
@@ -132,16 +197,21 @@ def _rehearse_batches(scenario: Scenario, model: BlockModel, methods: Sequence[M
         check_last_batches(model, methods, samples)
 
 
-def _rehearse_network(scenario: Scenario) -> None:
-    network = scenario.network
+def _rehearse_network(scenario: Scenario) -> list[TraceFigures]:
+    network, traces = scenario.network, list[TraceFigures]()
     for name, link in network.links.items():
         with built_at(f"network.links.{name}"):
-            ReplayedLink(name, link, scenario.data.clients, scenario.seeds[0])
+            replayed = ReplayedLink(name, link, scenario.data.clients, scenario.seeds[0])
+        for way, named in replayed.traces.items():
+            for title, trace in named.items():
+                figures = trace.period, trace.mean(), trace.longest
+                traces.append(TraceFigures(f"network.links.{name}.{way}", title, *figures))
     if isinstance(network.topology, FileTopology) or spans_of(scenario.failures, Outage):
         fleet = assign(scenario.fleet, scenario.data.clients, scenario.seeds[0])
         with built_at("network.topology"):
             links = build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()])
         check_outages(scenario.failures, links)
+    return traces
 
 
 def check_last_batches(model: BlockModel, methods: Iterable[Method], samples: Integers) -> None:

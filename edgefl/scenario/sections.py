@@ -15,7 +15,7 @@ from edgefl.scheduling.bandwidth.base import bandwidth
 from edgefl.scheduling.selection.base import selection
 from edgefl.training.engine_spec import EngineChoice, EngineSpec
 from edgefl.training.kept_states import EnsembleSpec
-from edgefl.units import Bytes, Seconds
+from edgefl.units import Seconds, TrafficBytes
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SweepMetric = Literal["accuracy", "best", "ema"]
@@ -232,7 +232,7 @@ class Published(Options):
     )
     round: Annotated[int, Field(ge=1)] | None = Field(default=None, description="the round; null: the last")
     seconds: Seconds | None = Field(default=None, description="limit on the run's seconds; null: no limit")
-    bytes: Bytes | None = Field(default=None, description="limit on bytes in both directions; null: no limit")
+    bytes: TrafficBytes | None = Field(default=None, description="limit on bytes in both directions; null: no limit")
     accuracy: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None, description="the accuracy to reach, by target_metric; for rounds_to, seconds_to and bytes_to"
     )

@@ -16,7 +16,7 @@ from edgefl.fleet.battery import Charges
 from edgefl.options import Options
 from edgefl.record.kinds import BUDGETS, BudgetKind, Lost, StopReason
 from edgefl.record.metric import Metric
-from edgefl.units import Bytes, Flops, Joules, Seconds
+from edgefl.units import Flops, Joules, Seconds, TrafficBytes, at_most
 
 if TYPE_CHECKING:
     from edgefl.record.events import EventLog
@@ -135,10 +135,10 @@ class BudgetSpec(Options, allow_inf_nan=False):
     """
 
     seconds: Annotated[Seconds, Field(gt=0)] | None = Field(default=None, description="virtual seconds")
-    bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+    bytes: Annotated[TrafficBytes, Field(gt=0)] | None = Field(
         default=None, description="bytes of all clients together, down and up"
     )
-    client_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+    client_bytes: Annotated[TrafficBytes, Field(gt=0)] | None = Field(
         default=None, description="bytes that any one client receives and sends"
     )
     flops: Annotated[Flops, Field(gt=0)] | None = Field(default=None, description="FLOPs of all clients' training")
@@ -195,7 +195,7 @@ class Limits:
     def newly_exhausted(self, spent: Ledger) -> list[Budget]:
         """Budgets that the ledger has newly exceeded; each is returned once."""
         crossed = [each for each in self.budgets if not each.exhausted and each.kind != "seconds"]
-        crossed = [budget for budget in crossed if getattr(spent, budget.kind) > budget.limit]
+        crossed = [budget for budget in crossed if not at_most(getattr(spent, budget.kind), budget.limit)]
         for budget in crossed:
             budget.exhausted = True
         return crossed
@@ -204,7 +204,7 @@ class Limits:
         """Record a round's end; return the targets that it reached for the first time."""
         for budget in self.budgets:
             of = standing if budget.kind == "seconds" else standing.spent
-            if getattr(of, budget.kind) <= budget.limit and not math.isnan(standing.metric):
+            if at_most(getattr(of, budget.kind), budget.limit) and not math.isnan(standing.metric):
                 budget.within = standing
         level = standing.ema if self._smoothed else standing.metric
         reached = [each for each in self.targets if each.reached is None and self.metric.reaches(level, each.value)]

@@ -1,14 +1,17 @@
 """SimPy's environment, for one run of a world."""
 
+import heapq
+import itertools
+import math
 from collections.abc import Generator
 from typing import Any
 
 import simpy
 from simpy.core import EmptySchedule, StopSimulation
-from simpy.events import EventPriority
+
+from edgefl.units import slack
 
 ProcessGenerator = Generator[simpy.Event, Any, Any]
-_AFTER_THE_NETWORK = EventPriority(3)  # the network settles an instant at priority 2
 
 
 def _raise(process: simpy.Event) -> None:
@@ -37,18 +40,51 @@ class Clock(simpy.Environment):
 
     def __init__(self) -> None:
         super().__init__(0.0)
+        self._numbers = itertools.count()
+        self._alarms: list[tuple[float, bool, int, simpy.Event]] = []
+        self._due: list[tuple[bool, int, float, simpy.Event]] = []
+        self._instant = math.inf  # that of the alarms that are due
 
     def process(self, generator: ProcessGenerator) -> simpy.Process:
         process = simpy.Process(self, generator)
         process.callbacks.append(_raise)
         return process
 
-    def alarm(self, delay: float) -> simpy.Event:
-        """An event ``delay`` seconds from now, after everything else that happens at that instant."""
+    def alarm(self, delay: float, *, last: bool = False) -> simpy.Event:
+        """An event ``delay`` seconds from now, after everything else that happens at that instant.
+
+        Rounding does not decide what belongs to the instant: events up to :func:`~edgefl.units.slack` later do, and
+        the alarm rings after the last of them. Alarms of one instant ring in the order in which they were set, those
+        that are ``last`` after all others.
+        """
         bell = self.event()
         bell._ok, bell._value = True, None
-        self.schedule(bell, _AFTER_THE_NETWORK, delay)
+        heapq.heappush(self._alarms, (self.now + delay, last, next(self._numbers), bell))
         return bell
+
+    def peek(self) -> float:
+        return min(super().peek(), self._next_alarm())
+
+    def step(self) -> None:
+        instant = self._next_alarm()
+        until = instant + slack(instant)
+        if not until < super().peek():
+            super().step()
+            return
+        self._instant = instant
+        while self._alarms and self._alarms[0][0] <= until:
+            moment, last, number, bell = heapq.heappop(self._alarms)
+            heapq.heappush(self._due, (last, number, moment, bell))
+        _, _, moment, bell = heapq.heappop(self._due)
+        self._now = max(self._now, moment)
+        callbacks, bell.callbacks = bell.callbacks, None  # type: ignore[assignment]
+        for callback in callbacks or ():
+            callback(bell)
+
+    def _next_alarm(self) -> float:
+        if self._due:
+            return self._instant
+        return self._alarms[0][0] if self._alarms else math.inf
 
     def run_until(self, stop: simpy.Event) -> Any:
         """Process events until ``stop`` is processed; return its value, or ``None`` if no events are left before that.

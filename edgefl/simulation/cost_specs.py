@@ -15,7 +15,7 @@ from edgefl.errors import UserError
 from edgefl.network.specs import redraw_rule
 from edgefl.options import Options, kind_or
 from edgefl.randomness import generator
-from edgefl.units import Seconds
+from edgefl.units import Seconds, ShortSeconds
 
 
 class MeasuredCost(Options):
@@ -38,8 +38,8 @@ class PaperCost(Options):
 class SecondsRange(Options, allow_inf_nan=False):
     """The range U(low, high) of a method's seconds of local training in one round."""
 
-    low: Annotated[Seconds, Field(ge=0)] = Field(description="minimum seconds of local training in a round")
-    high: Annotated[Seconds, Field(ge=0)] = Field(description="maximum seconds of local training in a round")
+    low: Annotated[ShortSeconds, Field(ge=0)] = Field(description="minimum seconds of local training in a round")
+    high: Annotated[ShortSeconds, Field(ge=0)] = Field(description="maximum seconds of local training in a round")
 
     @model_validator(mode="after")
     def _low_before_high(self) -> Self:

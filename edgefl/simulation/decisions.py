@@ -18,6 +18,7 @@ from edgefl.scheduling.selection.base import Charge, Foreseen, checked_cohort
 from edgefl.simulation.work import Plan
 from edgefl.simulation.world import World
 from edgefl.training.faults import blaming
+from edgefl.units import at_most
 
 
 class Pick(NamedTuple):
@@ -99,7 +100,7 @@ class Decisions:
         stays = attendance.stays(available, self._world.env.now)
         first = int(stays.argmax())
         return any(
-            math.isinf(stays[place]) or self._least_seconds(round, int(available[place])) <= stays[place]
+            math.isinf(stays[place]) or at_most(self._least_seconds(round, int(available[place])), stays[place])
             for place in (first, *range(len(available)))
         )
 
@@ -111,9 +112,8 @@ class Decisions:
         world, setup = self._world, self._world.setup
         down = sum(part.bytes for part in world.downlink(client, round, None if setup.scheduler is None else 1).parts)
         up = sum(part.bytes for part in world.uplink(client))
-        seconds = world.traffic.foreseen(client, "down").seconds(down) + world.traffic.foreseen(client, "up").seconds(
-            up
-        )
+        seconds = world.traffic.foreseen(client, "down").seconds(down) + world.framework(client, down, up)
+        seconds += world.traffic.foreseen(client, "up").seconds(up)
         if not self._shortens:
             seconds += world.foreseen_compute(client, round, world.work.of(client, setup.sizes.blocks))
         return seconds if math.isfinite(seconds) else 0.0
@@ -167,7 +167,7 @@ class Decisions:
     @property
     def _gave_up(self) -> bool:
         since, period = self.waits_since, self._world.presence.attendance.period
-        return since is not None and period > 0 and self._world.env.now - since > period
+        return since is not None and period > 0 and not at_most(self._world.env.now, since + period)
 
     def arrival(self, round: int) -> Generator[simpy.Event, object, bool]:
         """Wait until an absent client that may be picked becomes available; False, immediately, if none ever does."""
@@ -220,7 +220,10 @@ class Decisions:
         foreseen = self._of_round(round, np.array(cohort, np.int64))
         transfers = (foreseen.download + foreseen.upload).tolist()
         predicted = [
-            world.work.predicted(client, blocks, transfer) for client, transfer in zip(cohort, transfers, strict=True)
+            world.work.predicted(
+                client, blocks, transfer + world.framework(client, *self._bytes(client)), world.heat(client)
+            )
+            for client, transfer in zip(cohort, transfers, strict=True)
         ]
         time = finish.time(predicted)
         plans = {client: Plan(finish.steps(each, time)) for client, each in zip(cohort, predicted, strict=True)}
@@ -247,16 +250,17 @@ class Decisions:
         if share >= 1:
             return blocks
         if not setup.method.objective.blocks_end_in_time:
-            return max(fewest, math.floor(share * blocks + 1e-9))
-        up = world.traffic.foreseen(client, "up")
+            return max(fewest, math.floor(round(share * blocks, 9)))
+        up, received = world.traffic.foreseen(client, "up"), self._bytes(client)[0]
         for count in range(blocks, fewest, -1):
             bytes = sum(part.bytes for part in world.uplink(client, count))
-            if world.work.of(client, count, steps).seconds + up.seconds(bytes) <= left * (1 + 1e-9):
+            seconds = world.work.of(client, count, steps).seconds + up.seconds(bytes)
+            if at_most(seconds + world.framework(client, received, bytes), left):
                 return count
         return fewest
 
     def _of_round(self, round: int, clients: NDArray[np.int64]) -> Foreseen:
-        """The predicted seconds of a round with the whole model for each client."""
+        """The predicted seconds of a round with the whole model for each client; the framework's count as computing."""
         world, rows = self._world, []
         for client in clients.tolist():
             down, up = self._bytes(client)
@@ -264,7 +268,7 @@ class Decisions:
             rows.append(
                 (
                     world.traffic.foreseen(client, "down").seconds(down),
-                    world.foreseen_compute(client, round, work),
+                    world.foreseen_compute(client, round, work) + world.framework(client, down, up),
                     world.traffic.foreseen(client, "up").seconds(up),
                 )
             )
@@ -281,10 +285,10 @@ class Decisions:
                 continue
             down, compute, up = (float(seconds[place]) for seconds in foreseen)
             down_bytes, up_bytes = self._bytes(client)
-            profile = world.setup.fleet.profile_of(client)
+            profile, framework = world.setup.fleet.profile_of(client), world.framework(client, down_bytes, up_bytes)
             joules = (
-                idle_joules(profile, down + up)
-                + compute_joules(profile, compute)
+                idle_joules(profile, down + up + framework)
+                + compute_joules(profile, compute - framework)
                 + transfer_joules(profile, "down", down, down_bytes)
                 + transfer_joules(profile, "up", up, up_bytes)
             )
@@ -308,6 +312,7 @@ class Decisions:
                 size = sum(part.bytes for part in downlink.parts)
                 bytes[row, alpha - 1] = size
                 compute = world.foreseen_compute(client, round, world.work.of(client, downlink.alpha))
+                compute += world.framework(client, size, uplink)
                 seconds[row, alpha - 1] = down.seconds(size) + compute + upload
                 free[row] &= not downlink.forced_full
         return BlockForecast(seconds, bytes, free)

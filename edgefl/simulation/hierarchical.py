@@ -44,15 +44,17 @@ class Cell:
             return
         self._present.discard(participant.client)
         self._arrivals += participant.phase == "arrived"
-        enough = self._arrivals >= self.spec.enough(len(self.participants))
-        if not self._present or enough:
+        if not self._present:
             self._time_is_up()
+        elif self._arrivals >= self.spec.enough(len(self.participants)):
+            # Updates that arrive at the same instant count, too.
+            self.world.env.alarm(0.0).callbacks.append(self._time_is_up)
 
     def live(self) -> Generator[simpy.Event, object, None]:
         world, env = self.world, self.world.env
         self._present = {each.client for each in self.participants}
         if self.deadline is not None:
-            world.env.alarm(self.deadline).callbacks.append(lambda _: self._time_is_up())
+            world.env.alarm(self.deadline).callbacks.append(self._time_is_up)
         began = env.now
         hidden = self._fetch()
         for delivery in self._deliveries:
@@ -86,7 +88,7 @@ class Cell:
     def break_off(self) -> None:
         self._close("unfinished")
 
-    def _time_is_up(self) -> None:
+    def _time_is_up(self, _: object = None) -> None:
         if not self._closed.triggered:
             self._closed.succeed()
 

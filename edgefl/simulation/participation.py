@@ -17,6 +17,7 @@ from edgefl.simulation.prefetching import Prefetch
 from edgefl.simulation.presence import Participant
 from edgefl.simulation.work import Pace, Plan, Work
 from edgefl.simulation.world import World
+from edgefl.units import slack
 
 Phase = Literal["download", "compute", "upload", "arrived", "refused", "dropped"]
 
@@ -100,7 +101,7 @@ class Participation(Participant):
         if not steps < self.work.steps:
             seconds = self.pace.seconds
         elif steps:
-            seconds = self.pace.until(steps / self.work.steps)
+            seconds = self.pace.until(world.work.begun(self.work, steps)[0])
         else:
             self._give_up()
             return
@@ -119,7 +120,7 @@ class Participation(Participant):
         spent = self._phases.end()
         self.compute_seconds += spent
         if world.trainer is not None:
-            whole = spent * self.work.steps / steps
+            whole = spent / world.work.begun(self.work, steps)[0]
             self.pace = Pace(whole, whole)
         world.compute_ended(self.job, self.work, self.pace)
         world.last_job[self.client] = self.job.id
@@ -235,9 +236,10 @@ class Participation(Participant):
             return self.work.steps
         bytes = sum(part.bytes for part in self.world.uplink(self.client, self.work.alpha))
         upload = self.world.traffic.foreseen(self.client, "up").seconds(bytes)
-        left = self._closes - self._env.now - self._reserve * upload
-        # Rounding must not remove a step that ends exactly on time.
-        return math.floor(self.pace.done(max(0.0, left)) * self.work.steps + 1e-9)
+        device = self.world.setup.fleet.profile_of(self.client)
+        sending = self.world.setup.overhead.before_sending(device, bytes) + self._reserve * upload
+        left = self._closes + slack(self._closes) - self._env.now - sending
+        return self.world.work.steps_within(self.work, self.pace.done(max(0.0, left)))
 
     def _give_up(self) -> None:
         """Even one step would be late."""

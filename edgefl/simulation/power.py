@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import simpy
 
 from edgefl.fleet import DeviceProfile, idle_joules, promotion_joules, tail_joules, transfer_joules
 from edgefl.fleet.battery import Charges
 from edgefl.network.flow import Flow, Network
 from edgefl.record.summary import BatteryUse
+from edgefl.simulation.clock import Clock
+from edgefl.units import slack
 
 Note = Callable[[int, int, Literal["promotion", "tail"], float, float], None]
 """Called with client, round, kind of energy, seconds and joules."""
@@ -24,7 +25,7 @@ class Radios:
     it and needs no promotion; one that begins later needs one. Parallel transfers share both.
     """
 
-    def __init__(self, env: simpy.Environment, device: Callable[[int], DeviceProfile], note: Note) -> None:
+    def __init__(self, env: Clock, device: Callable[[int], DeviceProfile], note: Note) -> None:
         self._env = env
         self.device = device
         self._note = note
@@ -52,11 +53,11 @@ class Radios:
         if tail is not None and tail.seconds > 0 and client not in self._dead:
             quiet = self._quiet[client] = (self._env.now, round)
 
-            def over(_: simpy.Event) -> None:
+            def over(_: object) -> None:
                 if self._quiet.get(client) is quiet:
                     self._end_tail(client)
 
-            self._env.timeout(tail.seconds).callbacks.append(over)
+            self._env.alarm(tail.seconds).callbacks.append(over)
 
     def dies(self, client: int) -> None:
         """The device has no power left: its tail ends, and aborted transfers have no tail."""
@@ -88,9 +89,6 @@ class Radios:
         return True
 
 
-_EMPTY = 1e-10
-"""Share of the capacity below which a battery counts as empty."""
-
 _FASTEST = 1e12
 """Bit/s, for paths without any limit."""
 
@@ -116,7 +114,7 @@ class Power:
     below. A change of capacity also sets the timer again.
     """
 
-    def __init__(self, env: simpy.Environment, charges: Charges, network: Network, radios: Radios) -> None:
+    def __init__(self, env: Clock, charges: Charges, network: Network, radios: Radios) -> None:
         self._env = env
         self.charges = charges
         self._network = network
@@ -209,7 +207,7 @@ class Power:
             held = self._last
         else:
             held = self.left(client) + (0.0 if flow is None else self._drawn_by(client, flow))
-        given = joules if joules <= held + _EMPTY * float(self.charges.capacity[client]) else max(held, 0.0)
+        given = joules if joules <= held + float(self.charges.least[client]) else max(held, 0.0)
         if client == self._dying:
             self._last -= given
         return given
@@ -230,12 +228,12 @@ class Power:
             most += transfer_joules(drain.profile, direction, 1.0, min(rate, _FASTEST) / 8)
         if most > 0:
             seconds = max(self.left(client), 0.0) / most
-            self._env.timeout(seconds).callbacks.append(lambda _: self._look(client, drain, timer, seconds))
+            self._env.alarm(seconds).callbacks.append(lambda _: self._look(client, drain, timer, seconds))
 
     def _look(self, client: int, drain: _Drain, timer: int, seconds: float) -> None:
         if self._drains.get(client) is not drain or drain.timer != timer:
             return
-        if self.left(client) > _EMPTY * self.charges.capacity[client] and seconds > 1e-12 * self._env.now:
+        if self.left(client) > self.charges.least[client] and seconds > slack(self._env.now):
             self._arm(client)
             return
         # Set the battery to empty first: the round may close, and other clients may be picked, while the device leaves

@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
-import simpy
 from numpy.typing import NDArray
 
 from edgefl.fleet import Accidents, Attendance, FleetAssignment
 from edgefl.methods.parts.payload import Downlink
 from edgefl.network.flow import Network
 from edgefl.record.events import EventLog
+from edgefl.simulation.clock import Clock
 from edgefl.simulation.failure_specs import Crash, Outage, check_outages, spans_of
 from edgefl.simulation.power import Power
 from edgefl.training.job import TrainingJob
+from edgefl.units import at_most
 
 
 class Phases:
@@ -24,7 +25,7 @@ class Phases:
     ``transfers`` has the beginning and end of each completed transfer, seconds.
     """
 
-    def __init__(self, env: simpy.Environment) -> None:
+    def __init__(self, env: Clock) -> None:
         self._env = env
         self._began: float = env.now
         self.transfers: list[tuple[float, float]] = []
@@ -61,7 +62,7 @@ class Participant(ABC):
     phase: str  # ``refused`` if its device has too little memory, ``compute`` while it computes
     downlink: Downlink  # the parts that it was sent
 
-    def __init__(self, env: simpy.Environment, job: TrainingJob) -> None:
+    def __init__(self, env: Clock, job: TrainingJob) -> None:
         self.client = job.id.client
         self.round = job.round  # the model version that it began from
         self.job = job
@@ -100,7 +101,7 @@ class Presence:
     A timer is set only for participating clients that will leave, so a fleet that is always available costs nothing.
     """
 
-    def __init__(self, env: simpy.Environment, fleet: FleetAssignment, seed: int, power: Power | None) -> None:
+    def __init__(self, env: Clock, fleet: FleetAssignment, seed: int, power: Power | None) -> None:
         self._env = env
         self._fleet = fleet
         self._power = power
@@ -117,7 +118,7 @@ class Presence:
             there = there & self._power.charges.enough(self._env.now)
         if self._down:
             there = there.copy()
-            there[list(self._down)] = False
+            there[[client for client in self._down if self.is_down(client)]] = False
         return there
 
     def next_arrival(self, among: NDArray[np.int64] | None = None) -> float:
@@ -135,7 +136,7 @@ class Presence:
     def enters(self, participant: Participant) -> str | None:
         """Begin the client's participation; return the reason if something since its selection prevents this."""
         client, now = participant.client, self._env.now
-        if client in self._down:
+        if self.is_down(client):
             return "crash"
         until = math.inf if self.attendance.constant else self.attendance.leaves(client, now)
         if until <= now:
@@ -144,7 +145,8 @@ class Presence:
             return "uncharged"
         self._participants[client] = participant
         if until < math.inf:
-            self._later(until - now, lambda: participant.quit("unavailable"))
+            # An update that arrives at that instant counts.
+            self._env.alarm(until - now).callbacks.append(lambda _: participant.quit("unavailable"))
         if self._power is not None:
             self._power.enter(client, self._fleet.profile_of(client), lambda: participant.quit("battery"))
         return None
@@ -163,7 +165,7 @@ class Presence:
         self._prefetches[client].remove(drop)
 
     def is_down(self, client: int) -> bool:
-        return client in self._down
+        return not at_most(self._down.get(client, -math.inf), self._env.now)
 
     def crash(self, client: int, until: float) -> None:
         """The client crashes, and is absent until a time, which may be infinite."""
@@ -182,16 +184,13 @@ class Presence:
         accidents = self._accidents
         after = accidents.after(participant.client, participant.round, again) if accidents.happen else 1.0
         if after < 1:
-            self._later(
-                after * seconds, lambda: participant.quit("accident") if participant.phase == "compute" else None
+            self._env.timeout(after * seconds).callbacks.append(
+                lambda _: participant.quit("accident") if participant.phase == "compute" else None
             )
-
-    def _later(self, seconds: float, act: Callable[[], None]) -> None:
-        self._env.timeout(seconds).callbacks.append(lambda _: act())
 
 
 def schedule_failures(
-    env: simpy.Environment, failures: Sequence[Crash | Outage], network: Network, presence: Presence, log: EventLog
+    env: Clock, failures: Sequence[Crash | Outage], network: Network, presence: Presence, log: EventLog
 ) -> None:
     """Let the failures of a scenario happen, and log each beginning and end.
 
@@ -200,12 +199,16 @@ def schedule_failures(
     """
     check_outages(failures, network.topology)
 
-    def at(seconds: float, act: Callable[[], None]) -> None:
-        # Failures are scheduled before everything else, so they come first at their instant; those at 0 come now.
-        if seconds > 0:
-            env.timeout(seconds).callbacks.append(lambda _: act())
+    def during(began: float, ended: float, begin: Callable[[], None], end: Callable[[], None]) -> None:
+        if at_most(ended, began):
+            return
+        # What is complete at the instant of a failure stays complete; failures at 0 come first.
+        if began > 0:
+            env.alarm(began).callbacks.append(lambda _: begin())
         else:
-            act()
+            begin()
+        if ended < math.inf:
+            env.timeout(ended).callbacks.append(lambda _: end())
 
     def crash(client: int, until: float) -> None:
         log.write(env.now, "failure", client=client, item="crash")
@@ -224,12 +227,9 @@ def schedule_failures(
 
     for client, spans in spans_of(failures, Crash).items():
         for began, ended in spans:
-            at(began, partial(crash, client, ended))
-            if ended < math.inf:
-                at(ended, partial(restart, client))
+            during(began, ended, partial(crash, client, ended), partial(restart, client))
     for ends, spans in spans_of(failures, Outage).items():
         link = network.topology.link(*ends)
         for began, ended in spans:
-            at(began, partial(change, link, "outage", network.begin_outage))
-            if ended < math.inf:
-                at(ended, partial(change, link, "repair", network.end_outage))
+            outage = partial(change, link, "outage", network.begin_outage)
+            during(began, ended, outage, partial(change, link, "repair", network.end_outage))

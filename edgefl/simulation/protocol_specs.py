@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, Tag, model_validator
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.server import Weighting
 from edgefl.options import Options, kind_or, of_kind
-from edgefl.units import Seconds
+from edgefl.units import ShortSeconds
 
 READS = frozenset({"compute_seconds", "transfer_seconds"})
 """What an adaptive deadline depends on."""
@@ -35,7 +35,7 @@ class AdaptiveDeadline(Options, allow_inf_nan=False):
         4.4478, ge=0, description="multiple of the median absolute deviation that is added to the median"
     )
     rounds: int = Field(10, ge=1, description="number of latest rounds whose durations count")
-    first: Annotated[Seconds, Field(gt=0)] | None = Field(
+    first: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
         None, description="deadline of the rounds before the first known duration; null: none"
     )
 
@@ -46,7 +46,7 @@ class AdaptiveDeadline(Options, allow_inf_nan=False):
 
 
 DeadlineSpec = Annotated[
-    Annotated[Seconds, Field(gt=0), Tag("fixed")] | Annotated[AdaptiveDeadline, Tag("adaptive")],
+    Annotated[ShortSeconds, Field(gt=0), Tag("fixed")] | Annotated[AdaptiveDeadline, Tag("adaptive")],
     kind_or("adaptive", "fixed"),
 ]
 """``protocol.deadline``: seconds, or a mapping with ``kind``."""

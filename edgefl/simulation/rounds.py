@@ -17,6 +17,7 @@ from edgefl.simulation.presence import Participant
 from edgefl.simulation.world import World
 from edgefl.training.faults import Diverged, NotTrained, blaming
 from edgefl.training.job import Evaluation, Mixing
+from edgefl.units import at_most
 
 EMA_DECAY = 0.9
 """FedMLB reports ema_t = 0.9 ema_{t-1} + 0.1 a_t of the accuracy a_t; here it is of the task's metric."""
@@ -153,8 +154,10 @@ class RoundBook:
         world = self.world
         # The critical path is that of the client whose arrival closed the round; there is none if the deadline closed
         # the round.
-        closing = [each for each in arrived if each.reached_at == world.env.now]
-        critical = max(closing, key=lambda each: (each.arrived_at, each.client), default=None)
+        closing = [each for each in arrived if at_most(world.env.now, each.reached_at)]
+        last = max((each.arrived_at for each in closing), default=math.nan)
+        closing = [each for each in closing if at_most(last, each.arrived_at)]
+        critical = max(closing, key=lambda each: each.client, default=None)
         if critical is not None:
             exposed, hidden = critical.transfers_since(self._began)
             world.accounts.ledger.exposed_seconds += exposed

@@ -129,18 +129,14 @@ class RoundByRound(ABC):
             return
         seconds, self.plans = self._decisions.local_work(round, cohort, finish)
         if finish.drop_late and math.isfinite(seconds):
-            # Where all durations are equal, rounding must not make a client late.
-            closes = seconds + 8 * math.ulp(self.world.env.now + seconds)
-            self.seconds = closes if self.seconds is None else min(self.seconds, closes)
+            self.seconds = seconds if self.seconds is None else min(self.seconds, seconds)
 
     def _next_deadline(self, round: int) -> float | None:
         """Seconds until the deadline of a round that begins now."""
         seconds = self._deadlines.seconds()
-        if seconds is None or not self._deadlines.adaptive:
-            return seconds
-        self.world.decided(round, "deadline", READS, seconds=seconds)
-        # Where all durations are equal, rounding must not make a client late.
-        return seconds + 8 * math.ulp(self.world.env.now + seconds)
+        if seconds is not None and self._deadlines.adaptive:
+            self.world.decided(round, "deadline", READS, seconds=seconds)
+        return seconds
 
     def downloaded(self, participant: Participation) -> None:
         """A client holds everything, or never will; once this holds for all, their links are free for the next."""
@@ -225,12 +221,19 @@ class Synchronous(RoundByRound):
         present = set(cohort)
         arrivals = 0
 
+        def close(_: object = None) -> None:
+            if not closed.triggered:
+                closed.succeed()
+
         def left(participant: Participation) -> None:
             nonlocal arrivals
             arrivals += participant.phase == "arrived"
             present.discard(participant.client)
-            if (not present or arrivals >= world.setup.cohort) and not closed.triggered:
-                closed.succeed()
+            if not present:
+                close()
+            elif arrivals >= world.setup.cohort:
+                # Updates that arrive at the same instant count, too.
+                world.env.alarm(0.0).callbacks.append(close)
 
         self.participants = []
         for client in cohort:

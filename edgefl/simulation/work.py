@@ -24,11 +24,11 @@ from edgefl.fleet import (
     step_seconds,
     training_watts,
 )
-from edgefl.methods.parts.common_finish import Predicted
+from edgefl.methods.parts.common_finish import Passes, Predicted
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.submodels import SubModels
 from edgefl.options import Options, of_kind
-from edgefl.units import Seconds
+from edgefl.units import Seconds, ShortSeconds, at_most
 
 if TYPE_CHECKING:
     from edgefl.cost.measure import StepCost
@@ -184,6 +184,7 @@ class WorkModel:
     on_new: Callable[[Work], None]
     submodels: SubModels | None = None
     _known: dict[tuple[int, int, int, int | None], Work] = field(default_factory=dict)
+    _passes: dict[tuple[int, int, int, int, tuple[int, ...]], tuple[Passes, Passes]] = field(default_factory=dict)
 
     def of(self, client: int, alpha: int, steps: int | None = None) -> Work:
         """The local training of one client that received, or trains, the last ``alpha`` blocks.
@@ -217,18 +218,35 @@ class WorkModel:
             return self._measure(group, alpha, samples, self._chosen(group, alpha, samples, None).level, steps)
         shares = submodels.shares(alpha)
         capacity = self.fleet.capacity[group] if self.fleet.capacity else 1.0
-        allowed = [level for level, share in enumerate(shares) if share <= capacity + 1e-9]
+        allowed = [level for level, share in enumerate(shares) if at_most(share, capacity)]
         for level in allowed:
             work = self._measure(group, alpha, samples, level)
-            if work.fits and (submodels.deadline is None or work.seconds <= submodels.deadline):
+            if work.fits and (submodels.deadline is None or at_most(work.seconds, submodels.deadline)):
                 return work
         return self._measure(group, alpha, samples, len(shares) - 1)
 
-    def predicted(self, client: int, blocks: int, transfer: float) -> Predicted:
-        """The participation of a client that trains the whole model of so many blocks, given its transfer seconds."""
+    def predicted(self, client: int, blocks: int, transfer: float, heat: float) -> Predicted:
+        """The participation of a client that trains the whole model of so many blocks, given its other seconds."""
         work, samples = self.of(client, blocks), int(self.samples[client])
-        step = work.seconds / work.steps if work.steps else 0.0
-        return Predicted(transfer, step, self.options.steps_of_an_epoch(samples), work.steps)
+        a_pass = batch_counts(self.options, samples, self.options.steps_of_an_epoch(samples))
+        hot = work.hot_seconds / work.seconds if work.seconds else 1.0
+        return Predicted(
+            transfer, self._in_order(work, tuple(a_pass))[0], work.steps, max(0.0, work.cool_for - heat), hot
+        )
+
+    def begun(self, work: Work, steps: int) -> tuple[float, float]:
+        """The parts of the seconds and of the FLOPs of this work that are in its first local steps."""
+        even = Passes(1.0, 1)  # for steps that cost nothing
+        totals = [each if each.first(work.steps) else even for each in self._in_order(work)]
+        seconds, flops = (each.first(steps) / each.first(work.steps) for each in totals)
+        return seconds, flops
+
+    def steps_within(self, work: Work, part: float) -> int:
+        """The most of its local steps that take at most this part of its seconds."""
+        if part >= 1:
+            return work.steps
+        seconds = self._in_order(work)[0]
+        return min(work.steps, seconds.within(part * seconds.first(work.steps)))
 
     def _measure(self, group: int, alpha: int, samples: int, level: int, steps: int | None = None) -> Work:
         batches = batch_counts(self.options, samples, steps)
@@ -236,6 +254,20 @@ class WorkModel:
         facts: dict[str, Any] = {"group": group, "alpha": alpha, "samples": samples, "level": level}
         profile, chosen = self.fleet.profiles[group], steps is not None
         return work_on(profile, costs, batches, self.options.input, steps=sum(batches.values()), chosen=chosen, **facts)
+
+    def _in_order(self, work: Work, sizes: tuple[int, ...] = ()) -> tuple[Passes, Passes]:
+        """Seconds and FLOPs of local steps with batches of these sizes (or the work's), in their order."""
+        key = (work.group, work.alpha, work.samples, work.level, sizes or tuple(work.batches))
+        if key not in self._passes:
+            batch, profile = self.options.batch, self.fleet.profiles[work.group]
+            costs = {size: self.cost(work.alpha, size, work.level) for size in key[-1]}
+            seconds = {size: local_seconds(profile, costs, {size: 1}, self.options.input).training for size in costs}
+            flops = {size: cost.training_flops for size, cost in costs.items()}
+            whole, rest = divmod(work.samples, batch)
+            smaller = self.options.steps_of_an_epoch(work.samples) - whole
+            one, other = (Passes(of.get(batch, 0.0), whole, of.get(rest, 0.0), smaller) for of in (seconds, flops))
+            self._passes[key] = one, other
+        return self._passes[key]
 
 
 def note_roofline(profile: DeviceProfile, steps: Iterable[Iterable[Operator]]) -> None:
@@ -290,8 +322,10 @@ class RoundOverhead(Options):
     The client is idle in this time, and its radio sleeps.
     """
 
-    start: Seconds = Field(default=0.0, description="to start a process and to load its data, on a core of speed 1")
-    wait: Seconds = Field(default=0.0, description="until a message is fetched, on any device")
+    start: ShortSeconds = Field(
+        default=0.0, description="to start a process and to load its data, on a core of speed 1"
+    )
+    wait: ShortSeconds = Field(default=0.0, description="until a message is fetched, on any device")
     per_megabyte: Seconds = Field(
         default=0.0, description="to serialise 10^6 bytes, in each direction, on a core of speed 1"
     )

@@ -62,7 +62,7 @@ class World:
         budget = setup.limits.seconds
         if budget is not None:
             limit = budget.limit
-            self.env.alarm(limit).callbacks.append(lambda _: self.accounts.exhausted("seconds", limit))
+            self.env.alarm(limit, last=True).callbacks.append(lambda _: self.accounts.exhausted("seconds", limit))
 
     def downlink(self, client: int, round: int, alpha: int | None) -> Downlink:
         with blaming(self.setup.label, round, "payload"):
@@ -117,11 +117,11 @@ class World:
         """The pace of a computation in this round after ``again`` earlier ones; each has its own random slowdown."""
         slowdown = 1.0 if self.slowdown.steady else float(self.slowdown.of(round, again)[client])
         if self.setup.seconds is None:
-            return work.pace(slowdown, self._heat(client))
+            return work.pace(slowdown, self.heat(client))
         seconds = float(self.setup.seconds.of(round)[client]) * slowdown
         return Pace(seconds, seconds)
 
-    def _heat(self, client: int) -> float:
+    def heat(self, client: int) -> float:
         """Seconds of earlier computing from which the device has not cooled yet."""
         thermal = self.setup.fleet.profile_of(client).compute.thermal
         if thermal is None or thermal.cooling is None or client not in self._hot:
@@ -141,6 +141,11 @@ class World:
         """The seconds of its local training on an undisturbed device."""
         return work.seconds if self.setup.seconds is None else float(self.setup.seconds.of(round)[client])
 
+    def framework(self, client: int, received: float, sent: float) -> float:
+        """The framework's seconds in a participation that receives and sends so many bytes."""
+        overhead, device = self.setup.overhead, self.setup.fleet.profile_of(client)
+        return overhead.before_training(device, received) + overhead.before_sending(device, sent)
+
     def outlook(self, client: int, round: int, alpha: int, *, up: bool, deadline: float = math.inf) -> Outlook | None:
         """The facts for a bandwidth allocation when a transfer of the client begins; None for equal shares.
 
@@ -150,8 +155,10 @@ class World:
             return None
         if up:
             return Outlook(up=True, deadline=deadline)
-        upload = self.traffic.foreseen(client, "up").seconds(sum(part.bytes for part in self.uplink(client)))
+        bytes = sum(part.bytes for part in self.uplink(client))
+        upload = self.traffic.foreseen(client, "up").seconds(bytes)
         compute = self.foreseen_compute(client, round, self.work.of(client, alpha))
+        compute += self.framework(client, self.setup.sizes_of(self.level_of(client)).last(alpha).model_bytes, bytes)
         after = compute + (upload if upload < math.inf else 0.0)
         return Outlook(after=after, deadline=deadline)
 
@@ -159,15 +166,16 @@ class World:
         """An event at the end of the computation, which is predicted to take these seconds."""
         if self.trainer is None:
             return self.env.timeout(seconds)
-        return self.trainer.train(job, seconds / (work.seconds * job.steps / work.steps))
+        return self.trainer.train(job, seconds / (work.seconds * self.work.begun(work, job.steps)[0]))
 
     def compute_ended(self, job: TrainingJob, work: Work, pace: Pace) -> None:
         """The computation ends after the job's local steps, which may be fewer than the work's."""
         if job.steps >= work.steps:
-            self._computed("compute_end", job, work, spent=pace.seconds, share=1.0)
+            self._computed("compute_end", job, work, spent=pace.seconds, steps=work.steps, flops=work.flops)
         else:
-            share = job.steps / work.steps
-            self._computed("compute_partial", job, work, spent=pace.until(share), share=share)
+            seconds, flops = self.work.begun(work, job.steps)
+            facts = {"spent": pace.until(seconds), "flops": work.flops * flops}
+            self._computed("compute_partial", job, work, steps=job.steps, **facts)
         self.fronts.pop(job.id.client, None)
         received = self.setup.sizes.blocks if self.setup.method.objective.trains_last else work.alpha
         blocks, rounds = self._front_blocks.trained(job.id.client, job.round, received)
@@ -179,12 +187,14 @@ class World:
         if self.trainer is not None:
             self.trainer.stop_training(job)
         share = pace.done(seconds) if pace.seconds else 1.0
-        self._computed("compute_drop", job, work, spent=seconds, share=share)
+        self._computed("compute_drop", job, work, spent=seconds, steps=work.steps * share, flops=work.flops * share)
 
-    def _computed(self, kind: EventKind, job: TrainingJob, work: Work, *, spent: float, share: float) -> None:
-        client, joules, flops = job.id.client, work.watts * spent, work.flops * share
+    def _computed(
+        self, kind: EventKind, job: TrainingJob, work: Work, *, spent: float, steps: float, flops: float
+    ) -> None:
+        client, joules = job.id.client, work.watts * spent
         self._heated(client, spent)
-        self._wrote_work(kind, work, *job.place, seconds=spent, flops=flops, joules=joules, value=work.steps * share)
+        self._wrote_work(kind, work, *job.place, seconds=spent, flops=flops, joules=joules, value=steps)
         self.accounts.ledger.computed(flops, spent)
         self.accounts.drew(client, joules)
         if self._power is not None:

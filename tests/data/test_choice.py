@@ -74,6 +74,52 @@ def test_without_copies_a_tenth_of_each_class_is_held_out_and_always_the_same():
     assert len(kept) == 900
 
 
+@settings(max_examples=40)
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    classes=st.integers(1, 3),
+    share=st.floats(0.05, 0.95),
+    seed=st.integers(0, 9),
+)
+def test_every_owner_keeps_a_sample(sizes, classes, share, seed):
+    rng = np.random.default_rng(seed)
+    owner = rng.permutation(np.repeat([*range(len(sizes)), -1], [*sizes, 3]))
+    labels = rng.integers(0, classes, len(owner))
+    kept, held = held_out(labels, None, share, owner)
+    assert sorted([*kept, *held]) == list(range(len(owner)))
+    assert set(range(len(sizes))) <= set(owner[kept].tolist())
+    plain = held_out(labels, None, share)
+    assert len(held) <= len(plain[1])
+    if set(range(len(sizes))) <= set(owner[plain[0]].tolist()):
+        assert held.tolist() == plain[1].tolist()
+    images = max(len(sizes), round(share * len(owner)))
+    chosen, others = chosen_images(labels, images, owner), chosen_images(labels, images)
+    assert len(set(chosen.tolist())) == images
+    assert set(range(len(sizes))) <= set(owner[chosen].tolist())
+    if set(range(len(sizes))) <= set(owner[others].tolist()):
+        assert chosen.tolist() == others.tolist()
+
+
+def owned(tmp_path, sizes, **options):
+    """Samples of one class, of as many owners."""
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    inputs = np.arange(2.0 * len(owner), dtype=np.float32).reshape(-1, 2)
+    x, y = {"x": inputs, "y": np.zeros(len(owner), np.int64)}, {"t": inputs[:9], "u": np.zeros(9, np.int64)}
+    np.savez(tmp_path / "owned.npz", **x, **y, client=owner, v=np.zeros(9, np.int64))
+    tests = {"test_inputs": "t", "test_target": "u", "test_client": "v"}
+    options = {"clients": len(sizes), "partition": {"kind": "natural"}, "classes": 2, **tests, **options}
+    return Arrays(train=str(tmp_path / "owned.npz"), **options)
+
+
+def test_clients_of_one_sample_keep_it(tmp_path):
+    sizes = (1, 1, 1, 14)
+    spec = owned(tmp_path, sizes)
+    assert shard_sizes(spec, 0, "validation").tolist() == [1, 1, 1, 12]
+    assert shard_sizes(owned(tmp_path, sizes, images=8), 0).tolist() == [1, 1, 1, 5]
+    with pytest.raises(UserError, match="at least 4, one sample for each client, found 3"):
+        shard_sizes(owned(tmp_path, sizes, images=3), 0)
+
+
 @settings(max_examples=30)
 @given(arrays(np.int64, st.tuples(st.integers(1, 9), st.integers(1, 5)), elements=st.integers(0, 6)), st.integers(0, 9))
 def test_dealing_gives_each_client_exactly_what_was_asked_for_and_no_image_twice(counts, seed):

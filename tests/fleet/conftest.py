@@ -23,7 +23,12 @@ PROFILE = {
             "up": {"active": "1 W", "energy_per_megabyte": {"low": 0.3, "nominal": 0.6, "high": 0.9}},
         },
     },
-    "provenance": {"sources": "a test", "date": "2026-11-21", "verified": False},
+    "provenance": {
+        "sources": "a test",
+        "date": "2026-11-21",
+        "verified": False,
+        "evidence": {"compute": {"kind": "measured", "source": "a test"}},
+    },
 }
 
 

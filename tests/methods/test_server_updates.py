@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgefl.errors import UserError
+from edgefl.methods.build import build_method
 from edgefl.methods.fedadc import FedAdcServer
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fedavgm import FedAvgM
@@ -14,8 +18,11 @@ from edgefl.methods.feddyn import Drift, FedDynServer
 from edgefl.methods.fedgkd import FedGkdServer
 from edgefl.methods.fednova import FedNova
 from edgefl.methods.fedopt import FedAdagrad, FedAdam, FedYogi
+from edgefl.methods.fedprox import FedProx
 from edgefl.methods.parts.local_options import LocalOptions
+from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrival, Arrivals, RoundFacts, ServerUpdate
+from edgefl.methods.recipe import METHODS
 from edgefl.methods.scaffold import ControlVariate, Scaffold, ScaffoldRule
 from edgefl.methods.slowmo import SlowMo
 
@@ -168,6 +175,44 @@ def test_fednova_s_effective_steps_are_the_sum_of_what_each_gradient_moves(steps
         travelled += velocity
     tau = FedNova(local_momentum=0.8).effective_steps(torch.tensor([float(steps)]))
     assert float(tau) == pytest.approx(travelled, rel=1e-5)
+
+
+@pytest.mark.parametrize(("momentum", "mu"), [(0.0, 0.5), (0.8, 0.5), (0.0, 10.0), (0.5, 0.0)])
+def test_fednova_under_a_proximal_term_has_the_gradients_mean_direction(momentum, mu) -> None:
+    """Clients whose gradient is g_k everywhere move by g_k τ_k, whatever their steps: the mean is Σ w_k g_k."""
+    local, rate = LocalOptions(momentum=momentum), 0.1
+    entry = {"method": "fedprox", "mu": mu, "server": {"kind": "fednova", "local_momentum": momentum}}
+    server, weights, gradients, steps = build_method(entry, local).server, (0.25, 0.75), (-1.0, 3.0), (1, 7)
+    deltas = []
+    for gradient, count in zip(gradients, steps, strict=True):
+        parameter = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+        optimizer = torch.optim.SGD([parameter], lr=rate, momentum=momentum)
+        for _ in range(count):
+            optimizer.zero_grad()
+            (gradient * parameter + 0.5 * mu * parameter**2).sum().backward()
+            optimizer.step()
+        deltas.append(parameter.detach())
+    each = [Arrival(client=k, rate=rate, steps=steps[k], weight=weights[k]) for k in (0, 1)]
+    x, moved = torch.zeros(1, dtype=torch.float64), torch.stack(deltas)
+    after, _ = server.update(x, Arrivals(each, moved, moved), {}, RoundFacts(rate, 10))
+    tau = [float(-delta / gradient) for delta, gradient in zip(deltas, gradients, strict=True)]
+    mean = sum(w * g for w, g in zip(weights, gradients, strict=True))
+    assert float(after) == pytest.approx(-mean * sum(w * t for w, t in zip(weights, tau, strict=True)), rel=1e-9)
+
+
+def test_fednova_refuses_steps_whose_weight_is_not_known(monkeypatch) -> None:
+    class Near(FedProx):
+        proximal_weight = property(lambda self: super(FedProx, self).proximal_weight)
+
+    class Longer(Sgd):
+        def update(self, parameters, gradient, memory, options, lr):
+            return parameters - 2 * lr * gradient
+
+    recipe = METHODS["fedprox"]
+    for change, said in (({"objective": Near}, "no `proximal_weight`"), ({"rule": Longer}, "Longer has steps")):
+        monkeypatch.setitem(METHODS._parts, "fedprox", replace(recipe, **change))
+        with pytest.raises(UserError, match=f"needs local steps of a known weight, and .*{said}"):
+            build_method({"method": "fedprox", "server": "fednova"}, LocalOptions())
 
 
 def cohorts(rounds: int, clients: int, size: int) -> list[list[int]]:

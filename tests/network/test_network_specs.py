@@ -43,7 +43,16 @@ SCENARIO = {
         (40, 0, ["40 without a unit is 40 bit/s; did you mean '40 Mbit/s'?"]),
         ("40 bit/s", 20, ["20 without a unit is 20 s; did you mean '20 ms'?"]),
         (40.0, "20 s", []),  # as in the scenario of a run directory
-        (4000, 5, []),
+        (4000, "5 s", ["4000 without a unit is 4 kbit/s; did you mean '4000 kbit/s'?"]),
+        (
+            2.5,
+            1,
+            [
+                "2.5 without a unit is 2.5 bit/s; did you mean '2.5 Mbit/s'?",
+                "1 without a unit is 1 s; did you mean '1 ms'?",
+            ],
+        ),
+        (2e5, 0.5, []),
     ],
 )
 def test_a_number_that_is_rarely_meant_without_a_unit_is_mentioned(down, latency, told):

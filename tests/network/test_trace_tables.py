@@ -274,3 +274,98 @@ def test_the_shipped_traces_are_small_and_name_their_licence():
     assert file.stat().st_size < 200_000
     assert "Creative Commons Attribution 4.0" in (file.parent / "README.md").read_text()
     assert len(read_traces(file, "5gophers")) == 60
+
+
+EPOCH = 1777888800
+STAMPS = {
+    "epoch ms": ([1000 * (EPOCH + i) for i in range(4)], "s", "time_format: ms.*period of 4 s"),
+    "epoch us as ms": ([1_000_000 * EPOCH + 500_000 * i for i in range(4)], "ms", "time_format: us.*period of 2 s"),
+    "epoch ns": ([10**9 * (EPOCH + 2 * i) + i for i in range(4)], "s", "time_format: ns"),
+    "epoch s as ms": ([EPOCH + i for i in range(4)], "ms", "time_format: s.*period of 4 s"),
+    "ms from 0": ([1000 * i for i in range(4)], "s", "1000 s.*time_format: ms"),
+    "us from 0": ([250_000 * (i + 1) for i in range(4)], "s", "time_format: us.*period of 1 s"),
+    "iperf 2": ([20260504095930 + i for i in range(9)], "s", "time_format: YYYYMMDDHHMMSS"),
+    "iperf 2 as ms": ([20260504095930 + i for i in range(9)], "ms", "time_format: YYYYMMDDHHMMSS"),
+    "a clock": ([100000 + 100 * (i // 60) + i % 60 for i in range(200)], "s", "hours, minutes and seconds"),
+    "equal stamps": ([f"2026-05-04T{i // 6:02}:00:00" for i in range(24)], "iso", "would share 3600 s"),
+    "sessions": ([*range(9), *range(7200, 7209)], "s", "longest gap of 7192 s.*would be gaps"),
+    "a late summary": ([*range(1, 11), 3600], "s", "longest gap of 3590 s.*summary"),
+    "a summary": ([*range(1, 11), 10, 10], "s", "the mean rate: remove a summary"),
+}
+
+
+@pytest.mark.parametrize("kind", STAMPS)
+def test_times_that_cannot_be_meant_are_refused_with_what_they_would_be(tmp_path, kind):
+    times, form, message = STAMPS[kind]
+    rates = [*(5, 6, 7, 5, 6, 7, 5, 6, 7, 6), 6, 5.9] if kind == "a summary" else itertools.cycle((8, 2, 16))
+    text = "t,rate\n" + "".join(f"{time},{rate}\n" for time, rate in zip(times, rates, strict=False))
+    with pytest.raises(UserError, match=f"t: found a period of .* s, steps of .*{message}"):
+        read(tmp_path, text, {**COLUMNS, "time_format": form})
+
+
+def test_the_name_of_a_column_says_its_unit(tmp_path):
+    for name, times in (("time (ns GMT)", (0, 20, 40)), ("elapsedMs", (0, 20, 40)), ("t_us", (0, 20, 40))):
+        with pytest.raises(UserError, match="by the name of the column"):
+            read(tmp_path, f"{name},rate\n" + "".join(f"{time},1\n" for time in times), {**COLUMNS, "time": name})
+    [trace] = read(tmp_path, "seconds,rate\n0,1\n5000,2\n10000,3\n", {**COLUMNS, "time": "seconds"}).values()
+    assert trace.period == 15000
+
+
+@pytest.mark.parametrize(
+    ("times", "form", "period"),
+    [
+        ((f"{EPOCH}000000123", f"{EPOCH + 2}002000456", f"{EPOCH + 4}004000789"), "ns", 6.006000999),
+        (("250000", "500000", "750000"), "us", 0.75),
+        (("20260504095958", "20260504095959", "20260504100000.5"), "YYYYMMDDHHMMSS", 4),
+        (("0", "3600", "7200"), "s", 10800),
+        (("0", "300", "600"), "s", 900),
+    ],
+)
+def test_plausible_times_are_read_to_the_nanosecond(tmp_path, times, form, period):
+    text = "t,rate\n" + "".join(f"{time},{rate}\n" for time, rate in zip(times, (1, 2, 3), strict=True))
+    [trace] = read(tmp_path, text, {**COLUMNS, "time_format": form}).values()
+    assert trace.period == pytest.approx(period, abs=1e-9)
+
+
+NUMBERS = {
+    ("1,234", "12,000", "950", "1,050"): None,
+    ("1.234", "12.000", "950", "1.050"): None,
+    ("1,234", "2,345"): None,
+    ("1,25", "12,5", "950", "1,050"): [1.25, 12.5, 950, 1.05],
+    ("0,950", "1,234"): [0.95, 1.234],
+    ("1.234", "2.345", "3.000"): [1.234, 2.345, 3.0],
+    ("0", "1.001", "2.002"): [0, 1.001, 2.002],
+    ("1,234.5", "950"): [1234.5, 950],
+    ("1.234.567", "950"): [1234567, 950],
+    ("1.299,99", "2"): [1299.99, 2],
+}
+
+
+@pytest.mark.parametrize("separator", ["\t", ";"])
+@pytest.mark.parametrize("texts", NUMBERS, ids=" ".join)
+def test_thousands_are_thousands_or_refused(tmp_path, texts, separator):
+    expected = NUMBERS[texts]
+    text = separator.join(("t", "rate")) + "\n" + "".join(f"{i}{separator}{each}\n" for i, each in enumerate(texts))
+    if expected is None:
+        with pytest.raises(UserError, match=r"rate: '1.234' may be 1234 or 1\.234"):
+            read(tmp_path, text)
+    else:
+        [trace] = read(tmp_path, text).values()
+        assert values(trace, *range(len(texts))) == pytest.approx([1e6 * each for each in expected], rel=1e-15)
+
+
+def test_another_column_shows_what_a_comma_is(tmp_path):
+    columns = {**COLUMNS, "unit": "kbit/s"}
+    [trace] = read(tmp_path, "t\trate\twatts\n0.5\t1,234\t2.25\n1.5\t950\t2.5\n", columns).values()
+    assert values(trace, 0, 1) == [1.234e6, 950e3]
+
+
+def test_validate_says_what_the_traces_of_a_link_are(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("t,rate,run\n0,8,a\n1,2,a\n4,2,a\n0,1,b\n1,1,b\n")
+    data = copy.deepcopy(SMALL)
+    capacity = {"kind": "trace", "file": str(file), "format": RUNS | {"missing": []}}
+    data["network"]["links"]["5g"] = {"down": capacity, "up": "1 Mbit/s"}
+    a, b = rehearse(check(data))
+    assert (a.place, a.name, a.period, a.gap) == ("network.links.5g.down", "a", 7.0, 3.0)
+    assert (a.mean, b.name, b.mean) == (pytest.approx(1e6 * (8 + 2 * 6) / 7), "b", 1e6)

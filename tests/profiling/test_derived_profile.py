@@ -1,12 +1,17 @@
 """Rates that are derived from those of a similar device."""
 
+import warnings
+
 import pytest
 from typer.testing import CliRunner
 
 from edgefl.cli.profile import app
-from edgefl.errors import UserError
-from edgefl.fleet import load_profile, read_profile
+from edgefl.errors import Note, UserError
+from edgefl.fleet import DeviceProfile, FleetGroup, load_profile, read_profile, resolve, step_seconds
 from edgefl.fleet.figure import value
+from edgefl.fleet.library import FITTED, note_doubtful
+from edgefl.profiling.derived_profile import BOUNDS
+from edgefl.profiling.held_out import HELD_OUT, Step
 
 DERIVED = {
     "raspberry-pi-5": (2.96, 1.82, 2.0, 0.25),
@@ -25,6 +30,76 @@ DERIVED = {
     "phone-flagship": (3.8, 5.82, 2.69, 1.0),
 }
 """Products, memory and scalar code relative to the Raspberry Pi 4, and the error of the bounds."""
+
+
+SHEETS = {
+    "raspberry-pi-3b": (4, 1.2, 3.6),
+    "raspberry-pi-3b-plus": (4, 1.4, 3.6),
+    "raspberry-pi-zero-2w": (4, 1.0, 3.6),
+    "raspberry-pi-cm4": (4, 1.5, 12.8),
+    "raspberry-pi-4": (4, 1.8, 12.8),
+    "raspberry-pi-5": (4, 2.4, 17.1),
+    "raspberry-pi-cm5": (4, 2.4, 17.1),
+    "orange-pi-cm4": (4, 1.8, 8.5),
+    "arduino-uno-q": (4, 2.0, 14.4),
+    "rk3588-8gb": (8, 2.1, 34.1),
+}
+"""Cores, their mean GHz, and the theoretical GB/s of 32-bit memory (rk3588: 64-bit), by data sheets."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", SHEETS)
+def test_a_guess_from_a_data_sheet_holds_for_each_board_that_is_left_out(name, tmp_path):
+    board = load_profile(name)
+    base = "raspberry-pi-5" if name == "raspberry-pi-4" else "raspberry-pi-4"
+    base += "-torch1" * (board.stack == load_profile("raspberry-pi-4-torch1").stack)
+    (cores, ghz, bandwidth), file = SHEETS[name], tmp_path / "guess.yaml"
+    sheet = ["--cores", cores, "--ghz", ghz, "--gb-per-second", bandwidth, "--watts", value(board.power.compute)]
+    arguments = ["guess", "-o", file, "--from", base, "--ram", "4 GiB", *sheet]
+    result = CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    guess = read_profile(file)
+    assert guess.memory.total == 4 * 2**30
+    for step in (*HELD_OUT[::2], Step("cnn", "fedavg", 16), Step("resnet18", "fedavg", 16)):
+        own = step_seconds(board, step.operators())
+        low, nominal, high = (step_seconds(guess, step.operators(), bound=bound) for bound in BOUNDS)
+        # The figures of the 3B+ are themselves known to a factor of 1.5.
+        assert 1 / (2.3 if name.endswith("plus") else 1.75) < nominal / own < 1.75
+        assert low < own < high
+        assert low <= nominal / 3 * 1.001
+        assert high >= nominal * 3 * 0.999
+
+
+def data_sheet_board(**compute):
+    data = load_profile("raspberry-pi-5").model_dump(mode="json", exclude_none=True)
+    data["compute"] |= {"operator_rates": {}, **compute}
+    data["provenance"] = {"sources": "a data sheet", "date": "2026-11-21", "verified": False}
+    return DeviceProfile.model_validate({**data, "name": "mine"})
+
+
+def test_bounds_are_never_narrower_than_the_evidence():
+    operators = Step("cnn", "fedavg", 16).operators()
+    plain = data_sheet_board(fp32_achievable=32e9, memory_bandwidth=9e9, operator_overhead=25e-6, step_overhead=1e-3)
+    sure = load_profile("raspberry-pi-4")
+    for board, factor in ((plain, 2.0), (load_profile("raspberry-pi-cm4"), 2.0), (sure, 1.102)):
+        low, nominal, high = (step_seconds(board, operators, bound=bound) for bound in BOUNDS)
+        assert nominal / low >= factor * (1 - 1e-12)
+        assert high / nominal >= factor * (1 - 1e-12)
+    changed = {"compute": {"fp32_achievable": "25 GFLOP/s", "memory_bandwidth": "1 GB/s"}}
+    group = resolve(FleetGroup(profile="raspberry-pi-4", share=1, link="a", overrides=changed))
+    assert str(group.profile.evidence("compute")) == "estimated, a factor of 2 to 3"
+    jitter = resolve(FleetGroup(profile="raspberry-pi-4", share=1, link="a", overrides={"compute": {"jitter": 0.1}}))
+    assert jitter.profile.evidence("compute") == sure.evidence("compute")
+
+
+def test_a_rate_several_times_that_of_fitted_boards_is_said():
+    assert all(load_profile(name).evidence("compute").error is not None for name in FITTED)
+    with pytest.warns(Note, match=r"mine: compute.memory_bandwidth is 5\.2 times that of raspberry-pi-5"):
+        note_doubtful(data_sheet_board(memory_bandwidth=9e9))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        note_doubtful(data_sheet_board(memory_bandwidth=2e9, fp32_achievable=70e9))
+        note_doubtful(load_profile("raspberry-pi-5"))
 
 
 def derived(name, file):

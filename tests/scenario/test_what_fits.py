@@ -1,5 +1,6 @@
 """What fits with what in a scenario."""
 
+import warnings
 from copy import deepcopy
 
 import pytest
@@ -163,3 +164,24 @@ def test_a_plan_names_the_failure_whose_link_does_not_exist():
     with pytest.raises(UserError, match="no link 'client/0' -> 'server'") as refused:
         plan(scenario)
     assert refused.value.field == "failures.1.link"
+
+
+def test_options_that_change_nothing_are_named():
+    hot = {"compute": {"thermal": {"after": "20 s", "sustained": 0.5}}}
+    data = deepcopy(SMALL)
+    data["fleet"][0] |= {"overrides": hot, "sample": {"kind": "phones", "devices": 2}, "capacity": 0.5}
+    data["methods"] = ["fedbr"]
+    data["model"] = {"name": "mlp", "widths": [8]}
+    data["protocol"] = {"retries": 2, "reserve": 2.0}
+    data["training"]["local"]["input"] = {"seconds": "1 ms"}
+
+    def told(cost):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            rehearse(check({**data, "cost": cost}))
+        return {str(each.message).split(" has no effect")[0].split(" have no effect")[0] for each in said}
+
+    always = {"protocol.retries", "protocol.reserve", "fleet.0.capacity", "methods.0.scheduler: bonus_scale and lam"}
+    assert told({"kind": "measured"}) == always
+    declared = {"fleet.0: compute.thermal (heat)", "fleet.0.sample", "training.local.input"}
+    assert told({"kind": "seconds", "methods": {"fedbr": "2 s"}}) == always | declared

@@ -33,10 +33,12 @@ from edgefl.simulation.laws import Record, violations
 from edgefl.simulation.protocol_specs import ProtocolSpec
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
+from edgefl.simulation.work import RoundOverhead
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 
 from ..small_runs import Rows
 
+LOCAL = LocalOptions(epochs=2, batch=10)
 BLOCK = 250_000
 """Bytes of each of the four blocks: a model takes 1 s over 8 Mbit/s."""
 
@@ -183,32 +185,39 @@ def run() -> Callable[..., SmallRun]:
         listeners: Sequence[Listener] = (),
         bandwidth: Any = None,
         fleet: dict[str, Any] | None = None,
+        local: LocalOptions = LOCAL,
+        samples: int = 10,
+        overhead: dict[str, Any] | None = None,
     ) -> SmallRun:
         clients = len(rates)
         chosen = list(devices or [device()] * clients)
         kinds = list({each.name: each for each in chosen}.values())
         learner, log = RecordingLearner(), Rows()
-        operators = (SimpleNamespace(flops=1e9, bytes=0.0, count=1),)
-        cost = SimpleNamespace(operators=operators, training_flops=1e9, peak_memory_bytes=5e8)
+
+        def cost(alpha: int, batch: int, level: int) -> Any:
+            flops = 1e8 * batch
+            operators = (SimpleNamespace(flops=flops, bytes=0.0, count=1),)
+            return SimpleNamespace(operators=operators, training_flops=flops, peak_memory_bytes=5e8)
+
         setup = Setup(
             label="method",
             seed=0,
             rounds=rounds,
             cohort=cohort or clients,
             protocol=TypeAdapter(ProtocolSpec).validate_python(protocol or {}),
-            method=build_method(entry, LocalOptions(epochs=2, batch=10)),
+            method=build_method(entry, local),
             scheduler=None if scheduler is None else chosen_part(BLOCK_SCHEDULERS, scheduler).start(0, 4),
             selector=selection(selector).start(0),
             facts=Facts(),
             sizes=ModelSizes((BLOCK,) * 4),
-            cost=lambda alpha, batch, level: cost,
+            cost=cost,
             fleet=FleetAssignment(
                 profiles=tuple(kinds),
                 links=("link",) * len(kinds),
                 group=np.array([kinds.index(each) for each in chosen], np.int32),
                 **(fleet or {}),
             ),
-            samples=np.full(clients, 10),
+            samples=np.full(clients, samples),
             topology=star(rates, server=server, latency=latency) if topology is None else topology,
             transport=transport or Transport(),
             capacity_changes=capacity_changes
@@ -223,6 +232,7 @@ def run() -> Callable[..., SmallRun]:
             failures=TypeAdapter(tuple[Failure, ...]).validate_python(failures),
             listeners=[log, *listeners],
             bandwidth=None if bandwidth is None else bandwidth_spec(bandwidth),
+            overhead=RoundOverhead(**(overhead or {})),
         )
         outcome = simulate_run(setup)
         summary = summarise(outcome, 0, block_wise=scheduler is not None, why=None)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from edgefl.methods.parts.local_options import LocalOptions
+
 from .conftest import BLOCK, device
 
 
@@ -130,3 +132,46 @@ def test_late_updates_are_discarded_at_the_common_finish_if_asked_for(run):
 def test_with_equal_clients_nothing_changes(run):
     settings = {"rates": [8e6, 8e6, 8e6], "rounds": 3}
     assert run(finishing(), **settings).outcome.rows == run("fedavg", **settings).outcome.rows
+
+
+def mixed(**options):
+    """Passes of steps of 1, 1 and 0.5 s on a device of 1 GFLOP/s."""
+    return {"samples": 25, "local": LocalOptions(epochs=1, batch=10), **options}
+
+
+def test_steps_are_planned_in_the_order_in_which_they_are_executed(run):
+    # The slowest client takes 1 + 10 + 1 s; the others have 10.9 s: 10 s for 4 or 8 passes, then comes a whole batch.
+    entry = {"method": "fedavg", "local": {"common_finish": {"drop_late": True}}}
+    devices, rates = [device(0.25e9), device(1e9), device(2e9)], [8e6, 8e6 / 0.55, 8e6 / 0.55]
+    result = run(entry, devices=devices, rates=rates, rounds=30, **mixed())
+    assert {row.aggregated for row in result.outcome.rows} == {3}
+    assert {job.id.client: job.steps for job in result.learner.submitted} == {0: 3, 1: 12, 2: 25}
+
+
+def test_a_framework_s_seconds_are_in_the_plan(run):
+    entry = {"method": "fedavg", "local": {"common_finish": {"drop_late": True}}}
+    overhead = {"wait": 3.0, "start": 0.5, "per_megabyte": 0.25}
+    result = run(entry, devices=pair(), rounds=5, overhead=overhead)
+    assert [row.aggregated for row in result.outcome.rows] == [2] * 5
+    partly = run(devices=pair(), rounds=5, overhead=overhead, protocol=partial(7.0))
+    assert [row.aggregated for row in partly.outcome.rows] == [2] * 5
+
+
+def test_partial_work_has_the_seconds_and_the_flops_of_its_own_steps(run):
+    # Of 1 + 1 + 0.5 s two steps fit into 2 s, and take two seconds, not two thirds of 2.5 s.
+    result = run(rates=[8e6], rounds=1, protocol=partial(4.0), **mixed())
+    [end] = result.of("compute_partial")
+    assert (end.value, end.seconds, end.flops) == (2.0, 2.0, 2e9)
+    late = run(rates=[8e6], rounds=1, protocol=partial(3.9), **mixed())
+    assert late.of("compute_partial")[0].value == 1.0
+
+
+def test_heat_is_in_the_plan(run):
+    # The slow device trains for 10 s; the other one takes two steps of 1 s, and then four of 2 s.
+    hot = device(1e9).model_dump(mode="json", exclude_none=True)
+    hot["compute"]["thermal"] = {"after": 2.0, "sustained": 0.5}
+    hot = type(device()).model_validate({**hot, "name": "hot"})
+    entry = {"method": "fedavg", "local": {"common_finish": {"drop_late": True}}}
+    result = run(entry, devices=[device(0.2e9), hot], rounds=3)
+    assert [row.aggregated for row in result.outcome.rows] == [2] * 3
+    assert {job.id.client: job.steps for job in result.learner.submitted} == {0: 2, 1: 6}

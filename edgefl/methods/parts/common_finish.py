@@ -7,22 +7,65 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from edgefl.options import Component
+from edgefl.units import slack
 
-_ROUNDING = 1e-9
-"""Rounding must not remove a step that ends exactly at the common finish."""
+
+class Passes(NamedTuple):
+    """An amount, such as seconds, of each local step, in the order of the steps: one pass over the data after another.
+
+    A pass consists of ``whole`` batches, and a ``smaller`` one (0 or 1) at its end.
+
+    >>> Passes(batch=2.0, whole=3, rest=1.0, smaller=1).first(5), Passes(2.0, 3, 1.0, 1).within(8.9)
+    (9.0, 4)
+    """
+
+    batch: float  # of a step with a whole batch
+    whole: int
+    rest: float = 0.0  # of the step with the smaller batch
+    smaller: int = 0
+
+    @property
+    def steps(self) -> int:
+        """The steps of a pass."""
+        return self.whole + self.smaller
+
+    def first(self, steps: int) -> float:
+        """The amount of the first so many steps."""
+        passes, left = divmod(steps, self.steps) if self.steps else (0, 0)
+        counts = passes * self.whole + min(left, self.whole), passes * self.smaller + max(left - self.whole, 0)
+        return counts[0] * self.batch + counts[1] * self.rest
+
+    def within(self, amount: float) -> int:
+        """The most steps that need at most this amount, above 0 a pass."""
+        passes, left = divmod(amount, self.first(self.steps))
+        return int(passes) * self.steps + (min(math.floor(left / self.batch), self.whole) if self.whole else 0)
 
 
 class Predicted(NamedTuple):
-    """The predicted participation of one client with the whole model, on an undisturbed device."""
+    """The predicted participation of one client with the whole model, on an undisturbed device.
 
-    transfer: float  # seconds of its downlink and uplink, t_com
-    step: float  # mean seconds of a local step
-    epoch: int  # local steps of one pass over its data
+    After ``cool_for`` seconds of training, heat makes its steps take ``hot`` times as long.
+    """
+
+    transfer: float  # seconds in which it does not train, t_com: of its downlink, its uplink and the framework
+    passes: Passes  # seconds of its local steps while it is cool
     usual: int  # H_k, the local steps that epochs or steps give
+    cool_for: float = math.inf
+    hot: float = 1.0
 
     @property
     def seconds(self) -> float:
-        return self.transfer + self.usual * self.step
+        return self.after(self.usual)
+
+    def after(self, steps: int) -> float:
+        """The seconds of a participation with so many steps."""
+        cool = self.passes.first(steps)
+        return self.transfer + min(cool, self.cool_for) + self.hot * max(0.0, cool - self.cool_for)
+
+    def steps_by(self, time: float) -> int:
+        """The most steps of a participation that ends by this time."""
+        left = time + slack(time) - self.transfer
+        return self.passes.within(min(left, self.cool_for) + max(0.0, left - self.cool_for) / self.hot)
 
 
 class CommonFinish(Component):
@@ -48,31 +91,31 @@ class CommonFinish(Component):
     def time(self, cohort: Sequence[Predicted]) -> float:
         """T, the common finish in seconds after the start of the round; infinite if a link in its place is down.
 
-        >>> cohort = [Predicted(1.0, 0.5, 2, 2), Predicted(1.0, 2.0, 2, 2), Predicted(2.0, 1.0, 2, 2)]
+        >>> cohort = [Predicted(1.0, Passes(0.5, 2), 2), Predicted(1.0, Passes(2.0, 2), 2)]
         >>> CommonFinish(share=0.5).time(cohort)
-        4.0
+        2.0
         """
-        return sorted(each.seconds for each in cohort)[math.ceil(self.share * len(cohort) - _ROUNDING) - 1]
+        return sorted(each.seconds for each in cohort)[math.ceil(round(self.share * len(cohort), 9)) - 1]
 
     def steps(self, client: Predicted, time: float) -> int:
         """The local steps of a client for the common finish T; the usual ones if T is infinite.
 
-        >>> client = Predicted(transfer=1.0, step=0.5, epoch=2, usual=2)
+        >>> client = Predicted(transfer=1.0, passes=Passes(0.5, 2), usual=2)
         >>> CommonFinish().steps(client, 4.6), CommonFinish(unit="epochs").steps(client, 4.6)
         (7, 6)
         """
-        if not math.isfinite(time) or not client.step:
+        if not math.isfinite(time) or not client.passes.first(client.passes.steps):
             return client.usual
-        unit = client.epoch if self.unit == "epochs" else 1
-        units = max(1, math.floor((time - client.transfer) / (unit * client.step) + _ROUNDING))
+        unit = client.passes.steps if self.unit == "epochs" else 1
+        units = max(1, client.steps_by(time) // unit)
         return unit * (units if self.most is None else min(units, self.most))
 
     def part(self, client: Predicted, time: float) -> float:
         """α = min(T / (t_unit + t_com), 1): the share of the model that a client trains, in methods that train parts.
 
-        >>> CommonFinish(unit="epochs").part(Predicted(transfer=1.0, step=1.5, epoch=2, usual=2), 2.0)
+        >>> CommonFinish(unit="epochs").part(Predicted(transfer=1.0, passes=Passes(1.5, 2), usual=2), 2.0)
         0.5
         """
-        unit = client.epoch if self.unit == "epochs" else 1
-        whole = client.transfer + unit * client.step
+        unit = client.passes.steps if self.unit == "epochs" else 1
+        whole = client.after(unit)
         return min(time / whole, 1.0) if math.isfinite(whole) and whole else 1.0

@@ -60,8 +60,8 @@ class LocalRule(Component):
         return {name: torch.zeros_like(parameters) for name in self.kept}
 
     def takes(self) -> dict[Need, str]:
-        """What it takes from other parts, with the reasons."""
-        return {}
+        """What it takes from other parts, with the reasons; by default, its steps may have any weight."""
+        return {} if type(self).update is Sgd.update else {"known steps": f"{type(self).__name__} has steps of its own"}
 
     def accept(self, options: LocalOptions) -> None:
         """Check the local options; by default, all fit this rule."""

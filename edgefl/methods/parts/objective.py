@@ -86,6 +86,11 @@ class Objective(Component):
         """With ``trains_last``: true if α is the most blocks that are predicted to end in time, not a share of all."""
         return False
 
+    @property
+    def proximal_weight(self) -> float | None:
+        """μ of a term (μ/2)‖θ - θ_t‖² of the loss; 0 without one, and None if it is not known."""
+        return None if "received" in self.vectors else 0.0
+
     @abstractmethod
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """The loss of one batch, differentiable with respect to ``local``."""

@@ -175,6 +175,10 @@ class ServerUpdate(Component):
         """The clients' loss with this server update, given the method's loss; FedDyn adds its penalty."""
         return loss
 
+    def with_clients(self, objective: Objective) -> ServerUpdate:
+        """This server update, given the clients' loss; by default it does not depend on it."""
+        return self
+
     def client_state(self) -> ClientState | None:
         """The client state of this server update, in addition to the method's; none by default."""
         return None

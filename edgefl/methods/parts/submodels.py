@@ -14,7 +14,7 @@ from edgefl.methods.fits import Need
 from edgefl.models.block_model import BlockModel
 from edgefl.models.narrower import Cut, Rounding
 from edgefl.options import Component
-from edgefl.units import Seconds
+from edgefl.units import ShortSeconds
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -44,7 +44,7 @@ class SubModels(Component):
     levels: tuple[Share, ...] = Field(
         default=(1.0, 0.5, 0.25), min_length=1, description="shares of the model that clients can train, largest first"
     )
-    deadline: Seconds | None = Field(
+    deadline: ShortSeconds | None = Field(
         default=None,
         description="a client gets the largest level whose local training of a round takes at most this; null: any",
     )

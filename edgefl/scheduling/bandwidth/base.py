@@ -13,6 +13,7 @@ from edgefl.errors import WrongAnswer, one_line
 from edgefl.methods.fits import Need
 from edgefl.options import Options
 from edgefl.registry import Registry, chosen_part, class_of
+from edgefl.units import slack
 
 
 class Transfers(NamedTuple):
@@ -170,7 +171,7 @@ class DeadlineFirst(BandwidthSpec):
 
     def order(self, transfers: Transfers) -> Order:
         # In a round of one instant, rounding must decide neither about lateness nor about the order.
-        tolerance = 1e-9 * max(1.0, transfers.now)
+        tolerance = slack(transfers.now)
         due = transfers.deadline - transfers.after
         late = transfers.now + transfers.seconds > due + tolerance
         left = ties(transfers.left, 1e-9 * float(transfers.bytes.max()))

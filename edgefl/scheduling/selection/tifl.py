@@ -12,7 +12,7 @@ from edgefl.errors import UserError
 from edgefl.randomness import generator
 from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
 from edgefl.scheduling.selection.uniform import sample
-from edgefl.units import Seconds
+from edgefl.units import ShortSeconds, at_most
 
 Numbers = NDArray[np.float64]
 
@@ -53,7 +53,7 @@ class StaticTiers(Selector):
         seconds = foreseen.download + foreseen.compute + foreseen.upload
         order = np.argsort(seconds, kind="stable")
         if self._spec.timeout is not None:
-            order = order[seconds[order] < self._spec.timeout]
+            order = order[[not at_most(self._spec.timeout, each) for each in seconds[order].tolist()]]
             if not len(order):
                 fastest = float(seconds.min())
                 raise UserError(
@@ -143,7 +143,7 @@ class TiFL(SelectorSpec):
     credits: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
         default=None, description="how often each tier may be picked, if adaptive; as often as drawn when null"
     )
-    timeout: Annotated[Seconds, Field(gt=0)] | None = Field(
+    timeout: Annotated[ShortSeconds, Field(gt=0)] | None = Field(
         default=None, description="clients that take longer never take part; all take part when null"
     )
 

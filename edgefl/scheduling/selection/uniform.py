@@ -12,7 +12,7 @@ from pydantic import Field
 from edgefl.errors import UserError
 from edgefl.randomness import generator
 from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
-from edgefl.units import Seconds
+from edgefl.units import ShortSeconds, at_most
 
 
 def sample(draws: np.random.Generator, available: NDArray[np.int64], cohort: int) -> NDArray[np.int64]:
@@ -154,12 +154,12 @@ class DeadlineSelector(Selector):
         while len(chosen) < cohort and left.any():
             after = np.where(left, self._after(elapsed, ready, upload), np.inf)
             best = int(after.argmin())
-            if not after[best] <= self.spec.deadline and chosen:
+            if not at_most(after[best], self.spec.deadline) and chosen:
                 break
             chosen.append(best)
             left[best] = False
             elapsed = float(after[best])
-            if elapsed > self.spec.deadline:
+            if not at_most(elapsed, self.spec.deadline):
                 break
         return np.sort(asked[chosen])
 
@@ -174,7 +174,7 @@ class DeadlineSelector(Selector):
 class Deadline(SelectorSpec):
     """FedCS (Nishio and Yonetani 2019): clients that are predicted to meet the deadline, fastest first."""
 
-    deadline: Annotated[Seconds, Field(gt=0)] = Field(description="limit on the predicted seconds of a round")
+    deadline: Annotated[ShortSeconds, Field(gt=0)] = Field(description="limit on the predicted seconds of a round")
     asked: float = Field(
         default=3.0, ge=1, description="how many random clients are queried, in multiples of the cohort"
     )

@@ -159,3 +159,18 @@ def test_a_reference_to_nothing_is_refused_with_its_field(tmp_path, capsys, refe
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
     assert "data" in line
+
+
+@pytest.mark.parametrize("view", ["X[:, ::-1]", "X[..., ::-1]", "X[:, ::-1, ::-1]", "(X / 255)[:, ::-1].astype('f4')"])
+def test_views_that_run_backwards_are_read(code, view):
+    text = f"""
+import numpy as np
+X = np.arange(8 * 16).reshape(8, 1, 4, 4).astype("u1")
+def load():
+    return {{"train": ({view}, np.arange(8) % 2), "test": (({view})[:1][::-1], np.zeros(1, int)[::-1])}}
+"""
+    train, test = load(code(text=text))
+    x = np.arange(8 * 16).reshape(8, 1, 4, 4).astype("u1")
+    expected = eval(view, {"X": x})
+    assert np.array_equal(train.inputs.numpy(), expected)
+    assert np.array_equal(test.inputs.numpy(), expected[:1])
