@@ -4,7 +4,7 @@ The operators of a local step must not depend on numbers: they are counted on te
 replayed. PyTorch tags the operators that do depend on numbers; this module lists the operators that the tags miss.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -48,7 +48,7 @@ _ADVICE = {
 
 
 def data_dependence(
-    operator: OpOverload, arguments: Sequence[Any], keywords: dict[str, Any] | None = None
+    operator: OpOverload, arguments: Sequence[Any], keywords: Mapping[str, Any] | None = None
 ) -> DataDependence | None:
     """Why the result of an operator, or its size, depends on numbers in these arguments; ``None`` if it does not.
 
@@ -62,7 +62,7 @@ def data_dependence(
     if name == "index" and not _has_mask(arguments[1]):
         return None
     size = _BY_SIZE_GIVEN.get(name)
-    if size is not None and _given(operator, size, arguments, keywords or {}) not in (None, -1):
+    if size is not None and argument_of(operator, size, arguments, keywords) not in (None, -1):
         return None
     return _ADVICE.get(
         name,
@@ -76,10 +76,13 @@ def _has_mask(indices: Iterable[Tensor | None]) -> bool:
     return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices)
 
 
-def _given(operator: OpOverload, name: str, arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
+def argument_of(
+    operator: OpOverload, name: str, arguments: Sequence[Any], keywords: Mapping[str, Any] | None = None
+) -> Any:
+    """The value of an operator's argument, given or by default; ``None`` if it has no such argument."""
     for place, argument in enumerate(operator._schema.arguments):
         if argument.name == name:
-            return arguments[place] if place < len(arguments) else keywords.get(name)
+            return arguments[place] if place < len(arguments) else (keywords or {}).get(name, argument.default_value)
     return None
 
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from edgefl.cost.data_dependence import argument_of
 from edgefl.errors import Note
 from edgefl.operator_kinds import WIDTHS
 
@@ -42,7 +43,7 @@ def _convolution(arguments: Arguments, outputs: Sequence[Tensor]) -> Work:
 
 def _convolution_macs(inputs: Tensor, weight: Tensor, outputs: Tensor, *, transposed: bool) -> int:
     """Each output sums over a kernel of one group's inputs; if transposed, each input is distributed over a kernel."""
-    return (inputs if transposed else outputs).numel() * weight[0].numel()
+    return (inputs if transposed else outputs).numel() * math.prod(weight.shape[1:])
 
 
 def _convolution_backward(arguments: Arguments, _: Sequence[Tensor]) -> Work:
@@ -95,18 +96,34 @@ def _rows(inputs: Tensor) -> int:
     return inputs.numel() // int(inputs.shape[-1])
 
 
-def _attention(arguments: Arguments, products: tuple[int, int]) -> Work:
-    """Products over the features of queries, and over those of values; then a softmax for each pair of places."""
-    query, key, value = arguments
-    pairs = _rows(query) * int(key.shape[-2])
-    macs = pairs * (products[0] * int(query.shape[-1]) + products[1] * int(value.shape[-1]))
-    return Work(macs, 2 * macs + 5 * pairs)
+def _attention(name: str, first: int, products: tuple[int, int]) -> Callable[[Arguments, Sequence[Tensor]], Work]:
+    """Products over the features of queries, and over those of values; then a softmax for each pair of places.
+
+    The queries are ``arguments[first]``. Causal attention leaves out what no query of a block of queries may see.
+    """
+    func = getattr(torch.ops.aten, name).default
+
+    def work(arguments: Arguments, _: Sequence[Tensor]) -> Work:
+        query, key, value = arguments[first : first + 3]
+        queries, keys = int(query.shape[-2]), int(key.shape[-2])
+        block = next((size for least, size in ATTENTION_BLOCKS if queries >= least), 32)
+        causal = argument_of(func, "is_causal", arguments)
+        seen = (min(start + block, keys) if causal else keys for start in range(0, queries, block))
+        rows = (min(block, queries - start) for start in range(0, queries, block))
+        pairs = math.prod(query.shape[:-2]) * sum(row * each for row, each in zip(rows, seen, strict=True))
+        macs = pairs * (products[0] * int(query.shape[-1]) + products[1] * int(value.shape[-1]))
+        return Work(macs, 2 * macs + 5 * pairs)
+
+    return work
 
 
 def _transform(numbers: int, sides: Iterable[int], factor: float) -> Work:
     """5 N log2 N for each complex transform of N numbers, half of it for a real one."""
     return Work(0, int(factor * numbers * math.log2(max(math.prod(sides), 1))))
 
+
+ATTENTION_BLOCKS = ((768, 256), (192, 64))
+"""Queries in a block of a CPU's attention, from this number of queries on; 32 below."""
 
 ATTENTION = tuple(
     f"_scaled_dot_product_{kernel}"
@@ -140,9 +157,9 @@ PRODUCTS: Mapping[str, Callable[[Arguments, Sequence[Tensor]], Work]] = {
     "mkldnn_rnn_layer_backward": lambda given, _: _recurrent(_rows(given[0]), given[1:3], 2),
     "_cudnn_rnn": lambda given, _: _recurrent(_rows(given[0]), given[1], 1),
     "_cudnn_rnn_backward": lambda given, _: _recurrent(_rows(given[0]), given[1], 2),
-    **dict.fromkeys(ATTENTION, lambda given, _: _attention(given[:3], (1, 1))),
+    **{name: _attention(name, 0, (1, 1)) for name in ATTENTION},
     # The backward pass computes the scores again.
-    **dict.fromkeys((f"{name}_backward" for name in ATTENTION), lambda given, _: _attention(given[1:4], (3, 2))),
+    **{f"{name}_backward": _attention(f"{name}_backward", 1, (3, 2)) for name in ATTENTION},
     "_fft_c2c": lambda given, _: _transform(given[0].numel(), (given[0].shape[axis] for axis in given[1]), 5),
     "_fft_r2c": lambda given, _: _transform(given[0].numel(), (given[0].shape[axis] for axis in given[1]), 2.5),
     "_fft_c2r": lambda given, out: _transform(out[0].numel(), (out[0].shape[axis] for axis in given[1]), 2.5),
@@ -223,8 +240,8 @@ def work_of(name: str, arguments: Arguments, keywords: Mapping[str, Any], output
     if name in PRODUCTS:
         macs, flops = PRODUCTS[name](arguments, outputs)
         return Work(4 * macs, 4 * flops) if is_complex and macs else Work(macs, flops)
-    if name.startswith(FOREACH):
-        return Work(0, sum(tensor.numel() for tensor in arguments[0]))
+    if name in OPTIMIZERS or name.startswith(FOREACH):
+        return Work(0, OPTIMIZERS.get(name, 1) * sum(tensor.numel() for tensor in arguments[0]))
     if name in MOVES or not outputs:
         return Work(0, 0)
     factor = 1 if not is_complex else 6 if name.removesuffix("_") in ("mul", "div", "addcmul", "prod") else 2
@@ -235,6 +252,9 @@ def work_of(name: str, arguments: Arguments, keywords: Mapping[str, Any], output
 
 FOREACH = "_foreach_"
 """Operators on lists of tensors, as optimizers use them: one FLOP for each number of the first list."""
+
+OPTIMIZERS: Mapping[str, int] = {"_fused_sgd_": 4, "_fused_adagrad_": 8, "_fused_adam_": 14, "_fused_adamw_": 14}
+"""FLOPs for each parameter of fused optimizers: those of the same step in single operators, without weight decay."""
 
 
 def uncounted(operators: Iterable[Any]) -> dict[str, float]:
@@ -259,7 +279,7 @@ def note_uncounted(operators: Iterable[Any]) -> None:
 @cache
 def is_counted(name: str) -> bool:
     """True if the operator has a formula, moves numbers, or is a function of single numbers."""
-    tables = (PRODUCTS, MOVES, INPUT_FLOPS, OUTPUT_FLOPS, ONE_EACH, POOLS)
+    tables = (PRODUCTS, MOVES, INPUT_FLOPS, OUTPUT_FLOPS, ONE_EACH, POOLS, OPTIMIZERS)
     if name.startswith(FOREACH) or any(each in table for table in tables for each in (name, name.removesuffix("_"))):
         return True
     packet = getattr(torch.ops.aten, name, None)

@@ -6,14 +6,14 @@ determine the linear law of every operator; a third one checks it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from edgefl.cost.measure import StepCost, Trace, mean_cost, measure, step_cost, trace
+from edgefl.cost.measure import ALIKE, StepCost, Trace, mean_cost, step_cost, trace
 from edgefl.cost.recorder import Record
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
@@ -78,30 +78,21 @@ class CostModel:
         signature = (*_signature(method), alpha)
         key = (*signature, batch)
         if key not in self._costs:
-            variants = method.objective.variants(self._adapted(method))
-            costs = [self._of_variant(signature, method, alpha, batch, *each) for each in enumerate(variants)]
-            self._costs[key] = mean_cost(costs or [self._of_variant(signature, method, alpha, batch)])
+            model = method.objective.adapt(self.model)
+            costs = []
+            for number, (share, drawn) in enumerate(method.objective.variants(model) or ALIKE):
+                traced = partial(trace, model, method, alpha, drawn=drawn)
+                costs.append((share, self._at(batch, (*signature, number), traced)))
+            self._costs[key] = mean_cost(costs)
         return self._costs[key]
 
-    def _of_variant(  # noqa: PLR0917  (a step is made of this many things)
-        self,
-        signature: tuple[object, ...],
-        method: Method,
-        alpha: int,
-        batch: int,
-        number: int = 0,
-        drawn: Mapping[str, Tensor] | None = None,
-    ) -> StepCost:
-        model, key = self._adapted(method), (*signature, number)
+    def _at(self, batch: int, variant: tuple[object, ...], traced: Callable[[int], Trace]) -> StepCost:
         if batch == 1:
-            return measure(model, method, alpha, batch, drawn)
-        if key not in self._laws:
-            self._laws[key] = AffineCost.through(tuple(trace(model, method, alpha, each, drawn) for each in BATCHES))
-        law = self._laws[key]
-        return measure(model, method, alpha, batch, drawn) if law is None else law.at(batch)
-
-    def _adapted(self, method: Method) -> BlockModel:
-        return method.objective.adapt(self.model)
+            return traced(batch).cost
+        if variant not in self._laws:
+            self._laws[variant] = AffineCost.through(tuple(traced(each) for each in BATCHES))
+        law = self._laws[variant]
+        return traced(batch).cost if law is None else law.at(batch)
 
 
 def _signature(method: Method) -> tuple[object, ...]:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from traceback import walk_tb
 from typing import NamedTuple
 
@@ -17,20 +16,18 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 
 from edgefl.cost.data_dependence import NEEDS_DATA, DataDependentError, whose
+from edgefl.cost.fake import CPU, META, Fake, fake
 from edgefl.cost.recorder import Record, Recorder
 from edgefl.errors import UserError
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_step import LocalRule, Trained, local_step
-from edgefl.methods.parts.objective import Batch, Context, Objective
+from edgefl.methods.parts.objective import Batch, Context, Objective, Variant
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Frozen, Layout, Weights
 from edgefl.models.mode import using
 from edgefl.models.norm import is_refusal
 from edgefl.randomness import generator
-
-NOWHERE = torch.device("meta")
-"""Tensors on this device have shapes but no data; operators compute only shapes."""
 
 
 class GlobalRandomness(UserWarning):
@@ -83,24 +80,23 @@ class StepCost:
         return sum(operator.count for operator in self.operators)
 
 
-def mean_cost(costs: Sequence[StepCost]) -> StepCost:
-    """The mean cost of steps that are equally likely, and the memory of the largest."""
-    first = costs[0]
+def mean_cost(costs: Sequence[tuple[float, StepCost]]) -> StepCost:
+    """The mean cost of steps with these shares, and the memory of the largest."""
     if len(costs) == 1:
-        return first
-    share = 1 / len(costs)
+        return costs[0][1]
+    counted = [(share, each) for share, each in costs if share]
     counts: Counter[Operator] = Counter()
-    for each in costs:
+    for share, each in counted:
         for operator in each.operators:
-            counts[replace(operator, count=0)] += operator.count  # type: ignore[assignment]
+            counts[replace(operator, count=0)] += share * operator.count  # type: ignore[assignment]
     return StepCost(
-        batch=first.batch,
-        operators=tuple(replace(operator, count=count * share) for operator, count in counts.items()),
-        layer_macs=round(sum(each.layer_macs for each in costs) * share),
-        forward_macs=round(sum(each.forward_macs for each in costs) * share),
-        training_flops=sum(each.training_flops for each in costs) * share,
-        bytes_touched=sum(each.bytes_touched for each in costs) * share,
-        peak_memory_bytes=max(each.peak_memory_bytes for each in costs),
+        batch=costs[0][1].batch,
+        operators=tuple(replace(operator, count=count) for operator, count in counts.items()),
+        layer_macs=round(sum(share * each.layer_macs for share, each in counted)),
+        forward_macs=round(sum(share * each.forward_macs for share, each in counted)),
+        training_flops=sum(share * each.training_flops for share, each in counted),
+        bytes_touched=sum(share * each.bytes_touched for share, each in counted),
+        peak_memory_bytes=max(each.peak_memory_bytes for _, each in costs),
     )
 
 
@@ -150,77 +146,61 @@ class Trace:
         rows = [(record.macs, record.flops, record.bytes, record.live) for record in self.records]
         return np.array(rows, dtype=np.int64).reshape(-1, 4).T
 
+    @property
+    def cost(self) -> StepCost:
+        return step_cost(self.batch, self.executed, self.numbers, self.brought_bytes)
 
-def measure(
-    model: BlockModel, method: Step | Method, alpha: int, batch: int, drawn: Mapping[str, Tensor] | None = None
-) -> StepCost:
-    """The cost of one local step of ``method`` on ``batch`` images, with the last ``alpha`` blocks just received.
 
-    ``model`` is as the method trains it (see ``Objective.adapt``). ``drawn`` are the step's random inputs, with data;
-    by default without.
+ALIKE = (Variant(1.0, {}),)
+"""All steps of a method execute the same operators, whatever is drawn."""
+
+
+def measure(model: BlockModel, method: Step | Method, alpha: int, batch: int) -> StepCost:
+    """The mean cost of a local step of ``method`` on ``batch`` images, with the last ``alpha`` blocks just received.
+
+    ``model`` is as the method trains it (see ``Objective.adapt``).
 
     Raises:
         DataDependentError: the operators of the method's objective or rule depend on numbers in tensors.
     """
-    found = trace(model, method, alpha, batch, drawn)
-    return step_cost(batch, found.executed, found.numbers, found.brought_bytes)
+    variants = method.objective.variants(model) or ALIKE
+    return mean_cost([(share, trace(model, method, alpha, batch, drawn).cost) for share, drawn in variants])
 
 
 def trace(
-    model: BlockModel, method: Step | Method, alpha: int, batch: int, drawn: Mapping[str, Tensor] | None = None
+    model: BlockModel, method: Step | Method, alpha: int, batch: int, drawn: Mapping[str, Tensor] = ALIKE[0].draws
 ) -> Trace:
-    """Run one local step of ``method`` on tensors without data and record its operators; see :func:`measure`."""
-    found = _traced(model, method, alpha, batch, drawn, NOWHERE)
-    if _copies_without_data() and any("group_norm" in record.name for record in found.records):
-        found = _traced(model, method, alpha, batch, drawn, torch.device("cpu"))
-    return found
+    """Run one local step of ``method`` on tensors without data and record its operators; see :func:`measure`.
 
-
-@cache
-def _copies_without_data() -> bool:
-    """True if group norm copies a channels-last input without data, as PyTorch 2.6 does; it copies none with data."""
-    images = torch.empty(1, 2, 2, 2, device=NOWHERE).to(memory_format=torch.channels_last)
-    with Recorder() as recorder:
-        torch.nn.functional.group_norm(images, 1)
-    return len(recorder.records) > 1
-
-
-def _traced(  # noqa: PLR0917  (they come in the order of `trace`)
-    model: BlockModel,
-    method: Step | Method,
-    alpha: int,
-    batch: int,
-    drawn: Mapping[str, Tensor] | None,
-    device: torch.device,
-) -> Trace:
-    layout = model.layout
-    parameters, buffers = _zeros(device, layout.parameter_count), _zeros(device, layout.buffer_count)
-    objective, rule = method.objective, method.rule
-    vectors = {name: _zeros(device, layout.parameter_count) for name in sorted(objective.vectors | rule.vectors)}
-    draws = objective.draw(generator(0, "cost"), batch)
-    context = Context(
-        model=model,
-        frozen={name: _frozen(layout, vectors.get(name), device) for name in sorted(objective.frozen)},
-        vectors={name: vectors[name] for name in sorted(objective.vectors)},
-        client={name: _fact(name, model, device) for name in sorted(objective.client)},
-        alpha=alpha,
-        draws={name: draw.to(device) for name, draw in draws.items()} if drawn is None else drawn,
-    )
-    labels = model.task.label_shape(model.classes, model.sample_shape)
-    images = Batch(model.inputs(batch, device), torch.zeros(batch, *labels, dtype=model.task.label_type, device=device))
-    model.hold_constants(device)
+    ``drawn`` are the step's random inputs, with data; by default without.
+    """
+    layout, objective, rule = model.layout, method.objective, method.rule
+    model.hold_constants(CPU)
     recorder, others = Recorder(), _other_generators()
     with without_data(method.label):
-        trained = Trained(objective, layout, alpha, parameters)
-        parameters, options = trained.parameters, method.local.on(layout, trained.first)
         with Recorder():  # not counted: the step's records start after it
-            held = {name: vectors[name] for name in sorted(rule.vectors)} | rule.first(parameters)
-            memory = rule.begin(parameters, {name: held[name] for name in sorted(rule.vectors)}, options, 1)
+            parameters, buffers = fake(layout.parameter_count), fake(layout.buffer_count)
+            vectors = {name: fake(layout.parameter_count) for name in sorted(objective.vectors | rule.vectors)}
+            draws = {name: Fake.of(each.to(META)) for name, each in objective.draw(generator(0, "cost"), batch).items()}
+            context = Context(
+                model=model,
+                frozen={name: _frozen(layout, vectors.get(name)) for name in sorted(objective.frozen)},
+                vectors={name: vectors[name] for name in sorted(objective.vectors)},
+                client={name: _fact(name, model) for name in sorted(objective.client)},
+                alpha=alpha,
+                draws=drawn or draws,
+            )
+            labels = model.task.label_shape(model.classes, model.sample_shape)
+            images = Batch(Fake.of(model.inputs(batch, META)), fake(batch, *labels, dtype=model.task.label_type))
+            trained = Trained(objective, layout, alpha, parameters)
+            options = method.local.on(layout, trained.first)
+            held = {name: vectors[name] for name in sorted(rule.vectors)} | rule.first(trained.parameters)
+            memory = rule.begin(trained.parameters, {name: held[name] for name in sorted(rule.vectors)}, options, 1)
         with recorder:
             local_step(
                 objective,
                 rule,
-                parameters,
+                trained.parameters,
                 buffers,
                 images,
                 context,
@@ -244,6 +224,10 @@ def _traced(  # noqa: PLR0917  (they come in the order of `trace`)
     return Trace(batch, tuple(recorder.records), recorder.brought_bytes)
 
 
+_SIGNS = ("meta", "data pointer", "unallocated storage")
+"""Parts of PyTorch's errors about tensors without data."""
+
+
 @contextmanager
 def without_data(label: str = "") -> Iterator[None]:
     """Run code on tensors without data; ``label`` is that of the method, if it is a method's."""
@@ -256,7 +240,7 @@ def without_data(label: str = "") -> Iterator[None]:
             raise
         raise UserError("the model's batch norm needs a batch of two or more samples to train, found 1") from None
     except (RuntimeError, TypeError) as error:
-        if "meta" not in str(error).lower():
+        if not any(sign in str(error).lower() for sign in _SIGNS):
             raise
         raise DataDependentError(NEEDS_DATA, label, _whose(error)) from error
 
@@ -269,26 +253,22 @@ def _other_generators() -> dict[str, object]:
     return {"random": random.getstate(), "numpy.random": str(np.random.get_state(legacy=False))}  # noqa: NPY002
 
 
-def _fact(name: str, model: BlockModel, device: torch.device) -> Tensor:
+def _fact(name: str, model: BlockModel) -> Tensor:
     if name == "round":
-        return torch.zeros((), dtype=torch.int64, device=device)
-    return _zeros(device, model.classes) if name == "label_counts" else _zeros(device)
+        return fake(dtype=torch.int64)
+    return fake(model.classes) if name == "label_counts" else fake()
 
 
-def _zeros(device: torch.device, *shape: int) -> Tensor:
-    return torch.zeros(shape, dtype=torch.float32, device=device)
-
-
-def _frozen(layout: Layout, parameters: Tensor | None, device: torch.device) -> Weights:
+def _frozen(layout: Layout, parameters: Tensor | None) -> Weights:
     """A frozen copy; if the step also reads its parameters as a vector, both share memory.
 
     Otherwise each tensor has its own storage, so that only tensors that the step reads count as memory: FedMLB does not
     use the frozen first block.
     """
     if parameters is not None:
-        return layout.frozen(parameters, _zeros(device, layout.buffer_count))
-    shapes = layout.weights(_zeros(NOWHERE, layout.parameter_count), _zeros(NOWHERE, layout.buffer_count))
-    return tuple(Frozen({name: _zeros(device, *tensor.shape) for name, tensor in block.items()}) for block in shapes)
+        return layout.frozen(parameters, fake(layout.buffer_count))
+    shapes = layout.weights(fake(layout.parameter_count), fake(layout.buffer_count))
+    return tuple(Frozen({name: fake(*tensor.shape) for name, tensor in block.items()}) for block in shapes)
 
 
 class BlockFigures(NamedTuple):
@@ -313,18 +293,21 @@ def block_figures(model: BlockModel) -> list[BlockFigures]:
 
 def _figures(model: BlockModel) -> list[BlockFigures]:
     layout = model.layout
-    parameters, buffers = (torch.empty(size, device=NOWHERE) for size in (layout.parameter_count, layout.buffer_count))
-    weights, found = layout.weights(parameters, buffers), []
+    parameters, buffers = fake(layout.parameter_count), fake(layout.buffer_count)
+    with Recorder():
+        weights = layout.weights(parameters, buffers)
+    found = []
     # Batch norm without statistics takes those of its batch in an evaluation, too.
     samples = 2 if any(isinstance(each, _NormBase) and not each.track_running_stats for each in model.modules()) else 1
-    tap = model.inputs(samples, NOWHERE)
+    tap: Tensor = Fake.of(model.inputs(samples, META))
     for index, name in enumerate(layout.block_names):
         with Recorder() as recorder, torch.no_grad(), using(training=False):
             tap = model.apply_blocks(weights, tap, start=index, stop=index + 1)
+            output = tuple(tap.shape[1:])
         trained, others = (
             sum(entry.numel for entry in entries if entry.block == index)
             for entries in (layout.parameters, layout.buffers)
         )
         macs = sum(record.macs for record in recorder.records) // samples
-        found.append(BlockFigures(name, tuple(tap.shape[1:]), trained, others, layout.block_bytes()[index], macs))
+        found.append(BlockFigures(name, output, trained, others, layout.block_bytes()[index], macs))
     return found

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from edgefl.cost.fake import META
 from edgefl.cost.formulas import uncounted
 from edgefl.cost.law import CostModel
-from edgefl.cost.measure import NOWHERE, StepCost
+from edgefl.cost.measure import StepCost
 from edgefl.errors import UserError
 from edgefl.methods.codecs.by_tensor import encoded_sizes
 from edgefl.methods.fedbr import FedBR
@@ -108,7 +109,7 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
 
 def optimizer_bytes(model: BlockModel, method: Method) -> int:
     """Bytes of the local optimizer's state during a job that trains the whole model."""
-    received = torch.empty(model.layout.parameter_count, device=NOWHERE)
+    received = torch.empty(model.layout.parameter_count, device=META)
     vectors = dict.fromkeys(method.rule.vectors, received) | method.rule.first(received)
     return sum(each.nbytes for each in method.rule.begin(received, vectors, method.local, 1).values())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from traceback import walk_stack
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import torch
@@ -13,9 +14,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from edgefl.cost.data_dependence import DataDependentError, data_dependence, whose
+from edgefl.cost.data_dependence import DataDependentError, argument_of, data_dependence, whose
+from edgefl.cost.fake import CPU, DEVICE, META, Fake, computed, recording, without_numbers
 from edgefl.cost.formulas import is_counted, kind_of, loops_of, work_of
-from edgefl.cost.shortcuts import SHORTCUTS
 from edgefl.methods.parts.local_step import Phase
 
 LAYERS = frozenset(
@@ -25,6 +26,9 @@ LAYERS = frozenset(
 
 ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "lift_fresh"})
 """Operators that launch no kernel: they allocate memory or return a view."""
+
+SMALL = 1 << 16
+"""Numbers of the largest constant that a model may make and read, such as the positions of its tokens."""
 
 OVERWRITES = frozenset({"copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_"})
 """In-place operators that write their first argument without reading it."""
@@ -56,6 +60,10 @@ class _Layers(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
+        if func is F.multi_head_attention_forward:
+            lines = {**vars(F), "has_torch_function": lambda _: False}
+            with self:  # its own lines call layers, which this mode must find
+                return FunctionType(func.__code__, lines, argdefs=func.__defaults__)(*args, **(kwargs or {}))
         outer, self.recorder.layer = self.recorder.layer, self.recorder.layer or func in LAYERS
         try:
             return func(*args, **(kwargs or {}))
@@ -96,6 +104,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return sum(self.brought.values())
 
     def __enter__(self) -> Recorder:
+        recording(1)
         super().__enter__()  # type: ignore[no-untyped-call]
         self._layers.__enter__()  # type: ignore[no-untyped-call]
         return self
@@ -103,10 +112,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __exit__(self, *error: Any) -> None:
         self._layers.__exit__(*error)  # type: ignore[no-untyped-call]
         super().__exit__(*error)  # type: ignore[no-untyped-call]
+        recording(-1)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
+        if func is DEVICE:
+            return CPU
         keywords = kwargs or {}
         name = func._schema.name.partition("::")[2]
         if not is_counted(name) and func._can_decompose():  # in inference mode PyTorch does not do it
@@ -116,18 +128,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             finally:
                 super().__exit__(None, None, None)  # type: ignore[no-untyped-call]
         given = [*args, *(value for key, value in keywords.items() if key != "out")]
-        # Random inputs may have data here, one variant of a step after the other; see Objective.variants.
-        without_data = not self._with_data and any(tensor.is_meta for tensor in _tensors(given))
-        dependence = data_dependence(func, args, dict(keywords)) if without_data else None
+        inputs = list(_tensors(given))
+        # Constants of the model have numbers, and the random inputs of a variant (Objective.variants).
+        numberless = not self._with_data and any(map(without_numbers, inputs))
+        dependence = data_dependence(func, args, keywords) if numberless else None
         if dependence is not None:
             raise DataDependentError(dependence)
         keyed = any(isinstance(one, torch.Generator) for one in given)
-        if torch.Tag.nondeterministic_seeded in func.tags and not keyed:
+        if torch.Tag.nondeterministic_seeded in func.tags and not keyed and argument_of(func, "dropout_p", args) != 0:
             self.draws[name.removesuffix("_")] = whose(frame for frame, _ in walk_stack(None))
-        inputs = list(_tensors(given))
-        plain = inputs and inputs[0].is_meta and inputs[0].is_floating_point() and keywords.get("dtype") is None
-        shortcut = SHORTCUTS.get(name) if plain and "out" not in keywords else None
-        result = func(*args, **keywords) if shortcut is None else shortcut(args)
+        if any(isinstance(tensor, Fake) for tensor in inputs):
+            result = computed(func, args, keywords)
+        else:
+            result = func(*args, **keywords) if inputs or self._with_data else self._constant(func, args, keywords)
         outputs = list(_tensors([result]))
         known = {self._bring(tensor) for tensor in _tensors([inputs, keywords.get("out")])}
         writes = func._schema.is_mutable
@@ -146,13 +159,22 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 layer=self.layer,
                 macs=work.macs,
                 flops=work.flops,
-                bytes=_touched(name, args, inputs, outputs),
+                bytes=_touched(name, args, inputs, outputs or _written(func, args)),
                 live=self._live,
                 groups=groups,
                 pixels=pixels,
             )
         )
         return result
+
+    @staticmethod
+    def _constant(func: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+        """A new tensor: with its numbers if it is small and not random."""
+        if keywords.get("device") == META or not any(each.name == "device" for each in func._schema.arguments):
+            return func(*args, **keywords)
+        shape = func(*args, **{**keywords, "device": META})
+        drawn = torch.Tag.nondeterministic_seeded in func.tags
+        return Fake.of(shape) if drawn or shape.numel() > SMALL else func(*args, **keywords)
 
     def add(self, record: Record) -> None:
         self.records.append(record)
@@ -193,6 +215,12 @@ def _numbers(tensor: Tensor) -> int:
         if stride or not size:
             count *= size
     return count
+
+
+def _written(func: Any, arguments: tuple[Any, ...]) -> list[Tensor]:
+    """The tensors that an operator without outputs changes, such as an optimizer's."""
+    pairs = zip(func._schema.arguments, arguments, strict=False)
+    return list(_tensors([value for each, value in pairs if each.alias_info is not None and each.alias_info.is_write]))
 
 
 def _touched(name: str, arguments: tuple[Any, ...], inputs: list[Tensor], outputs: list[Tensor]) -> int:

@@ -4,7 +4,7 @@ PyTorch computes these by chains of other operators in Python, which takes up to
 compiler (a second) for the first one. Only shapes, types and storages matter here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import zip_longest
 from typing import Any
 
@@ -74,13 +74,19 @@ def _like_first(arguments: Arguments) -> Tensor:
     return _new(arguments[0], *arguments[0].shape)
 
 
-def _elementwise(arguments: Arguments) -> Tensor:
+def _regular(tensor: Tensor) -> bool:
+    """False for a transposed or cut tensor, whose order the output of an operator on its elements keeps."""
+    return tensor.is_contiguous() or _channels_last(tensor) or 0 in tensor.stride()
+
+
+def _elementwise(arguments: Arguments) -> Tensor | None:
     tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
-    sides = [
-        next((side for side in aligned if side != 1), 1)
-        for aligned in zip_longest(*(reversed(tensor.shape) for tensor in tensors), fillvalue=1)
-    ]
-    return _new(tensors[0], *reversed(sides))
+    return _new(tensors[0], *_broadcast(tensors)) if all(map(_regular, tensors)) else None
+
+
+def _broadcast(tensors: Iterable[Tensor]) -> list[int]:
+    aligned = zip_longest(*(reversed(tensor.shape) for tensor in tensors), fillvalue=1)
+    return [next((side for side in sides if side != 1), 1) for sides in aligned][::-1]
 
 
 def _matrix_product(arguments: Arguments) -> Tensor:
@@ -93,9 +99,10 @@ def _nll_loss(arguments: Arguments) -> tuple[Tensor, Tensor]:
     return _new(log_probabilities, *(() if reduction else labels.shape)), _new(log_probabilities)
 
 
-def _mse_loss(arguments: Arguments) -> Tensor:
+def _mse_loss(arguments: Arguments) -> Tensor | None:
     elementwise = _elementwise(arguments[:2])
-    return elementwise if len(arguments) > 2 and arguments[2] == 0 else _new(elementwise)
+    whole = elementwise is None or (len(arguments) > 2 and arguments[2] == 0)
+    return elementwise if whole else _new(arguments[0])
 
 
 def _max_pool(arguments: Arguments) -> tuple[Tensor, Tensor]:
@@ -141,7 +148,7 @@ def _slice_backward(arguments: Arguments) -> Tensor:
 
 def _in_place(arguments: Arguments) -> Tensor:
     changed: Tensor = arguments[0]
-    if _elementwise(arguments).shape != changed.shape:
+    if _broadcast(each for each in arguments if isinstance(each, Tensor)) != list(changed.shape):
         raise RuntimeError(f"an operand is larger than the tensor {list(changed.shape)} that it should change in place")
     return changed
 
@@ -158,13 +165,27 @@ def _reduction(dimensions: int) -> Callable[[Arguments], Tensor]:
     return reduced
 
 
-SHORTCUTS: Mapping[str, Callable[[Arguments], Tensor | tuple[Tensor | None, ...]]] = {
+def _lstm_layer(arguments: Arguments) -> tuple[Tensor, ...]:
+    """A layer of an LSTM in one direction, as oneDNN computes it, and what it keeps for the backward pass.
+
+    The bytes of these gates and states were fitted to PyTorch 2.14, without their rounding to pages.
+    """
+    inputs, hidden_state, cell, hidden = arguments[0], arguments[5], arguments[6], arguments[10]
+    steps, batch, features = inputs.shape
+    states = (steps + 1) * (6 * max(features, hidden) + 4 * hidden) + steps * hidden
+    kept = 4 * batch * (steps * 4 * hidden + states) if arguments[15] else 0
+    workspace = torch.empty(kept, dtype=torch.uint8, device=inputs.device)
+    return _new(inputs, steps, batch, hidden), _new(hidden_state, batch, hidden), _new(cell, batch, hidden), workspace
+
+
+SHORTCUTS: Mapping[str, Callable[[Arguments], Any]] = {
     "convolution": _convolution,
     "convolution_backward": _convolution_backward,
     "native_batch_norm": _batch_norm,
     "native_batch_norm_backward": _norm_backward,
     "native_group_norm": _group_norm,
     "native_group_norm_backward": _norm_backward,
+    "mkldnn_rnn_layer": _lstm_layer,
     "addmm": _matrix_product,
     "mm": _matrix_product,
     "bmm": _matrix_product,
@@ -185,13 +206,15 @@ SHORTCUTS: Mapping[str, Callable[[Arguments], Tensor | tuple[Tensor | None, ...]
     "sum": _reduction(1),
     "mean": _reduction(1),
     "linalg_vector_norm": _reduction(2),
-    "ones_like": _like_first,
-    "zeros_like": _like_first,
-    "relu": _like_first,
-    "threshold_backward": _like_first,
-    "_log_softmax": _like_first,
-    "_softmax": _like_first,
-    "_log_softmax_backward_data": _like_first,
-    "_softmax_backward_data": _like_first,
+    **dict.fromkeys(
+        ("ones_like", "zeros_like", "relu", "_log_softmax", "_softmax"), lambda given: _elementwise(given[:1])
+    ),
+    **dict.fromkeys(
+        ("threshold_backward", "_log_softmax_backward_data", "_softmax_backward_data"),
+        lambda given: _elementwise(given[:2]),
+    ),
 }
-"""Outputs from positional arguments, by the operator's name; for floating-point calls without a dtype argument."""
+"""Outputs from positional arguments, by the operator's name; for floating-point calls without a dtype argument.
+
+``None`` where PyTorch must compute the output.
+"""

@@ -4,7 +4,7 @@
 2. The server computes h ← h - (α/N) Σ_S (θ_k - θ_t) and θ_{t+1} = mean_S θ_k - h/α, with N clients in all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from edgefl.methods.fedprox import parameter_vector
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.client_state import ClientState, State
 from edgefl.methods.parts.local_step import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective, Variant
 from edgefl.methods.parts.server import SERVER_UPDATES, Arrivals, RoundFacts, ServerUpdate, Weighting, weighted_sum
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
@@ -66,7 +66,7 @@ class FedDyn(Objective):
     def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
         return self.base.evaluation_mode(model)
 
-    def variants(self, model: BlockModel) -> Sequence[Mapping[str, Tensor]]:
+    def variants(self, model: BlockModel) -> Sequence[Variant]:
         return self.base.variants(model)
 
     def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:

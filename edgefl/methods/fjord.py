@@ -4,7 +4,7 @@ In each step the client draws a width among those that its device allows, and tr
 ``distill``, a narrower network also learns from the client's widest one (Sec. 3 and Alg. 1).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.local_step import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective, Variant
 from edgefl.methods.parts.submodels import SubModel, Width
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
@@ -52,16 +52,16 @@ class FjORD(Objective):
     alpha: float = Field(default=0.5, ge=0, le=1, description="weight α of the teacher in a narrower network's loss")
     temperature: float = Field(default=1.0, gt=0, description="temperature T of the predictions that are compared")
 
-    def variants(self, model: BlockModel) -> Sequence[Mapping[str, Tensor]]:
+    def variants(self, model: BlockModel) -> Sequence[Variant]:
         count = len(model.nested) + 1
-        return [{"width": torch.tensor((place + 0.5) / count)} for place in range(count)]
+        return [Variant(1 / count, {"width": torch.tensor((place + 0.5) / count)}) for place in range(count)]
 
     def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
         return {"width": torch.tensor(generator.random(), dtype=torch.float64)}
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         model = context.model
-        place = self._place(context.draws["width"], len(model.nested) + 1)
+        place = int(float(context.draws["width"]) * (len(model.nested) + 1))  # 0 is the widest
         if place and not self.distill:
             narrow = model.nested[place - 1]
             with using(track=False):
@@ -78,12 +78,6 @@ class FjORD(Objective):
         taught = kl_divergence(widest.detach(), logits, self.temperature) * self.temperature**2
         student = (1 - self.alpha) * context.loss(logits, batch.labels) + self.alpha * taught
         return Loss(cross_entropy + student, cross_entropy)
-
-    def _place(self, drawn: Tensor, widths: int) -> int:
-        """0 is the widest; without data that of the most expensive step."""
-        if drawn.is_meta:
-            return int(self.distill and widths > 1)
-        return int(float(drawn) * widths)
 
 
 METHODS.register("fjord")(

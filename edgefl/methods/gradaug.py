@@ -1,5 +1,6 @@
 """GradAug: narrower sub-networks on smaller images learn from the full network (Yang et al. 2020)."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.distillation import kl_divergence
 from edgefl.methods.parts.local_step import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective, Variant
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier
@@ -28,8 +29,7 @@ class GradAug(Objective):
     """CE + μ Σ_i KL(softmax(z), constant ‖ softmax(z_i)) over n sub-networks (Yang et al. 2020; Mendieta et al. 2022).
 
     The sub-networks' widths are w_b and n-1 draws from U(w_b, 1), largest first, each on the images resized to a drawn
-    share of their side. A draw decides shapes, so clients cannot be batched; the cost model, which has no draws, uses
-    the mean width and the median size.
+    share of their side. A draw decides shapes, so clients cannot be batched.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"classes", "images", "widths"})
@@ -53,6 +53,22 @@ class GradAug(Objective):
             )
         return model
 
+    def variants(self, model: BlockModel) -> Sequence[Variant]:
+        """Each sub-network runs every size once, with a width from another equal part of its range.
+
+        Widths and sizes are uncorrelated: for four sizes from large to small, parts 2, 4, 1 and 3 of the widths.
+        """
+        count = len(self.sizes)
+        parts = [(2 * place + 1) % (count + 1) if count % 2 == 0 else 2 * place % count for place in range(count)]
+        found = []
+        for place in range(count):
+            drawn = [parts[(place + other) % count] for other in range(self.subnets - 1)]
+            widths = [self.min_width + (1 - self.min_width) * (part + 0.5) / count for part in drawn]
+            sizes = [self.sizes[(place + other) % count] for other in range(self.subnets)]
+            found.append(_variant(1 / count, [*widths, self.min_width], sizes))
+        widest = [*[1.0] * (self.subnets - 1), self.min_width]
+        return [*found, _variant(0, widest, [max(self.sizes)] * self.subnets)]
+
     def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
         drawn = generator.uniform(self.min_width, 1, self.subnets - 1)
         widths = np.sort(np.append(drawn, self.min_width))[::-1]
@@ -65,7 +81,8 @@ class GradAug(Objective):
         logits = context.model.apply_blocks(local, batch.inputs)
         cross_entropy = context.loss(logits, batch.labels)
         total, mu = cross_entropy, WEIGHTS.get(self.subnets, 1.25) if self.mu is None else self.mu
-        for width, size in self._plan(context):
+        widths, sizes = context.draws["width"].tolist(), context.draws["size"].tolist()
+        for width, size in zip(widths, sizes, strict=True):
             side = [max(1, round(size * length)) for length in batch.inputs.shape[-2:]]
             inputs = F.interpolate(batch.inputs, size=side, mode="bilinear", align_corners=True)
             with using(width=width, track=False):
@@ -73,12 +90,9 @@ class GradAug(Objective):
             total = total + mu * kl_divergence(logits.detach(), narrow)
         return Loss(total, cross_entropy)
 
-    def _plan(self, context: Context) -> list[tuple[float, float]]:
-        widths, sizes = context.draws["width"], context.draws["size"]
-        if widths.is_meta:
-            middle = sorted(self.sizes)[len(self.sizes) // 2]
-            return [*[((1 + self.min_width) / 2, middle)] * (self.subnets - 1), (self.min_width, middle)]
-        return list(zip(widths.tolist(), sizes.tolist(), strict=True))
+
+def _variant(share: float, widths: list[float], sizes: list[float]) -> Variant:
+    return Variant(share, {"width": torch.tensor(widths), "size": torch.tensor(sizes)})
 
 
 METHODS.register("gradaug")(

@@ -1,5 +1,6 @@
 """Stochastic Depth: FedAvg with residual blocks dropped at random during training (Huang et al. 2016)."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor
 from edgefl.methods.fedavg import Mean
 from edgefl.methods.fits import Need
 from edgefl.methods.parts.local_step import Sgd
-from edgefl.methods.parts.objective import Batch, Context, Loss, Objective
+from edgefl.methods.parts.objective import Batch, Context, Loss, Objective, Variant
 from edgefl.methods.recipe import METHODS, Recipe
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
@@ -45,7 +46,24 @@ class StochasticDepth(Objective):
         """The model uses one for each of its residual blocks."""
         return {"uniform": torch.from_numpy(generator.random(MOST_BLOCKS, dtype=np.float32))}
 
+    def variants(self, model: BlockModel) -> Sequence[Variant]:
+        """A device skips dropped blocks: here those whose index has a certain binary digit, one digit in each variant.
+
+        Block l is dropped with a probability proportional to l, the sum of the shares of its digits.
+        """
+        blocks = model.residual_count
+        digits = [1 << place for place in range((blocks - 1).bit_length())]
+        one = (1 - self.survival) / max(1, blocks - 1)
+        return [
+            Variant(share, {"dropped": torch.tensor([bool(index & digit) for index in range(blocks)])})
+            for digit, share in [(0, 1 - one * sum(digits)), *((digit, one * digit) for digit in digits)]
+        ]
+
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        if "dropped" in context.draws:
+            with using(dropped=frozenset(context.draws["dropped"].nonzero().flatten().tolist())):
+                cross_entropy = context.loss(context.model.apply_blocks(local, batch.inputs), batch.labels)
+            return Loss(cross_entropy, cross_entropy)
         uniform = context.draws["uniform"][: context.model.residual_count]
         probabilities = torch.tensor(self.probabilities(context.model.residual_count), device=uniform.device)
         with using(keep=(uniform < probabilities).to(batch.inputs.dtype)):

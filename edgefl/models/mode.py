@@ -21,6 +21,8 @@ class Mode:
     track: bool = True  # batch norm updates its running statistics (off for frozen copies and sub-networks)
     width: float = 1.0  # share of the leading channels that slimmable layers use, in (0, 1]
     keep: Tensor | None = None  # Stochastic Depth's draw for this step, one 0/1 number per residual block; or None
+    # indices of the residual blocks that are skipped, as a device does where ``keep`` is 0
+    dropped: frozenset[int] = frozenset()
     # each residual block's probability of being kept, for evaluation; None without it
     keep_probability: tuple[float, ...] | None = None
     # compute convolutions, except depthwise ones, as matrix products. It changes only rounding.

@@ -14,7 +14,7 @@ class Residual(nn.Module):
 
     ``scale`` is 1; under Stochastic Depth it is the step's 0/1 draw for this block in training, and its probability of
     being kept in evaluation. A dropped body is multiplied by zero instead of skipped, so that a draw does not affect
-    control flow and clients with different draws can be batched.
+    control flow and clients with different draws can be batched. A device skips it (``Mode.dropped``).
 
     The shortcut is the identity by default, the activation ReLU; ``torch.nn.Identity()`` for none.
     """
@@ -29,8 +29,10 @@ class Residual(nn.Module):
         self.activation = nn.ReLU() if activation is None else activation
 
     def forward(self, inputs: Tensor) -> Tensor:
-        output = cast("Tensor", self.body(inputs))
         now = mode()
+        if self.index in now.dropped:
+            return cast("Tensor", self.activation(self.shortcut(inputs)))
+        output = cast("Tensor", self.body(inputs))
         if now.training and now.keep is not None:
             output = output * now.keep[self.index]
         elif not now.training and now.keep_probability is not None:

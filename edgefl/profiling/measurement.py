@@ -11,10 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import Field
 
-from edgefl.cost.measure import NOWHERE, Operator
+from edgefl.cost.fake import fake
+from edgefl.cost.measure import Operator
 from edgefl.cost.recorder import Recorder
 from edgefl.cpu_quota import limited, period_seconds
 from edgefl.errors import UserError
@@ -53,7 +53,7 @@ def operators_of(case: Case) -> tuple[Operator, ...]:
     >>> [(each.name, each.flops, each.count) for each in operators_of(cases()["linear 64 on 8"])]
     [('mm', 65536, 3)]
     """
-    run = case.prepare(lambda *shape: torch.empty(shape, device=NOWHERE))
+    run = case.prepare(fake)
     with Recorder() as recorder:
         run()
     counts = Counter(

@@ -6,7 +6,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from edgefl.cost import CostModel
+from edgefl.cost.fake import Fake, fake
 from edgefl.cost.formulas import is_counted, uncounted, work_of
+from edgefl.cost.measure import trace
 from edgefl.cost.recorder import Recorder
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
@@ -78,6 +80,74 @@ def test_attention_costs_what_its_products_cost(options):
     assert fused[1] == pytest.approx(plain[1], rel=0.1)
     trained = cost(lambda *all: F.scaled_dot_product_attention(*all, **options), query, key, value)[0]
     assert trained == pytest.approx(3 * plain[0], rel=0.2)
+
+
+CALLS = {
+    "plain": {},
+    "causal": {"is_causal": True},
+    "dropout": {"dropout_p": 0.1},
+    "mask": {"attn_mask": torch.zeros(16, 16)},
+    "boolean mask": {"attn_mask": torch.ones(16, 16, dtype=torch.bool)},
+    "trained mask": {"attn_mask": torch.zeros(1, 1, 16, 16, requires_grad=True)},
+}
+PLACES = {
+    "of heads": torch.zeros(2, 4, 16, 8),
+    "transposed": torch.zeros(2, 16, 4, 8).transpose(1, 2),
+    "without heads": torch.zeros(2, 16, 8),
+    "of 64 bits": torch.zeros(2, 4, 16, 8, dtype=torch.float64),
+}
+
+
+@pytest.mark.parametrize("places", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize("options", CALLS.values(), ids=CALLS)
+def test_pytorch_chooses_the_kernel_of_attention_as_on_a_cpu(places, options):
+    def executed(query, recorder):
+        with recorder:
+            output = F.scaled_dot_product_attention(query, query, query, **options)
+            torch.autograd.grad(output.sum(), query)
+        return [record.name for record in recorder.records]
+
+    with Recorder():
+        query = Fake.of(places.to("meta")).requires_grad_()
+    assert executed(query, Recorder()) == executed(places.clone().requires_grad_(), Recorder(with_data=True))
+
+
+@pytest.mark.parametrize("length", [16, 200, 1000])
+def test_causal_attention_leaves_out_what_no_query_of_a_block_sees(length):
+    with Recorder():
+        query = fake(2, 4, length, 8).requires_grad_()
+    with Recorder() as recorder:
+        torch.autograd.grad(F.scaled_dot_product_attention(query, query, query, is_causal=True).sum(), query)
+    forward, backward = (each.macs for each in recorder.records if "attention" in each.name)
+    block = 32 if length < 192 else 64 if length < 768 else 256
+    pairs = sum(min(block * (place // block + 1), length) for place in range(length))
+    assert (forward, backward) == (2 * 4 * pairs * 16, 2 * 4 * pairs * 40)
+
+
+def test_projections_of_attention_are_layers():
+    layer, x = nn.MultiheadAttention(32, 4, batch_first=True), torch.randn(2, 10, 32)
+    with Recorder(with_data=True) as recorder:
+        layer(x, x, x)
+    assert sum(record.macs for record in recorder.records if record.layer) == 2 * 10 * 32 * 4 * 32
+
+
+@pytest.mark.parametrize(("name", "options"), [("adamw", {}), ("adagrad", {}), ("sgd", {"momentum": 0.9})])
+def test_a_fused_optimizer_computes_what_its_step_computes(name, options):
+    """The rule of edgefl executes the same step in single operators."""
+    model, vectors = build_model(MODELS["mlp"](), (9,), 3), [torch.ones(1000) for _ in range(4)]
+    method = build_method("fedavg", LocalOptions(batch=4, optimizer=name, **options))
+    lines = [record for record in trace(model, method, model.depth, 4).records if record.phase == "update"]
+    kinds = {"adamw": torch.optim.AdamW, "adagrad": torch.optim.Adagrad, "sgd": torch.optim.SGD}
+    parameter = nn.Parameter(vectors[0])
+    optimizer = kinds[name]([parameter], lr=0.1, fused=True, **options)
+    parameter.grad = vectors[1]
+    optimizer.step()
+    with Recorder(with_data=True) as recorder:
+        optimizer.step()
+    (fused,) = (record for record in recorder.records if "fused" in record.name)
+    each = sum(record.flops for record in lines) / model.layout.parameter_count
+    assert fused.flops / 1000 == pytest.approx(each, rel=0.01)
+    assert 16_000 < fused.bytes < sum(record.bytes for record in lines) * 1000 / model.layout.parameter_count
 
 
 @pytest.mark.parametrize("kernel", ["flash", "efficient", "cudnn"])

@@ -125,9 +125,10 @@ def test_a_step_executes_the_flops_that_pytorch_counts(make):
     model = make()
     step, _ = step_of(model)
     # Fused attention on a CPU is not counted by PyTorch.
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        step()
-    cost = measure(model, FEDAVG, model.depth, BATCH)
+    with sdpa_kernel(SDPBackend.MATH):
+        with FlopCounterMode(display=False) as counter:
+            step()
+        cost = measure(model, FEDAVG, model.depth, BATCH)
     products = [
         each for each in cost.operators if each.kind.startswith(("matrix-product", "batched-product", "convolution"))
     ]

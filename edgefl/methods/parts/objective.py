@@ -35,6 +35,17 @@ class Loss(NamedTuple):
     cross_entropy: Tensor
 
 
+class Variant(NamedTuple):
+    """A kind of step: its share, and its random inputs. Shares sum to 1; one may be 0, for memory alone.
+
+    Work is linear in what a step executes, so only the probability of each part must be right: shares need not be
+    probabilities of the whole steps.
+    """
+
+    share: float
+    draws: Mapping[str, Tensor]
+
+
 CLIENT_FACTS = ("label_counts", "relative_size", "round")
 
 
@@ -115,8 +126,8 @@ class Objective(Component):
         """The differences of the evaluation mode from the plain one (Stochastic Depth's expectation)."""
         return {}
 
-    def variants(self, model: BlockModel) -> Sequence[Mapping[str, Tensor]]:
-        """The random inputs of steps that execute different operators, all equally likely; empty: all steps are alike.
+    def variants(self, model: BlockModel) -> Sequence[Variant]:
+        """Steps that execute different operators; empty: all steps are alike.
 
         The cost of a step is the mean over them, and its memory that of the largest.
         """
