@@ -201,7 +201,7 @@ def run() -> Callable[..., SmallRun]:
             selector=selection(selector).start(0),
             facts=Facts(),
             sizes=ModelSizes((BLOCK,) * 4),
-            cost=lambda alpha, batch, level: cost,
+            cost=lambda *_: cost,
             fleet=FleetAssignment(
                 profiles=tuple(kinds),
                 links=("link",) * len(kinds),
