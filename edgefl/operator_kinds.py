@@ -5,6 +5,11 @@ that overwrites its input than in a normalisation. ``edgefl.cost`` determines th
 profile may give rates by kind.
 """
 
+from typing import Literal
+
+Backend = Literal["cpu", "cuda"]
+"""What PyTorch computes with on a device, which decides the operators that a step executes."""
+
 WIDTHS = ((8, "thin"), (32, "narrow"), (128, "medium"))
 """Upper limits of a convolution's channels (the smaller of inputs and outputs) for each name; above them: wide."""
 

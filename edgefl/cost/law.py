@@ -17,6 +17,7 @@ from edgefl.cost.measure import ALIKE, StepCost, Trace, mean_cost, step_cost, tr
 from edgefl.cost.recorder import Record
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
+from edgefl.operator_kinds import Backend
 from edgefl.torch_settings import neutral_torch
 
 BATCHES = (2, 3, 5)
@@ -67,21 +68,32 @@ class CostModel:
         self.model = model
         self._laws: dict[tuple[object, ...], AffineCost | None] = {}
         self._costs: dict[tuple[object, ...], StepCost] = {}
+        self._differ: dict[tuple[object, ...], bool] = {}
 
     @neutral_torch()
-    def cost(self, method: Method, alpha: int, batch: int) -> StepCost:
+    def backend(self, method: Method, alpha: int, backend: Backend) -> Backend:
+        """The backend itself, or ``cpu`` if both execute the same operators."""
+        key = (*_signature(method), alpha)
+        if key not in self._differ:
+            model = method.objective.adapt(self.model)
+            drawn = (method.objective.variants(model) or ALIKE)[0].draws
+            self._differ[key] = trace(model, method, alpha, BATCHES[0], drawn).differs
+        return backend if self._differ[key] else "cpu"
+
+    @neutral_torch()
+    def cost(self, method: Method, alpha: int, batch: int, backend: Backend = "cpu") -> StepCost:
         """The cost of a step of ``method`` on ``batch`` images with the last ``alpha`` blocks received (M: all).
 
         It comes from the affine law or, if the law does not hold for the method (a loss over pairs of images), from a
         measurement.
         """
-        signature = (*_signature(method), alpha)
+        signature = (*_signature(method), alpha, backend)
         key = (*signature, batch)
         if key not in self._costs:
             model = method.objective.adapt(self.model)
             costs = []
             for number, (share, drawn) in enumerate(method.objective.variants(model) or ALIKE):
-                traced = partial(trace, model, method, alpha, drawn=drawn)
+                traced = partial(trace, model, method, alpha, drawn=drawn, backend=backend)
                 costs.append((share, self._at(batch, (*signature, number), traced)))
             self._costs[key] = mean_cost(costs)
         return self._costs[key]

@@ -27,6 +27,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Frozen, Layout, Weights
 from edgefl.models.mode import using
 from edgefl.models.norm import is_refusal
+from edgefl.operator_kinds import Backend
 from edgefl.randomness import generator
 
 
@@ -134,6 +135,7 @@ class Trace:
     batch: int
     records: tuple[Record, ...]
     brought_bytes: int
+    differs: bool = False  # another backend executes other operators
 
     @property
     def executed(self) -> tuple[Record, ...]:
@@ -167,8 +169,13 @@ def measure(model: BlockModel, method: Step | Method, alpha: int, batch: int) ->
     return mean_cost([(share, trace(model, method, alpha, batch, drawn).cost) for share, drawn in variants])
 
 
-def trace(
-    model: BlockModel, method: Step | Method, alpha: int, batch: int, drawn: Mapping[str, Tensor] = ALIKE[0].draws
+def trace(  # noqa: PLR0917  (a step is made of this many things)
+    model: BlockModel,
+    method: Step | Method,
+    alpha: int,
+    batch: int,
+    drawn: Mapping[str, Tensor] = ALIKE[0].draws,
+    backend: Backend = "cpu",
 ) -> Trace:
     """Run one local step of ``method`` on tensors without data and record its operators; see :func:`measure`.
 
@@ -176,7 +183,7 @@ def trace(
     """
     layout, objective, rule = model.layout, method.objective, method.rule
     model.hold_constants(CPU)
-    recorder, others = Recorder(), _other_generators()
+    recorder, others = Recorder(backend), _other_generators()
     with without_data(method.label):
         with Recorder():  # not counted: the step's records start after it
             parameters, buffers = fake(layout.parameter_count), fake(layout.buffer_count)
@@ -221,7 +228,7 @@ def trace(
             GlobalRandomness,
             stacklevel=1,
         )
-    return Trace(batch, tuple(recorder.records), recorder.brought_bytes)
+    return Trace(batch, tuple(recorder.records), recorder.brought_bytes, recorder.differs)
 
 
 _SIGNS = ("meta", "data pointer", "unallocated storage")

@@ -14,10 +14,12 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from edgefl.cost.cuda import FUSED
 from edgefl.cost.data_dependence import DataDependentError, argument_of, data_dependence, whose
 from edgefl.cost.fake import CPU, DEVICE, META, Fake, computed, recording, without_numbers
 from edgefl.cost.formulas import is_counted, kind_of, loops_of, work_of
 from edgefl.methods.parts.local_step import Phase
+from edgefl.operator_kinds import Backend
 
 LAYERS = frozenset(
     (F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d, F.bilinear)
@@ -66,7 +68,7 @@ class _Layers(TorchFunctionMode):
                 return FunctionType(func.__code__, lines, argdefs=func.__defaults__)(*args, **(kwargs or {}))
         outer, self.recorder.layer = self.recorder.layer, self.recorder.layer or func in LAYERS
         try:
-            return func(*args, **(kwargs or {}))
+            return self.recorder.called(func)(*args, **(kwargs or {}))
         finally:
             self.recorder.layer = outer
 
@@ -76,11 +78,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Storages that an operator reads and that existed before are listed in ``brought``, with their bytes, and count as
     live during the whole step. ``draws`` has the operators that drew from PyTorch's global generator, with the part
-    that called them. ``with_data``: the tensors have data, so that operators may depend on it.
+    that called them; ``differs`` is true if another backend executes other operators. ``with_data``: the tensors have
+    data, so that operators may depend on it.
     """
 
-    def __init__(self, *, with_data: bool = False) -> None:
+    def __init__(self, backend: Backend = "cpu", *, with_data: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._backend = backend
+        self.differs = False
         self._with_data = with_data
         self.records: list[Record] = []
         self.phase: Phase = "forward"
@@ -95,6 +100,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _should_skip_dynamo(cls) -> bool:
         """Skipping would import the compiler, a second or two, and nothing is compiled in this mode."""
         return False
+
+    def called(self, func: Any) -> Any:
+        """What the backend executes for a function of PyTorch."""
+        if func not in FUSED:
+            return func
+        self.differs = True
+        return FUSED[func] if self._backend == "cuda" else func
 
     def entering(self, phase: Phase) -> None:
         self.phase = phase
@@ -135,7 +147,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if dependence is not None:
             raise DataDependentError(dependence)
         keyed = any(isinstance(one, torch.Generator) for one in given)
-        if torch.Tag.nondeterministic_seeded in func.tags and not keyed and argument_of(func, "dropout_p", args) != 0:
+        seeded = torch.Tag.nondeterministic_seeded in func.tags and not keyed
+        if seeded and all(argument_of(func, share, args) != 0 for share in ("dropout_p", "dropout")):
             self.draws[name.removesuffix("_")] = whose(frame for frame, _ in walk_stack(None))
         if any(isinstance(tensor, Fake) for tensor in inputs):
             result = computed(func, args, keywords)

@@ -178,6 +178,31 @@ def _lstm_layer(arguments: Arguments) -> tuple[Tensor, ...]:
     return _new(inputs, steps, batch, hidden), _new(hidden_state, batch, hidden), _new(cell, batch, hidden), workspace
 
 
+def _recurrent_layers(arguments: Arguments) -> tuple[Tensor, ...]:
+    """Layers of cuDNN; a device keeps their gates and states for the backward pass."""
+    inputs, hidden_state, cell, mode, size, projected, layers, batch_first, _, train, both = (
+        arguments[place] for place in (0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
+    )
+    places, ways, outputs = inputs.shape[:2].numel(), 1 + both, projected or size
+    gates = {2: 4, 3: 3}.get(mode, 1)
+    kept = places * ways * layers * (gates + 2) * size * inputs.element_size() if train else 0
+    batch = inputs.shape[0 if batch_first else 1]
+    return (
+        _new(inputs, *inputs.shape[:2], ways * outputs),
+        _new(hidden_state, ways * layers, batch, outputs),
+        _new(inputs, 0) if cell is None else _new(cell, ways * layers, batch, size),
+        torch.empty(kept, dtype=torch.uint8, device=inputs.device),
+        _new(inputs, 0),
+    )
+
+
+def _recurrent_layers_backward(arguments: Arguments) -> tuple[Tensor | list[Tensor] | None, ...]:
+    weights, hidden_state, cell = (arguments[place] for place in (1, 4, 5))
+    of_cell = None if cell is None else _new(cell, *cell.shape)
+    gradients = [_new(each, *each.shape) for each in weights]
+    return _like_first(arguments), _new(hidden_state, *hidden_state.shape), of_cell, gradients
+
+
 SHORTCUTS: Mapping[str, Callable[[Arguments], Any]] = {
     "convolution": _convolution,
     "convolution_backward": _convolution_backward,
@@ -186,6 +211,8 @@ SHORTCUTS: Mapping[str, Callable[[Arguments], Any]] = {
     "native_group_norm": _group_norm,
     "native_group_norm_backward": _norm_backward,
     "mkldnn_rnn_layer": _lstm_layer,
+    "_cudnn_rnn": _recurrent_layers,
+    "_cudnn_rnn_backward": _recurrent_layers_backward,
     "addmm": _matrix_product,
     "mm": _matrix_product,
     "bmm": _matrix_product,

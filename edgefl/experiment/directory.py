@@ -28,7 +28,7 @@ from edgefl.files import aside, read_json, write_file
 from edgefl.hardware import DeviceName
 from edgefl.options import Options
 from edgefl.record import RunPaths, names
-from edgefl.record.costs import read_costs
+from edgefl.record.costs import StepKey, read_costs
 from edgefl.record.paths import how_to_continue, is_interrupted
 from edgefl.record.summary import SCHEMA, SeedResult, Summary, is_summary, read_run
 from edgefl.scenario import Scenario, load_scenario, resolve
@@ -51,15 +51,12 @@ class Choices(Options):
 
 
 class Finished(Options):
-    """A finished run: its entry in the summary, and the keys of the step costs that it used.
-
-    A key is (alpha, batch, capacity level), and of a Flower app (1, number).
-    """
+    """A finished run: its entry in the summary, and the keys of the step costs that it used."""
 
     label: str
     seed: int
     entry: SeedResult
-    costs: tuple[tuple[int, ...], ...]
+    costs: tuple[StepKey, ...]
 
 
 class State(Options):
@@ -207,7 +204,7 @@ class RunDirectory:
             )
         self.software = dict(found)
 
-    def run_finished(self, label: str, seed: int, entry: SeedResult, costs: Iterable[tuple[int, ...]]) -> None:
+    def run_finished(self, label: str, seed: int, entry: SeedResult, costs: Iterable[StepKey]) -> None:
         """Record that a run is complete: its tables are written, its journal and checkpoints no longer needed."""
         self.finished[label, seed] = Finished(label=label, seed=seed, entry=entry, costs=tuple(costs))
         self._write()
@@ -313,9 +310,7 @@ def _state_with(new_seeds: NewSeeds, path: Path) -> State:
     extended = scenario.with_seeds(new_seeds.after(scenario.seeds))
     steps = read_costs(paths.costs)
     # A finished directory has the steps of all seeds together, which is all that its costs.json needs.
-    used = {
-        label: tuple((step.alpha, step.batch, step.level) for step in steps.get(label, ())) for label in summary.methods
-    }
+    used = {label: tuple(step.key for step in steps.get(label, ())) for label in summary.methods}
     finished = tuple(
         Finished(label=label, seed=each.seed, entry=each, costs=used[label]) for label, each in runs_of(summary)
     )

@@ -149,11 +149,11 @@ class OneRun:
         self.fault = fault
         return unbegun_run(self._method.label, self._world.seed, limits_of(self._scenario), listeners, fault)
 
-    def _step_cost(self, alpha: int, batch: int, level: int = 0) -> StepCost:
+    def _step_cost(self, *key: Any) -> StepCost:
         label, part = self._method.label, "measuring a local step"
         with blaming(label, 0, part):
             try:
-                return self._costs.step(alpha, batch, level)
+                return self._costs.step(*key)
             except DataDependentError as error:
                 raise PartFault(label, 0, part, error.reason) from error
 

@@ -19,12 +19,12 @@ from edgefl.experiment.faults import NotWritten, RunsFailed
 from edgefl.experiment.inputs import Inputs, allow_code, software_of
 from edgefl.experiment.one_run import LogDiffers, MakeTestbed, OneRun
 from edgefl.experiment.pausing import Pause
-from edgefl.experiment.step_costs import StepCosts, StepKey
+from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld, data_of, reads_labels, shared_world, step_costs, world_for
 from edgefl.fleet.figure import value
 from edgefl.hardware import DeviceName
 from edgefl.options import Options
-from edgefl.record.costs import StepRow, write_costs
+from edgefl.record.costs import StepKey, StepRow, write_costs
 from edgefl.record.events import Listener, ListenerError, marked
 from edgefl.record.paths import RunPaths, how_to_continue, is_interrupted
 from edgefl.record.rounds import RoundRow
@@ -236,7 +236,7 @@ class Runs(Listener):
     def costs(self) -> dict[str, list[StepRow]]:
         """The steps of each method, for ``costs.json``."""
 
-    def one(self, label: str, seed: int, run: Callable[[], tuple[SeedResult, Iterable[tuple[int, ...]]]]) -> None:
+    def one(self, label: str, seed: int, run: Callable[[], tuple[SeedResult, Iterable[StepKey]]]) -> None:
         """Execute one run, which returns its entry and the keys of its step costs."""
         for listener in self.listeners:
             listener.run_began(label, seed)
@@ -381,7 +381,8 @@ class _ScenarioRuns(Runs):
             there = world_for(self._chosen, world, method)[1]
             blocks = costs.model.depth if self._chosen.method(label).recipe.scheduler is None else 1
             size = min(method.local.batch, max(1, int(there.samples.min())))
-            has = max(value(profile.memory.training) for profile in there.fleet.profiles)
+            largest = max(there.fleet.profiles, key=lambda profile: value(profile.memory.training))
+            has, key = value(largest.memory.training), (blocks, size, 0, largest.backend)
             with suppress(Exception, SystemExit):  # its run reports a fault of a method
-                if not method.submodels and (needs := costs.step(blocks, size).peak_memory_bytes) > has:
+                if not method.submodels and (needs := costs.step(*key).peak_memory_bytes) > has:
                     yield f"{label}: no device can train it ({needs / 1e6:.4g} MB needed, {has / 1e6:.4g} MB at most)"

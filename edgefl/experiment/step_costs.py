@@ -12,11 +12,9 @@ from edgefl.methods.parts.local_part import keeping_local
 from edgefl.methods.parts.submodels import SubModel
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
-from edgefl.record.costs import StepRow
+from edgefl.operator_kinds import Backend
+from edgefl.record.costs import StepKey, StepRow
 from edgefl.simulation.cost_specs import CostSpec, PaperCost
-
-StepKey = tuple[int, int, int]
-"""What a step's cost depends on: blocks received (alpha), batch size and capacity level."""
 
 
 def recorded_cost(row: StepRow) -> StepCost:
@@ -25,11 +23,12 @@ def recorded_cost(row: StepRow) -> StepCost:
     return StepCost(**{**figures, "operators": tuple(Operator(*operator) for operator in row.operators)})
 
 
-def row_of(alpha: int, batch: int, cost: StepCost, level: int = 0) -> StepRow:
+def row_of(key: StepKey, cost: StepCost) -> StepRow:
     """Return the row of a step for ``costs.json``."""
     operators = tuple(astuple(each) if each.pixels else astuple(each)[:5] for each in cost.operators)
     figures = {each.name: getattr(cost, each.name) for each in fields(StepCost)}
-    return StepRow(**{**figures, "alpha": alpha, "batch": batch, "level": level, "operators": operators})
+    parts = dict(zip(("alpha", "batch", "level", "backend"), key, strict=True))
+    return StepRow(**{**figures, **parts, "operators": operators})
 
 
 class StepCosts:
@@ -44,29 +43,35 @@ class StepCosts:
         self._paper = isinstance(cost, PaperCost)
         self._model = model
         self._levels: dict[int, tuple[SubModel, CostModel]] = {}
-        self._known = {(row.alpha, row.batch, row.level): recorded_cost(row) for row in known}
+        self._known: dict[StepKey, StepCost] = {row.key: recorded_cost(row) for row in known}
         self.used: dict[StepKey, StepCost] = {}
 
     @property
     def model(self) -> BlockModel:
         return self._model.model
 
-    def step(self, alpha: int, batch: int, level: int = 0) -> StepCost:
+    def step(self, alpha: int, batch: int, level: int = 0, backend: Backend = "cpu") -> StepCost:
         """Return the cost of a local step on ``batch`` images with the last ``alpha`` blocks newly received.
 
-        ``level`` is the client's capacity level; see :class:`~edgefl.methods.parts.submodels.SubModels`.
+        ``level`` is the client's capacity level; see :class:`~edgefl.methods.parts.submodels.SubModels`. ``backend`` is
+        that of its device.
         """
-        key = (alpha, batch, level)
+        if backend != "cpu":
+            backend = self._measured(level).backend(self.method, alpha, backend)
+        key = (alpha, batch, level, backend)
         if key not in self.used:
-            self.used[key] = self._known.get(key) or self._cost(alpha, batch, level)
+            self.used[key] = self._known.get(key) or self._cost(*key)
             note_uncounted(self.used[key].operators)
         return self.used[key]
 
-    def _cost(self, alpha: int, batch: int, level: int) -> StepCost:
-        model = self._model if self.method.submodels is None else self._part_of(level)[1]
+    def _measured(self, level: int) -> CostModel:
+        return self._model if self.method.submodels is None else self._part_of(level)[1]
+
+    def _cost(self, alpha: int, batch: int, level: int, backend: Backend) -> StepCost:
+        model = self._measured(level)
         if not self._paper:
-            return model.cost(self.method, alpha, batch)
-        plain = model.cost(build_method("fedavg", self.method.local), self._model.model.depth, batch)
+            return model.cost(self.method, alpha, batch, backend)
+        plain = model.cost(build_method("fedavg", self.method.local), self._model.model.depth, batch, backend)
         factor = paper_factor(self.method, alpha, self._model.model.depth) or 1.0
         return replace(
             plain,
@@ -93,4 +98,4 @@ class StepCosts:
 
     def rows(self) -> list[StepRow]:
         """Return the used costs in a fixed order."""
-        return [row_of(alpha, batch, cost, level) for (alpha, batch, level), cost in sorted(self.used.items())]
+        return [row_of(key, cost) for key, cost in sorted(self.used.items())]

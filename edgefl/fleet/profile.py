@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_va
 from edgefl.errors import Note, nearest
 from edgefl.fleet.battery import Battery
 from edgefl.fleet.figure import Bound, Bounds, Estimate, from_number, opposite, scaled, value
-from edgefl.operator_kinds import FAMILIES, RATED
+from edgefl.operator_kinds import FAMILIES, RATED, Backend
 from edgefl.options import Options
 from edgefl.units import (
     Bytes,
@@ -364,6 +364,11 @@ class DeviceProfile(Options):
     def software(self) -> str:
         """The stack, or else that of the evidence for its speed."""
         return self.stack or self.evidence("compute").framework or "not stated"
+
+    @property
+    def backend(self) -> Backend:
+        """``cuda`` if the processor or the software has the word CUDA; a Jetson trains on its GPU."""
+        return "cuda" if self.kind == "jetson" or "CUDA" in self.compute.processor + self.software else "cpu"
 
     @property
     def core_speed(self) -> float:

@@ -157,7 +157,7 @@ class Replies:
         head = {
             "message": digest,
             "reply": len(reply),
-            "cost": row_of(1, 1, answer.cost).model_dump(mode="json"),
+            "cost": row_of((1, 1, 0, "cpu"), answer.cost).model_dump(mode="json"),
             "steps": answer.steps,
             "waits": answer.waits,
         }

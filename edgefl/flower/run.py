@@ -16,7 +16,7 @@ from edgefl.flower.client_work import Costs, Replies
 from edgefl.flower.scenario import AppMethod, AppScenario, app_scenario_of
 from edgefl.flower.setup import limits_of, run_app
 from edgefl.record import RunPaths, names
-from edgefl.record.costs import StepRow, read_costs, write_costs
+from edgefl.record.costs import StepKey, StepRow, read_costs, write_costs
 from edgefl.record.events import Listener
 from edgefl.record.summary import SeedResult
 from edgefl.record.tables import event_file, write_rounds
@@ -122,12 +122,12 @@ class _AppRuns(Runs):
             return costs
         known = read_costs(self.directory.paths.costs)
         for (label, _), run in finished.items():
-            rows: dict[tuple[int, ...], StepRow] = {(row.alpha, row.batch): row for row in known.get(label, ())}
-            costs[label] += [rows[number] for number in run.costs]
+            rows = {row.key: row for row in known.get(label, ())}
+            costs[label] += [rows[key] for key in run.costs]
         return costs
 
-    def _run(self, method: AppMethod, seed: int) -> tuple[SeedResult, list[tuple[int, int]]]:
-        """The result of a run, and (1, number) of each piece of work that it added to the costs."""
+    def _run(self, method: AppMethod, seed: int) -> tuple[SeedResult, list[StepKey]]:
+        """The result of a run, and the key of each piece of work that it added to the costs."""
         paths = RunPaths(self.directory.path).make(method.label, seed)
         early_end, costs = EarlyEnd(), Costs(before=len(self._costs[method.label]))
         with event_file(paths.events) as table:
@@ -141,10 +141,11 @@ class _AppRuns(Runs):
                 outcome = unbegun_run(method.label, seed, limits_of(self._apps), listeners, fault)
         self.fault = self.fault or outcome.fault
         write_rounds(outcome.rows, paths.rounds)
-        self._costs[method.label] += [row_of(1, step.batch, step) for step in costs.used]
+        rows = [row_of((1, step.batch, 0, "cpu"), step) for step in costs.used]
+        self._costs[method.label] += rows
         entry = summarise(outcome, seed, block_wise=False, why=early_end.why(outcome))
         write_costs(self._costs, self.directory.paths.costs)
-        return entry, [(1, step.batch) for step in costs.used]
+        return entry, [row.key for row in rows]
 
 
 def _planned_rounds(configs: Sequence[Mapping[str, Any]]) -> int:

@@ -54,18 +54,19 @@ class GradAug(Objective):
         return model
 
     def variants(self, model: BlockModel) -> Sequence[Variant]:
-        """Each sub-network runs every size once, with a width from another equal part of its range.
+        """Each sub-network runs every size equally often, and four or more equal parts of its range of widths.
 
         Widths and sizes are uncorrelated: for four sizes from large to small, parts 2, 4, 1 and 3 of the widths.
         """
-        count = len(self.sizes)
-        parts = [(2 * place + 1) % (count + 1) if count % 2 == 0 else 2 * place % count for place in range(count)]
+        sizes = len(self.sizes)
+        count = sizes * -(-4 // sizes)
+        parts = [2 * place % count if count % 2 else (2 * place + 1) % (count + 1) for place in range(count)]
         found = []
         for place in range(count):
-            drawn = [parts[(place + other) % count] for other in range(self.subnets - 1)]
-            widths = [self.min_width + (1 - self.min_width) * (part + 0.5) / count for part in drawn]
-            sizes = [self.sizes[(place + other) % count] for other in range(self.subnets)]
-            found.append(_variant(1 / count, [*widths, self.min_width], sizes))
+            steps = [(place + other) % count for other in range(self.subnets)]
+            widths = [self.min_width + (1 - self.min_width) * (parts[step] + 0.5) / count for step in steps[1:]]
+            drawn = [self.sizes[step * sizes // count] for step in [*steps[1:], steps[0]]]
+            found.append(_variant(1 / count, [*widths, self.min_width], drawn))
         widest = [*[1.0] * (self.subnets - 1), self.min_width]
         return [*found, _variant(0, widest, [max(self.sizes)] * self.subnets)]
 

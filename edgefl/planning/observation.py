@@ -250,6 +250,6 @@ def work_seconds(
     profile: DeviceProfile, costs: StepCosts, alpha: int, batches: dict[int, int], level: int = 0
 ) -> Range:
     """Seconds of a client's local training at the bounds of the profile's figures; ``batches``: steps by batch size."""
-    steps = {size: costs.step(alpha, size, level) for size in batches}
+    steps = {size: costs.step(alpha, size, level, profile.backend) for size in batches}
     pipeline = costs.method.local.input
     return Range.of(lambda bound: local_seconds(profile, steps, batches, pipeline, bound=bound).training)

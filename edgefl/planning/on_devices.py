@@ -39,10 +39,10 @@ def on_devices(model: CostModel, method: Method, images: int, profiles: Sequence
     """A round of ``method`` for a client with so many training images, on each device."""
     costs = StepCosts(model, method, MeasuredCost())
     blocks, batches = costs.model.depth, batch_counts(method.local, images)
-    steps = {size: costs.step(blocks, size) for size in batches}
-    peak = max(step.peak_memory_bytes for step in steps.values())
 
     def on(profile: DeviceProfile) -> OnDevice:
+        steps = {size: costs.step(blocks, size, 0, profile.backend) for size in batches}
+        peak = max(step.peak_memory_bytes for step in steps.values())
         seconds = work_seconds(profile, costs, blocks, batches)
         nominal = local_seconds(profile, steps, batches, method.local.input)
         share = training_watts(profile, *nominal) / (compute_joules(profile, 1.0) or 1.0)

@@ -81,7 +81,7 @@ def _device_plan(
     peak = max((work.peak_memory_bytes for work in works), default=0.0)
     smallest = devices[int(np.argmin(room))] if devices else profile
     training = Range.of(lambda bound: value(smallest.memory.training, bound))
-    steps = sorted({(work.alpha, size, work.level) for work in works for size in work.batches})
+    steps = sorted({(work.alpha, size, work.level, profile.backend) for work in works for size in work.batches})
     total = Spent()
     mine = set(clients.tolist())
     for (round, client), spent in seen.spent.items():
@@ -94,7 +94,7 @@ def _device_plan(
     closing = sum(row.critical_client in mine for row in rows)
     typical, level = int(np.median(world.samples[clients])) if mine else 0, works[0].level if works else 0
     batches = batch_counts(options, typical)
-    usual = {size: costs.step(blocks, size, level) for size in batches}
+    usual = {size: costs.step(blocks, size, level, profile.backend) for size in batches}
     alone = local_seconds(profile, usual, batches, None if seen.given_seconds else options.input)
     if computed := total.done["compute"]:
         seconds = Range.of(lambda bound: total.compute_seconds[bound] / computed)

@@ -228,7 +228,7 @@ def predicted(scenario: Scenario, label: str, profile: DeviceProfile, samples: i
         samples = int(np.median(shared_world(scenario, scenario.seeds[0], None).samples))
     counts = batch_counts(costs.method.local, samples)
     blocks = costs.adapted_model().depth
-    steps = {size: costs.step(blocks, size) for size in counts}
+    steps = {size: costs.step(blocks, size, 0, profile.backend) for size in counts}
     local = local_seconds(profile, steps, counts, costs.method.local.input)
     if not local.training > 0:
         raise UserError(f"expected local training that takes time, found {samples} samples and no step")

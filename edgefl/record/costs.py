@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import RootModel
 
 from edgefl.files import read_json, write_file
+from edgefl.operator_kinds import Backend
 from edgefl.options import Options
 from edgefl.record.summary import Number
 from edgefl.validation import validated
@@ -16,15 +17,21 @@ OperatorRow = tuple[str, Number, Number, Number, str] | tuple[str, Number, Numbe
 the groups of its backward pass, and the pixels of its output."""
 
 
+StepKey = tuple[int, int, int, Backend]
+"""What a step's cost depends on: blocks received (alpha), batch size, capacity level, and the device's backend."""
+
+
 class StepRow(Options):
     """The cost of a local step on ``batch`` images with the last ``alpha`` blocks newly received.
 
     See :class:`~edgefl.cost.measure.StepCost` for the figures. ``level`` is the client's capacity level: the index in
-    the method's list of levels, 0 for the first and for methods without levels.
+    the method's list of levels, 0 for the first and for methods without levels; ``backend`` that of its device, ``cpu``
+    if others execute the same operators.
     """
 
     alpha: int
     level: int = 0
+    backend: Backend = "cpu"
     batch: int
     layer_macs: int
     forward_macs: int
@@ -32,6 +39,10 @@ class StepRow(Options):
     bytes_touched: Number
     peak_memory_bytes: int
     operators: tuple[OperatorRow, ...]
+
+    @property
+    def key(self) -> StepKey:
+        return self.alpha, self.batch, self.level, self.backend
 
 
 class _Costs(RootModel[dict[str, tuple[StepRow, ...]]]):

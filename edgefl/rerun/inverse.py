@@ -17,11 +17,10 @@ import numpy as np
 from edgefl.cost.measure import StepCost
 from edgefl.errors import UserError
 from edgefl.experiment.recording import Recording
-from edgefl.experiment.step_costs import StepKey
 from edgefl.experiment.wiring import SharedWorld, client_links_of, world_of
 from edgefl.fleet import fits, fleet_step_seconds
 from edgefl.network.client_links import DIRECTIONS, ClientLinks
-from edgefl.record.costs import read_costs
+from edgefl.record.costs import StepKey, read_costs
 from edgefl.record.events import Listener
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult
@@ -142,8 +141,7 @@ def ask(
     rows = read_costs(run.paths.costs)
     found = []
     for left, label in zip(reversed(range(len(run.labels))), run.labels, strict=True):
-        keys = [(row.alpha, row.batch, row.level) for row in rows[label]]
-        steps = {key: run.costs[label].step(*key) for key in keys}
+        steps = {row.key: run.costs[label].step(*row.key) for row in rows[label]}
         found.append(_of_method(_MethodReplay(run, label, worlds, links, steps, wanted, questions)))
         if answered is not None:
             answered(label, left)
@@ -175,7 +173,7 @@ class _Watching(Listener):
 
 @dataclass
 class _MethodReplay:
-    """One method of a finished run; the worlds and links are by seed, the steps by (alpha, batch size, level)."""
+    """One method of a finished run; the worlds and links are by seed, the steps by their keys."""
 
     run: FinishedRun
     label: str

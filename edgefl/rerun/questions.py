@@ -5,15 +5,16 @@ from dataclasses import dataclass, replace
 
 from edgefl.cost.measure import StepCost
 from edgefl.errors import UserError
-from edgefl.experiment.step_costs import StepKey
 from edgefl.fleet import DeviceProfile, step_signature
 from edgefl.fleet.battery import Battery
 from edgefl.fleet.profile import scaled_figures, slower
 from edgefl.methods.parts.payload import ModelSizes
 from edgefl.network.client_links import DIRECTIONS, scaled_links
 from edgefl.network.specs import Rates
+from edgefl.record.costs import StepKey
 from edgefl.scenario import Scenario
 from edgefl.simulation.setup import Setup
+from edgefl.simulation.work import CostOf
 
 Name = str
 """``bandwidth``, ``devices``, ``battery`` or ``model``, or the path of capacities in a scenario."""
@@ -99,9 +100,7 @@ def battery_joules(profiles: Sequence[DeviceProfile]) -> float | None:
     return min((each.battery.capacity for each in profiles if each.battery is not None), default=None)
 
 
-def with_larger_model(
-    setup: Setup, factor: float, steps: Mapping[StepKey, StepCost], cost: Callable[[int, int, int], StepCost]
-) -> Setup:
+def with_larger_model(setup: Setup, factor: float, steps: Mapping[StepKey, StepCost], cost: CostOf) -> Setup:
     """Multiply the model's bytes, and each step's FLOPs and bytes of memory, by a factor.
 
     The number of operators stays the same, and so do their overheads. Measured times of the run's ``steps``,

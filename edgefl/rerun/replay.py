@@ -13,11 +13,10 @@ from edgefl.errors import UserError
 from edgefl.experiment.inputs import SCENARIO, digest_of_scenario, keep_code
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.recording import Recording, recording_of
-from edgefl.experiment.step_costs import StepKey
 from edgefl.experiment.wiring import world_of
 from edgefl.files import write_file, writing_folder
 from edgefl.record import RunPaths
-from edgefl.record.costs import write_costs
+from edgefl.record.costs import StepKey, write_costs
 from edgefl.record.kinds import EventKind
 from edgefl.record.names import CLIENT_MODELS, CLIENTS, FINAL_MODEL
 from edgefl.record.summary import SeedResult, read_run, write_summary

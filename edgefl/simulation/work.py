@@ -32,10 +32,11 @@ from edgefl.units import Seconds, ShortSeconds, at_most
 
 if TYPE_CHECKING:
     from edgefl.cost.measure import StepCost
+    from edgefl.operator_kinds import Backend
 
 
-CostOf: TypeAlias = "Callable[[int, int, int], StepCost]"
-"""The cost of one step by (alpha, batch size, capacity level)."""
+CostOf: TypeAlias = "Callable[[int, int, int, Backend], StepCost]"
+"""The cost of one step by (alpha, batch size, capacity level, backend)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,9 +251,9 @@ class WorkModel:
 
     def _measure(self, group: int, alpha: int, samples: int, level: int, steps: int | None = None) -> Work:
         batches = batch_counts(self.options, samples, steps)
-        costs = {size: self.cost(alpha, size, level) for size in batches}
-        facts: dict[str, Any] = {"group": group, "alpha": alpha, "samples": samples, "level": level}
         profile, chosen = self.fleet.profiles[group], steps is not None
+        costs = {size: self.cost(alpha, size, level, profile.backend) for size in batches}
+        facts: dict[str, Any] = {"group": group, "alpha": alpha, "samples": samples, "level": level}
         return work_on(profile, costs, batches, self.options.input, steps=sum(batches.values()), chosen=chosen, **facts)
 
     def _in_order(self, work: Work, sizes: tuple[int, ...] = ()) -> tuple[Passes, Passes]:

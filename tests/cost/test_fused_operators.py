@@ -124,6 +124,48 @@ def test_causal_attention_leaves_out_what_no_query_of_a_block_sees(length):
     assert (forward, backward) == (2 * 4 * pairs * 16, 2 * 4 * pairs * 40)
 
 
+def of_cuda(function, *shapes):
+    """The operators of a function and of its gradients on CUDA, and those on a CPU."""
+    found = []
+    for backend in ("cuda", "cpu"):
+        with Recorder():
+            leaves = [fake(*shape).requires_grad_() for shape in shapes]
+        with Recorder(backend) as recorder:
+            torch.autograd.grad(function(*leaves).sum(), leaves)
+        assert recorder.differs
+        found.append(recorder)
+    return found
+
+
+@pytest.mark.parametrize("options", [{}, CALLS["causal"], CALLS["dropout"], CALLS["boolean mask"]], ids=str)
+def test_attention_is_one_operator_on_cuda(options):
+    cuda, cpu = of_cuda(lambda x: F.scaled_dot_product_attention(x, x, x, **options), (2, 4, 16, 8))
+    fused = "_scaled_dot_product_efficient_attention"
+    assert [record.name for record in cuda.records if "attention" in record.name] == [fused, f"{fused}_backward"]
+    assert uncounted(_Each(record) for record in cuda.records) == {}
+    forward, backward = (sum(each.macs for each in both.records) for both in (cuda, cpu))
+    assert forward == pytest.approx(backward, rel=0.3)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True}, {"proj_size": 7}], ids=str)
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_recurrent_layer_is_one_operator_on_cuda(kind, options):
+    if "proj_size" in options and kind is not nn.LSTM:
+        return
+    layer = kind(12, 32, batch_first=True, **options)
+    shapes = [weight.shape for weight in layer.parameters()]
+
+    def called(series, *weights):
+        layer._flat_weights = list(weights)
+        return layer(series)[0]
+
+    cuda, cpu = of_cuda(called, (4, 24, 12), *shapes)
+    assert [record.name for record in cuda.records if "rnn" in record.name] == ["_cudnn_rnn", "_cudnn_rnn_backward"]
+    one, other = (sum(each.macs for each in both.records) for both in (cuda, cpu))
+    assert one == pytest.approx(other, rel=0.1)
+    assert len(cuda.records) < 8
+
+
 def test_projections_of_attention_are_layers():
     layer, x = nn.MultiheadAttention(32, 4, batch_first=True), torch.randn(2, 10, 32)
     with Recorder(with_data=True) as recorder:

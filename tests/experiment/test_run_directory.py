@@ -12,6 +12,7 @@ import pytest
 import edgefl
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
+from edgefl.record.costs import read_costs
 from edgefl.record.names import CHECKPOINTS, OWN, SEED_FILES
 from edgefl.report import RunResult, write_pictures
 from edgefl.rerun.replay import Replay
@@ -154,3 +155,30 @@ def test_whatever_edgefl_creates_is_on_the_list(tmp_path):
     assert {path.split("/")[0] for path in found} - {"fedavg", "twin"} <= OWN
     inside = {path.split("/")[2] for path in found if path.startswith(("fedavg/seed-0/", "twin/seed-0/"))}
     assert inside <= {*SEED_FILES, CHECKPOINTS}
+
+
+ROWS = """
+from torch import nn
+
+
+class Rows(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rows, self.head = nn.GRU(8, 6, batch_first=True), nn.Linear(6, 4)
+
+    def forward(self, images):
+        return self.head(self.rows(images.squeeze(1))[0][:, -1])
+"""
+
+
+@pytest.mark.full
+def test_steps_that_differ_by_backend_are_measured_for_each(small, tmp_path):
+    (tmp_path / "rows.py").write_text(ROWS, encoding="utf-8")
+    model = {"python": str(tmp_path / "rows.py") + ":Rows"}
+    for name, given, backends in (("cnn", {}, {"cpu"}), ("gru", {"model": model}, {"cpu", "cuda"})):
+        folder = run(small(training__cohort=8, **given), out=tmp_path / name, train=False)
+        rows = read_costs(folder / "costs.json")["fedavg"]
+        assert {row.backend for row in rows} == backends
+        assert verify(folder, trust=True) == []
+    launches = {row.backend: sum(operator[3] for operator in row.operators) for row in rows}
+    assert launches["cuda"] < 30 < launches["cpu"]

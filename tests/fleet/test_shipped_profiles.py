@@ -85,6 +85,11 @@ def test_boards_stay_within_a_factor_of_two_and_a_half_of_their_measured_linpack
         assert value(profile.power.compute) == pytest.approx(float(row["wall_watts"]), rel=0.1)
 
 
+def test_jetsons_and_the_pc_with_a_gpu_execute_the_operators_of_cuda():
+    cuda = {name for name in profile_names() if load_profile(name).backend == "cuda"}
+    assert cuda == {name for name in profile_names() if name.startswith("jetson")} | {"pc-rtx-2080ti"}
+
+
 def training_step(width, batch):
     model = build_model(MODELS["cnn"](width=width), (1, 28, 28), 10)
     return CostModel(model).cost(build_method("fedavg", LocalOptions()), model.depth, batch)

@@ -30,6 +30,7 @@ BLOCKS = {
     },
 }  # fmt: skip
 """The number of blocks of each, at 64 pixels, or 224 for those of one size."""
+pytestmark = pytest.mark.extras
 NAMES = [(library, name) for library, names in BLOCKS.items() for name in names]
 
 

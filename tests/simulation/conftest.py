@@ -194,7 +194,7 @@ def run() -> Callable[..., SmallRun]:
         kinds = list({each.name: each for each in chosen}.values())
         learner, log = RecordingLearner(), Rows()
 
-        def cost(alpha: int, batch: int, level: int) -> Any:
+        def cost(alpha: int, batch: int, *_: object) -> Any:
             flops = 1e8 * batch
             operators = (SimpleNamespace(flops=flops, bytes=0.0, count=1),)
             return SimpleNamespace(operators=operators, training_flops=flops, peak_memory_bytes=5e8)

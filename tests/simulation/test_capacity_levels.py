@@ -14,7 +14,7 @@ PROFILE = load_profile("raspberry-pi-4")
 GB = 2**30
 
 
-def step(alpha, batch, level):
+def step(alpha, batch, level, backend):
     """A step of 4, 2 or 1 GFLOP, which needs 4, 2 or 1 GB."""
     size = (4, 2, 1)[level]
     operator = SimpleNamespace(name="mm", flops=size * 1e9, bytes=0.0, count=1, kind="")
@@ -36,7 +36,7 @@ def level(*, memory=100.0, capacity=(), deadline=None):
 
 SECONDS = [
     WorkModel(
-        lambda a, b, _, place=place: step(a, b, place),
+        lambda a, b, _, backend, place=place: step(a, b, place, backend),
         FleetAssignment((PROFILE,), ("wifi",), np.zeros(1, np.int32)),
         np.array([10]),
         LocalOptions(batch=10),

@@ -83,5 +83,5 @@ def test_exact_arithmetic_restores_what_it_sets(monkeypatch):
 
 def test_without_ray_the_message_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"edgefl\[ray\]"):
+    with pytest.raises(UserError, match=r"'\.\[ray\]'"):
         connected()
