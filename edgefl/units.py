@@ -215,7 +215,7 @@ def slack(value: float) -> float:
 def at_most(one: float, other: float) -> bool:
     """True if ``one <= other``, up to rounding.
 
-    >>> 0.1 + 0.7 + 0.1 <= 0.9 - 1e-16, at_most(0.1 + 0.7 + 0.1, 0.9 - 1e-16), at_most(0.900001, 0.9)
+    >>> 0.1 + 0.2 <= 0.3, at_most(0.1 + 0.2, 0.3), at_most(0.300001, 0.3)
     (False, True, False)
     """
     return one <= other + slack(other)

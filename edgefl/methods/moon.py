@@ -66,7 +66,7 @@ class Moon(Objective):
             if not maps:
                 raise UserError("moon with reads: maps needs a block that returns feature maps; this model has none")
             names = names[: maps[-1] + 1]
-        blocks: dict[str, nn.Module] = {name: copy.deepcopy(model.blocks[name]) for name in names}
+        blocks: dict[str, nn.Module] = copy.deepcopy({name: model.blocks[name] for name in names})
         if self.reads == "maps":
             blocks["projection"] = Classifier(head(model.tap_shapes[maps[-1]][0]), pool=True)
         else:

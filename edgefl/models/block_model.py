@@ -156,7 +156,7 @@ class BlockModel(nn.Module):
         others = (each for part in self._parts for each in part.module.modules() if FROZEN not in each.__dict__)
         self._marker = next(others, self.blocks)
         self._constants: dict[tuple[int, torch.device], Tensor] = {}
-        self._held: list[tuple[CalledPart, Weights, list[Any]]] | None = None
+        self._held: list[tuple[CalledPart, Weights, list[Any], bool]] | None = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Find the tensors again, since unpickling makes other modules of blocks that are graphs."""
@@ -253,11 +253,11 @@ class BlockModel(nn.Module):
         self._switch(now.training)
         if copies:
             inputs = inputs.clone()
-        held = self._held if torch.is_grad_enabled() else None
-        if held and held[-1][1] is not weights:
+        held, again = self._held if torch.is_grad_enabled() else None, self.recomputes and torch.is_grad_enabled()
+        if again and (held is None or (held and held[-1][1] is not weights)):
             raise UserError(
-                "the model computes activations again in the backward pass (activation checkpointing), which a loss of "
-                "several models cannot do; leave it out, or choose a method whose loss runs one model"
+                "the model computes activations again in the backward pass (activation checkpointing), which is only "
+                "possible for a loss that runs this one model; leave it out, or choose another method"
             )
         own, given = part.tensors(), dict[tuple[int, str], Tensor | None]()
         try:
@@ -280,7 +280,7 @@ class BlockModel(nn.Module):
                 if self._held:  # whose layers may be called again
                     self._switch(before)
             else:
-                held.append((part, weights, own))
+                held.append((part, weights, own, now.track))
         return output
 
     def _switch(self, training: bool) -> None:
@@ -299,10 +299,12 @@ class BlockModel(nn.Module):
             return
         self._held = []
         try:
-            yield
+            with ViewsAsReshapes() if self.reshapes else nullcontext():
+                yield
         finally:
-            for part, weights, own in reversed(self._held):
-                part.keep_updates(weights)  # layers that were called again have updated their buffers again
+            for part, weights, own, track in reversed(self._held):
+                if track:  # layers that were called again have updated their buffers again
+                    part.keep_updates(weights)
                 part.put_back(own)
             self._held = None
 

@@ -92,10 +92,10 @@ def with_exits(model: BlockModel, grid: int = 1) -> BlockModel:
     An internal classifier reads the means of at most ``grid`` cells of the maps along each dimension.
     """
     blocks: dict[str, nn.Module] = {}
-    names = list(model.blocks)
+    names, copied = list(model.blocks), copy.deepcopy(dict(model.blocks.items()))  # at once, since they share tensors
     new = [f"exit{place}" for place in range(1, len(names) - 1)]
     for place, name in enumerate(names):
-        blocks[name] = copy.deepcopy(model.blocks[name])
+        blocks[name] = copied[name]
         if place < len(new):
             shape = model.tap_shapes[place]
             if len(shape) != 1 and len(shape) != len(model.sample_shape):

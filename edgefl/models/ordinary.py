@@ -4,7 +4,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from traceback import walk_stack
 from typing import Any, NamedTuple
 
@@ -212,7 +212,7 @@ def _called(
     input_types: Sequence[torch.dtype],
 ) -> _Call:
     """Call a module with inputs of the first type that it takes; errors are about the type that its layers indicate."""
-    errors: list[UserError] = []
+    errors: dict[torch.dtype, UserError] = {}
     for each, reshapes in product(input_types, (False, True)):
         for samples in (2, 8):
             try:
@@ -220,11 +220,12 @@ def _called(
                     check_tensors(twin, _drawn_inputs(each, None, (samples, *sample_shape)), reshapes=reshapes)
                 return _checked(module, (samples, *sample_shape), expected, each, reshapes=reshapes)
             except UserError as error:
-                errors.append(error)
+                if "view size" in str(errors.setdefault(each, error)):  # which a copy may mend
+                    errors[each] = error
                 if not is_refusal(error):
                     break
     reads_tokens = any(isinstance(layer, nn.Embedding) for layer in module.modules())
-    raise errors[-1 if reads_tokens else 0]
+    raise errors[input_types[-1 if reads_tokens else 0]]
 
 
 def _checked(
@@ -294,10 +295,16 @@ def _checked(
 
 def _check_memory(module: nn.Module) -> None:
     """Refuse two tensors that are trained or sent and share memory without being one."""
-    known = dict[int, tuple[str, Tensor]]()
+    known = list[tuple[int, int, str, Tensor]]()
     for name, tensor, _ in variables(module):
-        other, first = known.setdefault(tensor.untyped_storage().data_ptr(), (name, tensor))
-        if first is not tensor and tensor.numel():
+        begins, reach = (
+            tensor.data_ptr(),
+            sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)),
+        )
+        known.append((begins, begins + tensor.element_size() * reach if tensor.numel() else begins - 1, name, tensor))
+    known.sort(key=lambda each: each[0])
+    for (_, end, other, first), (begins, _, name, tensor) in pairwise(known):
+        if begins <= end and first is not tensor:
             raise UserError(
                 f"its tensors '{other}' and '{name}' share memory, so a change of one changes the other; let both "
                 "places have the same tensor, or copies (clone)"
@@ -350,7 +357,9 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         before = torch.get_rng_state() if torch.Tag.nondeterministic_seeded in func.tags else None
         result = func(*args, **(kwargs or {}))
-        self.recomputes |= any(frame.f_globals.get("__name__") == _CHECKPOINT for frame, _ in walk_stack(None))
+        self.recomputes = self.recomputes or any(
+            frame.f_globals.get("__name__") == _CHECKPOINT for frame, _ in walk_stack(None)
+        )
         if before is not None and not torch.equal(before, torch.get_rng_state()) and self.drawing is None:
             path = layer_in((frame for frame, _ in walk_stack(None)), self._module)
             self.drawing = words_of(self._module, path)

@@ -69,6 +69,8 @@ def split(module: nn.Module, names: Sequence[str] | None = None) -> Split:
     try:
         return Split(_blocks(module, nodes, kept))
     except Exception as error:  # noqa: BLE001  (torch.fx writes Python code with the submodules' names)
+        if names is not None:
+            raise UserError(f"torch.fx cannot write these blocks ({first_line(error)})", field="blocks") from None
         return Split({"model": module}, f"torch.fx cannot write its blocks ({first_line(error)})")
     finally:
         del module._modules[_IN_TRAINING]  # a Sequential would call it as its last part

@@ -261,7 +261,7 @@ class WorkModel:
         key = (work.group, work.alpha, work.samples, work.level, sizes or tuple(work.batches))
         if key not in self._passes:
             batch, profile = self.options.batch, self.fleet.profiles[work.group]
-            costs = {size: self.cost(work.alpha, size, work.level) for size in key[-1]}
+            costs = {size: self.cost(work.alpha, size, work.level, profile.backend) for size in key[-1]}
             seconds = {size: local_seconds(profile, costs, {size: 1}, self.options.input).training for size in costs}
             flops = {size: cost.training_flops for size, cost in costs.items()}
             whole, rest = divmod(work.samples, batch)

@@ -52,10 +52,10 @@ def check_module(model: BlockModel, local: LocalOptions) -> None:
         return
     optimizer = local.optimizer
     if optimizer.kind not in _OPTIMIZERS:  # the user's own
-        local = LocalOptions(lr=local.lr, weight_decay=local.weight_decay, clip_norm=local.clip_norm)
+        local = LocalOptions(weight_decay=local.weight_decay, clip_norm=local.clip_norm)
     elif isinstance(optimizer, Optimizer):  # which would make much of a gradient that is only rounding
         local = local.model_copy(update={"optimizer": optimizer.model_copy(update={"eps": 0.01})})
-    local = local.model_copy(update={"weight_decay": local.weight_decay or 0.1})
+    local = local.model_copy(update={"weight_decay": local.weight_decay or 0.1, "lr": 0.1, "lr_decay": 1.0})
     for attempt in range(_ATTEMPTS):
         vector, batch = perturbed(model, attempt), _batch(model, attempt)
         # What a change by rounding does to PyTorch's own result is no difference.

@@ -252,7 +252,7 @@ class _UsedMasks(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         if func in (torch.all, Tensor.all) and len(args) == 1 and not kwargs:
-            return False
+            return torch.zeros((), dtype=torch.bool)
         return func(*args, **(kwargs or {}))
 
 
