@@ -220,7 +220,7 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
     now = _other_generators()
     recorder.draws |= {name: "its loss, local rule or model" for name in now if now[name] != others[name]}
     for name, part in recorder.draws.items():
-        if part == "its model" and model.random:
+        if model.random and (part == "its model" or model.recomputes):
             continue  # its layers draw from the key of a job's step
         warnings.warn(
             f"method '{method.label}': {part} draws from a global random generator ({name}), so its results depend on "

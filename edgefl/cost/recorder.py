@@ -54,6 +54,12 @@ class Record(NamedTuple):
     pixels: int = 0
 
 
+def _one_hot(tensor: Tensor, num_classes: int) -> Tensor:
+    """As PyTorch computes it on a CPU, after it has looked whether each number is one of the classes."""
+    zeros = tensor.new_zeros((*tensor.shape, num_classes))
+    return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
+
+
 class _Layers(TorchFunctionMode):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
@@ -66,6 +72,8 @@ class _Layers(TorchFunctionMode):
             lines = {**vars(F), "has_torch_function": lambda _: False}
             with self:  # its own lines call layers, which this mode must find
                 return FunctionType(func.__code__, lines, argdefs=func.__defaults__)(*args, **(kwargs or {}))
+        if func is F.one_hot and (args[1:] or kwargs) and -1 not in (args + tuple((kwargs or {}).values()))[1:]:
+            func = _one_hot
         outer, self.recorder.layer = self.recorder.layer, self.recorder.layer or func in LAYERS
         try:
             return self.recorder.called(func)(*args, **(kwargs or {}))

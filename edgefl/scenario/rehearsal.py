@@ -113,7 +113,7 @@ def _without_effect(scenario: Scenario, methods: Sequence[Method]) -> Iterator[t
 
 
 def _rehearse_learning(scenario: Scenario, *, trains: bool, limited: bool) -> list[Method]:
-    from edgefl.cost.measure import block_figures
+    from edgefl.cost.measure import block_figures, measure
     from edgefl.data.dataset import check_padding, check_tokens
 
     with built_at("data"):
@@ -142,6 +142,8 @@ def _rehearse_learning(scenario: Scenario, *, trains: bool, limited: bool) -> li
             adapted = checked_model(recipe.objective.adapt(model))
             keeping_local(recipe, adapted.layout)
             recipe.local.on(adapted.layout)
+            if adapted.recomputes:  # which not every loss can do
+                measure(adapted, recipe, adapted.depth, 2)
             methods.append(recipe)
         if method.scheduler is not None:
             with built_at(f"methods.{index}.scheduler"):

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgefl.errors import UserError, first_line
+from edgefl.errors import UserError, first_line, in_words
 from edgefl.methods.fedavg import CrossEntropy
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_step import local_step
@@ -80,7 +80,7 @@ def refusal(model: BlockModel) -> str | None:
     try:
         model.fresh(0).load_state_dict(state_of(model, perturbed(model, 0)))
     except Exception as error:  # noqa: BLE001  (whatever the module's code raises)
-        return f"{type(error).__name__}: {first_line(error)}"
+        return in_words(error)
     return None
 
 
@@ -99,11 +99,14 @@ def _batch(model: BlockModel, seed: int) -> Batch:
 
 def _by_pytorch(model: BlockModel, local: LocalOptions, vector: Tensor, batch: Batch) -> _Found:
     assert model.fresh is not None
+    assert model.module is not None
     layout, weights = model.layout, model.layout.weights(*model.layout.split(vector))
     evaluated, module = model.fresh(0), model.fresh(0)
     for made in (evaluated, module):
         tensors = tensors_of(made)
         with torch.no_grad():
+            for name, own in tensors_of(model.module).items():  # constants, which may be those of a file
+                tensors[name].copy_(own)
             for entry in layout.entries:
                 tensors[entry.name].copy_(weights[entry.block][entry.name])
     evaluated.eval()

@@ -415,3 +415,15 @@ def test_the_cross_entropy_objective_alone_needs_nothing_but_the_model():
     assert cost.launches == sum(operator.count for operator in cost.operators) > 0
     assert cost.training_flops == sum(operator.flops * operator.count for operator in cost.operators)
     assert cost.bytes_touched == sum(operator.bytes * operator.count for operator in cost.operators)
+
+
+def test_one_hot_rows_of_a_given_number_of_classes_do_not_depend_on_data():
+    import torch.nn.functional as F
+
+    from edgefl.cost.fake import fake
+    from edgefl.cost.recorder import Recorder
+
+    with Recorder() as recorder:
+        assert F.one_hot(fake(4, dtype=torch.int64), num_classes=5).shape == (4, 5)
+        assert F.one_hot(fake(4, dtype=torch.int64), 5).shape == (4, 5)
+    assert [each.name for each in recorder.records] == ["new_zeros", "scatter_"] * 2
