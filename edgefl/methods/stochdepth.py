@@ -54,6 +54,9 @@ class StochasticDepth(Objective):
         blocks = model.residual_count
         digits = [1 << place for place in range((blocks - 1).bit_length())]
         one = (1 - self.survival) / max(1, blocks - 1)
+        if one * sum(digits) > 1:  # a low survival: a variant for each number of last blocks that are dropped
+            cuts = [(self.survival, blocks), *((one, first) for first in range(1, blocks))]
+            return [Variant(each, {"dropped": torch.arange(blocks) >= first}) for each, first in cuts]
         return [
             Variant(share, {"dropped": torch.tensor([bool(index & digit) for index in range(blocks)])})
             for digit, share in [(0, 1 - one * sum(digits)), *((digit, one * digit) for digit in digits)]
