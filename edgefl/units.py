@@ -118,7 +118,7 @@ _TIMES = {
         604800.0: "week wk",
     }.items()
     for each in names.split()
-    for name in (each, f"{each}s")
+    for name in ((each, f"{each}s") if len(each) > 1 and each[-1] != "s" else (each,))
 }
 _DATA = re.compile(r"((?:[kmgtp]i?|kilo|mega|giga|tera|[kmgt][ie]bi)?)-?(bits?|bytes?|octets?|b)(.*)", re.IGNORECASE)
 _PER = re.compile(r"\s*(?:/|per\b|p(?=s))\s*([a-z]+)", re.IGNORECASE)
