@@ -118,7 +118,7 @@ _TIMES = {
         604800.0: "week wk",
     }.items()
     for each in names.split()
-    for name in (each, f"{each}s")
+    for name in ((each, f"{each}s") if len(each) > 1 and each[-1] != "s" else (each,))
 }
 _DATA = re.compile(r"((?:[kmgtp]i?|kilo|mega|giga|tera|[kmgt][ie]bi)?)-?(bits?|bytes?|octets?|b)(.*)", re.IGNORECASE)
 _PER = re.compile(r"\s*(?:/|per\b|p(?=s))\s*([a-z]+)", re.IGNORECASE)
@@ -221,6 +221,11 @@ def at_most(one: float, other: float) -> bool:
     return one <= other + slack(other)
 
 
+def without_unit(text: str) -> bool:
+    """True if a quantity is a number alone."""
+    return text.strip()[-1:].isdigit()
+
+
 Doubt = Callable[[float], str | None]
 """The unit that is probably meant by a number without one; None if it is plausible in the base unit."""
 
@@ -234,7 +239,7 @@ class _Reader:
             number = parse(value, self.dimension)
         except UserError as error:
             raise ValueError(error.message) from None
-        bare = type(value) in self.kinds or (isinstance(value, str) and value.strip()[-1:].isdigit())
+        bare = type(value) in self.kinds or (isinstance(value, str) and without_unit(value))
         if isinstance(value, float) and value.is_integer():
             bare = False  # it is from the scenario of a run directory
         if bare and number > 0 and (unit := self.doubt(number)) is not None:

@@ -196,9 +196,9 @@ def guess_profile(  # noqa: PLR0917  (the command's options)
     """Guess the profile of a board from its data sheet, with bounds of a factor of 3, until its steps are measured."""
     from edgefl.fleet import load_profile
     from edgefl.profiling.derived_profile import DataSheet, guessed_profile
-    from edgefl.units import parse
+    from edgefl.units import parse, without_unit
 
-    if ram is not None and ram.strip()[-1:].isdigit():
+    if ram is not None and without_unit(ram):
         raise UserError(f"expected a size with a unit, such as '4 GiB', found '{ram}'", file="--ram")
     try:
         memory = None if ram is None else parse(ram, "bytes")
@@ -396,7 +396,7 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
     from edgefl.fleet import load_profile
     from edgefl.profiling.calibration import calibrate, predicted, read_client_log
     from edgefl.scenario import load_scenario
-    from edgefl.units import parse
+    from edgefl.units import parse, without_unit
 
     if output.exists():
         raise UserError("expected a folder that does not exist yet", file=f"--output {output}")
@@ -409,6 +409,8 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
             raise error.located(file="--latency") from None
         if delay < 0:
             raise UserError(f"expected 0 or more, found '{latency}'", file="--latency")
+        if without_unit(latency) and delay >= 1:
+            say(f"warning: --latency {latency} is {latency} s; did you mean '{latency} ms'?", err=True)
     elif transport.tcp is not None:
         raise UserError("expected --latency, because with tcp a log does not determine it", file=scenario)
     try:

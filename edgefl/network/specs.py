@@ -1,18 +1,19 @@
 """The options of a scenario's ``network:``: the topology, and the named links that connect clients to it."""
 
 import re
+import warnings
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, Tag, model_validator
 
 from edgefl import shipped
-from edgefl.errors import UserError
+from edgefl.errors import Note, UserError
 from edgefl.input_file import InputFile, InputTraces
 from edgefl.network.topology import Sharing
 from edgefl.network.traces import LEAST_CHANGE_SECONDS, TraceColumns
 from edgefl.network.transport import TransportSpec
 from edgefl.options import Options, kind_or
-from edgefl.units import BitsPerSecond, Latency, Seconds, parse
+from edgefl.units import BitsPerSecond, Latency, Seconds, parse, without_unit
 
 MEASURED_DOWNLINKS: dict[str, dict[float, float]] = {
     "4g_driving": {5: 3, 25: 15, 50: 32, 75: 55, 95: 112},
@@ -160,6 +161,8 @@ def _checked_redraw(value: Any) -> Any:
             redraw_rule(value)
         except UserError as error:
             raise ValueError(error.message) from None
+        if without_unit(value):
+            warnings.warn(f"'{value}' without a unit is {value} s; did you mean '{value} rounds'?", Note, stacklevel=1)
     return value
 
 

@@ -43,7 +43,7 @@ class Clock(simpy.Environment):
         self._numbers = itertools.count()
         self._alarms: list[tuple[float, bool, int, simpy.Event]] = []
         self._due: list[tuple[bool, int, float, simpy.Event]] = []
-        self._instant = math.inf  # that of the alarms that are due
+        self._instant = self._until = math.inf  # begin and end of the instant of the next alarm
 
     def process(self, generator: ProcessGenerator) -> simpy.Process:
         process = simpy.Process(self, generator)
@@ -60,31 +60,30 @@ class Clock(simpy.Environment):
         bell = self.event()
         bell._ok, bell._value = True, None
         heapq.heappush(self._alarms, (self.now + delay, last, next(self._numbers), bell))
+        self._look_ahead()
         return bell
 
     def peek(self) -> float:
-        return min(super().peek(), self._next_alarm())
+        return min(super().peek(), self._instant)
 
     def step(self) -> None:
-        instant = self._next_alarm()
-        until = instant + slack(instant)
-        if not until < super().peek():
+        if not self._until < super().peek():
             super().step()
             return
-        self._instant = instant
-        while self._alarms and self._alarms[0][0] <= until:
+        while self._alarms and self._alarms[0][0] <= self._until:
             moment, last, number, bell = heapq.heappop(self._alarms)
             heapq.heappush(self._due, (last, number, moment, bell))
         _, _, moment, bell = heapq.heappop(self._due)
         self._now = max(self._now, moment)
+        self._look_ahead()
         callbacks, bell.callbacks = bell.callbacks, None  # type: ignore[assignment]
         for callback in callbacks or ():
             callback(bell)
 
-    def _next_alarm(self) -> float:
-        if self._due:
-            return self._instant
-        return self._alarms[0][0] if self._alarms else math.inf
+    def _look_ahead(self) -> None:
+        if not self._due:
+            self._instant = self._alarms[0][0] if self._alarms else math.inf
+            self._until = self._instant + slack(self._instant)
 
     def run_until(self, stop: simpy.Event) -> Any:
         """Process events until ``stop`` is processed; return its value, or ``None`` if no events are left before that.
