@@ -100,7 +100,7 @@ class Participation(Participant):
         if not steps < self.work.steps:
             seconds = self.pace.seconds
         elif steps:
-            seconds = self.pace.until(steps / self.work.steps)
+            seconds = self.pace.until(self.work.part(steps / self.work.steps))
         else:
             self._give_up()
             return
@@ -119,7 +119,7 @@ class Participation(Participant):
         spent = self._phases.end()
         self.compute_seconds += spent
         if world.trainer is not None:
-            whole = spent * self.work.steps / steps
+            whole = spent / self.work.part(steps / self.work.steps)
             self.pace = Pace(whole, whole)
         world.compute_ended(self.job, self.work, self.pace)
         world.last_job[self.client] = self.job.id
@@ -237,7 +237,7 @@ class Participation(Participant):
         upload = self.world.traffic.foreseen(self.client, "up").seconds(bytes)
         left = self._closes - self._env.now - self._reserve * upload
         # Rounding must not remove a step that ends exactly on time.
-        return math.floor(self.pace.done(max(0.0, left)) * self.work.steps + 1e-9)
+        return math.floor(self.work.share(self.pace.done(max(0.0, left))) * self.work.steps + 1e-9)
 
     def _give_up(self) -> None:
         """Even one step would be late."""

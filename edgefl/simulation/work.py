@@ -82,6 +82,14 @@ class Pace:
         return self.after / self.cool + (elapsed - self.after) / self.hot
 
 
+class Alike(NamedTuple):
+    """Consecutive local steps of one batch size: their number, and the seconds and FLOPs of each."""
+
+    steps: float
+    seconds: float
+    flops: float
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """One client's local training of one round."""
@@ -106,6 +114,38 @@ class Work:
     number: int | None = None
     level: int = 0
     chosen: bool = False  # whether the server chose the local steps, which else follow from the local options
+    # the steps of one pass over the images, in their order; empty if all are alike
+    in_order: tuple[Alike, ...] = ()
+
+    def part(self, share: float) -> float:
+        """The part of its seconds that the first ``share`` of its steps take."""
+        return self._first(share * self.steps).seconds / self._first(self.steps).seconds if self.in_order else share
+
+    def share(self, part: float) -> float:
+        """The share of its steps that are done after this part of its seconds; the inverse of :meth:`part`."""
+        if not self.in_order or part >= 1:
+            return part
+        one = self._first(sum(each.steps for each in self.in_order))
+        passes, left = divmod(part * self._first(self.steps).seconds, one.seconds)
+        steps = passes * one.steps
+        for each in self.in_order:
+            steps += min(left / each.seconds, each.steps)
+            left = max(0.0, left - each.steps * each.seconds)
+        return steps / self.steps
+
+    def flops_of(self, share: float) -> float:
+        """The FLOPs of the first ``share`` of its steps."""
+        return self._first(share * self.steps).flops if self.in_order and share < 1 else self.flops * share
+
+    def _first(self, steps: float) -> Alike:
+        """So many steps, and the seconds and FLOPs of all of them."""
+        passes, left = divmod(steps, sum(each.steps for each in self.in_order))
+        seconds = flops = 0.0
+        for each in self.in_order:
+            count = passes * each.steps + min(left, each.steps)
+            seconds, flops = seconds + count * each.seconds, flops + count * each.flops
+            left = max(0.0, left - each.steps)
+        return Alike(steps, seconds, flops)
 
     def forward_share(self, images: int) -> float:
         """The part of this work that a forward pass on as many images costs.
@@ -236,6 +276,13 @@ class WorkModel:
         profile, chosen = self.fleet.profiles[group], steps is not None
         costs = {size: self.cost(alpha, size, level, profile.backend) for size in batches}
         facts: dict[str, Any] = {"group": group, "alpha": alpha, "samples": samples, "level": level}
+        if len(batches) > 1:
+            one_pass = batch_counts(self.options, samples, self.options.steps_of_an_epoch(samples))
+            facts["in_order"] = tuple(
+                Alike(count, local_seconds(profile, costs, {size: 1}, self.options.input).training, cost.training_flops)
+                for size, count in one_pass.items()
+                for cost in [costs[size]]
+            )
         return work_on(profile, costs, batches, self.options.input, steps=sum(batches.values()), chosen=chosen, **facts)
 
 

@@ -156,7 +156,7 @@ class World:
         """An event at the end of the computation, which is predicted to take these seconds."""
         if self.trainer is None:
             return self.env.timeout(seconds)
-        return self.trainer.train(job, seconds / (work.seconds * job.steps / work.steps))
+        return self.trainer.train(job, seconds / (work.seconds * work.part(job.steps / work.steps)))
 
     def compute_ended(self, job: TrainingJob, work: Work, pace: Pace) -> None:
         """The computation ends after the job's local steps, which may be fewer than the work's."""
@@ -164,7 +164,7 @@ class World:
             self._computed("compute_end", job, work, spent=pace.seconds, share=1.0)
         else:
             share = job.steps / work.steps
-            self._computed("compute_partial", job, work, spent=pace.until(share), share=share)
+            self._computed("compute_partial", job, work, spent=pace.until(work.part(share)), share=share)
         self.fronts.pop(job.id.client, None)
         received = self.setup.sizes.blocks if self.setup.method.objective.trains_last else work.alpha
         blocks, rounds = self._front_blocks.trained(job.id.client, job.round, received)
@@ -175,11 +175,11 @@ class World:
         """The computation is aborted after ``seconds``; FLOPs count for the completed part, joules for its duration."""
         if self.trainer is not None:
             self.trainer.stop_training(job)
-        share = pace.done(seconds) if pace.seconds else 1.0
+        share = work.share(pace.done(seconds)) if pace.seconds else 1.0
         self._computed("compute_drop", job, work, spent=seconds, share=share)
 
     def _computed(self, kind: EventKind, job: TrainingJob, work: Work, *, spent: float, share: float) -> None:
-        client, joules, flops = job.id.client, work.watts * spent, work.flops * share
+        client, joules, flops = job.id.client, work.watts * spent, work.flops_of(share)
         self._heated(client, spent)
         self._wrote_work(kind, work, *job.place, seconds=spent, flops=flops, joules=joules, value=work.steps * share)
         self.accounts.ledger.computed(flops, spent)

@@ -183,13 +183,17 @@ def run() -> Callable[..., SmallRun]:
         listeners: Sequence[Listener] = (),
         bandwidth: Any = None,
         fleet: dict[str, Any] | None = None,
+        samples: int = 10,
     ) -> SmallRun:
         clients = len(rates)
         chosen = list(devices or [device()] * clients)
         kinds = list({each.name: each for each in chosen}.values())
         learner, log = RecordingLearner(), Rows()
-        operators = (SimpleNamespace(flops=1e9, bytes=0.0, count=1),)
-        cost = SimpleNamespace(operators=operators, training_flops=1e9, peak_memory_bytes=5e8)
+
+        def cost(_, batch, *__):
+            operators = (SimpleNamespace(flops=1e8 * batch, bytes=0.0, count=1),)
+            return SimpleNamespace(operators=operators, training_flops=1e8 * batch, peak_memory_bytes=5e8)
+
         setup = Setup(
             label="method",
             seed=0,
@@ -201,14 +205,14 @@ def run() -> Callable[..., SmallRun]:
             selector=selection(selector).start(0),
             facts=Facts(),
             sizes=ModelSizes((BLOCK,) * 4),
-            cost=lambda *_: cost,
+            cost=cost,
             fleet=FleetAssignment(
                 profiles=tuple(kinds),
                 links=("link",) * len(kinds),
                 group=np.array([kinds.index(each) for each in chosen], np.int32),
                 **(fleet or {}),
             ),
-            samples=np.full(clients, 10),
+            samples=np.full(clients, samples),
             topology=star(rates, server=server, latency=latency) if topology is None else topology,
             transport=transport or Transport(),
             capacity_changes=capacity_changes
