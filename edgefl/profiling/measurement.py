@@ -53,7 +53,8 @@ def operators_of(case: Case) -> tuple[Operator, ...]:
     >>> [(each.name, each.flops, each.count) for each in operators_of(cases()["linear 64 on 8"])]
     [('mm', 65536, 3)]
     """
-    run = case.prepare(fake)
+    with Recorder():
+        run = case.prepare(fake)
     with Recorder() as recorder:
         run()
     counts = Counter(
