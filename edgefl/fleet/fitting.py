@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.fleet.roofline import Operator, small_images
-from edgefl.operator_kinds import FAMILIES
+from edgefl.operator_kinds import FAMILIES, kind_and_families
 
 Step = tuple[Sequence[Operator], float]
 """The operators of a step (or chain of layers), and its measured seconds."""
@@ -50,7 +50,8 @@ class Rates:
         total = self.step_overhead
         for each in operators:
             kind = getattr(each, "kind", "")
-            rate, bandwidth, launch = self.kinds.get(kind) or self.kinds.get(FAMILIES.get(kind, kind), general)
+            own = (self.kinds[name] for name in kind_and_families(kind) if name in self.kinds)
+            rate, bandwidth, launch = next(own, general)
             pixels = getattr(each, "pixels", 0)
             flops = each.flops * (1 + self.half_rate_pixels / pixels) if pixels else each.flops
             launch += self.group_overhead * getattr(each, "groups", 0)
