@@ -5,6 +5,7 @@ that overwrites its input than in a normalisation. ``edgefl.cost`` determines th
 profile may give rates by kind.
 """
 
+from collections.abc import Iterator
 from typing import Literal
 
 Backend = Literal["cpu", "cuda"]
@@ -19,9 +20,11 @@ CONVOLUTIONS = (
 )
 """pointwise: 1×1; spatial: any larger kernel; grouped: in groups of several channels; depthwise: of one."""
 
+FUSED = ("group-norm", "batch-norm", "pooling", "attention", "recurrent")
+
 KINDS = (
     *(f"convolution-{each}-{way}" for each in CONVOLUTIONS for way in ("forward", "backward")),
-    *(f"{each}-{way}" for each in ("group-norm", "batch-norm", "pooling") for way in ("forward", "backward")),
+    *(f"{each}-{way}" for each in FUSED for way in ("forward", "backward")),
     *("matrix-product", "reduction", "move", "elementwise", "elementwise-in-place", "batched-product"),
 )
 """Every kind of a single operator; layer and instance norms are counted as group norms."""
@@ -35,10 +38,25 @@ FAMILIES = {
         if (width, shape) != ("thin", "spatial")
     },
     "batched-product": "matrix-product",
+    **{f"attention-{way}": "batched-product" for way in ("forward", "backward")},
+    **{f"recurrent-{way}": "matrix-product" for way in ("forward", "backward")},
     "elementwise-in-place": "elementwise",
 }
 """The family of a kind, whose rates apply where a device has none for the kind itself. A first layer, with the few
 channels of an image, is not like other spatial convolutions and has no family."""
+
+
+def kind_and_families(kind: str) -> Iterator[str]:
+    """A kind, its family, and the family of that; the first for which a device has rates applies.
+
+    >>> list(kind_and_families("attention-forward"))
+    ['attention-forward', 'batched-product', 'matrix-product']
+    """
+    found: str | None = kind
+    while found is not None:
+        yield found
+        found = FAMILIES.get(found)
+
 
 RATED = (
     *KINDS,

@@ -301,17 +301,19 @@ def _each(name: str, arguments: Arguments, keywords: Mapping[str, Any]) -> int:
 
 BY_NAME: Mapping[str, str] = {
     **dict.fromkeys(("mm", "mv", "dot", "vdot", "addmm", "addmv", "addr", "_addmm_activation"), "matrix-product"),
-    **dict.fromkeys((name for name in PRODUCTS if "rnn" in name), "matrix-product"),
     **dict.fromkeys(("bmm", "baddbmm", "addbmm", "_trilinear"), "batched-product"),
-    **dict.fromkeys((name for name in PRODUCTS if "dist" in name or "attention" in name), "batched-product"),
+    **dict.fromkeys((name for name in PRODUCTS if "dist" in name), "batched-product"),
     **dict.fromkeys(("copy_", "clone", "_to_copy", "cat", "stack", "repeat", "flip", "roll"), "move"),
     **dict.fromkeys(("index_select", "index", "gather"), "move"),
     **dict.fromkeys(("sum", "mean", "var", "var_mean", "amax", "max", "min"), "reduction"),
     **dict.fromkeys(("linalg_vector_norm", "logsumexp"), "reduction"),
 }
 
-FAMILIES = (("batch_norm", "batch-norm"), ("_norm", "group-norm"), ("pool", "pooling"))
-"""Substrings of the names of normalisation and pooling operators; the first match applies."""
+FAMILIES = (
+    *(("batch_norm", "batch-norm"), ("_norm", "group-norm"), ("pool", "pooling")),
+    *(("_scaled_dot_product", "attention"), ("_rnn", "recurrent")),
+)
+"""Substrings of the names of operators with forward and backward kinds; the first match applies."""
 
 
 def loops_of(name: str, arguments: Sequence[Any], outputs: Sequence[Tensor]) -> tuple[int, int]:

@@ -35,7 +35,7 @@ def estimated_gain(step: StepCost) -> float:
 def _is_product(kind: str) -> bool:
     if kind.startswith("convolution-"):
         return not kind.startswith(("convolution-depthwise", "convolution-grouped"))
-    return kind in {"matrix-product", "batched-product"}
+    return kind.endswith("-product") or kind.startswith(("attention-", "recurrent-"))
 
 
 def precision_advice(scenario: Scenario, device: str) -> str | None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.fleet.roofline import Operator, small_images
-from edgefl.operator_kinds import FAMILIES
+from edgefl.operator_kinds import FAMILIES, kind_and_families
 
 Step = tuple[Sequence[Operator], float]
 """The operators of a step (or chain of layers), and its measured seconds."""
@@ -25,10 +25,11 @@ CLOSENESS = 0.3
 """Penalty for each factor of e between a kind's figure and the general figure, in units of a chain's error: with 0.6
 and no steps of large batches, steps on an x86 core that were not fitted were missed by 15 % instead of 7 %."""
 
-CONVOLUTION_BANDWIDTH = 2.0
-"""The same penalty for the bytes/s of convolutions, which are limited by arithmetic, less of it for small images. With
-0.3 and no such images, low bytes/s stood for it, and steps that were not fitted were missed by 11 % instead of 7 % on
-one x86 core, and by 14 % instead of 8 % on two."""
+ARITHMETIC = ("convolution", "attention", "recurrent")
+ARITHMETIC_BANDWIDTH = 2.0
+"""Kinds that are limited by arithmetic, convolutions by less of it for small images, and the same penalty for their
+bytes/s. With 0.3 and no small images, low bytes/s stood for it, and steps that were not fitted were missed by 11 %
+instead of 7 % on one x86 core, and by 14 % instead of 8 % on two."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Rates:
         total = self.step_overhead
         for each in operators:
             kind = getattr(each, "kind", "")
-            rate, bandwidth, launch = self.kinds.get(kind) or self.kinds.get(FAMILIES.get(kind, kind), general)
+            own = (self.kinds[name] for name in kind_and_families(kind) if name in self.kinds)
+            rate, bandwidth, launch = next(own, general)
             pixels = getattr(each, "pixels", 0)
             flops = each.flops * (1 + self.half_rate_pixels / pixels) if pixels else each.flops
             launch += self.group_overhead * getattr(each, "groups", 0)
@@ -135,7 +137,7 @@ def _fit_kinds(start: Rates, steps: Sequence[Step], chains: Sequence[Step]) -> R
     measured = np.log([seconds for _, seconds in runs])
     weight = np.where(is_chain, 1.0, STEP_WEIGHT)
     close = np.full((3, len(names)), CLOSENESS)
-    close[1, [name.startswith("convolution") and "depthwise" not in name for name in names]] = CONVOLUTION_BANDWIDTH
+    close[1, [name.startswith(ARITHMETIC) and "depthwise" not in name for name in names]] = ARITHMETIC_BANDWIDTH
     kinds_end = 5 + close.size
 
     def parted(x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_va
 from edgefl.errors import Note, nearest
 from edgefl.fleet.battery import Battery
 from edgefl.fleet.figure import Bound, Bounds, Estimate, from_number, opposite, scaled, value
-from edgefl.operator_kinds import FAMILIES, RATED, Backend
+from edgefl.operator_kinds import RATED, Backend, kind_and_families
 from edgefl.options import Options
 from edgefl.units import (
     Bytes,
@@ -382,7 +382,8 @@ class DeviceProfile(Options):
         A ``kind`` of operators in ``compute.operator_rates``, or else its family, has separate figures.
         """
         compute = self.compute
-        own = compute.operator_rates.get(kind) or compute.operator_rates.get(FAMILIES.get(kind, kind), _NO_RATES)
+        given = compute.operator_rates
+        own = next((given[each] for each in kind_and_families(kind) if each in given), _NO_RATES)
         return (
             value(_either(own.fp32_achievable, compute.fp32_achievable), opposite(bound)),
             value(_either(own.memory_bandwidth, compute.memory_bandwidth), opposite(bound)),

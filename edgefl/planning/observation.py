@@ -14,7 +14,7 @@ from edgefl.fleet.energy import promotion_joules, tail_joules
 from edgefl.fleet.figure import Bound
 from edgefl.record.events import Event, Listener, WorkKey
 from edgefl.record.kinds import BudgetKind
-from edgefl.simulation.work import local_seconds
+from edgefl.simulation.work import batch_counts, local_seconds
 
 
 class Range(NamedTuple):
@@ -177,7 +177,7 @@ class Observation(Listener):
         self._costs = costs
         self.given_seconds = given_seconds
         self._ratios: dict[WorkKey, dict[Bound, float]] = {}
-        self._steps: dict[WorkKey, float] = {}
+        self._works: dict[WorkKey, Event] = {}
         self._sizes: dict[tuple[int, int, str], float] = {}
         self.spent: defaultdict[tuple[int, int], Spent] = defaultdict(Spent)
         self.log: list[Event] = []
@@ -187,7 +187,7 @@ class Observation(Listener):
         self.log += rows
         for event in rows:
             if event.kind == "work":
-                self._ratios[event.work], self._steps[event.work] = self._bounds_of(event), event.value
+                self._ratios[event.work], self._works[event.work] = self._bounds_of(event), event
             elif event.client >= 0:
                 self._take(event, self.spent[event.round, event.client])
 
@@ -201,6 +201,21 @@ class Observation(Listener):
         )
         return {bound: getattr(seconds, bound) / seconds.nominal if seconds.nominal else 1.0 for bound in BOUNDS}
 
+    def _part(self, work: Event, steps: float) -> float:
+        """The part of the seconds of a work that its first ``steps`` take."""
+        profile, local = self._fleet.profiles[work.group], self._costs.method.local
+
+        def first(count: int) -> float:
+            batches = batch_counts(local, work.images, count)
+            level = int(work.facts.get("level", 0))
+            return work_seconds(profile, self._costs, work.alpha, batches, level).nominal
+
+        if len(work.facts["batches"]) < 2:
+            return steps / work.value if work.value else 1.0
+        whole = int(steps)
+        before, after = first(whole), first(min(whole + 1, int(work.value)))
+        return (before + (steps - whole) * (after - before)) / first(int(work.value))
+
     def _take(self, event: Event, spent: Spent) -> None:
         profile, place = self._fleet.profile_of(event.client), (event.round, event.client, event.item)
         match event.kind:
@@ -209,8 +224,8 @@ class Observation(Listener):
             case "compute_end" | "compute_partial" | "compute_drop":
                 full = compute_joules(profile, event.seconds)
                 share = event.joules / full if full else 1.0  # of the watts of training: it may wait for data
-                steps = self._steps[event.work] if event.kind == "compute_drop" else 0.0
-                spent.done["compute"] += event.value / steps if steps else 1.0
+                aborted = event.kind == "compute_drop"
+                spent.done["compute"] += self._part(self._works[event.work], event.value) if aborted else 1.0
                 for bound, ratio in self._ratios[event.work].items():
                     seconds = event.seconds * ratio
                     spent.compute_seconds[bound] += seconds

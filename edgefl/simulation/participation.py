@@ -239,7 +239,7 @@ class Participation(Participant):
         device = self.world.setup.fleet.profile_of(self.client)
         sending = self.world.setup.overhead.before_sending(device, bytes) + self._reserve * upload
         left = self._closes + slack(self._closes) - self._env.now - sending
-        return self.world.work.steps_within(self.work, self.pace.done(max(0.0, left)))
+        return math.floor(self.world.work.reached(self.work, self.pace.done(max(0.0, left))))
 
     def _give_up(self) -> None:
         """Even one step would be late."""

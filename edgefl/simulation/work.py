@@ -235,19 +235,19 @@ class WorkModel:
             transfer, self._in_order(work, tuple(a_pass))[0], work.steps, max(0.0, work.cool_for - heat), hot
         )
 
-    def begun(self, work: Work, steps: int) -> tuple[float, float]:
+    def begun(self, work: Work, steps: float) -> tuple[float, float]:
         """The parts of the seconds and of the FLOPs of this work that are in its first local steps."""
         even = Passes(1.0, 1)  # for steps that cost nothing
         totals = [each if each.first(work.steps) else even for each in self._in_order(work)]
         seconds, flops = (each.first(steps) / each.first(work.steps) for each in totals)
         return seconds, flops
 
-    def steps_within(self, work: Work, part: float) -> int:
-        """The most of its local steps that take at most this part of its seconds."""
-        if part >= 1:
-            return work.steps
-        seconds = self._in_order(work)[0]
-        return min(work.steps, seconds.within(part * seconds.first(work.steps)))
+    def reached(self, work: Work, part: float) -> float:
+        """The local steps, the last one in part, that are done after this part of its seconds."""
+        seconds = None if work.number is not None or part >= 1 else self._in_order(work)[0]
+        if seconds is None or not (whole := seconds.first(work.steps)):
+            return part * work.steps
+        return min(float(work.steps), seconds.reached(part * whole))
 
     def _measure(self, group: int, alpha: int, samples: int, level: int, steps: int | None = None) -> Work:
         batches = batch_counts(self.options, samples, steps)

@@ -187,7 +187,9 @@ class World:
         if self.trainer is not None:
             self.trainer.stop_training(job)
         share = pace.done(seconds) if pace.seconds else 1.0
-        self._computed("compute_drop", job, work, spent=seconds, steps=work.steps * share, flops=work.flops * share)
+        steps = self.work.reached(work, share)
+        flops = work.flops * (share if work.number is not None else self.work.begun(work, steps)[1])
+        self._computed("compute_drop", job, work, spent=seconds, steps=steps, flops=flops)
 
     def _computed(
         self, kind: EventKind, job: TrainingJob, work: Work, *, spent: float, steps: float, flops: float

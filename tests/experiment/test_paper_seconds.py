@@ -128,7 +128,8 @@ def predicted_fixture():
     [pytest.param(name, marks=[] if name == "fedalign" else pytest.mark.full) for name in TABLE_5 if name != "moon"],
 )
 def test_every_row_but_moons_follows_from_the_roofline(predicted, name):
-    assert predicted(name) == pytest.approx(TABLE_5[name][1] / FEDAVG, rel=0.15)
+    error = 0.15 if name == "fedprox" else 0.04
+    assert predicted(name) == pytest.approx(TABLE_5[name][1] / FEDAVG, rel=error)
 
 
 @pytest.mark.full

@@ -33,6 +33,22 @@ def test_who_could_not_take_one_step_gives_up_at_once(run):
     assert result.outcome.spent.bytes_dropped == 2_000_000
 
 
+@pytest.mark.parametrize(("left", "steps", "spent"), [(1.0, 1, 1.0), (1.3, 2, 1.3), (2.4, 3, 2.3), (0.7, 0, 0.0)])
+def test_fewer_steps_cost_what_these_steps_cost(run, left, steps, spent):
+    # Two passes over 13 images: steps of 10, 3, 10 and 3 images, which take 1, 0.3, 1 and 0.3 s.
+    result = run(rates=[8e6], rounds=1, samples=13, protocol=partial(2 + left))
+    assert [job.steps for job in result.learner.submitted] == [steps] * (steps > 0)
+    ends = [(end.value, pytest.approx(end.seconds), pytest.approx(end.flops)) for end in result.of("compute_partial")]
+    assert ends == [(steps, spent, spent * 1e9)] * (steps > 0)
+
+
+def test_aborted_work_counts_the_steps_that_were_executed(run):
+    result = run(rates=[8e6], rounds=1, samples=13, protocol={"deadline": 3.0})
+    [drop] = result.of("compute_drop")
+    # 2 of 2.6 s: a whole pass, and seven tenths of its next step.
+    assert (drop.value, drop.seconds, drop.flops) == (pytest.approx(2.7), 2.0, pytest.approx(2e9))
+
+
 def test_the_reserve_is_a_multiple_of_the_upload_alone(run):
     # Two uploads through the server's 8 Mbit/s take 2 s, twice what each foresees; so do the downloads.
     settings = {"rates": [8e6, 8e6], "server": 8e6, "rounds": 1}

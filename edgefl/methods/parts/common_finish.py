@@ -29,16 +29,22 @@ class Passes(NamedTuple):
         """The steps of a pass."""
         return self.whole + self.smaller
 
-    def first(self, steps: int) -> float:
-        """The amount of the first so many steps."""
+    def first(self, steps: float) -> float:
+        """The amount of the first so many steps; a step that is only begun counts in proportion."""
         passes, left = divmod(steps, self.steps) if self.steps else (0, 0)
         counts = passes * self.whole + min(left, self.whole), passes * self.smaller + max(left - self.whole, 0)
         return counts[0] * self.batch + counts[1] * self.rest
 
+    def reached(self, amount: float) -> float:
+        """The steps, the last one in part, that use up this amount, above 0 a pass; the inverse of :meth:`first`."""
+        passes, left = divmod(amount, self.first(self.steps))
+        large = min(left / self.batch, self.whole) if self.whole else 0.0
+        small = max(0.0, left - large * self.batch) / self.rest if self.smaller and self.rest else 0.0
+        return passes * self.steps + large + small
+
     def within(self, amount: float) -> int:
         """The most steps that need at most this amount, above 0 a pass."""
-        passes, left = divmod(amount, self.first(self.steps))
-        return int(passes) * self.steps + (min(math.floor(left / self.batch), self.whole) if self.whole else 0)
+        return math.floor(self.reached(amount))
 
 
 class Predicted(NamedTuple):

@@ -148,6 +148,44 @@ def _vectors() -> Dict[str, Case]:
     }
 
 
+def _sequences() -> Dict[str, Case]:
+    """Return attention and LSTM layers on sequences of several lengths."""
+
+    def attention(heads: int) -> Layer:
+        def layer(inputs: Tensor, _: Tensor) -> Tensor:
+            batch, places, width = inputs.shape
+            parts = inputs.view(batch, places, heads, width // heads).transpose(1, 2)
+            found = F.scaled_dot_product_attention(parts, parts, parts)
+            return found.transpose(1, 2).reshape(batch, places, width)
+
+        return layer
+
+    def lstm(hidden: int) -> Layer:
+        def layer(inputs: Tensor, weight: Tensor) -> Tensor:
+            batch, _, features = inputs.shape
+            sides = ((4 * hidden, features), (4 * hidden, hidden), (4 * hidden,), (4 * hidden,))
+            pieces = torch.split(weight, [math.prod(each) for each in sides])
+            state = inputs.new_zeros(1, batch, hidden)
+            weights = [piece.view(each) for piece, each in zip(pieces, sides)]
+            return torch.lstm(inputs, (state, state), weights, True, 1, 0.0, True, False, True)[0]
+
+        return layer
+
+    cases = {}
+    for backward in (False, True):
+        end = ", backward" if backward else ""
+        for batch, places, width, heads in (
+            *((16, 16, 64, 4), (16, 64, 48, 4), (8, 64, 192, 3), (8, 197, 192, 3), (4, 256, 64, 2), (1, 1024, 128, 2)),
+        ):
+            name = f"attention of {heads} on {batch}x{places}x{width}{end}"
+            cases[name] = _chain([attention(heads)] * 2, (batch, places, width), [(1,)] * 2, backward)
+        for batch, steps, features, hidden in ((16, 24, 12, 32), (16, 40, 12, 96), (64, 40, 16, 64), (8, 100, 32, 192)):
+            weight = (4 * hidden * (features + hidden + 2),)
+            name = f"lstm {features}-{hidden} on {batch}x{steps}{end}"
+            cases[name] = _chain([lstm(hidden)], (batch, steps, features), [weight], backward)
+    return cases
+
+
 def chains() -> Dict[str, Case]:
     """Return all chains, by name."""
-    return {**_convolutions(), **_linears(), **_others(), **_vectors()}
+    return {**_convolutions(), **_linears(), **_others(), **_sequences(), **_vectors()}
