@@ -1,7 +1,6 @@
 """Pause a run: its figures are on disk, and the run can be resumed with the same outcome."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +10,9 @@ from edgefl.errors import EdgeflError
 from edgefl.files import read_json, write_file
 from edgefl.record import SeedPaths
 from edgefl.record.events import Listener
+from edgefl.record.figures import figures, flat, metric_values, totals_of
 from edgefl.record.metric import Metric
-from edgefl.record.rounds import RoundRow
+from edgefl.record.rounds import RoundRow, columns_of
 
 
 @dataclass(frozen=True)
@@ -81,24 +81,13 @@ class Pausing(Listener):
             raise Paused(self.label, row.round)
 
     def _figures(self) -> dict[str, Any]:
-        rows = self._rows
-        evaluated = [row for row in rows if not math.isnan(row.metric)]
+        rounds = columns_of(self._rows)
+        values = metric_values(rounds, self.metric)
         is_accuracy = self.metric.is_accuracy
-        values: dict[str, float | None] = dict.fromkeys(("final", "best", "ema"))
-        if evaluated:
-            best = self.metric.best(*(row.metric for row in evaluated))
-            values = {"final": evaluated[-1].metric, "best": best, "ema": evaluated[-1].metric_ema}
         return {
             "seed": self.seed,
             "stop": "paused",
-            "rounds": rows[-1].round,
-            "rounds_without_update": sum(not row.aggregated for row in rows),
-            "refused": sum(row.refused for row in rows),
-            "seconds": rows[-1].seconds,
             **{f"accuracy_{name}": value if is_accuracy else None for name, value in values.items()},
             **{f"metric_{name}": value for name, value in values.items()},
-            "bytes_down": sum(row.bytes_down for row in rows),
-            "bytes_up": sum(row.bytes_up for row in rows),
-            "flops": float(sum(row.flops for row in rows)),
-            "joules": float(sum(row.joules for row in rows)),
+            **flat(figures(totals_of(rounds))),
         }

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from edgefl.record.kinds import BUDGETS
+from edgefl.record.figures import QUANTITIES, figure
 from edgefl.report.error_of_seconds import error_interval, measured_sentences
 from edgefl.report.notices import notices
 from edgefl.report.paired import (
@@ -160,12 +160,12 @@ def attack(run: RunResult) -> list[str]:
 def limits_of(run: RunResult) -> list[str]:
     """The budgets, in the scenario's order; none if every run ended within them."""
     both = [pair for label in run.compared for pair in zip(run.results[label], run.moments[label], strict=True)]
-    if not any(whole.stop.reason in BUDGETS or whole.rounds > moment.rounds for whole, moment in both):
+    if not any(whole.ended_by_budget or whole.rounds > moment.rounds for whole, moment in both):
         return []
     found = dict.fromkeys(
         (each.kind, each.limit) for results in run.results.values() for result in results for each in result.budgets
     )
-    return [limit(amount, kind) + " a client" * (kind == "client_bytes") for kind, amount in found]
+    return [limit(amount, kind) + QUANTITIES[kind].each for kind, amount in found]
 
 
 def meaning(run: RunResult) -> str:
@@ -295,7 +295,7 @@ def _per_round(run: RunResult) -> dict[str, Comparison | None]:
 
     def costs(kind: Any) -> dict[str, BySeed]:
         return figures_by_seed(
-            run, lambda e: e.spent(kind) / e.rounds if e.rounds and not (e.refused and e.trained_nothing) else None
+            run, lambda e: figure(e, kind) / e.rounds if e.rounds and not (e.refused and e.trained_nothing) else None
         )
 
     return {kind: compared(found, highest=False) if (found := costs(kind)) else None for _, kind in COSTS}

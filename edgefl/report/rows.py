@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgefl.errors import UserError
+from edgefl.record.figures import QUANTITIES
 from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
 from edgefl.report.paired import seconds_to
@@ -38,7 +39,7 @@ class Figure(NamedTuple):
         """Its value for one seed; ``None`` if the summary has none, or if it describes an untrained model."""
         found: Any = None if self in OUTCOME and result.trained_nothing else result
         for name in self.path.split("."):
-            found = None if found is None else getattr(found, name)
+            found = getattr(found, name, None)
         value: float | None = found
         return value
 
@@ -59,41 +60,17 @@ OUTCOME = (
     Figure("personalisation.cumulative", METRIC, "personalised, all samples", whole=True),
     Figure("ensemble.final", METRIC, "ensemble", whole=True),
 )
-COST = (
-    Figure("seconds", "seconds", "time"),
-    Figure("rounds", "count", "rounds"),
-    Figure("rounds_without_update", "count", "rounds without update"),
-    Figure("refused", "count", "refused jobs"),
-    Figure("transfers.breaks", "count", "broken attempts", whole=True),
-    Figure("transfers.retries", "count", "retries", whole=True),
-    Figure("transfers.failed", "count", "failed transfers", whole=True),
-    Figure("bytes.down", "bytes", "down"),
-    Figure("bytes.up", "bytes", "up"),
-    Figure("bytes.wasted", "bytes", "wasted", whole=True),
-    Figure("joules", "joules", "energy"),
-    Figure("ratio_to_optimum", "number", "× shortest round"),
-    Figure("communication.exposed_seconds", "seconds", "exposed transfers", "exposed_seconds"),
-    Figure("communication.hidden_seconds", "seconds", "hidden transfers", "hidden_seconds"),
-    Figure("blocks.actual", "bytes", "blocks, actual bytes", "bytes_down_actual_blocks"),
-    Figure("blocks.uniform", "bytes", "blocks at 1/M", "bytes_down_uniform_blocks"),
-    Figure("blocks.front_age", "rounds", "age of stale blocks", "front_block_age", whole=True),
-)
-FIGURES = OUTCOME + COST
-"""All figures; the times to targets are between those of the outcome and those of the cost."""
 
 
-def nested(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures by path as an object in an object.
+def cost() -> list[Figure]:
+    """The figures of what a run spent."""
+    shown = [each for each in QUANTITIES.values() if each.place and (each.head or each.of)]
+    return [Figure(each.place, each.unit, each.head, each.name, whole=each.whole) for each in shown]
 
-    >>> nested({"seconds": 1.0, "bytes.up": 2, "bytes.down": 3})
-    {'seconds': 1.0, 'bytes': {'up': 2, 'down': 3}}
-    """
-    found: dict[str, Any] = {}
-    for path, value in figures.items():
-        *above, name = path.split(".")
-        inner = found.setdefault(above[0], {}) if above else found
-        inner[name] = value
-    return found
+
+def all_figures() -> list[Figure]:
+    """All figures; the times to targets are between those of the outcome and those of the cost."""
+    return [*OUTCOME, *cost()]
 
 
 @dataclass(frozen=True)
@@ -260,10 +237,10 @@ def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -
         seeds=len(results),
         figures={
             figure.path: mean_or_none([figure.of(result) for result in found])
-            for figure in FIGURES
+            for figure in all_figures()
             for found in [results if figure.whole or figure.dimension == "count" else spent]
             if (part := figure.path.partition(".")[0]) != hidden
-            and all(getattr(result, part) is not None for result in results)
+            and all(getattr(result, part, None) is not None for result in results)
         },
         targets={value: time_to_target([seconds_to(value, result) for result in results]) for value in values},
         stops=tuple(Counter(result.stop.reason for result in results).most_common()),
@@ -292,24 +269,21 @@ def goals(rows: Sequence[Row]) -> list[float]:
     return sorted({goal for row in rows for goal in row.targets}, reverse=rows[0].metric.better == "lower")
 
 
-LIMITS = {
-    "seconds": "time",
-    "bytes": "traffic",
-    "joules": "energy",
-    "flops": "computing",
-    "client_bytes": "traffic of a client",
-}
-"""Names of the budgets."""
-
 ENDS = {
-    **LIMITS,
     "rounds": "last round",
     "target": "last target",
     "trained": "last trained round",
     "stalled": "stall",
     "diverged": "divergence",
 }
-"""What ended a run, in words."""
+"""What ended a run, in words; budgets have the names of their quantities."""
+
+
+def end(reason: str) -> str:
+    """What ended a run, in words."""
+    quantity = QUANTITIES.get(reason)
+    return quantity.limit if quantity is not None and quantity.limit else ENDS.get(reason, reason)
+
 
 IN_VAIN = ("stalled", "diverged", "fault")
 """The reasons of an early end that no budget and no target gave."""
@@ -318,8 +292,8 @@ IN_VAIN = ("stalled", "diverged", "fault")
 def ended_by(row: Row) -> str:
     """What ended the method's seeds: ``time``, or ``time 2/3, traffic 1/3``."""
     if len(row.stops) == 1:
-        return ENDS.get(row.stops[0][0], row.stops[0][0])
-    return ", ".join(f"{ENDS.get(reason, reason)} {count}/{row.seeds}" for reason, count in row.stops)
+        return end(row.stops[0][0])
+    return ", ".join(f"{end(reason)} {count}/{row.seeds}" for reason, count in row.stops)
 
 
 def none_completed_a_round(rows: Sequence[Row]) -> bool:
@@ -348,7 +322,7 @@ def _early_ends(row: Row) -> list[str]:
             hint = ""
             if reason == "diverged" and row.metric.name in ("rmse", "mae") and "in round 1:" in message:
                 hint = "; scale the targets to a deviation of about 1, or lower training.local.lr"
-            found.append(f"ended by {ENDS.get(reason, reason)}{which}: {message}{hint}")
+            found.append(f"ended by {end(reason)}{which}: {message}{hint}")
     return found
 
 

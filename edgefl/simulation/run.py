@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from edgefl.errors import EdgeflError
 from edgefl.record.events import EventLog, Listener, detail
-from edgefl.record.kinds import StopReason
+from edgefl.record.figures import Totals
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import Absent, BatteryUse
-from edgefl.simulation.accounts import Ledger, Limits
+from edgefl.simulation.accounts import Limits
 from edgefl.simulation.asynchronous import Asynchronous
 from edgefl.simulation.hierarchical import Hierarchical
 from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec
@@ -63,10 +63,10 @@ class Outcome:
     ``timeouts``: whether transfers could break; ``untrained``: why recorded training did not suffice, if that ended it.
     """
 
-    reason: StopReason
+    reason: str
     rounds: int
     seconds: float
-    spent: Ledger
+    spent: Totals
     final: Evaluation
     best: float
     ema: float
@@ -91,7 +91,7 @@ def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
     world = World(setup)
     book, protocol = (course or _course)(world)
     world.env.process(protocol.run())
-    reason: StopReason = "fault"
+    reason: str = "fault"
     fault, untrained = None, None
     with _noting_where(world, book):
         try:
@@ -118,11 +118,12 @@ def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
         note = "" if untrained is None else detail(reason=untrained)
         world.wrote("stop", book.rounds_done - 1, item=reason, detail=note)
     setup.log.flush()
+    world.accounts.totals |= {"rounds": book.rounds_done, "seconds": world.env.now}
     return Outcome(
         reason=reason,
         rounds=book.rounds_done,
         seconds=world.env.now,
-        spent=world.accounts.ledger,
+        spent=world.accounts.totals,
         final=book.latest,
         best=book.best,
         ema=book.ema,
@@ -159,7 +160,7 @@ def unbegun_run(label: str, seed: int, limits: Limits, listeners: Sequence[Liste
     log.write(0.0, "stop", -1, item="fault")
     log.flush()
     nothing = Evaluation(math.nan, math.nan)
-    return Outcome("fault", 0, 0.0, Ledger(), nothing, math.nan, math.nan, [], limits, fault)
+    return Outcome("fault", 0, 0.0, Totals(), nothing, math.nan, math.nan, [], limits, fault)
 
 
 @contextmanager

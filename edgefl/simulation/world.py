@@ -179,8 +179,8 @@ class World:
         self.fronts.pop(job.id.client, None)
         received = self.setup.sizes.blocks if self.setup.method.objective.trains_last else work.alpha
         blocks, rounds = self._front_blocks.trained(job.id.client, job.round, received)
-        self.accounts.ledger.front_blocks += blocks
-        self.accounts.ledger.front_block_rounds += rounds
+        self.accounts.totals.charge("front_blocks", blocks)
+        self.accounts.totals.charge("front_block_rounds", rounds)
 
     def compute_broken_off(self, job: TrainingJob, work: Work, pace: Pace, seconds: float) -> None:
         """The computation is aborted after ``seconds``; FLOPs count for the completed part, joules for its duration."""
@@ -197,7 +197,7 @@ class World:
         client, joules = job.id.client, work.watts * spent
         self._heated(client, spent)
         self._wrote_work(kind, work, *job.place, seconds=spent, flops=flops, joules=joules, value=steps)
-        self.accounts.ledger.computed(flops, spent)
+        self.accounts.totals.charge("flops", flops)
         self.accounts.drew(client, joules)
         if self._power is not None:
             self._power.phase(client)
@@ -215,7 +215,7 @@ class World:
         if self._power is not None:
             joules = self._power.given(client, joules)
         self._wrote_work("forward", work, round, client, seconds=seconds, flops=flops, joules=joules, value=images)
-        self.accounts.ledger.computed(flops, seconds)
+        self.accounts.totals.charge("flops", flops)
         self.accounts.drew(client, joules)
         self.accounts.check()
 
@@ -256,12 +256,13 @@ class World:
             facts |= digests._asdict()
         self.wrote("aggregation", round, value=len(jobs), detail=detail(**facts))
         for job in jobs:
-            self.accounts.ledger.bytes_useful += self.traffic.carried(job.id.client, job.id.dispatch)
+            self.accounts.totals.charge("bytes_useful", self.traffic.carried(job.id.client, job.id.dispatch))
 
     def lost(self, round: int, client: int, dispatch: int, fate: Lost) -> None:
         bytes = self.traffic.carried(client, dispatch)
         self.wrote("lost", round, client, dispatch, item=fate, bytes=bytes)
-        self.accounts.ledger.lost(fate, bytes)
+        if fate != "unfinished":  # the rest of the bytes
+            self.accounts.totals.charge(f"bytes_{fate}", bytes)
 
     def wrote(self, kind: EventKind, *place: int, **columns: Any) -> None:
         """Log a row now; ``place`` is its round (from 0), its client and the number of the client's job, if it has any.
