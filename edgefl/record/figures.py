@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from edgefl.errors import UserError
-from edgefl.record.kinds import F64, I64, LOST, column
+from edgefl.record.kinds import F64, I32, I64, LOST, column
 from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
 
@@ -71,7 +71,8 @@ class Quantity(NamedTuple):
         """Its column in ``rounds.parquet``; ``None`` if it has none."""
         if not self.meaning or self.of is not None:
             return None
-        return column(self.name, I64 if self.whole_number else F64, _SYMBOLS.get(self.unit, self.unit), self.meaning)
+        kind = {"count": I32, "bytes": I64}.get(self.unit, F64)
+        return column(self.name, kind, _SYMBOLS.get(self.unit, self.unit), self.meaning)
 
 
 _Q = Quantity

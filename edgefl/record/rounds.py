@@ -37,18 +37,19 @@ class RoundRow:
         raise AttributeError(f"a round has no '{name}'")
 
 
-_OWN = schema_of(RoundRow)
+OWN = schema_of(RoundRow)
+"""The columns of ``rounds.parquet`` that are no quantities; every run has them."""
 
-AMOUNTS = [each for each in QUANTITIES.values() if each.column is not None and each.name not in _OWN.names]
+AMOUNTS = [each for each in QUANTITIES.values() if each.column is not None and each.name not in OWN.names]
 """The quantities of every run's rows."""
 
-ROUNDS = pa.schema([*_OWN, *(each.column for each in AMOUNTS)])
+ROUNDS = pa.schema([*OWN, *(each.column for each in AMOUNTS)])
 """Columns of ``rounds.parquet``; those of a user's quantities follow."""
 
 
 def columns_of(rows: Sequence[RoundRow]) -> dict[str, Floats]:
     """The columns of these rows, NaN where one has no value."""
-    names = [*_OWN.names, *rows[0].amounts] if rows else ROUNDS.names
+    names = [*OWN.names, *rows[0].amounts] if rows else ROUNDS.names
     return {name: np.array([getattr(row, name) for row in rows], np.float64) for name in names}
 
 

@@ -152,6 +152,8 @@ class SeedResult(Figures):
     metric: MetricResult
     seconds: float
     rounds: int
+    flops: float
+    joules: float
     bytes: Figures
     communication: Figures
     transfers: Figures | None = None

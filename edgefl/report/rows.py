@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgefl.errors import UserError
-from edgefl.record.figures import QUANTITIES
+from edgefl.record.figures import QUANTITIES, figure
 from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
 from edgefl.report.paired import seconds_to
@@ -253,9 +253,7 @@ def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -
 
 
 def _lost(label: str, results: Sequence[SeedResult], run: RunResult) -> tuple[int, int]:
-    fates = {fate for each in results for fate, amount in each.bytes.by_fate.items() if amount}
-    failed = any(each.transfers is not None and each.transfers.failed for each in results)
-    if not fates & {"late", "dropped"} and not failed:
+    if not any(figure(each, name) for each in results for name in ("bytes_late", "bytes_dropped", "transfers_failed")):
         return 0, 0
     tables = [run.rounds_of(label, each.seed) for each in results]
     began, used = (

@@ -157,14 +157,14 @@ class RunResult:
 
     def rounds_of(self, label: str, seed: int) -> pa.Table:
         """The rounds of one method and seed, as in its ``rounds.parquet``."""
-        from edgefl.record.rounds import ROUNDS
+        from edgefl.record.rounds import OWN
         from edgefl.record.tables import read_parquet
 
         self.check_labels([label])
         if seed not in [result.seed for result in self.results[label]]:
             found = ", ".join(str(result.seed) for result in self.results[label])
             raise UserError(f"no seed {seed} of '{label}' in this run, found {found}", file=str(self.path))
-        return read_parquet(self.of(label, seed).rounds, ROUNDS)
+        return read_parquet(self.of(label, seed).rounds, OWN)
 
     def check_labels(self, labels: Iterable[str]) -> None:
         """Refuse labels that no method of the run has."""

@@ -8,14 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.record.events import Event
+from edgefl.record.figures import moment
 from edgefl.record.tables import event_file
 from edgefl.report import comparison, comparison_rows, glance, verdict
+from edgefl.report.curves import columns
 from edgefl.report.error_of_seconds import error_interval
 from edgefl.report.glance import decide, next_steps, seconds_of_a_seed
 from edgefl.report.page.devices import fleet_words
 from edgefl.report.paired import difference_data
 from edgefl.report.rows import differing
-from edgefl.report.run_result import at_the_moment
 
 from .conftest import ROUNDS, seed_result, target
 
@@ -328,10 +329,10 @@ def test_the_moment_of_a_real_run_agrees_with_its_summary(small_run):
     for label, results in small_run.results.items():
         for result in results:
             table = pq.read_table(small_run.paths.of(label, result.seed).rounds)
-            moment = at_the_moment(result, table)
-            assert moment.metric == result.metric
-            assert moment.seconds == pytest.approx(result.seconds)
-            assert moment.joules == pytest.approx(result.joules)
+            end = moment(result, columns(table))
+            assert end.metric == result.metric
+            assert end.seconds == pytest.approx(result.seconds)
+            assert end.joules == pytest.approx(result.joules)
 
 
 def test_details_say_what_the_evidence_of_the_fleet_implies(make_run):
