@@ -32,7 +32,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
         stop=Stop(reason=outcome.reason, round=outcome.rounds, **({} if why is None else {"message": why})),
         accuracy=Accuracy(**(values if metric.is_accuracy else dict.fromkeys(values))),
         metric=MetricResult(**metric.named._asdict(), **values),
-        targets=tuple(_target(target, metric) for target in outcome.limits.targets),
+        targets=tuple(_target(target, metric, totals) for target in outcome.limits.targets),
         budgets=tuple(_budget(budget, metric) for budget in outcome.limits.budgets),
         **figures(totals, [name for name, holds in has.items() if holds]),
         **{name: value for name, value in others.items() if value is not None},
@@ -52,9 +52,11 @@ def _ensemble(outcome: Outcome, rounds: Mapping[str, Floats]) -> EnsembleResult 
     return EnsembleResult(final=outcome.final.ensemble, best=best)
 
 
-def _target(target: Target, metric: Metric) -> TargetResult:
+def _target(target: Target, metric: Metric, totals: Totals) -> TargetResult:
     aim = {"metric": metric.name, "value": target.value, **({"accuracy": target.value} if metric.is_accuracy else {})}
-    spent = {each.name: each.written(target.reached) for each in QUANTITIES.values() if each.axis}
+    spent = {
+        each.name: each.written(target.reached) for each in QUANTITIES.values() if each.axis and each.is_of(totals)
+    }
     return TargetResult(**aim, reached=target.reached is not None, **spent)
 
 

@@ -215,6 +215,7 @@ def setup_of(
         seconds=seconds,
         failures=timed(scenario.failures),
         listeners=listeners,
+        figures=tuple(scenario.quantities),
         overhead=scenario.round_overhead,
         bandwidth=None if type(allocation) is Equal else allocation,  # the network itself computes equal shares
     )

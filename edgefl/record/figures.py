@@ -6,7 +6,7 @@ function of other totals, and has no column.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -54,6 +54,10 @@ class Quantity(NamedTuple):
     @property
     def built_in(self) -> bool:
         return self.name in _BUILT_IN
+
+    def is_of(self, amounts: Container[str]) -> bool:
+        """True if a run with these amounts has it; a user's quantity is only one of some runs."""
+        return self.built_in or self.name in amounts
 
     @property
     def whole_number(self) -> bool:
@@ -184,10 +188,19 @@ _BUILT_IN = frozenset(QUANTITIES)
 
 
 def declare(quantity: Quantity) -> Quantity:
-    """Add a user's quantity to :data:`QUANTITIES`; a later one replaces an earlier one of the same name."""
-    if quantity.name in _BUILT_IN:
+    """Add a user's quantity to :data:`QUANTITIES`, in place of an earlier one of the same name."""
+    if quantity.built_in:
         raise UserError(f"'{quantity.name}' is a figure of edgefl; expected another name")
-    return QUANTITIES.setdefault(quantity.name, quantity)
+    name = quantity.name
+    quantity = quantity._replace(path=name, axis=name, head=quantity.head or name, meaning=quantity.meaning or name)
+    if quantity.source is not None or name not in QUANTITIES:  # else it was read from a run directory
+        QUANTITIES[name] = quantity
+    return quantity
+
+
+def declaration(quantity: Quantity) -> dict[str, Any]:
+    """A user's quantity for ``summary.json``: ``declare(Quantity(**declaration))`` is the same without its source."""
+    return {name: getattr(quantity, name) for name in ("name", "unit", "meaning", "head", "limit", "total")}
 
 
 class Totals(dict[str, Any]):
@@ -238,7 +251,7 @@ def within(spent: Totals, limits: Iterable[tuple[str, float]]) -> int:
 def figures(totals: Totals, groups: Iterable[str] = ()) -> dict[str, Any]:
     """The totals as data of an entry of ``summary.json``; ``groups`` are those that the run has."""
     shown = [each for each in QUANTITIES.values() if each.place and each.group in ("", *groups)]
-    values = {each: each.written(totals) for each in shown if each.name in totals or each.name in _BUILT_IN}
+    values = {each: each.written(totals) for each in shown if each.is_of(totals)}
     return nested({each.place: value for each, value in values.items() if value or not each.optional})
 
 
@@ -292,8 +305,16 @@ def moment(result: SeedResult, rounds: Mapping[str, Floats]) -> SeedResult:
     """A seed's result with its figures at the end of the last of its ``rounds`` within all its budgets.
 
     Figures that are ``whole``, those of clients and of the ensemble stay those of the whole run.
+
+    Raises:
+        UserError: the run went on beyond a budget of what its rows, by an earlier build, do not have.
     """
-    count = within(spent_by_round(rounds), [(each.kind, each.limit) for each in result.budgets])
+    spent = spent_by_round(rounds)
+    for budget in result.budgets:
+        beyond = result.stop.reason != budget.kind and (figure(result, budget.kind) or 0) > budget.limit
+        if beyond and budget.kind not in spent and QUANTITIES[budget.kind].of is None:
+            raise UserError(f"an earlier edgefl wrote this run without {budget.kind} by round; simulate it again")
+    count = within(spent, [(each.kind, each.limit) for each in result.budgets])
     totals = totals_of({name: values[:count] for name, values in rounds.items()})
     data, metric = result.written(), result.metric.metric
     for each in [each for each in QUANTITIES.values() if not each.whole and each.place]:

@@ -1,7 +1,7 @@
 """The contents of ``summary.json``, written and read by one model; keys of a later edgefl are kept and ignored."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -193,7 +193,7 @@ class Summary(_Part):
     inputs: dict[str, str]  # digests of the input files, by field of the scenario
     software: dict[str, str]  # versions of the packages on which its results depend, by name
     chosen: tuple[str, ...]
-    figures: tuple[dict[str, str], ...] = ()  # declarations of quantities of the user's
+    figures: tuple[dict[str, Any], ...] = ()  # declarations of quantities of the user's
     methods: dict[str, tuple[SeedResult, ...]] = Field(min_length=1)  # a result for each seed, by label
 
     @property
@@ -237,8 +237,14 @@ def write_summary(
     path: Path,
     inputs: Mapping[str, str],
     software: Mapping[str, str],
+    *,
+    figures: Iterable[dict[str, Any]] = (),
 ) -> None:
-    """Write the file; the same results, one for each seed by label, give the same bytes."""
+    """Write the file; the same results, one for each seed by label, give the same bytes.
+
+    ``figures`` are the declarations of the user's quantities.
+    """
+    own = tuple(figures)
     summary = Summary(
         schema=SCHEMA,
         scenario=scenario,
@@ -246,6 +252,7 @@ def write_summary(
         inputs=dict(sorted(inputs.items())),
         software=dict(software),
         chosen=tuple(results),
+        **({"figures": own} if own else {}),
         methods={label: tuple(each) for label, each in results.items()},
     )
     data = summary.model_dump(mode="json", by_alias=True, exclude_unset=True)

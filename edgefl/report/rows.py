@@ -38,8 +38,11 @@ class Figure(NamedTuple):
     def of(self, result: SeedResult) -> float | None:
         """Its value for one seed; ``None`` if the summary has none, or if it describes an untrained model."""
         found: Any = None if self in OUTCOME and result.trained_nothing else result
-        for name in self.path.split("."):
-            found = getattr(found, name, None)
+        if self.column:
+            found = figure(result, self.column)
+        else:
+            for name in self.path.split("."):
+                found = getattr(found, name, None)
         value: float | None = found
         return value
 

@@ -14,7 +14,7 @@ from edgefl.errors import UserError, nearest
 from edgefl.files import user_path
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.record.emulation import Emulation, read_emulation
-from edgefl.record.figures import moment
+from edgefl.record.figures import Quantity, declare, moment
 from edgefl.record.metric import Metric
 from edgefl.record.names import BASELINES
 from edgefl.record.summary import SeedResult, read_run
@@ -63,6 +63,8 @@ class RunResult:
     def __init__(self, path: str | Path) -> None:
         self.path = self.given = user_path(path, argument="path")
         self.summary, typed = read_run(self.path)
+        for each in typed.figures:
+            declare(Quantity(**each))
         self.results: dict[str, tuple[SeedResult, ...]] = typed.methods
         self.scenario: dict[str, Any] = read_yaml(self.paths.scenario)
 

@@ -14,7 +14,7 @@ from edgefl.files import user_path
 from edgefl.input_file import code_files
 from edgefl.options import Options
 from edgefl.scenario.components import BANDWIDTH_SECTION, MODEL_SECTION, SELECTION_SECTION, TASK_SECTION
-from edgefl.scenario.methods import files_of_methods, methods_schema
+from edgefl.scenario.methods import files_to_read, methods_schema
 from edgefl.scenario.overrides import (
     Override,
     Overrides,
@@ -111,7 +111,7 @@ def check(
     with blaming_changes(changes, file):
         changed = changed_data(data, changes, folder)
         _refuse_app(changed)
-        for code in files_of_methods(changed) if run_code else ():
+        for code in files_to_read(changed) if run_code else ():
             allow(code)  # before it is read, because it defines the method's options
         scenario = validated(Scenario, changed)
     for code in code_files(scenario).values() if run_code else ():

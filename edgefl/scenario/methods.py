@@ -118,12 +118,15 @@ def _unread(data: Mapping[str, Any], label: str, field: str) -> ScenarioMethod:
     return ScenarioMethod(label, entry, scheduler, data["python"])
 
 
-def files_of_methods(data: Mapping[str, Any]) -> list[Path]:
-    """The Python files of the methods and of their optimizers in a scenario's data, before these are read."""
-    entries, found = data.get("methods"), list[Path]()
-    methods = [each for each in entries if isinstance(each, Mapping)] if isinstance(entries, list) else []
+def files_to_read(data: Mapping[str, Any]) -> list[Path]:
+    """The Python files that a scenario's data are read with: of its figures, its methods, and their optimizers."""
+    found = list[Path]()
+    methods, figures = (
+        [each for each in entries if isinstance(each, Mapping)] if isinstance(entries, list) else []
+        for entries in (data.get("methods"), data.get("figures"))
+    )
     optimizers = [_own_optimizer(each) for each in (data.get("training"), *methods)]
-    for reference in (*(each.get("python") for each in methods), *optimizers):
+    for reference in (*(each.get("python") for each in (*methods, *figures)), *optimizers):
         if isinstance(reference, str):
             with suppress(UserError):  # the reader of the part reports it
                 found.append(UserCode.of(reference).file)

@@ -5,17 +5,22 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from edgefl.errors import UserError
+from edgefl.errors import UserError, nearest
+from edgefl.input_file import InputCode
 from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.options import Options
+from edgefl.record.figures import Quantity, declare
 from edgefl.record.metric import Metric
+from edgefl.registry import PlugIns, object_of
 from edgefl.scenario.components import Bandwidth, Named, Selection
 from edgefl.scheduling.bandwidth.base import bandwidth
 from edgefl.scheduling.selection.base import selection
+from edgefl.simulation.accounts import BudgetSpec
 from edgefl.training.engine_spec import EngineChoice, EngineSpec
 from edgefl.training.kept_states import EnsembleSpec
 from edgefl.units import Seconds, TrafficBytes
+from edgefl.user_code import UserCode
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SweepMetric = Literal["accuracy", "best", "ema"]
@@ -72,6 +77,56 @@ class EvaluationSpec(Options):
     ensemble: EnsembleSpec | None = Field(
         default=None, description="also evaluate the moving average of the global models; null: no"
     )
+
+
+FIGURES = PlugIns("figure", "edgefl.figures", object_of(Quantity))
+"""The quantities of plug-ins."""
+
+
+class FigureSpec(Options):
+    """A quantity of a Python file, or of a plug-in by its name: what the run spends of something of the user's."""
+
+    python: InputCode | None = Field(default=None, description="a Quantity in a file, FILE.py:NAME")
+    plug_in: str | None = Field(default=None, description="the name of a plug-in's, in place of a file")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return {"plug_in": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        if (self.python is None) == (self.plug_in is None):
+            raise ValueError("expected the name of a plug-in's figure, or {python: FILE.py:NAME}")
+        return self
+
+    def quantity(self) -> Quantity | None:
+        """The quantity, declared; ``None`` if its file may not be executed."""
+        if self.python is not None:
+            code = UserCode.of(self.python)
+            if not code.allowed():
+                return None
+            found: Quantity = code.load(kind=Quantity)
+        else:
+            name = str(self.plug_in)
+            if name not in FIGURES:
+                raise UserError(f"unknown figure '{name}'; {nearest(name, FIGURES.names())}")
+            found = FIGURES.load(name)
+        if not found.name.isidentifier() or found.source is None or found.total not in ("sum", "max"):
+            raise UserError(
+                f"the quantity '{found.name}' needs a name of letters, a source, and as its total sum or max"
+            )
+        return declare(found)
+
+
+class Budgets(BudgetSpec, extra="allow"):
+    """Limits on what a run may spend, also of the quantities of the scenario's ``figures``, in their units."""
+
+    __pydantic_extra__: dict[str, Annotated[float, Field(gt=0)] | None]
+
+    def limits(self) -> dict[str, float]:
+        own = {name: limit for name, limit in (self.model_extra or {}).items() if limit is not None}
+        return super().limits() | own
 
 
 class TargetSpec(Options):

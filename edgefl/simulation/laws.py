@@ -251,7 +251,9 @@ def models(record: Record) -> Iterator[str]:
 def sums(record: Record) -> Iterator[str]:
     """The amounts of each quantity in ``rounds.parquet`` and in the summary are sums over the log."""
     rows, total = [Totals()], Totals()
-    sources = [(each.name, each.source) for each in QUANTITIES.values() if each.source is not None]
+    sources = [
+        (each.name, each.source) for each in QUANTITIES.values() if each.source is not None and each.total == "sum"
+    ]
     for event in record.events:
         for name, source in sources:
             if amount := source(event):

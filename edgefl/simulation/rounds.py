@@ -187,7 +187,7 @@ class RoundBook:
             loss=evaluation.loss,
             critical_client=ABSENT if critical is None else critical.client,
             staleness=sum(round - each.round for each in arrived) / len(arrived) if arrived else 0.0,
-            amounts=totals.since(self._before, AMOUNTS),
+            amounts=totals.since(self._before, [*AMOUNTS, *world.setup.figures]),
         )
         world.wrote(
             "round_end",

@@ -22,6 +22,7 @@ from edgefl.network.topology import Topology, scale_topology
 from edgefl.network.transport import Timeouts, Transport
 from edgefl.network.tree import build_topology
 from edgefl.record.events import EventLog, Listener
+from edgefl.record.figures import Quantity
 from edgefl.scheduling.bandwidth.base import BandwidthSpec
 from edgefl.scheduling.blocks.base import BlockScheduler
 from edgefl.scheduling.selection.base import Facts, Selector
@@ -109,6 +110,7 @@ class Setup:
     # bytes of the blocks of each capacity level's part of the model, both ways; empty without levels
     level_sizes: Sequence[ModelSizes] = ()
     listeners: Sequence[Listener] = ()
+    figures: Sequence[Quantity] = ()  # the user's, charged for each event that adds to them
     testbed: Testbed | None = None
     bandwidth: BandwidthSpec | None = None
     optimum: RoundOptimum | None = None

@@ -12,7 +12,7 @@ from edgefl.fleet import Slowdown, idle_joules
 from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.payload import Downlink, Part, checked_downlink
 from edgefl.network.fairness import Outlook
-from edgefl.record.events import detail
+from edgefl.record.events import Event, detail
 from edgefl.record.kinds import EventKind, Lost
 from edgefl.simulation.accounts import Accounts, FrontBlocks
 from edgefl.simulation.clock import Clock
@@ -54,6 +54,9 @@ class World:
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, method.local, self.new_work, method.submodels)
         self._front_blocks = FrontBlocks(setup.sizes.blocks)
         self.slowdown = Slowdown(setup.fleet, setup.seed)
+        if setup.figures:
+            self.accounts.totals |= {each.name: 0.0 for each in setup.figures}
+            setup.log.watch = self._charge
         digests = setup.learner.digests(0) if setup.trains else None
         self.wrote(
             "run", item=setup.label, value=setup.seed, detail="" if digests is None else detail(model=digests.model)
@@ -63,6 +66,16 @@ class World:
         if budget is not None:
             limit = budget.limit
             self.env.alarm(limit, last=True).callbacks.append(lambda _: self.accounts.exhausted("seconds", limit))
+
+    def _charge(self, event: Event) -> None:
+        """Charge the user's quantities with what an event adds to them."""
+        for figure in self.setup.figures:
+            with blaming(self.setup.label, event.round - 1, f"figure '{figure.name}'"):
+                amount = 0.0 if figure.source is None else figure.source(event)
+            if amount:
+                charge = self.accounts.totals.charge if figure.total == "sum" else self.accounts.totals.raise_to
+                charge(figure.name, amount)
+        self.accounts.check()
 
     def downlink(self, client: int, round: int, alpha: int | None) -> Downlink:
         with blaming(self.setup.label, round, "payload"):
