@@ -26,7 +26,6 @@ from edgefl.hardware import DeviceName
 from edgefl.options import Options
 from edgefl.record.costs import StepKey, StepRow, write_costs
 from edgefl.record.events import Listener, ListenerError, marked
-from edgefl.record.figures import declaration
 from edgefl.record.paths import RunPaths, how_to_continue, is_interrupted
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult, write_summary
@@ -280,7 +279,7 @@ class Runs(Listener):
         entries = {label: [directory.finished[label, seed].entry for seed in self._seeds] for label in labels}
         write_costs(self.costs(), directory.paths.costs)
         directory.seeds_added(self._scenario)
-        own = map(declaration, getattr(self._scenario, "quantities", ()))  # a Flower app has none
+        own = getattr(self._scenario, "quantities", ())  # a Flower app has none
         write_summary(self._name, entries, directory.paths.summary, directory.inputs, directory.software, figures=own)
         directory.all_finished()
 

@@ -22,9 +22,9 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
 
     ``block_wise`` reports the figures of blocks; ``why`` is the reason for an early end.
     """
-    metric, rounds = outcome.limits.metric, columns_of(outcome.rows)
+    metric, rounds, limits = outcome.limits.metric, columns_of(outcome.rows), outcome.limits
     totals = Totals({**outcome.spent, "ratio_to_optimum": totals_of(rounds)["ratio_to_optimum"]})
-    has = {"blocks": block_wise, "timeouts": outcome.timeouts, "breaks": totals["transfers_breaks"]}
+    groups = ["blocks"] * block_wise + ["timeouts"] * outcome.timeouts
     values = {"final": number(outcome.final.metric), "best": number(outcome.best), "ema": number(outcome.ema)}
     others = {"batteries": outcome.batteries or None, "absent": outcome.absent, "ensemble": _ensemble(outcome, rounds)}
     return SeedResult(
@@ -32,9 +32,9 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
         stop=Stop(reason=outcome.reason, round=outcome.rounds, **({} if why is None else {"message": why})),
         accuracy=Accuracy(**(values if metric.is_accuracy else dict.fromkeys(values))),
         metric=MetricResult(**metric.named._asdict(), **values),
-        targets=tuple(_target(target, metric, totals) for target in outcome.limits.targets),
-        budgets=tuple(_budget(budget, metric) for budget in outcome.limits.budgets),
-        **figures(totals, [name for name, holds in has.items() if holds]),
+        targets=tuple(_target(target, metric, totals) for target in limits.targets),
+        budgets=tuple(_budget(budget, metric) for budget in limits.budgets),
+        **figures(totals, groups),
         **{name: value for name, value in others.items() if value is not None},
     )
 
@@ -54,9 +54,8 @@ def _ensemble(outcome: Outcome, rounds: Mapping[str, Floats]) -> EnsembleResult 
 
 def _target(target: Target, metric: Metric, totals: Totals) -> TargetResult:
     aim = {"metric": metric.name, "value": target.value, **({"accuracy": target.value} if metric.is_accuracy else {})}
-    spent = {
-        each.name: each.written(target.reached) for each in QUANTITIES.values() if each.axis and each.is_of(totals)
-    }
+    axes = [each for each in QUANTITIES.values() if each.axis and each.is_of(totals)]
+    spent = {each.name: None if target.reached is None else each.written(target.reached) for each in axes}
     return TargetResult(**aim, reached=target.reached is not None, **spent)
 
 

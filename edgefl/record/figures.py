@@ -1,4 +1,4 @@
-"""The figures of a run: each cost, count and share is declared here, once, and computed by :func:`moment`.
+"""The figures of a run: each cost, count and share is declared here, once, in :data:`QUANTITIES`.
 
 A run charges amounts to quantities. A quantity is a column of ``rounds.parquet``, a key of ``summary.json`` and of
 JSON output, a row of ``--details``, and, if its declaration says so, an x-axis and a budget. A *derived* figure is a
@@ -7,6 +7,7 @@ function of other totals, and has no column.
 
 import math
 from collections.abc import Callable, Container, Iterable, Mapping
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,8 +20,9 @@ from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
 
 Floats = NDArray[np.float64]
+Source = Callable[[Any], float]
 
-_SYMBOLS = {"seconds": "s", "bytes": "B", "flops": "FLOP", "joules": "J", **dict.fromkeys(("count", "number"), "")}
+_SYMBOLS = {"seconds": "s", "bytes": "B", "flops": "FLOP", "joules": "J", "count": "", "number": ""}
 
 
 class Quantity(NamedTuple):
@@ -33,23 +35,26 @@ class Quantity(NamedTuple):
 
     name: str  # of its column, and of a budget
     unit: str
-    meaning: str  # of its column
+    meaning: str = ""  # of its column; a figure without one has no column
     head: str = ""  # its heading in --details; not shown if empty
     limit: str = ""  # its name where a budget of it ends a run; no budget if empty
     axis: str = ""  # its label as an x-axis; the part before a comma is its name for --x
-    total: Literal["sum", "max", "last", "mean"] = "sum"
     path: str | None = None  # its place in a seed's entry of summary.json, with dots; its name if None
+    total: Literal["sum", "max", "last", "mean"] = "sum"
     whole: bool = False  # tables show that of the whole run, not that of the last round within all limits
-    optional: bool = False  # no key if it is zero or unknown
-    group: str = ""  # the runs that have it, if not all: those with blocks, timeouts or breaks
+    group: str = ""  # the runs that have it, if not all: "blocks", "timeouts", or those in which this is not zero
     each: str = ""  # follows its amount in the words of a budget
     of: Callable[[Any], Any] | None = None  # of a derived figure: its value from the totals
-    source: Callable[[Any], float] | None = None  # what an event of the log adds to it
+    source: Source | None = None  # what an event of the log adds to it
 
     @property
     def place(self) -> str:
         """Its place in ``summary.json``; empty if it has none."""
         return self.name if self.path is None else self.path
+
+    @property
+    def whole_number(self) -> bool:
+        return self.unit in ("bytes", "count")
 
     @property
     def built_in(self) -> bool:
@@ -59,13 +64,9 @@ class Quantity(NamedTuple):
         """True if a run with these amounts has it; a user's quantity is only one of some runs."""
         return self.built_in or self.name in amounts
 
-    @property
-    def whole_number(self) -> bool:
-        return self.unit in ("bytes", "count")
-
-    def written(self, totals: Any) -> Any:
-        """Its value for JSON; ``None`` if there are no totals, or it is unknown."""
-        value = None if totals is None else totals[self.name]
+    def written(self, totals: Mapping[str, Any]) -> Any:
+        """Its value for JSON; ``None`` if it is unknown."""
+        value = totals[self.name]
         if value is None or not math.isfinite(value):
             return None
         return int(value) if self.whole_number else float(value)
@@ -73,113 +74,96 @@ class Quantity(NamedTuple):
     @property
     def column(self) -> pa.Field | None:
         """Its column in ``rounds.parquet``; ``None`` if it has none."""
-        if not self.meaning or self.of is not None:
-            return None
         kind = {"count": I32, "bytes": I64}.get(self.unit, F64)
-        return column(self.name, kind, _SYMBOLS.get(self.unit, self.unit), self.meaning)
+        meaning = self.meaning
+        return column(self.name, kind, _SYMBOLS.get(self.unit, self.unit), meaning) if meaning else None
 
 
-_Q = Quantity
+def _when(kind: str, amount: str = "") -> Source:
+    """The events of this kind, or the sum of one of their columns."""
+    return lambda event: float(getattr(event, amount) if amount else 1) if event.kind == kind else 0.0
 
 
-def _delivered(item: str) -> Callable[[Any], float]:
-    """The bytes of transfers in one direction, completed or aborted."""
-
-    def bytes_of(event: Any) -> float:
-        way = event.item if event.item in ("up", "relay") else "down"
-        return float(event.bytes) if event.kind in ("transfer_end", "transfer_drop") and way == item else 0.0
-
-    return bytes_of
+def _spent(amount: str) -> Source:
+    return lambda event: 0.0 if event.kind == "work" else float(getattr(event, amount))
 
 
-def _lost(fate: str) -> Quantity:
-    """The bytes of one fate; those of unfinished jobs are all that have no other one."""
-
-    def lost(event: Any) -> float:
-        return float(event.bytes) if event.kind == "lost" and event.item == fate else 0.0
-
-    def broken(event: Any) -> float:
-        return float(event.bytes) if event.kind == "transfer_break" and event.item != "relay" else 0.0
-
-    found = _Q(f"bytes_{fate}", "bytes", f"of both, lost: {fate.replace('_', ' ')}", path=f"bytes.by_fate.{fate}")
-    special: dict[str, Any] = {"unfinished": {"of": _unfinished}, "broken": {"source": broken, "group": "breaks"}}
-    return found._replace(whole=True, **special.get(fate, {"source": lost}))
-
-
-def _count(kind: str) -> Callable[[Any], float]:
-    return lambda event: float(event.kind == kind)
+def _bytes(of: Callable[[str], bool], *kinds: str) -> Source:
+    """The bytes of events of these kinds, if their ``item`` is one of these."""
+    return lambda event: float(event.bytes) if event.kind in kinds and of(event.item) else 0.0
 
 
 def _ratio(over: str, under: str) -> Callable[[Any], float | None]:
     return lambda totals: totals[over] / totals[under] if totals[under] else None
 
 
-def _wasted(totals: Any) -> Any:
-    return totals["bytes"] - totals["bytes_useful"]
-
-
 def _unfinished(totals: Any) -> Any:
-    return _wasted(totals) - sum(totals[f"bytes_{fate}"] for fate in LOST if fate != "unfinished")
+    return totals["bytes_wasted"] - sum(totals[f"bytes_{fate}"] for fate in LOST if fate != "unfinished")
 
+
+_Q = Quantity
+_timeouts = partial(_Q, whole=True, group="timeouts")
+_blocks = partial(_Q, group="blocks")
+_fronts = partial(_blocks, whole=True)
+_ENDS = ("transfer_end", "transfer_drop")
 
 QUANTITIES: dict[str, Quantity] = {
     each.name: each
     for each in (
-        _Q("seconds", "seconds", "virtual time at the round's end", "time", "time", "time", "last"),
-        _Q("rounds", "count", "", "rounds", axis="rounds", total="last"),
-        _Q("rounds_without_update", "count", "", "rounds without update",
+        _Q("seconds", "seconds", "virtual time at the round's end", "time", "time", "time", total="last"),
+        _Q("rounds", "count", head="rounds", axis="rounds", total="last"),
+        _Q("rounds_without_update", "count", head="rounds without update",
            source=lambda event: float(event.kind == "aggregation" and not event.value)),
-        _Q("refused", "count", "clients whose memory did not hold the job", "refused jobs", source=_count("refused")),
+        _Q("refused", "count", "clients whose memory did not hold the job", "refused jobs", source=_when("refused")),
         _Q("participants", "count", "clients that took part; not those that left before it began"),
-        _Q("aggregated", "count", "clients whose update went into the model",
-           source=lambda event: event.value if event.kind == "aggregation" else 0.0),
-        _Q("transfers_breaks", "count", "attempts to transfer something that broke", "broken attempts",
-           path="transfers.breaks", whole=True, group="timeouts", source=_count("transfer_break")),
-        _Q("transfers_retries", "count", "attempts that followed another", "retries",
-           path="transfers.retries", whole=True, group="timeouts"),
-        _Q("transfers_failed", "count", "transfers that failed", "failed transfers",
-           path="transfers.failed", whole=True, group="timeouts"),
-        _Q("bytes", "bytes", "in both directions", limit="traffic", axis="traffic, down and up", path="",
+        _Q("aggregated", "count", "clients whose update went into the model", source=_when("aggregation", "value")),
+        _timeouts("transfers_breaks", "count", "attempts to transfer something that broke", "broken attempts",
+                  path="transfers.breaks", source=_when("transfer_break")),
+        _timeouts("transfers_retries", "count", "attempts that followed another", "retries", path="transfers.retries"),
+        _timeouts("transfers_failed", "count", "transfers that failed", "failed transfers", path="transfers.failed"),
+        _Q("bytes", "bytes", limit="traffic", axis="traffic, down and up", path="",
            of=lambda totals: totals["bytes_down"] + totals["bytes_up"]),
-        _Q("bytes_down", "bytes", "delivered to clients, also by aborted transfers", "down", path="bytes.down",
-           source=_delivered("down")),
-        _Q("bytes_up", "bytes", "delivered to the server, also by aborted transfers", "up", path="bytes.up",
-           source=_delivered("up")),
+        _Q("bytes_down", "bytes", "delivered to clients during the round", "down", path="bytes.down",
+           source=_bytes(lambda item: item not in ("up", "relay"), *_ENDS)),
+        _Q("bytes_up", "bytes", "delivered to the server during the round", "up", path="bytes.up",
+           source=_bytes("up".__eq__, *_ENDS)),
         _Q("bytes_useful", "bytes", "of both, of clients whose update was aggregated", path="bytes.useful", whole=True),
-        _Q("bytes_wasted", "bytes", "", "wasted", path="bytes.wasted", whole=True, of=_wasted),
-        *map(_lost, LOST),
-        _Q("bytes_backhaul", "bytes", "between the server and averaging cells; not in the other counts",
-           path="bytes.backhaul", whole=True, optional=True, source=_delivered("relay")),
+        _Q("bytes_wasted", "bytes", head="wasted", path="bytes.wasted", whole=True,
+           of=lambda totals: totals["bytes"] - totals["bytes_useful"]),
+        *(_Q(f"bytes_{fate}", "bytes", f"of both, lost: {fate.replace('_', ' ')}", path=f"bytes.by_fate.{fate}",
+             whole=True, source=_bytes(fate.__eq__, "lost"))
+          for fate in LOST if fate not in ("broken", "unfinished")),
+        _Q("bytes_broken", "bytes", "of both, lost: broken", path="bytes.by_fate.broken", whole=True,
+           group="transfers_breaks", source=_bytes("relay".__ne__, "transfer_break")),
+        _Q("bytes_unfinished", "bytes", path="bytes.by_fate.unfinished", whole=True, of=_unfinished),
+        _Q("bytes_backhaul", "bytes", "between the server and averaging cells; the other counts leave them out",
+           path="bytes.backhaul", whole=True, group="bytes_backhaul", source=_bytes("relay".__eq__, *_ENDS)),
         _Q("client_bytes", "bytes", "so far, to and from the client with the most", limit="traffic of a client",
            total="max", each=" a client"),
-        _Q("joules", "joules", "drawn by the devices: idle while they take part, computing, radio", "energy", "energy",
-           "energy", source=lambda event: 0.0 if event.kind == "work" else event.joules),
-        _Q("flops", "flops", "training FLOPs; those of an aborted computation in proportion", limit="computing",
-           axis="computation", source=lambda event: 0.0 if event.kind == "work" else event.flops),
+        _Q("joules", "joules", "drawn by the devices during the round", "energy", "energy", "energy",
+           source=_spent("joules")),
+        _Q("flops", "flops", "training FLOPs during the round", limit="computing", axis="computation",
+           source=_spent("flops")),
         _Q("ratio_to_optimum", "number", "seconds relative to the least possible ones; null if unknown",
-           "× shortest round", total="mean", optional=True),
+           "× shortest round", total="mean", group="ratio_to_optimum"),
         _Q("exposed_seconds", "seconds", "transfers of the critical path that lengthened the round",
            "exposed transfers", path="communication.exposed_seconds"),
         _Q("hidden_seconds", "seconds", "transfers of the critical path that did not", "hidden transfers",
            path="communication.hidden_seconds"),
-        _Q("blocks_actual", "bytes", "model blocks sent to the cohort, by their true size", "blocks, actual bytes",
-           path="blocks.actual", group="blocks"),
-        _Q("blocks_uniform", "bytes", "model blocks sent to the cohort, at 1/M of the model each", "blocks at 1/M",
-           path="blocks.uniform", group="blocks"),
-        _Q("front_blocks", "count", "blocks that clients trained without a download for the job",
-           path="blocks.front_blocks", whole=True, group="blocks"),
-        _Q("front_block_rounds", "count", "the sum of their ages in rounds", path="blocks.front_block_rounds",
-           whole=True, group="blocks"),
-        _Q("front_block_age", "rounds", "", "age of stale blocks", path="blocks.front_age", whole=True, group="blocks",
-           of=_ratio("front_block_rounds", "front_blocks")),
-        _Q("foreseen_seconds", "seconds", "predicted makespan of the chosen blocks", path="blocks.foreseen_seconds",
-           whole=True, group="blocks"),
-        _Q("least_seconds", "seconds", "predicted makespan of the best choice of as many blocks",
-           path="blocks.least_seconds", whole=True, group="blocks"),
-        _Q("makespan_over_least", "number", "", path="blocks.makespan_over_least", whole=True, group="blocks",
-           of=_ratio("foreseen_seconds", "least_seconds")),
-        _Q("seconds_a_round", "seconds", "", "time a round", of=_ratio("seconds", "rounds")),
-        _Q("useful_share", "fraction", "", whole=True, of=_ratio("bytes_useful", "bytes")),
+        _blocks("blocks_actual", "bytes", "model blocks sent to the cohort, by their true size", "blocks, actual bytes",
+                path="blocks.actual"),
+        _blocks("blocks_uniform", "bytes", "model blocks sent to the cohort, at 1/M of the model each",
+                "blocks at 1/M", path="blocks.uniform"),
+        _fronts("front_blocks", "count", "blocks trained without a download for the job", path="blocks.front_blocks"),
+        _fronts("front_block_rounds", "count", "sum of their ages in rounds", path="blocks.front_block_rounds"),
+        _fronts("front_block_age", "rounds", head="age of stale blocks", path="blocks.front_age",
+                of=_ratio("front_block_rounds", "front_blocks")),
+        _fronts("foreseen_seconds", "seconds", "predicted makespan of the blocks", path="blocks.foreseen_seconds"),
+        _fronts("least_seconds", "seconds", "least makespan of as many blocks", path="blocks.least_seconds"),
+        _fronts("makespan_over_least", "number", path="blocks.makespan_over_least",
+                of=_ratio("foreseen_seconds", "least_seconds")),
+        _Q("seconds_a_round", "seconds", head="time a round", of=_ratio("seconds", "rounds")),
+        _Q("useful_share", "fraction", whole=True, of=_ratio("bytes_useful", "bytes")),
     )
 }  # fmt: skip
 """All quantities and derived figures by name, in the order of tables; :func:`declare` adds those of users."""
@@ -189,18 +173,13 @@ _BUILT_IN = frozenset(QUANTITIES)
 
 def declare(quantity: Quantity) -> Quantity:
     """Add a user's quantity to :data:`QUANTITIES`, in place of an earlier one of the same name."""
-    if quantity.built_in:
-        raise UserError(f"'{quantity.name}' is a figure of edgefl; expected another name")
     name = quantity.name
+    if quantity.built_in:
+        raise UserError(f"'{name}' is a figure of edgefl; expected another name")
     quantity = quantity._replace(path=name, axis=name, head=quantity.head or name, meaning=quantity.meaning or name)
     if quantity.source is not None or name not in QUANTITIES:  # else it was read from a run directory
         QUANTITIES[name] = quantity
     return quantity
-
-
-def declaration(quantity: Quantity) -> dict[str, Any]:
-    """A user's quantity for ``summary.json``: ``declare(Quantity(**declaration))`` is the same without its source."""
-    return {name: getattr(quantity, name) for name in ("name", "unit", "meaning", "head", "limit", "total")}
 
 
 class Totals(dict[str, Any]):
@@ -225,10 +204,7 @@ class Totals(dict[str, Any]):
 
     def since(self, earlier: Mapping[str, float], quantities: Iterable[Quantity]) -> dict[str, float]:
         """The amounts of a round that began with ``earlier`` totals, as in its row."""
-        found = {
-            each: self[each.name] - earlier[each.name] if each.total == "sum" else self[each.name]
-            for each in quantities
-        }
+        found = {q: self[q.name] - earlier[q.name] if q.total == "sum" else self[q.name] for q in quantities}
         return {each.name: int(amount) if each.whole_number else amount for each, amount in found.items()}
 
 
@@ -240,47 +216,13 @@ def spent_by_round(rounds: Mapping[str, Floats]) -> Totals:
     return found
 
 
-def within(spent: Totals, limits: Iterable[tuple[str, float]]) -> int:
-    """The number of rounds that ended within all limits; a limit on what an older run did not count is none."""
-    found = np.ones(len(spent["rounds"]), np.bool_)
-    for name, limit in limits:
-        found &= spent[name] <= limit * (1 + 1e-9)
-    return int(found.sum())
-
-
-def figures(totals: Totals, groups: Iterable[str] = ()) -> dict[str, Any]:
-    """The totals as data of an entry of ``summary.json``; ``groups`` are those that the run has."""
-    shown = [each for each in QUANTITIES.values() if each.place and each.group in ("", *groups)]
-    values = {each: each.written(totals) for each in shown if each.is_of(totals)}
-    return nested({each.place: value for each, value in values.items() if value or not each.optional})
-
-
-def figure(result: SeedResult | Mapping[str, Any], name: str) -> Any:
-    """A figure of one seed, from its entry in ``summary.json``; ``None`` if it has none."""
-    quantity = QUANTITIES[name]
-    if not quantity.place:
-        return quantity.of and quantity.of(_Figures(result))
-    found: Any = result
-    for part in quantity.place.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else getattr(found, part, None)
+def totals_of(rounds: Mapping[str, Floats]) -> Totals:
+    """The totals at the end of the last of these rounds."""
+    found = Totals({name: values[-1] if len(values) else 0.0 for name, values in spent_by_round(rounds).items()})
+    for name in [name for name in found if QUANTITIES[name].total == "mean"]:
+        known = rounds[name][np.isfinite(rounds[name])]
+        found[name] = known.mean() if len(known) else None
     return found
-
-
-class _Figures(dict[str, Any]):
-    """The figures of one seed by name."""
-
-    def __init__(self, result: SeedResult | Mapping[str, Any]) -> None:
-        super().__init__()
-        self._result = result
-
-    def __missing__(self, name: str) -> Any:
-        return figure(self._result, name)
-
-
-def flat(result: SeedResult | Mapping[str, Any]) -> dict[str, Any]:
-    """All figures of one seed by name."""
-    found = {name: figure(result, name) for name, each in QUANTITIES.items() if each.place}
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def metric_values(rounds: Mapping[str, Floats], metric: Metric) -> dict[str, float | None]:
@@ -291,14 +233,31 @@ def metric_values(rounds: Mapping[str, Floats], metric: Metric) -> dict[str, flo
     return {"final": known[-1], "best": metric.best(*known), "ema": averages[-1]}
 
 
-def totals_of(rounds: Mapping[str, Floats]) -> Totals:
-    """The totals at the end of the last of these rounds."""
-    spent = spent_by_round(rounds)
-    found = Totals({name: values[-1] if len(values) else 0.0 for name, values in spent.items()})
-    for name in [name for name in spent if name in _BUILT_IN and QUANTITIES[name].total == "mean"]:
-        known = spent[name][np.isfinite(spent[name])]
-        found[name] = known.mean() if len(known) else None
+def figures(totals: Totals, groups: Container[str] = ()) -> dict[str, Any]:
+    """The totals as data of an entry of ``summary.json``, with the figures of all runs and of these groups."""
+    shown = [each for each in QUANTITIES.values() if each.place and each.is_of(totals)]
+    shown = [each for each in shown if not each.group or each.group in groups or totals[each.group]]
+    return nested({each.place: each.written(totals) for each in shown})
+
+
+def at(result: SeedResult | Mapping[str, Any], place: str) -> Any:
+    """What an entry of ``summary.json`` has at a place; ``None`` if it has nothing there."""
+    found: Any = result
+    for part in place.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else getattr(found, part, None)
     return found
+
+
+def flat(result: SeedResult | Mapping[str, Any]) -> Totals:
+    """The figures of an entry of ``summary.json`` by name, without those that it does not have."""
+    found = {each.name: at(result, each.place) for each in QUANTITIES.values() if each.place}
+    return Totals({name: value for name, value in found.items() if value is not None})
+
+
+def figure(result: SeedResult, name: str) -> Any:
+    """A figure of one seed; ``None`` if it has none."""
+    found = flat(result)
+    return found[name] if QUANTITIES[name].of else found.get(name)
 
 
 def moment(result: SeedResult, rounds: Mapping[str, Floats]) -> SeedResult:
@@ -309,20 +268,20 @@ def moment(result: SeedResult, rounds: Mapping[str, Floats]) -> SeedResult:
     Raises:
         UserError: the run went on beyond a budget of what its rows, by an earlier build, do not have.
     """
-    spent = spent_by_round(rounds)
-    for budget in result.budgets:
-        beyond = result.stop.reason != budget.kind and (figure(result, budget.kind) or 0) > budget.limit
-        if beyond and budget.kind not in spent and QUANTITIES[budget.kind].of is None:
-            raise UserError(f"an earlier edgefl wrote this run without {budget.kind} by round; simulate it again")
-    count = within(spent, [(each.kind, each.limit) for each in result.budgets])
-    totals = totals_of({name: values[:count] for name, values in rounds.items()})
-    data, metric = result.written(), result.metric.metric
-    for each in [each for each in QUANTITIES.values() if not each.whole and each.place]:
-        known = each.of is not None or totals.get(each.name) is not None
-        if known and (not each.group or each.place.partition(".")[0] in data):
+    spent, inside = spent_by_round(rounds), np.ones(len(rounds["round"]), np.bool_)
+    for kind, limit in [(each.kind, each.limit) for each in result.budgets]:
+        known = kind in spent or QUANTITIES[kind].of
+        if not known and result.stop.reason != kind and (figure(result, kind) or 0) > limit:
+            raise UserError(f"an earlier edgefl wrote this run without {kind} by round; simulate it again")
+        inside &= spent[kind] <= limit * (1 + 1e-9)
+    rounds = {name: values[: int(inside.sum())] for name, values in rounds.items()}
+    totals, data, metric = totals_of(rounds), result.written(), result.metric.metric
+    for each in [each for each in QUANTITIES.values() if each.place and not each.whole]:
+        has = each.of or totals.get(each.name) is not None
+        if has and (each.group != "blocks" or "blocks" in data):
             put(data, each.place, each.written(totals))
-    if count < result.rounds or result.stop.reason == "trained":  # else the last model, evaluated at the run's end
-        data["metric"] |= metric_values({name: values[:count] for name, values in rounds.items()}, metric)
+    if totals["rounds"] < result.rounds or result.stop.reason == "trained":  # else the last model, evaluated at the end
+        data["metric"] |= metric_values(rounds, metric)
     values = {name: data["metric"].get(name) for name in ("final", "best", "ema")}
     data["accuracy"] = values if metric.is_accuracy else dict.fromkeys(values)
     for target in data["targets"]:

@@ -238,13 +238,13 @@ def write_summary(
     inputs: Mapping[str, str],
     software: Mapping[str, str],
     *,
-    figures: Iterable[dict[str, Any]] = (),
+    figures: Iterable[Any] = (),
 ) -> None:
     """Write the file; the same results, one for each seed by label, give the same bytes.
 
-    ``figures`` are the declarations of the user's quantities.
+    ``figures`` are the user's quantities.
     """
-    own = tuple(figures)
+    own = [{name: value for name, value in each._asdict().items() if isinstance(value, str)} for each in figures]
     summary = Summary(
         schema=SCHEMA,
         scenario=scenario,
@@ -252,7 +252,7 @@ def write_summary(
         inputs=dict(sorted(inputs.items())),
         software=dict(software),
         chosen=tuple(results),
-        **({"figures": own} if own else {}),
+        **({"figures": tuple(own)} if own else {}),
         methods={label: tuple(each) for label, each in results.items()},
     )
     data = summary.model_dump(mode="json", by_alias=True, exclude_unset=True)

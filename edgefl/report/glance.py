@@ -90,8 +90,7 @@ def metric_of(rows: Sequence[Row]) -> Column:
 
 def costs(rows: Sequence[Row]) -> list[Column]:
     """Time, traffic and energy."""
-    spent = [[row[kind] if kind != "bytes" else row.traffic for row in rows] for _, kind in COSTS]
-    return [figures(name, values, kind, kind) for (name, kind), values in zip(COSTS, spent, strict=True)]
+    return [figures(name, [row[kind] for row in rows], kind, kind) for name, kind in COSTS]
 
 
 def behind_best(run: RunResult, standing: Comparison, rows: Sequence[Row]) -> Column:

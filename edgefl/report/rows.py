@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError
-from edgefl.record.figures import QUANTITIES, figure
+from edgefl.record.figures import QUANTITIES, Quantity, at, figure
 from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
 from edgefl.report.paired import seconds_to
@@ -21,59 +21,40 @@ if TYPE_CHECKING:
     from edgefl.report.run_result import RunResult
 
 
-class Figure(NamedTuple):
-    """One figure."""
-
-    path: str  # its place in a SeedResult, which is also its place in JSON
-    dimension: str  # a dimension of quantities, or METRIC
-    head: str  # its heading in --details
-    column: str = ""  # its name in CSV if it is not the path's
-    whole: bool = False  # whether it is a figure of the whole run, not of the moment that tables show
-
-    @property
-    def name(self) -> str:
-        """Its name in CSV."""
-        return self.column or self.path.replace(".", "_")
-
-    def of(self, result: SeedResult) -> float | None:
-        """Its value for one seed; ``None`` if the summary has none, or if it describes an untrained model."""
-        found: Any = None if self in OUTCOME and result.trained_nothing else result
-        if self.column:
-            found = figure(result, self.column)
-        else:
-            for name in self.path.split("."):
-                found = getattr(found, name, None)
-        value: float | None = found
-        return value
-
-
 METRIC = "metric"
-"""The dimension of figures that are values of the run's metric, in whatever it is shown."""
+"""The unit of figures that are values of the run's metric, in whatever it is shown."""
+
+
+def _outcome(path: str, unit: str, head: str, *, whole: bool = False) -> Quantity:
+    return Quantity(path.replace(".", "_"), unit, head=head, path=path, whole=whole)
+
 
 OUTCOME = (
-    Figure("accuracy.final", "fraction", "accuracy"),
-    Figure("accuracy.best", "fraction", "best accuracy"),
-    Figure("metric.final", METRIC, "metric"),
-    Figure("metric.best", METRIC, "best metric"),
-    Figure("clients.mean", METRIC, "mean of clients", whole=True),
-    Figure("clients.worst_tenth", METRIC, "worst tenth of clients", whole=True),
-    Figure("clients.cumulative", METRIC, "all clients' samples", whole=True),
-    Figure("personalisation.mean", METRIC, "personalised, mean", whole=True),
-    Figure("personalisation.worst_tenth", METRIC, "personalised, worst tenth", whole=True),
-    Figure("personalisation.cumulative", METRIC, "personalised, all samples", whole=True),
-    Figure("ensemble.final", METRIC, "ensemble", whole=True),
+    _outcome("accuracy.final", "fraction", "accuracy"),
+    _outcome("accuracy.best", "fraction", "best accuracy"),
+    _outcome("metric.final", METRIC, "metric"),
+    _outcome("metric.best", METRIC, "best metric"),
+    _outcome("clients.mean", METRIC, "mean of clients", whole=True),
+    _outcome("clients.worst_tenth", METRIC, "worst tenth of clients", whole=True),
+    _outcome("clients.cumulative", METRIC, "all clients' samples", whole=True),
+    _outcome("personalisation.mean", METRIC, "personalised, mean", whole=True),
+    _outcome("personalisation.worst_tenth", METRIC, "personalised, worst tenth", whole=True),
+    _outcome("personalisation.cumulative", METRIC, "personalised, all samples", whole=True),
+    _outcome("ensemble.final", METRIC, "ensemble", whole=True),
 )
 
 
-def cost() -> list[Figure]:
-    """The figures of what a run spent."""
-    shown = [each for each in QUANTITIES.values() if each.place and (each.head or each.of)]
-    return [Figure(each.place, each.unit, each.head, each.name, whole=each.whole) for each in shown]
-
-
-def all_figures() -> list[Figure]:
+def all_figures() -> list[Quantity]:
     """All figures; the times to targets are between those of the outcome and those of the cost."""
-    return [*OUTCOME, *cost()]
+    return [*OUTCOME, *(each for each in QUANTITIES.values() if each.head or each.of)]
+
+
+def _value(quantity: Quantity, result: SeedResult) -> float | None:
+    """Its value for one seed; ``None`` if the summary has none, or if it describes an untrained model."""
+    if quantity not in OUTCOME:
+        return None if (value := figure(result, quantity.name)) is None else float(value)
+    value = None if result.trained_nothing else at(result, quantity.place)
+    return None if value is None else float(value)
 
 
 @dataclass(frozen=True)
@@ -93,7 +74,6 @@ class Row:
     stops: tuple[tuple[str, int], ...]  # the number of seeds that ended for each reason, most frequent first
     messages: dict[str, str]  # for each reason of an early end, the message of the first seed
     metric: Metric  # the metric of the run's models
-    traffic: Estimate | None  # bytes in both directions
     smoothed: Estimate | None = None  # the metric's moving average if targets refer to it
     # the updates that were not aggregated because clients were late or dropped out, of how many
     lost: tuple[int, int] = (0, 0)
@@ -224,9 +204,9 @@ def described(runs: Sequence[RunResult]) -> list[dict[str, object]]:
     ]
 
 
-def dimension_of(figure: Figure, row: Row) -> str:
+def dimension_of(quantity: Quantity, row: Row) -> str:
     """The dimension in which a figure of a row is shown."""
-    return row.metric.dimension if figure.dimension == METRIC else figure.dimension
+    return row.metric.dimension if quantity.unit == METRIC else quantity.unit
 
 
 def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -> Row:
@@ -239,17 +219,16 @@ def _row(name: str, label: str, results: Sequence[SeedResult], run: RunResult) -
         label=label,
         seeds=len(results),
         figures={
-            figure.path: mean_or_none([figure.of(result) for result in found])
-            for figure in all_figures()
-            for found in [results if figure.whole or figure.dimension == "count" else spent]
-            if (part := figure.path.partition(".")[0]) != hidden
-            and all(getattr(result, part, None) is not None for result in results)
+            each.place or each.name: mean_or_none([_value(each, result) for result in found])
+            for each in all_figures()
+            for found in [results if each.whole or each.unit == "count" else spent]
+            if (part := each.place.partition(".")[0]) != hidden
+            and all(not part or getattr(result, part, None) is not None for result in results)
         },
         targets={value: time_to_target([seconds_to(value, result) for result in results]) for value in values},
         stops=tuple(Counter(result.stop.reason for result in results).most_common()),
         messages={result.stop.reason: result.stop.message for result in reversed(results) if result.stop.message},
         metric=metric,
-        traffic=mean_or_none([float(each.bytes.down + each.bytes.up) for each in spent]),
         smoothed=mean_or_none([result.metric.ema for result in measured]) if run.smoothed else None,
         lost=_lost(label, results, run),
     )

@@ -17,7 +17,6 @@ from edgefl.experiment.wiring import world_of
 from edgefl.files import write_file, writing_folder
 from edgefl.record import RunPaths
 from edgefl.record.costs import StepKey, write_costs
-from edgefl.record.figures import declaration
 from edgefl.record.kinds import EventKind
 from edgefl.record.names import CLIENT_MODELS, CLIENTS, FINAL_MODEL
 from edgefl.record.summary import SeedResult, read_run, write_summary
@@ -122,8 +121,8 @@ class Replay:
             entries[label].append(entry)
         write_costs({label: each.rows() for label, each in self._run.costs.items()}, RunPaths(folder).costs)
         inputs = {**inputs, SCENARIO: digest_of_scenario(data)}
-        own = map(declaration, scenario.quantities)
-        write_summary(scenario.name, entries, RunPaths(folder).summary, inputs, self._run.software, figures=own)
+        software, own = self._run.software, scenario.quantities
+        write_summary(scenario.name, entries, RunPaths(folder).summary, inputs, software, figures=own)
 
     def _copy(self, label: str, seed: int, folder: Path, names: Iterable[str]) -> None:
         """Copy those of these files that the finished run has."""

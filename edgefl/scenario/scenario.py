@@ -30,6 +30,7 @@ from edgefl.scenario.sections import (
     Target,
     TrainingSpec,
     check_targets,
+    quantity_of,
     values_of,
 )
 from edgefl.scheduling.selection.uniform import Fixed
@@ -110,7 +111,7 @@ class Scenario(Options):
         description="models that a finished run keeps: none, the last server model, or also the local models that were "
         "averaged into it",
     )
-    figures: tuple[FigureSpec, ...] = Field(
+    figures: tuple[FigureSpec | str, ...] = Field(
         default=(), description="quantities of your own, from Python files or plug-ins, that runs charge and report"
     )
     budgets: Budgets = Field(default_factory=Budgets, description="limits on what a run may spend")
@@ -168,7 +169,7 @@ class Scenario(Options):
         found = []
         for index, each in enumerate(self.figures):
             with built_at(f"figures.{index}"):
-                found.append(each.quantity())
+                found.append(quantity_of(each))
         return [each for each in found if each is not None]
 
     def _check_lists(self) -> None:

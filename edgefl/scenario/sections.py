@@ -84,39 +84,25 @@ FIGURES = PlugIns("figure", "edgefl.figures", object_of(Quantity))
 
 
 class FigureSpec(Options):
-    """A quantity of a Python file, or of a plug-in by its name: what the run spends of something of the user's."""
+    """A quantity of the user's: what a run spends of something."""
 
-    python: InputCode | None = Field(default=None, description="a Quantity in a file, FILE.py:NAME")
-    plug_in: str | None = Field(default=None, description="the name of a plug-in's, in place of a file")
+    python: InputCode = Field(description="a Quantity in a file, FILE.py:NAME")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _by_name(cls, value: Any) -> Any:
-        return {"plug_in": value} if isinstance(value, str) else value
 
-    @model_validator(mode="after")
-    def _known(self) -> Self:
-        if (self.python is None) == (self.plug_in is None):
-            raise ValueError("expected the name of a plug-in's figure, or {python: FILE.py:NAME}")
-        return self
-
-    def quantity(self) -> Quantity | None:
-        """The quantity, declared; ``None`` if its file may not be executed."""
-        if self.python is not None:
-            code = UserCode.of(self.python)
-            if not code.allowed():
-                return None
-            found: Quantity = code.load(kind=Quantity)
-        else:
-            name = str(self.plug_in)
-            if name not in FIGURES:
-                raise UserError(f"unknown figure '{name}'; {nearest(name, FIGURES.names())}")
-            found = FIGURES.load(name)
-        if not found.name.isidentifier() or found.source is None or found.total not in ("sum", "max"):
-            raise UserError(
-                f"the quantity '{found.name}' needs a name of letters, a source, and as its total sum or max"
-            )
-        return declare(found)
+def quantity_of(entry: str | FigureSpec) -> Quantity | None:
+    """The quantity, declared; ``None`` if its file may not be executed. A text is the name of a plug-in's."""
+    if isinstance(entry, str):
+        if entry not in FIGURES:
+            raise UserError(f"unknown figure '{entry}'; {nearest(entry, FIGURES.names())}")
+        found = FIGURES.load(entry)
+    else:
+        code = UserCode.of(entry.python)
+        if not code.allowed():
+            return None
+        found = code.load(kind=Quantity)
+    if not found.name.isidentifier() or found.source is None or found.total not in ("sum", "max"):
+        raise UserError(f"expected a name of letters, a source, and total 'sum' or 'max', found {found!r}")
+    return declare(found)
 
 
 class Budgets(BudgetSpec, extra="allow"):

@@ -251,9 +251,8 @@ def models(record: Record) -> Iterator[str]:
 def sums(record: Record) -> Iterator[str]:
     """The amounts of each quantity in ``rounds.parquet`` and in the summary are sums over the log."""
     rows, total = [Totals()], Totals()
-    sources = [
-        (each.name, each.source) for each in QUANTITIES.values() if each.source is not None and each.total == "sum"
-    ]
+    known = [each for each in QUANTITIES.values() if each.is_of(record.rounds) and each.total == "sum"]
+    sources = [(each.name, each.source) for each in known if each.source is not None]
     for event in record.events:
         for name, source in sources:
             if amount := source(event):

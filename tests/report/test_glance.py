@@ -167,7 +167,7 @@ def test_every_row_shows_the_end_of_the_last_round_within_all_budgets(make_run):
     )
     run = make_run({"a": [result]}, stop="rounds")
     (row,) = comparison_rows(run)
-    assert (row["seconds"].mean, row["rounds"].mean, row["joules"].mean, row.traffic.mean) == (35.0, 7, 700, 70e6)
+    assert (row["seconds"].mean, row["rounds"].mean, row["joules"].mean, row["bytes"].mean) == (35.0, 7, 700, 70e6)
     assert row.final.mean == run.rounds_of("a", 0)["accuracy"].to_pylist()[6]
     assert [row.targets[goal].reached for goal in (0.8, 0.9)] == [1, 0]
     table = glance(run)
@@ -190,7 +190,7 @@ def test_a_mean_over_seeds_contains_no_zeros_of_seeds_without_a_round(make_run):
     run = make_run({"a": [seed_result(0, budgets=budget), slow]})
     assert answer(run) == "Best within 10 s:  no method with every seed: a trained in 1 of 2 seeds"
     (row,) = comparison_rows(run)
-    assert (row["seconds"], row["joules"], row.traffic, row["rounds"].mean) == (None, None, None, 4.0)
+    assert (row["seconds"], row["joules"], row["bytes"], row["rounds"].mean) == (None, None, None, 4.0)
     (row,) = comparison_rows(make_run({"a": [slow]}, "continued", stop="rounds"))
     assert (row["seconds"].mean, row["rounds"].mean) == (2000.0, ROUNDS)
 

@@ -43,8 +43,8 @@ def test_csv_holds_base_units_in_full_precision(three_methods):
     assert (records[1]["seconds_to_0.9_reached"], records[1]["seconds_to_0.9_median"]) == ("2", "25.5")
 
 
-DERIVED = ("seconds_a_round", "useful_share", "bytes_unfinished")
-"""Figures that older summaries do not have."""
+DERIVED = ("bytes", "seconds_a_round", "useful_share", "bytes_unfinished")
+"""Figures that these summaries do not have."""
 
 
 def test_every_format_has_the_figures_of_the_summary_that_all_seeds_have(make_run):
@@ -58,13 +58,15 @@ def test_every_format_has_the_figures_of_the_summary_that_all_seeds_have(make_ru
     for row, record, data in zip(
         rows, csv.DictReader(io.StringIO(comparison(run).csv())), comparison(run).data["rows"], strict=True
     ):
-        for figure in (each for each in all_figures() if each.dimension != "metric" and each.name not in DERIVED):
+        for figure in (
+            each for each in all_figures() if each.place and each.unit != "metric" and each.name not in DERIVED
+        ):
             at_each = [
-                reduce(lambda part, name: part and part.get(name), figure.path.split("."), seed)
+                reduce(lambda part, name: part and part.get(name), figure.place.split("."), seed)
                 for seed in summary[row.label]
             ]
             expected = None if None in at_each else fmean(at_each)
-            in_json = reduce(lambda part, name: part and part.get(name), figure.path.split("."), data)
+            in_json = reduce(lambda part, name: part and part.get(name), figure.place.split("."), data)
             assert in_json == (None if expected is None else {"mean": pytest.approx(expected), "half_width": ANY}), (
                 figure
             )
@@ -75,7 +77,7 @@ def test_every_format_has_the_figures_of_the_summary_that_all_seeds_have(make_ru
                     else float(record[figure.name]) == pytest.approx(expected)
                 )
             else:
-                assert figure.path.startswith(("blocks", "personalisation", "metric", "transfers", "ratio"))
+                assert figure.place.startswith(("blocks", "personalisation", "metric", "transfers", "ratio"))
     text = comparison(run, detailed=True).markdown()
     assert "worst tenth of clients" in text
     assert "personalised" not in text
