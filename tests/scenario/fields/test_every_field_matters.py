@@ -60,6 +60,7 @@ ELSEWHERE = {
         for section in ("network.links.*.down", "network.links.*.up", "training.selection", "training.bandwidth")
     },
     "methods[].scheduler<python>": "likewise",
+    "protocol<python>": "likewise",
     "data<arrays>.test_client": "tests/data/sets/test_arrays.py",
     "data.partition<flwr>": "tests/data/partitions/test_flwr.py, where flwr-datasets is installed",
     "fleet[].profile.compute.group_overhead": "grouped convolutions: tests/fleet/test_roofline.py",
