@@ -127,7 +127,7 @@ def test_a_budget_beyond_the_planned_rounds_is_reached_by_their_means(small):
         ({}, "uploads over the own link of a jetson-nano (20 of 40 rounds)"),
         pytest.param(
             {"kind": "tcp"},
-            "downloads (39 of 40 rounds), most often over the TCP connection (round trips, window, losses) (38)",
+            "downloads (39 of 40 rounds), most often over the TCP connection (round trips, window) (38)",
             marks=pytest.mark.full,
         ),
     ],
