@@ -14,7 +14,7 @@ from edgefl.torch_settings import present_values
 
 from ..small_runs import SMALL, Stop, tree
 
-DEFAULT = {"kind": "auto", "precision": "float32", "convolutions": "grouped"}
+DEFAULT = {"kind": "auto", "precision": "float32"}
 
 
 def engine_in(folder):
