@@ -76,7 +76,7 @@ def code_in(data: Mapping[str, Any]) -> list[Path]:
 
     for pattern, what in FILES.items():
         if what == "code":
-            _each(data, pattern.split("."), take)
+            each_at(data, pattern.split("."), take)
     return found
 
 
