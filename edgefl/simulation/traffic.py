@@ -180,8 +180,7 @@ class Traffic:
             joules = transfer_joules(self._fleet.profile_of(client), direction, seconds, delivered)
             if self.power is not None:
                 joules = self.power.given(client, joules, flow)
-        facts = detail(losses=flow.losses) if flow.losses else ""
-        self._write(kind, flow, delivered, seconds=seconds, joules=joules, detail=facts)
+        self._write(kind, flow, delivered, seconds=seconds, joules=joules)
         if client < 0:
             accounts.ledger.bytes_backhaul += delivered
             return
@@ -248,9 +247,8 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _state(setup: float, opening: Opening) -> str:
-    """The state of a connection; the bytes that it has carried only where losses make them count."""
-    state: dict[str, float] = {"setup": setup, "rounds": opening.rounds}
-    return json.dumps(state | ({"sent": opening.sent} if opening.sent else {}))
+    """The state of a connection."""
+    return json.dumps({"setup": setup, "rounds": opening.rounds})
 
 
 @lru_cache(maxsize=64)
