@@ -255,11 +255,12 @@ NETWORKS = [
 
 
 def compare(model, **local):
-    method = build_method("fedavg", LocalOptions(batch=BATCH, weight_decay=0, clip_norm=None, **local))
+    method = build_method("fedavg", LocalOptions(**{"batch": BATCH, "weight_decay": 0, "clip_norm": None, **local}))
     with neutral_torch():
         counted, real = measure(model, method, model.depth, BATCH), real_step(model, method)
     assert counted.peak_memory_bytes == pytest.approx(real.peak, rel=0.05)
     assert counted.launches == pytest.approx(real.launches, rel=0.1)
+    return counted
 
 
 @pytest.mark.parametrize("make", NETWORKS)
@@ -270,6 +271,14 @@ def test_a_step_has_the_peak_memory_and_the_launches_of_one_with_data(make):
 @pytest.mark.full
 def test_adamw_has_the_peak_memory_and_the_launches_of_one_with_data():
     compare(ordinary(lambda: Vit(4)), optimizer="adamw")
+
+
+def test_accumulated_gradients_have_the_peak_memory_and_the_launches_of_those_with_data():
+    """Minibatches of 5, 5, 5 and 1; the third one is counted as the second."""
+    model = ordinary(lambda: Vit(4))
+    whole, parts = compare(model, optimizer="adamw"), compare(model, optimizer="adamw", batch=5, accumulate=4)
+    assert parts.peak_memory_bytes < 0.5 * whole.peak_memory_bytes
+    assert parts.layer_macs == whole.layer_macs
 
 
 class Checkpointed(nn.Module):
