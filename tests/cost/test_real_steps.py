@@ -206,10 +206,10 @@ def shipped(name, **options):
     return build_model(MODELS[name](**options), IMAGES, 10)
 
 
-def gpt2(**options):
+def gpt2(attention="eager", **options):
     pytest.importorskip("transformers", reason="transformers is not installed: pip install 'edgefl[transformers]'")
     args = {"n_layer": 2, "n_head": 4, "n_embd": 64, "n_positions": 64, "vocab_size": 96}
-    dropouts = dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0)
+    dropouts = dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0) | {"attn_implementation": attention}
     spec = MODELS["transformers"](transformers="gpt2", args=args | dropouts, head="next_token", **options)
     return build_model(spec, (32,), 96, tokens=True)
 
@@ -251,6 +251,8 @@ NETWORKS = [
     pytest.param(partial(ordinary, ChangedView), id="a view changed in place", marks=FULL),
     pytest.param(gpt2, id="gpt-2", marks=EXTRAS),
     pytest.param(gpt2_with_adapters, id="gpt-2 with LoRA", marks=EXTRAS),
+    pytest.param(partial(gpt2, "sdpa"), id="gpt-2 with fused attention", marks=EXTRAS),
+    pytest.param(partial(gpt2, checkpointing=True), id="gpt-2 recomputed", marks=EXTRAS),
 ]  # fmt: skip
 
 
