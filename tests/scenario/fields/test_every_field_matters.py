@@ -52,6 +52,8 @@ ELSEWHERE = {
     "model<transformers>": "tests/models/test_transformers.py, where transformers is installed",
     "model<python>.lora": "tests/models/test_peft.py, where peft is installed",
     "model<torchvision>.lora": "likewise",
+    "model<python>.checkpointing": "tests/models/test_transformers.py, where transformers is installed",
+    "model<torchvision>.checkpointing": "refused, as torchvision has no switch",
     "methods[].python": "tests/experiment/test_python_files.py",
     "methods[].server<flower>": "tests/methods/test_flower.py, where flwr is installed",
     **{
