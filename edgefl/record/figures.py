@@ -18,6 +18,7 @@ from edgefl.errors import UserError
 from edgefl.record.kinds import F64, I32, I64, LOST, column
 from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
+from edgefl.units import at_most, slack
 
 Floats = NDArray[np.float64]
 Source = Callable[[Any], float]
@@ -273,7 +274,7 @@ def moment(result: SeedResult, rounds: Mapping[str, Floats]) -> SeedResult:
         known = kind in spent or QUANTITIES[kind].of
         if not known and result.stop.reason != kind and (figure(result, kind) or 0) > limit:
             raise UserError(f"an earlier edgefl wrote this run without {kind} by round; simulate it again")
-        inside &= spent[kind] <= limit * (1 + 1e-9)
+        inside &= spent[kind] <= limit + slack(limit)
     rounds = {name: values[: int(inside.sum())] for name, values in rounds.items()}
     totals, data, metric = totals_of(rounds), result.written(), result.metric.metric
     for each in [each for each in QUANTITIES.values() if each.place and not each.whole]:
@@ -285,7 +286,7 @@ def moment(result: SeedResult, rounds: Mapping[str, Floats]) -> SeedResult:
     values = {name: data["metric"].get(name) for name in ("final", "best", "ema")}
     data["accuracy"] = values if metric.is_accuracy else dict.fromkeys(values)
     for target in data["targets"]:
-        if target.get("seconds") is None or target["seconds"] > totals["seconds"] * (1 + 1e-9):
+        if target.get("seconds") is None or not at_most(target["seconds"], totals["seconds"]):
             target |= {"reached": False, "seconds": None}
     return SeedResult.model_validate(data)
 

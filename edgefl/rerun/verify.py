@@ -60,7 +60,7 @@ def verify(run: Path, *, trust: bool = False) -> list[str]:
         return [f"costs.json cannot be read: {error.message}"]
     costs: dict[str, StepCosts] = {}
     if isinstance(scenario, Scenario) and summary.of_this_version and (trust or not code_files(scenario)):
-        allow_code(scenario, summary.inputs, run, trust=trust)
+        scenario = allow_code(scenario, summary.inputs, run, trust=trust)
         costs = step_costs(scenario, summary.methods, known)
     found = []
     for label, entries in summary.methods.items():
@@ -162,6 +162,8 @@ def differences(record: Record, scenario: Scenario, label: str, costs: StepCosts
             if _is_trained(record):
                 known = recording_of(record.events)
                 entry = again.replayed(RecordedLearner(known, label, lambda name: NotTrained(known.untrained or name)))
+                if record.summary.metric.samples is not None:
+                    entry = _with_samples(entry, scenario)
             else:
                 entry = again.timed()
         except UserError as error:
@@ -183,8 +185,20 @@ def differences(record: Record, scenario: Scenario, label: str, costs: StepCosts
         for name in record.rounds.keys() & again_rounds.keys():
             if not _same(record.rounds[name], again_rounds[name]):
                 yield f"rounds.parquet: the column {name} does not follow from the scenario"
-    recorded = record.summary.written()
-    for name, value in entry.written().items():
+    yield from _of_summary(record.summary.written(), entry.written())
+
+
+def _with_samples(entry: SeedResult, scenario: Scenario) -> SeedResult:
+    """The result with the number of test samples; without that of held-out ones, which needs the data."""
+    if scenario.evaluation.split != "test":
+        return entry
+    tested = {"samples": sum(scenario.data.describe().test)}
+    return entry.model_copy(update={"metric": entry.metric.model_copy(update=tested)})
+
+
+def _of_summary(recorded: dict[str, Any], derived: dict[str, Any]) -> Iterator[str]:
+    """The entries of ``summary.json`` that do not follow from the scenario."""
+    for name, value in derived.items():
         found, expected = recorded.get(name, value), value  # a run by an earlier build has fewer figures
         if isinstance(value, dict) and isinstance(found, dict):
             found = {key: each for key, each in found.items() if key in value}  # the others need the data
