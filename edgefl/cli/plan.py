@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from edgefl.cli.arguments import Changes, Json, Methods, Trust, argument, option
 from edgefl.cli.printing import print_table, quiet, say, say_json, show
@@ -12,14 +12,12 @@ from edgefl.errors import UserError, one_line
 from edgefl.files import user_path
 from edgefl.record import RunPaths
 from edgefl.record.names import SWEEP
-from edgefl.wording import counted, listed
+from edgefl.wording import counted
 
 if TYPE_CHECKING:
     from edgefl.planning.observation import BudgetPlan, MethodPlan, Plan
     from edgefl.report.table import Column
-    from edgefl.rerun.condition import Condition
-    from edgefl.rerun.inverse import Answer, Answers, MethodAnswer
-    from edgefl.rerun.questions import Name
+    from edgefl.rerun.inverse import Answer, Answers, Condition
 
 
 def plan(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -168,14 +166,6 @@ def _reach(budget: BudgetPlan) -> str:
     return f"{named} last for {'about ' if budget.foreseen else ''}{counted(budget.rounds, 'round')}"
 
 
-_ASKED: dict[Name, str] = {
-    "bandwidth": "least bandwidth",
-    "devices": "slowest devices",
-    "battery": "smallest batteries",
-    "model": "largest model",
-}
-
-
 def refuse_run(scenario: str) -> None:
     """Refuse a run directory in place of a scenario."""
     path = user_path(scenario)
@@ -198,59 +188,57 @@ def print_answers(
         raise UserError(f"is a sweep: --for needs one of its runs, a folder in {path / 'jobs'}", file=run)
     from edgefl.rerun.inverse import ask
 
+    def answered(label: str, left: int) -> None:
+        if left:
+            say(f"{label}: answered; {left} left", err=True)
+
     with quiet(as_json):
-        found = ask(path, condition, methods=methods, vary=vary, trust=trust, answered=_progress)
+        found = ask(path, condition, methods=methods, vary=vary, trust=trust, answered=answered)
     if as_json:
         say_json(found.as_dict())
     else:
         _print(found)
 
 
-def _progress(label: str, left: int) -> None:
-    if left:
-        say(f"{label}: answered; {left} left", err=True)
-
-
 def _print(found: Answers) -> None:
     from edgefl.report.quantities import limit, quantity
 
-    condition, seeds = found.condition, len(found.seeds)
-    goal = limit(condition.value, condition.metric.dimension)
-    within = ", ".join(limit(amount, kind) for kind, amount in condition.limits.items())
-    smoothed = "smoothed " if condition.smoothed else ""
-    notes = []
+    condition, of_seeds = found.condition, ", the most of any seed" * (len(found.seeds) > 1)
+    notes, rows = [], []
     for method in found.methods:
         if method.spent is not None:
             own = ", ".join(quantity(amount, kind) for kind, amount in method.spent.items())
-            notes.append(f"{method.label} itself needs {own}{', the most of any seed' if seeds > 1 else ''}.")
+            notes.append(f"{method.label} itself needs {own}{of_seeds}.")
         if method.why_not:
-            missing = [_in_words(name) for name in found.asked if name not in method.answers]
-            which = "" if len(missing) == len(found.asked) else f" for the {listed(missing)}"
-            notes.append(f"{method.label} needs training{which}: {method.why_not}.")
+            notes.append(f"{method.label} needs training for the other questions: {method.why_not}.")
+        rows += [
+            [method.label, found.asked[name], *_cells(name, answer, condition)]
+            for name, answer in method.answers.items()
+        ]
     notes.append(
-        f"Found by bisection: {'every seed' if seeds > 1 else 'the run'} meets the condition at the factor, not 1 % "
-        "beyond it. Nothing was trained; a larger model is assumed to reach the same metric."
+        "Found by bisection: every seed meets the condition at the factor, not 1 % beyond it. Nothing was trained; a "
+        "larger model is assumed to reach the same metric."
     )
-    rows = [row for method in found.methods for row in _rows(method, condition)]
+    goal = limit(condition.value, condition.metric.dimension)
+    within = ", ".join(limit(amount, kind) for kind, amount in condition.limits.items())
     heads = ["method", "question", "factor", "that is", "beyond it"]
-    title = f"{smoothed}{condition.metric.word} {goal} within {within}"
+    title = f"{'smoothed ' * condition.smoothed}{condition.metric.word} {goal} within {within}"
     print_table(heads if rows else [], rows, title=title, notes=notes, words=(0, 1, 3, 4))
 
 
-def _rows(method: MethodAnswer, condition: Condition) -> Iterator[list[str]]:
-    for name, found in method.answers.items():
-        question = _in_words(name)
-        if found.met is None:
-            yield [method.label, question, f"none {_end(found.missed)}", "–", _beyond(name, found, condition)]
-        elif found.missed is None:
-            yield [method.label, question, f"any {_end(found.met)}", _absolute(name, found), "–"]
-        else:
-            factor, there = _factor(name, found.met), _absolute(name, found)
-            yield [method.label, question, factor, there, _beyond(name, found, condition)]
+def _cells(name: str, found: Answer, condition: Condition) -> tuple[str, str, str]:
+    """The factor, what it is in absolute values, and what fails beyond it."""
+    from edgefl.report.quantities import limit
 
-
-def _in_words(name: Name) -> str:
-    return _ASKED.get(name, f"least {name.removeprefix('network.')}")
+    why, different = found.failure
+    reasons: dict[str, str] = {kind: f"more than {limit(amount, kind)}" for kind, amount in condition.limits.items()}
+    reasons["memory"] = f"too little memory: {different}"
+    reasons["training"] = "a client runs empty" if name == "battery" else f"other training: {different}"
+    beyond = reasons.get(why, "–")
+    if found.met is None:
+        return f"none {_end(found.missed)}", "–", beyond
+    factor = f"any {_end(found.met)}" if found.missed is None else rounded_away(found.met, found.missed)
+    return factor, _absolute(name, found.figures), beyond
 
 
 def _end(factor: float | None) -> str:
@@ -262,46 +250,29 @@ def _end(factor: float | None) -> str:
     return "" if factor is None else f"{'up' if factor > 1 else 'down'} to {factor:g}"
 
 
-def _factor(name: Name, factor: float) -> str:
+def rounded_away(met: float, missed: float) -> str:
     """A factor with three digits, rounded away from the boundary.
 
-    >>> _factor("bandwidth", 0.28324), _factor("devices", 3.4879)
+    >>> rounded_away(0.28324, 0.282), rounded_away(3.4879, 3.49)
     ('0.284', '3.48')
     """
-    unit = 10.0 ** (math.floor(math.log10(factor)) - 2)
-    down = name in ("devices", "model")  # larger is harder
-    return f"{(math.floor(factor / unit + 1e-9) if down else math.ceil(factor / unit - 1e-9)) * unit:.3g}"
+    unit = 10.0 ** (math.floor(math.log10(met)) - 2)
+    return f"{(math.floor(met / unit + 1e-9) if missed > met else math.ceil(met / unit - 1e-9)) * unit:.3g}"
 
 
-def _absolute(name: Name, found: Answer) -> str:
+def _absolute(name: str, figures: Mapping[str, Any]) -> str:
     from edgefl.report.quantities import quantity
 
-    figures = found.figures
-    rates = ", ".join(f"{figures[way] / 1e6:.3g} Mbit/s {way}" for way in ("down", "up") if way in figures)
-    if "." in name:
-        return rates if "topology" in name else f"the median client's: {rates}"
-    match name:
-        case "bandwidth":
-            return f"the median client's link: {rates}"
-        case "battery":
-            joules = figures["joules"]
-            return f"{quantity(float(_factor(name, joules)), 'joules')} = {joules / 3600:.3g} Wh"
-        case "model":
-            return f"{quantity(figures['bytes'], 'bytes')}, {quantity(figures['flops'], 'flops')} a step"
-    if not found.device:
-        return "the given seconds of local training"
-    return f"{found.device}: {quantity(figures['step_seconds'], 'seconds')} a step"
-
-
-def _beyond(name: Name, found: Answer, condition: Condition) -> str:
-    """What fails beyond the boundary."""
-    from edgefl.report.quantities import limit
-
-    if found.why == "memory":
-        return f"too little memory: {found.different}"
-    if found.why == "training":
-        return "a client runs empty" if name == "battery" else f"other training: {found.different}"
-    return next(f"more than {limit(amount, kind)}" for kind, amount in condition.limits.items() if kind == found.why)
+    if "joules" in figures:
+        joules = figures["joules"]
+        return f"{quantity(float(rounded_away(joules, 0.0)), 'joules')} = {joules / 3600:.3g} Wh"
+    if "bytes" in figures:
+        return f"{quantity(figures['bytes'], 'bytes')}, {quantity(figures['flops'], 'flops')} a step"
+    if "device" in figures:
+        return f"{figures['device']}: {quantity(figures['step_seconds'], 'seconds')} a step"
+    rates = ", ".join(f"{figures[way] / 1e6:.3g} Mbit/s {way}" for way in figures)
+    whose = "" if "topology" in name else "the median client's link: "
+    return f"{whose}{rates}" if rates else "the given seconds of local training"
 
 
 def print_seeds(run: str, difference: str, power: float | None, methods: list[str] | None, *, as_json: bool) -> None:

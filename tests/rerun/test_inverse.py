@@ -10,8 +10,7 @@ from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.report.quantities import quantity
-from edgefl.rerun.condition import parse_condition
-from edgefl.rerun.inverse import ask, boundary
+from edgefl.rerun.inverse import ask, boundary, parse_condition
 from edgefl.scenario import load_scenario
 from edgefl.scenario.loading import check
 
@@ -94,7 +93,7 @@ def test_a_run_at_the_answer_meets_the_condition_and_one_beyond_it_does_not(
     limit = finished[1]
     answer = next(each for each in answered.methods if each.label == label).answers[name]
     assert 1 < max(answer.met / answer.missed, answer.missed / answer.met) <= 1 + PRECISION
-    assert answer.why == "seconds"
+    assert answer.failure.why == "seconds"
     assert seconds_there(tmp_path / "met", changed(answer.met), label) <= limit
     assert seconds_there(tmp_path / "missed", changed(answer.missed), label) > limit
 
@@ -145,7 +144,7 @@ def test_the_largest_model_follows_from_bytes_and_rates_where_only_transfers_tak
     (method,) = ask(folder, f"accuracy=0.01 within {seconds} s").methods
     found = method.answers["model"]
     assert found.met <= expected < found.missed or found.met == pytest.approx(expected, rel=1e-3)
-    assert found.figures["bytes"] == pytest.approx(one_way * found.met)
+    assert found.figures["bytes"] == pytest.approx(one_way * found.met, rel=1e-4)
     # The bytes that are sent grow in proportion.
     assert main(["plan", str(folder), "--for", f"accuracy=0.01 within {5.5 * target['bytes']} B", "--json"]) == 0
     (method,) = json.loads(capsys.readouterr().out)["methods"]
@@ -164,7 +163,7 @@ def test_seconds_that_the_scenario_gives_grow_with_slower_devices_and_a_larger_m
     answers = ask(folder, f"targets.0 within {5 * seconds} s").methods[0].answers
     for answer in (answers["devices"], answers["model"]):
         assert answer.met <= 5 < answer.missed or answer.met == pytest.approx(5, rel=1e-6)
-        assert answer.device == ""
+        assert answer.figures == {} or "flops" in answer.figures
 
 
 @pytest.mark.full
@@ -177,7 +176,7 @@ def test_a_model_that_is_too_large_for_a_device_names_it(small, tmp_path, capsys
     (method,) = ask(folder, "accuracy=0.2 within 1000 days").methods
     answer = method.answers["model"]
     assert answer.met <= 1e6 / max(step["peak_memory_bytes"] for step in costs) < answer.missed
-    assert (answer.why, answer.different) == ("memory", "raspberry-pi-4")
+    assert answer.failure == ("memory", "raspberry-pi-4")
     assert main(["plan", str(folder), "--for", "accuracy=0.2 within 1000 days"]) == 0
     assert "too little memory: raspberry-pi-4" in " ".join(capsys.readouterr().out.split())
     assert method.answers["bandwidth"].missed is None
@@ -188,7 +187,7 @@ def test_a_model_that_is_too_large_for_a_device_names_it(small, tmp_path, capsys
 def test_a_condition_that_no_single_change_can_meet_has_no_answer(finished):
     (method,) = ask(finished[0], "targets.0 within 1 ms", methods=["fedavg"]).methods
     for name in ("bandwidth", "devices", "model"):
-        assert (method.answers[name].met, method.answers[name].why) == (None, "seconds")
+        assert (method.answers[name].met, method.answers[name].failure.why) == (None, "seconds")
 
 
 @pytest.mark.full
@@ -196,31 +195,29 @@ def test_methods_that_decide_by_time_need_training_except_for_batteries(answered
     found = {each.label: each for each in answered.methods}
     assert {label for label, each in found.items() if each.why_not} == {"fedbr"}
     assert set(found["fedbr"].answers) == {"battery"}
-    depend = "its decisions on blocks depend on the seconds of computing and the seconds of transfers"
-    assert found["fedbr"].why_not == depend
+    assert "decision on blocks in round 2 read compute_seconds and transfer_seconds" in found["fedbr"].why_not
 
 
 @pytest.mark.full
 def test_a_value_that_the_run_does_not_reach_needs_training(finished):
     for method in ask(finished[0], "accuracy=1 within 1 day").methods:
         assert (method.spent, method.answers) == (None, {})
-        assert method.why_not.startswith("the run does not reach the value with seeds 0 and 1; its best accuracy there")
         entries = json.loads((finished[0] / "summary.json").read_text())["methods"][method.label]
-        best = [f"{100 * each['accuracy']['best']:.4g} %" for each in entries]
-        assert method.why_not.endswith(f" is {' and '.join(best)}")
+        best = [f"{quantity(each['accuracy']['best'], 'fraction')} with seed {each['seed']}" for each in entries]
+        assert method.why_not == f"the run does not reach the value; its best accuracy is {' and '.join(best)}"
 
 
 @settings(max_examples=30)
 @given(st.floats(1e-3, 1e3, exclude_min=True, exclude_max=True), st.booleans())
 def test_the_bisection_ends_on_both_sides_of_the_boundary(truth, larger_is_harder):
-    def meets(factor):
-        return factor <= truth if larger_is_harder else factor >= truth
+    def fails(factor):
+        return factor > truth if larger_is_harder else factor < truth
 
     ends = (1e-3, 1e3) if larger_is_harder else (1e3, 1e-3)
-    met, missed = boundary(meets, easiest=ends[0], missed=ends[1])
+    met, missed = boundary(fails, easiest=ends[0], missed=ends[1])
     assert met is not None
-    assert meets(met)
-    assert not meets(missed)
+    assert not fails(met)
+    assert fails(missed)
     assert max(met, missed) <= (1 + PRECISION) * min(met, missed)
 
 
@@ -243,12 +240,12 @@ def test_a_condition_is_read_with_its_units(text, value, smoothed, limits):
     ("text", "told"),
     [
         ("accuracy=0.9", "expected METRIC=VALUE within QUANTITY"),
-        ("rmse=0.9 within 1h", "expected accuracy, the metric of the run's task, found rmse"),
-        ("accuracy=90 within 1h", "expected a share in (0, 1] after 'accuracy=', found 90"),
+        ("rmse=0.9 within 1h", "expected accuracy, the task's metric, found rmse"),
+        ("accuracy=90 within 1h", "expected a share in (0, 1], found 90"),
         ("targets.2 within 1h", "the run's scenario has 2 targets, counted from 0; found targets.2"),
         ("accuracy=0.9 within 5", "expected seconds, bytes or joules with a unit, such as '1h' or '500 MB', found '5'"),
-        ("accuracy=0.9 within 0 s", "expected a limit above 0, found '0 s'"),
-        ("accuracy=0.9 within 1h and within 2 s", "expected one limit of each kind, found two of seconds"),
+        ("accuracy=0.9 within 0 s", "expected more than 0, found '0 s'"),
+        ("accuracy=0.9 within 1h and within 2 s", "expected one limit of each kind"),
     ],
 )
 def test_a_wrong_condition_is_refused_in_one_sentence(text, told):
