@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from edgefl.cli.arguments import Changes, Json, Methods, Trust, argument, option
+import typer
+
+from edgefl.cli.arguments import Changes, Json, Methods, Trust, argument, check_options, option
 from edgefl.cli.printing import print_table, quiet, say, say_json, show
 from edgefl.errors import UserError, one_line
 from edgefl.files import user_path
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 
 def plan(  # noqa: PLR0917  (Typer reads options from the signature)
+    context: typer.Context,
     scenario: str = argument(
         ...,
         "A YAML file, or a shipped scenario's name; with --for or --seeds-for, a run directory.",
@@ -48,7 +51,7 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         "that this difference is decided.",
         metavar="DIFFERENCE",
     ),
-    power: float | None = option(None, "With --seeds-for: the probability to decide the difference.", unset="0.8"),
+    power: float = option(0.8, "With --seeds-for: the probability to decide the difference."),
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
@@ -58,18 +61,13 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     finished run is simulated again with its recorded training. With --seeds-for, the spread of its methods' differences
     by seed gives the number of seeds that comparisons need.
     """
+    modes = {"seeds_for": ("scenario", "method", "power", "as_json")}
+    modes["condition"] = ("scenario", "method", "vary", "trust", "as_json")
+    check_options(context, modes, {"power": ["seeds_for"], "vary": ["condition"], "trust": ["condition"]})
     if seeds_for is not None:
-        if changes or rounds is not None or seed is not None or condition is not None or trust:
-            raise UserError("cannot be combined with --set, --rounds, --seed, --for or --trust", file="--seeds-for")
         print_seeds(scenario, seeds_for, power, method, as_json=as_json)
         return
-    if power is not None:
-        raise UserError("expected it with --seeds-for", file="--power")
-    if vary and condition is None:
-        raise UserError("expected it with --for", file="--vary")
     if condition is not None:
-        if changes or rounds is not None or seed is not None:
-            raise UserError("cannot be combined with --set, --rounds or --seed", file="--for")
         print_answers(scenario, condition, method, vary or [], trust=trust, as_json=as_json)
         return
     refuse_run(scenario)
@@ -275,19 +273,18 @@ def _absolute(name: str, figures: Mapping[str, Any]) -> str:
     return f"{whose}{rates}" if rates else "the given seconds of local training"
 
 
-def print_seeds(run: str, difference: str, power: float | None, methods: list[str] | None, *, as_json: bool) -> None:
+def print_seeds(run: str, difference: str, power: float, methods: list[str] | None, *, as_json: bool) -> None:
     """Print the seeds that each pair of methods needs."""
     from edgefl.report.glance import about
     from edgefl.report.run_result import RunResult
     from edgefl.report.seed_plan import read_difference, seed_plan
-    from edgefl.report.statistics import MOST_SEEDS, POWER
+    from edgefl.report.statistics import MOST_SEEDS
     from edgefl.report.table import Column, Table, words
 
-    wanted = POWER if power is None else power
-    if not 0.0 < wanted < 1.0:
+    if not 0.0 < power < 1.0:
         raise UserError(f"expected a probability between 0 and 1, found {one_line(power)}", file="--power")
     record = RunResult(run)
-    found = seed_plan(record, read_difference(difference, record.metric), power=wanted, methods=methods)
+    found = seed_plan(record, read_difference(difference, record.metric), power=power, methods=methods)
     if as_json:
         say_json(found.as_dict())
         return

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from edgefl.cli.arguments import Changes, Details, Device, Methods, NoTrain, Seeds, Trust, argument, new_folder, option
+from edgefl.cli.arguments import (
+    Changes,
+    Details,
+    Device,
+    Methods,
+    NoTrain,
+    Seeds,
+    Trust,
+    argument,
+    check_options,
+    new_folder,
+    option,
+)
 from edgefl.cli.printing import Stopped, quiet, say, show
 from edgefl.errors import UserError, in_words, nearest
 from edgefl.files import user_path
@@ -42,7 +54,12 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         parser=user_path,
         metavar="DIR",
     ),
-    rounds: int | None = option(None, "With --resume: the rounds of the run in total.", min=1, metavar="N"),
+    rounds: int | None = option(
+        None,
+        "With --resume: the rounds of the run in total (of a new run: --set training.rounds=N).",
+        min=1,
+        metavar="N",
+    ),
     add_seeds: int | None = option(
         None, "Extend a finished run by N seeds; the present ones are not executed again.", min=1, metavar="N"
     ),
@@ -52,35 +69,23 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     as_json: bool = option(False, "Print only summary.json to standard output.", "--json"),
 ) -> None:
     """Run a scenario and compare its methods: which accuracy each one reaches, and when."""
-    shown = {"as_json": as_json, "detailed": details}
+    again = ("as_json", "trust", "details")
     wanted = [*(changes or ()), *([] if rounds is None else [f"training.rounds={rounds}"])]
+    resumed = ("rounds", "changes", "device") if wanted else ("verbose",)
+    modes = {"resume": (*again, *resumed), "add_seeds": (*again, "scenario", "device")}
+    check_options(context, modes, {"rounds": ["resume"], "trust": ["resume", "add_seeds"]})
+    shown = {"as_json": as_json, "detailed": details}
     if resume is not None and wanted:
-        reason = (
-            "a run that goes on keeps its other options; expected --resume RUN with --rounds N or --set budgets.… or "
-            "--set stop=rounds, and no more than --device, --trust and --json"
-        )
-        _refuse_others(context, ("resume", "rounds", "changes", "device", "as_json", "trust", "details"), reason)
         from edgefl.experiment import go_on
 
         _again(resume, shown, go_on, wanted, device=device, trust=trust)
         return
     if resume is not None:
-        reason = "a resumed run keeps its scenario and options; expected --resume DIR alone"
-        _refuse_others(context, ("resume", "as_json", "trust", "details", "verbose"), reason)
         _again(resume, shown, _resuming(resume, verbose=verbose), trust=trust)
         return
     if scenario is None:
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
-    if rounds is not None:
-        raise UserError(
-            "expected it with --resume RUN; of a new run, the rounds are --set training.rounds=N", file="--rounds"
-        )
     if add_seeds is not None:
-        reason = (
-            "new seeds of a run have its scenario and options; expected RUN --add-seeds N, and no more than --device, "
-            "--trust and --json"
-        )
-        _refuse_others(context, ("scenario", "add_seeds", "device", "as_json", "trust", "details"), reason)
         from edgefl.experiment import add_seeds as extend
 
         if not user_path(scenario).is_dir():
@@ -88,11 +93,6 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             raise UserError(message, file=scenario)
         _again(user_path(scenario), shown, extend, add_seeds, device=device, trust=trust)
         return
-    if trust:
-        raise UserError(
-            "a scenario's Python files are executed without it; expected it with --resume or --add-seeds",
-            file="--trust",
-        )
     from edgefl.flower.scenario import AppScenario, load_any_scenario
     from edgefl.record import RunPaths
     from edgefl.record.metric import ACCURACY
@@ -107,12 +107,11 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     chosen = load_any_scenario(scenario, changes or ())
     if seed:
         chosen = chosen.with_seeds(seed)
-    if isinstance(chosen, AppScenario):
-        accepted = ("scenario", "out", "method", "changes", "seed", "as_json", "details", "verbose")
-        _refuse_others(context, accepted, "a Flower app trains in its own code; remove this option")
     labels = chosen_labels(chosen, method)
     folder = _free_folder(out, chosen)
     if isinstance(chosen, AppScenario):
+        if device != "auto" or engine is not None or no_train:
+            raise UserError("a Flower app trains in its own code; remove --device, --engine and --no-train")
         _begin_flower(verbose=verbose)
         from edgefl.flower.run import run as run_apps
 
@@ -126,16 +125,6 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
 
     with _shown(folder, scenario, lambda: chosen.task.measured, shown) as display:
         run(chosen, out=folder, methods=labels, device=device, engine=engine, train=not no_train, listeners=[display])
-
-
-def _refuse_others(context: typer.Context, accepted: Collection[str], reason: str) -> None:
-    """Refuse every parameter on the command line that is not accepted."""
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE" and name not in accepted:
-            named = next((each for each in parameter.opts if each.startswith("--")), name.upper())
-            raise UserError(reason, file=named)
 
 
 def _begin_flower(*, verbose: bool) -> None:

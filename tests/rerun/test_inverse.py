@@ -299,7 +299,7 @@ def test_a_scenario_has_no_answer_and_a_run_without_a_condition_is_no_question(s
     for command, told in (
         ([str(shared_run)], "is a run directory: add --for 'accuracy=0.9 within 1h' or --seeds-for 1pt, or plan"),
         (["5g_100clients", *asked], "--for needs the folder of a finished run"),
-        ([str(shared_run), *asked, "--rounds", "2"], "cannot be combined with --set, --rounds or"),
+        ([str(shared_run), *asked, "--rounds", "2"], "--rounds: cannot be combined with --for"),
         ([str(tmp_path), *asked], "expected the folder of a finished run, found no summary.json"),
     ):
         assert main(["plan", *command]) == 2
