@@ -61,8 +61,10 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     finished run is simulated again with its recorded training. With --seeds-for, the spread of its methods' differences
     by seed gives the number of seeds that comparisons need.
     """
-    modes = {"seeds_for": ("scenario", "method", "power", "as_json")}
-    modes["condition"] = ("scenario", "method", "vary", "trust", "as_json")
+    modes = {
+        "seeds_for": ["scenario", "method", "power", "as_json"],
+        "condition": ["scenario", "method", "vary", "trust", "as_json"],
+    }
     check_options(context, modes, {"power": ["seeds_for"], "vary": ["condition"], "trust": ["condition"]})
     if seeds_for is not None:
         print_seeds(scenario, seeds_for, power, method, as_json=as_json)
