@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -65,13 +66,12 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     ),
     trust: Trust = False,
     details: Details = False,
-    verbose: bool = option(False, "Show the log of Flower, too.", "--verbose"),
     as_json: bool = option(False, "Print only summary.json to standard output.", "--json"),
 ) -> None:
     """Run a scenario and compare its methods: which accuracy each one reaches, and when."""
     again = ("as_json", "trust", "details")
     wanted = [*(changes or ()), *([] if rounds is None else [f"training.rounds={rounds}"])]
-    resumed = ("rounds", "changes", "device") if wanted else ("verbose",)
+    resumed = ("rounds", "changes", "device") if wanted else ()
     modes = {"resume": (*again, *resumed), "add_seeds": (*again, "scenario", "device")}
     check_options(context, modes, {"rounds": ["resume"], "trust": ["resume", "add_seeds"]})
     shown = {"as_json": as_json, "detailed": details}
@@ -81,7 +81,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         _again(resume, shown, go_on, wanted, device=device, trust=trust)
         return
     if resume is not None:
-        _again(resume, shown, _resuming(resume, verbose=verbose), trust=trust)
+        _again(resume, shown, _resuming(resume), trust=trust)
         return
     if scenario is None:
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
@@ -112,7 +112,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     if isinstance(chosen, AppScenario):
         if device != "auto" or engine is not None or no_train:
             raise UserError("a Flower app trains in its own code; remove --device, --engine and --no-train")
-        _begin_flower(verbose=verbose)
+        _begin_flower()
         from edgefl.flower.run import run as run_apps
 
         with _shown(folder, scenario, lambda: ACCURACY, shown) as display:
@@ -127,22 +127,22 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         run(chosen, out=folder, methods=labels, device=device, engine=engine, train=not no_train, listeners=[display])
 
 
-def _begin_flower(*, verbose: bool) -> None:
-    """Check that Flower is installed, and leave only warnings of its log."""
+def _begin_flower() -> None:
+    """Check that Flower is installed, and leave only warnings of its log, or what FLWR_LOG_LEVEL says."""
     from edgefl.flower.app import require_flwr
 
     require_flwr()
-    logging.getLogger("flwr").setLevel(logging.INFO if verbose else logging.WARNING)
+    logging.getLogger("flwr").setLevel(os.environ.get("FLWR_LOG_LEVEL", "WARNING"))
 
 
-def _resuming(folder: Path, *, verbose: bool) -> Callable[..., Any]:
+def _resuming(folder: Path) -> Callable[..., Any]:
     """What finishes an interrupted run."""
     from edgefl.experiment import resume
     from edgefl.flower.scenario import app_scenario_of
 
     if app_scenario_of(folder) is None:
         return resume
-    _begin_flower(verbose=verbose)
+    _begin_flower()
     from edgefl.flower.run import resume as resume_apps
 
     return resume_apps
@@ -246,7 +246,6 @@ def print_result(run: Path, *, as_json: bool, detailed: bool = False) -> None:
     from edgefl.record.kinds import BUDGETS
     from edgefl.report import RunResult, comparison, comparison_rows, none_completed_a_round, write_pictures
     from edgefl.report.glance import next_steps
-    from edgefl.rerun.replay import not_replayable
 
     result = RunResult(run)
     nothing = none_completed_a_round(comparison_rows(result))
@@ -270,8 +269,3 @@ def print_result(run: Path, *, as_json: bool, detailed: bool = False) -> None:
     ends = {each.stop.reason for results in result.results.values() for each in results}
     if ends & set(BUDGETS) and app_scenario_of(run) is None:
         say(f"More     edgefl simulate --resume {run} --set stop=rounds   (or a larger budget)")
-    timed = not_replayable(run) if result.trained and app_scenario_of(run) is None else {}
-    if timed:
-        say(f"Replay   edgefl replay {run} --set …   (without {', '.join(timed)}: times decided what was trained)")
-    for label, why in timed.items() if detailed else ():
-        say(f"{label} cannot be replayed on another network: {why}.")
