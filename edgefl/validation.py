@@ -150,7 +150,9 @@ def _fields(annotation: Any) -> dict[str, Any]:
     if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return {}
     return {
-        (info.validation_alias if isinstance(info.validation_alias, str) else info.alias) or name: info.annotation
+        (info.validation_alias if isinstance(info.validation_alias, str) else info.alias) or name: next(
+            (each.members for each in info.metadata if hasattr(each, "members")), info.annotation
+        )
         for name, info in annotation.model_fields.items()
     }
 

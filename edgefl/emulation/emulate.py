@@ -24,7 +24,7 @@ from edgefl.errors import UserError
 from edgefl.experiment import look_free, run
 from edgefl.experiment.one_run import MakeTestbed
 from edgefl.fleet import assign
-from edgefl.network.client_links import DIRECTIONS
+from edgefl.network.capacities.base import DIRECTIONS
 from edgefl.network.topology import GraphLinks, Topology, router
 from edgefl.network.tree import build_topology
 from edgefl.record.emulation import write_emulation

@@ -52,7 +52,7 @@ def begin(run: Path, changes: Overrides, seeds: int, device: DeviceName, *, trus
     """Prepare the longer run, with changes or with so many new seeds; return how its rounds are trained, or empty."""
     summary, paths, longer = check_finished(run), RunPaths(run), RunPaths(RunPaths(run).longer)
     former = load_scenario(paths.scenario, run_code=False)
-    allow_code(former, summary.inputs, run, trust=trust)
+    former = allow_code(former, summary.inputs, run, trust=trust)
     finished: tuple[Finished, ...] = ()
     if seeds:
         first = max(former.seeds) + 1

@@ -185,7 +185,7 @@ def _continue(
         scenario = load_scenario(directory.paths.scenario, run_code=False)
         if directory.choices.emulated:
             raise UserError(f"is an emulation; to continue: {how_to_continue(path)}", file=str(path))
-        allow_code(scenario, directory.inputs, path, trust=trust)
+        scenario = allow_code(scenario, directory.inputs, path, trust=trust)
         with neutral_torch():
             return _ScenarioRuns(scenario, directory, listeners, pause).execute()
 

@@ -1,5 +1,6 @@
 """Topologies, links, capacities over time, and max-min fair flows."""
 
+from edgefl.network.capacities.base import Capacities, CapacitySpec
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.flow import Flow
 from edgefl.network.flow_network import FlowNetwork
@@ -12,6 +13,8 @@ from edgefl.network.transport import FifoQueue, Transport, lv08
 from edgefl.network.tree import TreeLinks, build_topology
 
 __all__ = [
+    "Capacities",
+    "CapacitySpec",
     "ClientLinks",
     "FifoQueue",
     "Flow",

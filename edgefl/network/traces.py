@@ -3,12 +3,14 @@
 import bisect
 import itertools
 import math
+import os
 import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from statistics import fmean, median
 from typing import Annotated, Any, Literal, NoReturn
@@ -66,6 +68,9 @@ class TraceColumns(Options):
         (), description="Texts in the rate's column that mean no measurement; the rate before it stays valid."
     )
     where: dict[str, Text] = Field({}, description="Column to text: only rows with these texts are read.")
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -367,20 +372,28 @@ def read_traces(
     ``form`` is the name of the file's format, or its columns; ``every`` is that of :func:`read_mahimahi`.
     """
     try:
-        if form == "mahimahi":
-            traces = {"": read_mahimahi(file, every=every)}
-        elif form in SIX_COLUMNS:
-            traces = {"": _six_columns(_text(file))}
-        elif form == "fedscale":
-            kilobits = read_capacities(str(file), "communication")
-            traces = {name: StepTrace([0.0], [1000.0 * rate], period=1.0) for name, rate in kilobits.items()}
-        else:
-            columns = PRESETS[form] if isinstance(form, str) else form
-            numbered = all(map(str.isdigit, columns.read))
-            traces = read_table(csv_table(_text(file), numbered=numbered), columns)
-        return {name: _scaled(trace, scale) for name, trace in traces.items()}
+        stamp = (found := os.stat(file)).st_mtime_ns, found.st_size
+    except OSError:
+        stamp = (0, 0)  # reading it says why
+    try:
+        return {name: _scaled(trace, scale) for name, trace in _read(str(file), stamp, form, every).items()}
     except UserError as error:
         raise error.located(file=str(file)) from None
+
+
+@lru_cache(maxsize=256)
+def _read(file: str, _stamp: tuple[int, int], form: str | TraceColumns, every: float) -> Mapping[str, StepTrace]:
+    """The traces of a file, which all methods and seeds share; ``_stamp`` tells its versions apart."""
+    if form == "mahimahi":
+        return {"": read_mahimahi(file, every=every)}
+    if form in SIX_COLUMNS:
+        return {"": _six_columns(_text(file))}
+    if form == "fedscale":
+        kilobits = read_capacities(file, "communication")
+        return {name: StepTrace([0.0], [1000.0 * rate], period=1.0) for name, rate in kilobits.items()}
+    columns = PRESETS[form] if isinstance(form, str) else form
+    numbered = all(map(str.isdigit, columns.read))
+    return read_table(csv_table(_text(file), numbered=numbered), columns)
 
 
 def _scaled(trace: StepTrace, scale: float) -> StepTrace:

@@ -18,7 +18,8 @@ from edgefl.fleet.battery import Battery
 from edgefl.fleet.figure import Bound, Estimate, opposite, value
 from edgefl.fleet.profile import RATES, scaled_figures, slower
 from edgefl.methods.parts.payload import ModelSizes
-from edgefl.network.client_links import DIRECTIONS, scaled_links
+from edgefl.network.capacities.base import DIRECTIONS
+from edgefl.network.client_links import scaled_links
 from edgefl.network.specs import Rates
 from edgefl.network.topology import scale_topology
 from edgefl.record.costs import StepKey

@@ -105,7 +105,7 @@ class FinishedRun:
         self.labels = [label for label in self.entries if not methods or label in methods]
         self.seeds = list(dict.fromkeys(entry.seed for label in self.labels for entry in self.entries[label]))
         self.scenario = load_scenario(self.paths.scenario, run_code=False)
-        allow_code(self.scenario, summary.inputs, path, trust=trust)
+        self.scenario = allow_code(self.scenario, summary.inputs, path, trust=trust)
         self._files = Inputs(self.scenario, path).files
         check_inputs(summary.inputs, scenario_as_written(path))
         if (decided := arrivals_decide(self.scenario.protocol)) is not None:

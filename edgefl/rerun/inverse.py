@@ -18,7 +18,7 @@ from edgefl.cost.measure import StepCost
 from edgefl.errors import UserError
 from edgefl.experiment.recording import Recording
 from edgefl.fleet import fits, fleet_step_seconds
-from edgefl.network.client_links import DIRECTIONS
+from edgefl.network.capacities.base import DIRECTIONS
 from edgefl.record.costs import StepKey, read_costs
 from edgefl.record.kinds import BudgetKind
 from edgefl.record.metric import Metric

@@ -60,7 +60,7 @@ def verify(run: Path, *, trust: bool = False) -> list[str]:
         return [f"costs.json cannot be read: {error.message}"]
     costs: dict[str, StepCosts] = {}
     if isinstance(scenario, Scenario) and summary.of_this_version and (trust or not code_files(scenario)):
-        allow_code(scenario, summary.inputs, run, trust=trust)
+        scenario = allow_code(scenario, summary.inputs, run, trust=trust)
         costs = step_costs(scenario, summary.methods, known)
     found = []
     for label, entries in summary.methods.items():

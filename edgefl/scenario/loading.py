@@ -14,12 +14,13 @@ from edgefl.files import user_path
 from edgefl.input_file import code_files
 from edgefl.options import Options
 from edgefl.scenario.components import BANDWIDTH_SECTION, MODEL_SECTION, SELECTION_SECTION, TASK_SECTION
-from edgefl.scenario.methods import files_of_methods, methods_schema
+from edgefl.scenario.methods import methods_schema
 from edgefl.scenario.overrides import (
     Override,
     Overrides,
     anchored,
     blaming_changes,
+    code_in,
     found_below,
     overridden,
     parse_overrides,
@@ -111,8 +112,8 @@ def check(
     with blaming_changes(changes, file):
         changed = changed_data(data, changes, folder)
         _refuse_app(changed)
-        for code in files_of_methods(changed) if run_code else ():
-            allow(code)  # before it is read, because it defines the method's options
+        for code in code_in(changed) if run_code else ():
+            allow(code)  # before it is read, because it defines the options of its part
         scenario = validated(Scenario, changed)
     for code in code_files(scenario).values() if run_code else ():
         allow(code)

@@ -21,6 +21,7 @@ from edgefl.input_file import EXISTS, Named, naming_fields
 from edgefl.models.registry import MODELS
 from edgefl.registry import Registry, part_of
 from edgefl.training.base import ENGINES
+from edgefl.user_code import UserCode
 from edgefl.validation import shown
 from edgefl.yaml_file import parse_yaml
 
@@ -30,15 +31,19 @@ FILES: dict[str, Place] = {
     "data.root": "root",
     "network.topology.file": "file",
     "network.links.*.*.file": "traces",
+    "network.links.*.*.python": "code",
     "data.partition.file": "file",
     "fleet.*.profile": "profile",
     "fleet.*.availability.file": "file",
     "flower.app": "root",
     "methods.*.app": "root",
     "methods.*.python": "code",
+    "methods.*.scheduler.python": "code",
     "methods.*.profile": "profile",
     "methods.*.local.optimizer.python": "code",
+    "training.bandwidth.python": "code",
     "training.local.optimizer.python": "code",
+    "training.selection.python": "code",
 }
 """What dotted paths name; ``*`` stands for any key or index. Data sets and models also name files in fields of their
 own."""
@@ -58,6 +63,21 @@ def anchored(data: Mapping[str, Any], folder: Path, *, only_files: bool = False)
         if not only_files or what in EXISTS:
             _each(result, pattern.split("."), partial(_anchor, folder=folder, what=what))
     return result
+
+
+def code_in(data: Mapping[str, Any]) -> list[Path]:
+    """The Python files in a scenario's data that define options, before these are read."""
+    found = list[Path]()
+
+    def take(container: Any, key: Any) -> None:
+        if isinstance(container[key], str):
+            with suppress(UserError):  # the reader of the part reports it
+                found.append(UserCode.of(container[key]).file)
+
+    for pattern, what in FILES.items():
+        if what == "code":
+            _each(data, pattern.split("."), take)
+    return found
 
 
 def _named_by_parts(data: Mapping[str, Any]) -> dict[str, Named]:

@@ -13,11 +13,13 @@ from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError, nearest
 from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
+from edgefl.input_file import parts_of as nested_parts
 from edgefl.methods.build import build_method
 from edgefl.methods.fits import Need, Part, check, parts_of
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
 from edgefl.record.metric import Metric
+from edgefl.registry import Unread
 from edgefl.scenario.components import Data, Model, Task, built_at, within
 from edgefl.scenario.methods import Methods, ScenarioMethod
 from edgefl.scenario.sections import (
@@ -150,6 +152,8 @@ class Scenario(Options):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        if any(isinstance(part, Unread) for part in nested_parts(self)):
+            return self  # the scenario of a run directory, which was checked when the run began
         self._check_lists()
         self._check_cohort()
         group_counts(self.fleet, self.data.clients)

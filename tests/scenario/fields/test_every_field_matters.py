@@ -55,6 +55,11 @@ ELSEWHERE = {
     "model<torchvision>.lora": "likewise",
     "methods[].python": "tests/experiment/test_python_files.py",
     "methods[].server<flower>": "tests/methods/test_flower.py, where flwr is installed",
+    **{
+        f"{section}<python>": "tests/test_plug_ins.py"
+        for section in ("network.links.*.down", "network.links.*.up", "training.selection", "training.bandwidth")
+    },
+    "methods[].scheduler<python>": "likewise",
     "data<arrays>.test_client": "tests/data/sets/test_arrays.py",
     "data.partition<flwr>": "tests/data/partitions/test_flwr.py, where flwr-datasets is installed",
     "fleet[].profile.compute.group_overhead": "grouped convolutions: tests/fleet/test_roofline.py",
