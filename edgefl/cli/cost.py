@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edgefl.cli import arguments
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from edgefl.cost import CostModel
     from edgefl.cost.method_cost import MethodCost
     from edgefl.methods.recipe import Method
-    from edgefl.planning.on_devices import OnDevice
 
 
 def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by name)
@@ -52,13 +52,17 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
     spec, methods = read_step(model, method, changes or [])
     with quiet(as_json):
         costs = CostModel(build_model(spec, read_shape(shape, field="--shape"), classes, read_task(task)))
-        devices = [] if on is None else _on_devices(costs, methods[0], batch, images, on)
+        local = methods[0].local.model_copy(update={"batch": batch})
+        names = [] if on is None else on.split(",")
+        devices = [_on_device(costs, replace(methods[0], local=local), images, name) for name in names]
         try:
             rows = [row for each in methods for row in _rows(costs, each, batch, alpha, every=all_methods)]
         except UserError as error:
             raise (UserError(error.message, file=f"--alpha {alpha}") if error.field == "alpha" else error) from None
-    if on is not None:
-        _show_devices(methods[0].label, batch, images, devices, as_json=as_json)
+    if on is not None and as_json:
+        say_json({"method": methods[0].label, "images": images, "batch": batch, "devices": devices})
+    elif on is not None:
+        _show_devices(methods[0].label, batch, images, devices)
     elif as_json:
         from edgefl.fleet import step_signature  # under which a device profile lists a step's measured time
 
@@ -75,38 +79,54 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
         _print(rows, fedavg.training_flops, f"Batch {batch} of {shape}, {classes} classes.")
 
 
-def _on_devices(costs: CostModel, method: Method, batch: int, images: int, names: str) -> list[OnDevice]:
-    from dataclasses import replace
+def _on_device(costs: CostModel, method: Method, images: int, name: str) -> dict[str, Any]:
+    """A round of a client with so many training images on a device, without transfers; joules are at full load."""
+    from edgefl.experiment.step_costs import StepCosts
+    from edgefl.fleet import compute_joules, fits, load_profile, step_evidence, training_watts, value
+    from edgefl.planning.observation import Range, work_seconds
+    from edgefl.simulation.cost_specs import MeasuredCost
+    from edgefl.simulation.work import batch_counts, local_seconds
 
-    from edgefl.fleet import load_profile
-    from edgefl.planning.on_devices import on_devices
+    profile, of_steps = load_profile(name.strip()), StepCosts(costs, method, MeasuredCost())
+    blocks, batches = costs.model.depth, batch_counts(method.local, images)
+    steps = {size: of_steps.step(blocks, size, 0, profile.backend) for size in batches}
+    peak = max(step.peak_memory_bytes for step in steps.values())
+    seconds = work_seconds(profile, of_steps, blocks, batches)
+    watts = training_watts(profile, *local_seconds(profile, steps, batches, method.local.input))
+    share = watts / (compute_joules(profile, 1.0) or 1.0)
+    joules = Range.of(lambda bound: compute_joules(profile, share * getattr(seconds, bound), bound=bound))
+    return {
+        "device": profile.name,
+        "stack": profile.software,
+        "steps": sum(batches.values()),
+        "fits": fits(profile, peak),
+        "peak_memory_bytes": peak,
+        "training_memory_bytes": Range.of(lambda bound: value(profile.memory.training, bound))._asdict(),
+        "compute_seconds": seconds._asdict(),
+        "joules": joules._asdict(),
+        "evidence": step_evidence(profile, (step.operators for step in steps.values())),
+    }
 
-    method = replace(method, local=method.local.model_copy(update={"batch": batch}))
-    return on_devices(costs, method, images, [load_profile(name.strip()) for name in names.split(",")])
 
-
-def _show_devices(label: str, batch: int, images: int, rows: list[OnDevice], *, as_json: bool) -> None:
+def _show_devices(label: str, batch: int, images: int, rows: list[dict[str, Any]]) -> None:
     from edgefl.cli.printing import show
     from edgefl.report.table import Column, Table, figures, words
 
-    if as_json:
-        say_json({"method": label, "images": images, "batch": batch, "devices": [row.as_dict() for row in rows]})
-        return
     columns = [
-        words("device", [row.device for row in rows]),
-        Column("fits", ["yes" if row.fits else "no" for row in rows]),
-        figures("needs", [row.peak_memory_bytes for row in rows], "bytes"),
-        figures("has", [row.training_memory_bytes.nominal for row in rows], "bytes"),
-        figures("time", [row.compute_seconds.nominal for row in rows], "seconds"),
-        figures("at least", [row.compute_seconds.low for row in rows], "seconds"),
-        figures("at most", [row.compute_seconds.high for row in rows], "seconds"),
-        figures("energy", [row.joules.nominal for row in rows], "joules"),
+        words("device", [row["device"] for row in rows]),
+        Column("fits", ["yes" if row["fits"] else "no" for row in rows]),
+        figures("needs", [row["peak_memory_bytes"] for row in rows], "bytes"),
+        figures("has", [row["training_memory_bytes"]["nominal"] for row in rows], "bytes"),
+        figures("time", [row["compute_seconds"]["nominal"] for row in rows], "seconds"),
+        figures("at least", [row["compute_seconds"]["low"] for row in rows], "seconds"),
+        figures("at most", [row["compute_seconds"]["high"] for row in rows], "seconds"),
+        figures("energy", [row["joules"]["nominal"] for row in rows], "joules"),
     ]
     notes = [
-        f"A round of {label} on {images} images in batches of {batch}: {rows[0].steps} steps, without transfers; "
+        f"A round of {label} on {images} images in batches of {batch}: {rows[0]['steps']} steps, without transfers; "
         "needs, has: memory for training."
     ]
-    notes += [f"Seconds of {row.device} ({row.stack}): {row.evidence}." for row in rows]
+    notes += [f"Seconds of {row['device']} ({row['stack']}): {row['evidence']}." for row in rows]
     show(Table(columns, notes, []))
 
 
