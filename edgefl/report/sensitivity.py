@@ -21,6 +21,7 @@ from edgefl.report.quantities import estimate, limit, quantity
 from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, mean_interval
+from edgefl.units import slack
 
 COSTS = ("seconds", "bytes", "joules")
 """What is known of each round under each condition."""
@@ -138,7 +139,7 @@ class Sensitivity:
         curve = self._curves[label, seed, condition]
         if question.kind == "target":
             return curve.spent_to(question.amount, "seconds", self.run.metric)
-        within = (curve.spent[question.kind] <= question.amount * (1 + 1e-9)) & np.isfinite(curve.values)
+        within = (curve.spent[question.kind] <= question.amount + slack(question.amount)) & np.isfinite(curve.values)
         return float(curve.values[within][-1]) if within.any() else None
 
     def _goes_on(self, label: str, result: SeedResult, question: Question, condition: Condition) -> bool:
