@@ -18,8 +18,8 @@ from edgefl.wording import counted
 
 if TYPE_CHECKING:
     from edgefl.planning.observation import BudgetPlan, MethodPlan, Plan
+    from edgefl.record.metric import Metric
     from edgefl.report.table import Column
-    from edgefl.rerun.inverse import Answer, Answers, Condition
 
 
 def plan(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -195,59 +195,61 @@ def print_answers(
     with quiet(as_json):
         found = ask(path, condition, methods=methods, vary=vary, trust=trust, answered=answered)
     if as_json:
-        say_json(found.as_dict())
+        say_json(found)
     else:
-        _print(found)
+        from edgefl.report import RunResult
+
+        _print(found, RunResult(path).metric)
 
 
-def _print(found: Answers) -> None:
+def _print(found: Mapping[str, Any], metric: Metric) -> None:
     from edgefl.report.quantities import limit, quantity
+    from edgefl.rerun.inverse import QUESTIONS
 
-    condition, of_seeds = found.condition, ", the most of any seed" * (len(found.seeds) > 1)
+    limits, of_seeds = found["limits"], ", the most of any seed" * (len(found["seeds"]) > 1)
     notes, rows = [], []
-    for method in found.methods:
-        if method.spent is not None:
-            own = ", ".join(quantity(amount, kind) for kind, amount in method.spent.items())
-            notes.append(f"{method.label} itself needs {own}{of_seeds}.")
-        if method.why_not:
-            notes.append(f"{method.label} needs training for the other questions: {method.why_not}.")
-        rows += [
-            [method.label, found.asked[name], *_cells(name, answer, condition)]
-            for name, answer in method.answers.items()
-        ]
+    for method in found["methods"]:
+        label = method["label"]
+        if method["spent"] is not None:
+            own = ", ".join(quantity(amount, kind) for kind, amount in method["spent"].items())
+            notes.append(f"{label} itself needs {own}{of_seeds}.")
+        if method["needs_training"] is not None:
+            notes.append(f"{label} needs training for the other questions: {method['needs_training']}.")
+        for name, answer in method["answers"].items():
+            question = QUESTIONS.get(name, f"least {name.removeprefix('network.')}")
+            rows.append([label, question, *_cells(name, answer, limits)])
     notes.append(
         "Found by bisection: every seed meets the condition at the factor, not 1 % beyond it. Nothing was trained; a "
         "larger model is assumed to reach the same metric."
     )
-    goal = limit(condition.value, condition.metric.dimension)
-    within = ", ".join(limit(amount, kind) for kind, amount in condition.limits.items())
+    smoothed = "smoothed " * found["metric"].endswith("_ema")
+    within = ", ".join(limit(amount, kind) for kind, amount in limits.items())
     heads = ["method", "question", "factor", "that is", "beyond it"]
-    title = f"{'smoothed ' * condition.smoothed}{condition.metric.word} {goal} within {within}"
+    title = f"{smoothed}{metric.word} {limit(found['value'], metric.dimension)} within {within}"
     print_table(heads if rows else [], rows, title=title, notes=notes, words=(0, 1, 3, 4))
 
 
-def _cells(name: str, found: Answer, condition: Condition) -> tuple[str, str, str]:
+def _cells(name: str, found: Mapping[str, Any], limits: Mapping[str, float]) -> tuple[str, str, str]:
     """The factor, what it is in absolute values, and what fails beyond it."""
     from edgefl.report.quantities import limit
 
-    why, different = found.failure
-    reasons: dict[str, str] = {kind: f"more than {limit(amount, kind)}" for kind, amount in condition.limits.items()}
+    met, missed, different = found["met"], found["missed"], found["different"]
+    reasons = {kind: f"more than {limit(amount, kind)}" for kind, amount in limits.items()}
     reasons["memory"] = f"too little memory: {different}"
     reasons["training"] = "a client runs empty" if name == "battery" else f"other training: {different}"
-    beyond = reasons.get(why, "–")
-    if found.met is None:
-        return f"none {_end(found.missed)}", "–", beyond
-    factor = f"any {_end(found.met)}" if found.missed is None else rounded_away(found.met, found.missed)
-    return factor, _absolute(name, found.figures), beyond
+    beyond = reasons.get(found["why"], "–")
+    if met is None:
+        return f"none {_end(missed)}", "–", beyond
+    return f"any {_end(met)}" if missed is None else rounded_away(met, missed), _absolute(name, found), beyond
 
 
-def _end(factor: float | None) -> str:
+def _end(factor: float) -> str:
     """The end of the range that was searched.
 
     >>> _end(0.001), _end(1000.0)
     ('down to 0.001', 'up to 1000')
     """
-    return "" if factor is None else f"{'up' if factor > 1 else 'down'} to {factor:g}"
+    return f"{'up' if factor > 1 else 'down'} to {factor:g}"
 
 
 def rounded_away(met: float, missed: float) -> str:
@@ -270,7 +272,7 @@ def _absolute(name: str, figures: Mapping[str, Any]) -> str:
         return f"{quantity(figures['bytes'], 'bytes')}, {quantity(figures['flops'], 'flops')} a step"
     if "device" in figures:
         return f"{figures['device']}: {quantity(figures['step_seconds'], 'seconds')} a step"
-    rates = ", ".join(f"{figures[way] / 1e6:.3g} Mbit/s {way}" for way in figures)
+    rates = ", ".join(f"{figures[way] / 1e6:.3g} Mbit/s {way}" for way in ("down", "up") if way in figures)
     whose = "" if "topology" in name else "the median client's link: "
     return f"{whose}{rates}" if rates else "the given seconds of local training"
 

@@ -47,7 +47,8 @@ KINDS: tuple[BudgetKind, ...] = ("seconds", "bytes", "joules")
 Name = str
 """``bandwidth``, ``devices``, ``battery`` or ``model``, or the path of capacities in a scenario."""
 
-Why = BudgetKind | Literal["memory", "training", ""]
+Failure = tuple[BudgetKind | Literal["memory", "training"], str]
+"""Why a condition is not met, and a sentence if something else would be trained."""
 
 QUESTIONS: dict[Name, str] = {
     "bandwidth": "least bandwidth",
@@ -114,75 +115,6 @@ def _kind_of(quantity: str) -> BudgetKind:
     return kind
 
 
-class Failure(NamedTuple):
-    """Why a condition is not met, and a sentence if something else would be trained."""
-
-    why: Why = ""
-    different: str = ""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The answer to one question for one method.
-
-    ``met`` and ``missed`` are the factors closest to the boundary with which every seed meets the condition, and with
-    which one does not; ``None`` if there is none in the range that is searched. ``failure`` is that at ``missed``.
-    ``figures`` are absolute values at ``met``: ``down`` and ``up``, the median client's bit/s; ``step_seconds`` on the
-    slowest ``device``; ``joules`` of the smallest battery; ``bytes`` and ``flops`` of the model and of one step.
-    """
-
-    met: float | None
-    missed: float | None
-    failure: Failure
-    figures: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class MethodAnswer:
-    """The answers for one method by question; ``why_not`` says why others are missing.
-
-    ``spent`` is what the run itself spent until the value was reached, the most of any seed; ``None`` if a seed did not
-    reach it, or if it cannot be replayed.
-    """
-
-    label: str
-    spent: Mapping[BudgetKind, float] | None
-    answers: Mapping[Name, Answer]
-    why_not: str | None = None
-
-
-@dataclass(frozen=True)
-class Answers:
-    """The answers for a run to the questions that were ``asked``, which are their names and words."""
-
-    condition: Condition
-    seeds: tuple[int, ...]
-    methods: tuple[MethodAnswer, ...]
-    asked: Mapping[Name, str]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, in base units."""
-
-        def plain(answer: Answer) -> dict[str, Any]:
-            return {"met": answer.met, "missed": answer.missed, **answer.failure._asdict(), **answer.figures}
-
-        return {
-            "metric": f"{self.condition.metric.name}{'_ema' * self.condition.smoothed}",
-            "value": self.condition.value,
-            "limits": self.condition.limits,
-            "seeds": self.seeds,
-            "methods": [
-                {
-                    "label": each.label,
-                    "spent": each.spent,
-                    "needs_training": each.why_not,
-                    "answers": {name: plain(answer) for name, answer in each.answers.items()},
-                }
-                for each in self.methods
-            ],
-        }
-
-
 @neutral_torch()
 def ask(
     path: Path,
@@ -192,11 +124,19 @@ def ask(
     vary: Sequence[str] = (),
     trust: bool = False,
     answered: Callable[[str, int], None] | None = None,
-) -> Answers:
+) -> dict[str, Any]:
     """Search, for each method of a finished run, the worst conditions under which it still meets a condition.
 
     The questions are :data:`QUESTIONS`, or about the capacities at the paths ``vary``. ``answered`` is called after
     each method with its label and the number of methods that are left.
+
+    Returns plain data in base units, with the condition and ``methods``. Of each, ``spent`` is what the run itself
+    spent until the value was reached, the most of any seed, and ``needs_training`` says why ``answers`` are missing.
+    In an answer ``met`` and ``missed`` are the factors closest to the boundary with which every seed meets the
+    condition, and with which one does not, or ``None`` if there is none in the range that is searched; ``why`` and
+    ``different`` are of ``missed``. The other figures are absolute values at ``met``: ``down`` and ``up``, the median
+    client's bit/s; ``step_seconds`` on the slowest ``device``; ``joules`` of the smallest battery; ``bytes`` and
+    ``flops`` of the model and of one step.
     """
     run = FinishedRun(path, methods, trust=trust)
     if all(entry.metric.final is None for label in run.labels for entry in run.entries[label]):
@@ -206,15 +146,15 @@ def ask(
     wanted = parse_condition(condition, run.scenario)
     for each in vary:
         varied(run.scenario, each, 1.0)  # refuses a path without capacities
-    asked = {each: f"least {each.removeprefix('network.')}" for each in vary} or QUESTIONS
     rows = read_costs(run.paths.costs)
     found = []
     for left, label in zip(reversed(range(len(run.labels))), run.labels, strict=True):
         steps = {row.key: run.costs[label].step(*row.key) for row in rows[label]}
-        found.append(_of_method(run, label, steps, wanted, asked))
+        found.append(_of_method(run, label, steps, wanted, vary or QUESTIONS))
         if answered is not None:
             answered(label, left)
-    return Answers(wanted, tuple(run.seeds), tuple(found), asked)
+    metric = f"{wanted.metric.name}{'_ema' * wanted.smoothed}"
+    return {"metric": metric, "value": wanted.value, "limits": wanted.limits, "seeds": run.seeds, "methods": found}
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,18 +197,18 @@ class _Replayed:
             return None
         exceeded = next((kind for kind in self.condition.limits if kind == outcome.reason), None)
         if exceeded is not None:
-            return Failure(exceeded)
+            return exceeded, ""
         refused = self._refused(setup)
         if refused and refused != self._refused(self.setup(seed)):
-            return Failure("memory", refused)
-        return Failure("training", outcome.untrained or "the run would end earlier")
+            return "memory", refused
+        return "training", outcome.untrained or "the run would end earlier"
 
     def _refused(self, setup: Setup) -> str:
         """The devices that have too little memory for the largest step, or empty."""
         peak = max(setup.cost(*key).peak_memory_bytes for key in self.steps)
         return ", ".join(dict.fromkeys(each.name for each in setup.fleet.profiles if not fits(each, peak)))
 
-    def answer(self, name: Name, seeds: Sequence[int]) -> Answer:
+    def answer(self, name: Name, seeds: Sequence[int]) -> dict[str, Any]:
         """The answer for all seeds: the boundary of the first one, made easier until every seed meets the condition."""
         ends = {"battery": (1e6, 1e-6), "devices": (1e-3, 1e3), "model": (1e-3, 1e3)}
         easiest, hardest = ends.get(name, (1e3, 1e-3))
@@ -283,7 +223,8 @@ class _Replayed:
             met, missed = boundary(fails, easiest=easiest, missed=met)
             failure = fails(missed)
         figures = {} if met is None else self.figures(self.setup(seeds[0], name, met), name, met)
-        return Answer(met, missed, failure or Failure(), figures)
+        why, different = failure or ("", "")
+        return {"met": met, "missed": missed, "why": why, "different": different, **figures}
 
     def figures(self, setup: Setup, name: Name, factor: float) -> dict[str, Any]:
         """What a factor means in absolute values, of a setup with it."""
@@ -313,22 +254,24 @@ class _Replayed:
 
 def _of_method(
     run: FinishedRun, label: str, steps: Mapping[StepKey, StepCost], condition: Condition, asked: Iterable[Name]
-) -> MethodAnswer:
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"label": label, "spent": None, "needs_training": None, "answers": {}}
     try:
         replayed = _Replayed(run, label, steps, run.recordings(label), condition)
     except UserError as error:
-        return MethodAnswer(label, None, {}, error.message)
+        return {**found, "needs_training": error.message}
     own = {seed: replayed.until_reached(replayed.setup(seed), {}) for seed in replayed.recordings}
     reached = {seed: standing for seed, each in own.items() if (standing := each.limits.targets[0].reached) is not None}
     if never := [seed for seed in own if seed not in reached]:
         metric = condition.metric
         best = listed([f"{quantity(own[seed].best, metric.dimension)} with seed {seed}" for seed in never])
-        return MethodAnswer(label, None, {}, f"the run does not reach the value; its best {metric.word} is {best}")
+        return {**found, "needs_training": f"the run does not reach the value; its best {metric.word} is {best}"}
     worst_first = sorted(reached, key=lambda seed: -reached[seed].seconds)
     timed = timed_decision(replayed.recordings.values())
     answers = {name: replayed.answer(name, worst_first) for name in asked if timed is None or name == "battery"}
     spent = [{"seconds": e.seconds, "bytes": e.spent.bytes, "joules": e.spent.joules} for e in reached.values()]
-    return MethodAnswer(label, {kind: max(each[kind] for each in spent) for kind in KINDS}, answers, timed)
+    most = {kind: max(each[kind] for each in spent) for kind in KINDS}
+    return {**found, "spent": most, "needs_training": timed, "answers": answers}
 
 
 class Interval(NamedTuple):
