@@ -51,7 +51,8 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
         raise UserError("seconds of devices are for the whole model; leave out --on or --alpha")
     spec, methods = read_step(model, method, changes or [])
     with quiet(as_json):
-        costs = CostModel(build_model(spec, read_shape(shape, field="--shape"), classes, read_task(task)))
+        sample = read_shape(shape, field="--shape")
+        costs = CostModel(build_model(spec, sample, classes, read_task(task), numbers=False))
         devices = [] if on is None else _on_devices(costs, methods[0], batch, images, on)
         try:
             rows = [row for each in methods for row in _rows(costs, each, batch, alpha, every=all_methods)]

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 
-from edgefl.cost.data_dependence import NEEDS_DATA, DataDependentError, whose
-from edgefl.cost.fake import CPU, META, Fake, fake
 from edgefl.cost.recorder import Record, Recorder
 from edgefl.errors import UserError
 from edgefl.methods.parts.local_options import LocalOptions
@@ -24,6 +22,8 @@ from edgefl.methods.parts.local_step import LocalRule, Trained, local_step
 from edgefl.methods.parts.objective import Batch, Context, Objective, Variant
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
+from edgefl.models.data_dependence import NEEDS_DATA, DataDependentError, whose
+from edgefl.models.fake import CPU, META, Fake, fake
 from edgefl.models.layout import Frozen, Layout, Weights
 from edgefl.models.mode import using
 from edgefl.models.norm import is_refusal

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgefl.cost.fake import META
 from edgefl.cost.formulas import uncounted
 from edgefl.cost.law import CostModel
 from edgefl.cost.measure import StepCost
@@ -21,6 +20,7 @@ from edgefl.methods.parts.local_part import OWN, keeping_local
 from edgefl.methods.parts.payload import Part
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
+from edgefl.models.fake import META
 from edgefl.models.norm import BatchNorm, GroupNorm
 
 STEADY_ROUND = 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from edgefl.errors import UserError
 from edgefl.models.called_part import CalledPart, given_at
 from edgefl.models.classifier import Classifier
+from edgefl.models.fake import Fake, WithoutNumbers
 from edgefl.models.layout import FROZEN, Entry, Frozen, Layout, Numbers, Weights, grouped, taken
 from edgefl.models.mode import mode, using
 from edgefl.models.random_layers import ViewsAsReshapes
@@ -38,7 +39,7 @@ class Nested(NamedTuple):
 
 _SAME = (
     *("sample_shape", "classes", "align_block", "fresh", "copied", "random", "whole", "tokens"),
-    *("local", "input_type", "reshapes", "recomputes", "task", "names"),
+    *("local", "input_type", "reshapes", "recomputes", "task", "names", "numbers"),
 )
 """The arguments of a model that one with other blocks has too."""
 
@@ -70,6 +71,7 @@ class BlockModel(nn.Module):
         input_type: the type of inputs: float32, or int64 for an ordinary module that takes tokens.
         reshapes: True if its layers view tensors whose order in memory does not allow it.
         local: names ``block.tensor`` of the tensors that each client keeps for itself.
+        numbers: False if its large tensors have shapes only, on the device ``meta``.
 
     The skeleton's own tensors are only a seeded starting point (see ``edgefl.models.registry.build_model``).
     """
@@ -95,8 +97,10 @@ class BlockModel(nn.Module):
         input_type: torch.dtype = torch.float32,
         reshapes: bool = False,
         task: Task | None = None,
+        numbers: bool = True,
     ) -> None:
         super().__init__()
+        self.numbers = numbers
         self.pretrained = pretrained
         self.fresh = fresh
         self.copied = copied
@@ -177,6 +181,10 @@ class BlockModel(nn.Module):
         """Inputs of the right shape and type, all zero."""
         return torch.zeros(batch, *self.sample_shape, dtype=self.input_type, device=device)
 
+    def calls(self) -> AbstractContextManager[object]:
+        """The context in which it can be called outside of a count: without numbers if it has none."""
+        return nullcontext() if self.numbers else WithoutNumbers()
+
     def zero_weights(self) -> Weights:
         # Real tensors: on meta tensors the first normalisation imports PyTorch's compiler (two seconds).
         layout = self.layout
@@ -187,9 +195,8 @@ class BlockModel(nn.Module):
     @cached_property
     def tap_shapes(self) -> tuple[torch.Size, ...]:
         """The shape of each block's tap without the batch dimension; the last one is that of the task's outputs."""
-        with torch.no_grad(), using(training=False, width=1.0, keep=None, keep_probability=None):
-            taps = self.taps(self.zero_weights(), self.inputs(1))
-        return tuple(tap.shape[1:] for tap in taps)
+        with torch.no_grad(), using(training=False, width=1.0, keep=None, keep_probability=None), self.calls():
+            return tuple(tap.shape[1:] for tap in self.taps(self.zero_weights(), self.inputs(1)))
 
     @cached_property
     def feature_size(self) -> int:
@@ -330,7 +337,8 @@ class BlockModel(nn.Module):
     def _constant(self, tensor: Tensor, device: torch.device) -> Tensor:
         key = id(tensor), device
         if key not in self._constants:
-            self._constants[key] = tensor.detach().to(device, copy=True)
+            own = tensor.detach()
+            self._constants[key] = Fake.of(own) if own.is_meta else own.to(device, copy=True)
         return self._constants[key]
 
     def forward(self, inputs: Tensor) -> Tensor:
