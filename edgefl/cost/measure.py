@@ -183,9 +183,10 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
     """
     layout, objective, rule = model.layout, method.objective, method.rule
     model.hold_constants(CPU)
-    recorder, others = Recorder(backend), _other_generators()
+    others = _other_generators()
     with without_data(method.label):
         with Recorder():  # not counted: the step's records start after it
+            recorder = Recorder(backend, rows=_rows(model))
             parameters, buffers = fake(layout.parameter_count), fake(layout.buffer_count)
             vectors = {name: fake(layout.parameter_count) for name in sorted(objective.vectors | rule.vectors)}
             draws = {name: Fake.of(each.to(META)) for name, each in objective.draw(generator(0, "cost"), batch).items()}
@@ -229,6 +230,14 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
             stacklevel=1,
         )
     return Trace(batch, tuple(recorder.records), recorder.brought_bytes, recorder.differs)
+
+
+def _rows(model: BlockModel) -> dict[int, tuple[int, int]]:
+    """The rows of a frozen base that a device does not store as float32, by the keys of their storages."""
+    if model.lora is None or model.lora.base == "float32":
+        return {}
+    base = ((model.constant(each, CPU), each.shape) for each in model.frozen_base())
+    return {own.untyped_storage()._cdata: model.lora.stored_rows(shape) for own, shape in base}
 
 
 _SIGNS = ("meta", "data pointer", "unallocated storage")

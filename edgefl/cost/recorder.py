@@ -80,11 +80,15 @@ class Recorder(WithoutNumbers):
 
     Storages that an operator reads and that existed before are listed in ``brought``, with their bytes, and count as
     live during the whole step. ``differs`` is true if another backend executes other operators. ``with_data``: the
-    tensors have data, so that operators may depend on it.
+    tensors have data, so that operators may depend on it. ``rows`` are the numbers and the bytes of a row of storages
+    that a device has in another type, by key.
     """
 
-    def __init__(self, backend: Backend = "cpu", *, with_data: bool = False) -> None:
+    def __init__(
+        self, backend: Backend = "cpu", *, with_data: bool = False, rows: Mapping[int, tuple[int, int]] | None = None
+    ) -> None:
         super().__init__()
+        self._rows = rows or {}
         self._backend = backend
         self.differs = False
         self.with_data = with_data
@@ -144,7 +148,7 @@ class Recorder(WithoutNumbers):
                 layer=self.layer,
                 macs=work.macs,
                 flops=work.flops,
-                bytes=_touched(name, args, inputs, outputs or _written(func, args)),
+                bytes=self._touched(name, args, inputs, outputs or _written(func, args)),
                 live=self._live,
                 groups=groups,
                 pixels=pixels,
@@ -158,8 +162,24 @@ class Recorder(WithoutNumbers):
         storage = tensor.untyped_storage()
         key: int = storage._cdata
         if key not in self._made:
-            self.brought[key] = storage.nbytes()
+            stored = self._bytes(tensor, storage.nbytes() // tensor.element_size())
+            self.brought[key] = stored if key in self._rows else storage.nbytes()
         return key
+
+    def _bytes(self, tensor: Tensor, numbers: int) -> int:
+        row, bytes = self._rows.get(tensor.untyped_storage()._cdata, (1, tensor.element_size()))
+        return numbers * bytes // row
+
+    def _touched(self, name: str, arguments: tuple[Any, ...], inputs: list[Tensor], outputs: list[Tensor]) -> int:
+        if name == "convolution_backward":
+            by_input, by_weight, _ = arguments[10]
+            inputs = [arguments[0], *([arguments[1]] if by_weight else []), *([arguments[2]] if by_input else [])]
+        elif name in OVERWRITES:
+            inputs = inputs[1:]
+        read = {_place(tensor): self._bytes(tensor, _numbers(tensor)) for tensor in inputs}
+        if name in GATHERS:
+            read[_place(inputs[0])] = self._bytes(inputs[0], outputs[0].numel())
+        return sum(read.values()) + sum(tensor.element_size() * _numbers(tensor) for tensor in outputs)
 
     def _make(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
@@ -175,6 +195,10 @@ class Recorder(WithoutNumbers):
         self._made[key] = weakref.ref(storage, freed)
 
 
+def _place(tensor: Tensor) -> tuple[int, int, torch.Size]:
+    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape
+
+
 def _numbers(tensor: Tensor) -> int:
     """An expanded dimension is read once."""
     count = 1
@@ -188,23 +212,3 @@ def _written(func: Any, arguments: tuple[Any, ...]) -> list[Tensor]:
     """The tensors that an operator without outputs changes, such as an optimizer's."""
     pairs = zip(func._schema.arguments, arguments, strict=False)
     return list(tensors_in(value for each, value in pairs if each.alias_info is not None and each.alias_info.is_write))
-
-
-def _touched(name: str, arguments: tuple[Any, ...], inputs: list[Tensor], outputs: list[Tensor]) -> int:
-    if name == "convolution_backward":
-        by_input, by_weight, _ = arguments[10]
-        inputs = [arguments[0], *([arguments[1]] if by_weight else []), *([arguments[2]] if by_input else [])]
-    elif name in OVERWRITES:
-        inputs = inputs[1:]
-    read = {
-        (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape): tensor.element_size()
-        * _numbers(tensor)
-        for tensor in inputs
-    }
-    written = sum(tensor.element_size() * _numbers(tensor) for tensor in outputs)
-    if name in GATHERS:
-        source = inputs[0]
-        read[source.untyped_storage()._cdata, source.storage_offset(), source.shape] = (
-            source.element_size() * outputs[0].numel()
-        )
-    return sum(read.values()) + written

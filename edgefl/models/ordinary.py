@@ -114,6 +114,7 @@ class OrdinaryModel(ModelSpec):
                 reshapes=found.reshapes,
                 whole=whole,
                 unused=found.unused,
+                lora=self.lora,
             )
 
         model = of(*self.split(module, found.input_type, sample_shape))

@@ -319,5 +319,5 @@ class Decisions:
 
     def _bytes(self, client: int) -> tuple[int, int]:
         world = self._world
-        down = world.setup.sizes_of(world.level_of(client)).model_bytes
+        down = world.setup.sizes_of(world.level_of(client)).model_bytes + world.base_bytes(client)
         return down, sum(part.bytes for part in world.uplink(client))
