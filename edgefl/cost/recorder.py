@@ -195,7 +195,7 @@ class Recorder(WithoutNumbers):
         self._made[key] = weakref.ref(storage, freed)
 
 
-def _place(tensor: Tensor) -> tuple[int, int, torch.Size]:
+def _place(tensor: Tensor) -> tuple[Any, ...]:
     return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape
 
 

@@ -12,6 +12,7 @@ from edgefl.fleet import Slowdown, idle_joules
 from edgefl.methods.parts.broadcasts import Broadcasts
 from edgefl.methods.parts.payload import BASE, Downlink, Part, checked_downlink
 from edgefl.network.fairness import Outlook
+from edgefl.network.topology import Node
 from edgefl.record.events import detail
 from edgefl.record.kinds import EventKind, Lost
 from edgefl.simulation.accounts import Accounts, FrontBlocks
@@ -39,7 +40,7 @@ class World:
         self.stopped = self.accounts.stopped
         self._broadcasts = Broadcasts(setup.method, setup.sizes)
         self.held: dict[int, int] = {}  # the last model version that each client held completely
-        self.has_base = set[int]()  # the clients that have received the frozen weights, which are sent once
+        self.has_base = set[Node]()  # the clients and cells that have received the weights that are sent once
         self.last_job: dict[int, JobId] = {}  # each client's last job that was computed to its end
         self.fronts: dict[int, int] = {}  # the version of the model that each client was broadcast since then
         self.dispatched: defaultdict[int, int] = defaultdict(int)  # the number of each client's next job
