@@ -14,13 +14,28 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, lru_cache, reduce
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, TypeVar
+from operator import or_
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    InstanceOf,
+    SerializeAsAny,
+    Tag,
+    create_model,
+)
+from pydantic_core import CoreSchema
 
 from edgefl.errors import BrokenPlugIn, UserError, WrongAnswer, in_words, misspelt, nearest
+from edgefl.input_file import InputCode
+from edgefl.options import Options
+from edgefl.user_code import UserCode
 from edgefl.validation import shown, validated
 from edgefl.wording import with_article
 
@@ -110,11 +125,15 @@ class Registry(Generic[Part]):
 
     Built-in parts are registered when the modules of ``package`` are imported, all together; a plug-in's part is
     imported when it is requested by its name in an entry-point ``group`` (empty: plug-ins cannot add parts). ``noun``
-    is the word for one part in messages; ``check`` refuses an object that is not such a part.
+    is the word for one part in messages; ``check`` refuses an object that is not such a part. The parts of a ``base``
+    are classes derived from it, which a scenario can also name in a Python file: ``python: FILE.py:NAME``.
     """
 
-    def __init__(self, noun: str, *, package: str, group: str = "", check: Check = lambda _: None) -> None:
-        self.noun = noun
+    def __init__(
+        self, noun: str, *, package: str, group: str = "", check: Check = lambda _: None, base: type | None = None
+    ) -> None:
+        self.noun, self.base = noun, base
+        check = check if base is None else class_of(base)
         self._package = package
         self.plug_ins = PlugIns(noun, group, check)
         self._parts: dict[str, Part] = {}
@@ -137,6 +156,11 @@ class Registry(Generic[Part]):
             package = importlib.import_module(self._package)
             for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
                 importlib.import_module(f"{self._package}.{module}")
+
+    def built_in(self) -> dict[str, Part]:
+        """The parts of edgefl itself, by name."""
+        self._load()
+        return {name: part for name, part in sorted(self._parts.items()) if name not in self.plug_ins}
 
     def names(self) -> list[str]:
         """All names, sorted, including those of broken plug-ins; no plug-in is imported."""
@@ -204,7 +228,8 @@ def class_of(base: type) -> Check:
 
     def check(part: Any) -> None:
         if not (isinstance(part, type) and issubclass(part, base)):
-            raise UserError(f"expected a class derived from {base.__name__}, found {shown(part)}")
+            found = f"the class {part.__name__}" if isinstance(part, type) else shown(part)
+            raise UserError(f"expected a class derived from {base.__name__}, found {found}")
         missing = ", ".join(sorted(getattr(part, "__abstractmethods__", ())))
         if missing:
             raise UserError(f"expected a class derived from {base.__name__} that defines {missing}")
@@ -226,13 +251,87 @@ def part_of(parts: Registry[type[Model]], options: Mapping[str, Any], tag: str) 
     """The part that a mapping means, and its name: the value of ``tag``.
 
     If this key is missing, and exactly one key is the name of a part that has a field of the same name, that part is
-    meant: ``{python: data.py:load}`` is ``{name: python, python: data.py:load}``.
+    meant: ``{python: data.py:load}`` is ``{name: python, python: data.py:load}``. The class of a family with a base
+    may stand in a Python file: ``{python: mine.py:Mine}``.
     """
+    if parts.base is not None and OWN in options and options.get(tag, OWN) == OWN:
+        return OWN, _in_file(parts.base, options[OWN])
     try:
         name = _name_in(parts, options, tag)
         return name, parts[name]
     except UserError as error:
         raise error.located(field=tag) from None
+
+
+OWN = "python"
+"""The name of a part in a Python file, and the key that names the file."""
+
+_IN_A_FILE = Field(description="the class, FILE.py:NAME")
+
+
+class Unread(Options, extra="allow"):
+    """A part of a run directory's scenario whose Python file may not be executed; it only keeps its options."""
+
+    kind: Literal["python"] = "python"
+    python: InputCode = _IN_A_FILE
+
+
+def _in_file(base: type, reference: Any) -> type[Any]:
+    """The class that ``FILE.py:NAME`` means, derived from ``base``, with the reference as a further option."""
+    if not isinstance(reference, str):
+        raise UserError(f"expected FILE.py:NAME, found {shown(reference)}", field=OWN)
+    code = UserCode.of(reference)
+    if not code.allowed():
+        return Unread
+    part = code.load(kind=type)
+    try:
+        class_of(base)(part)
+    except UserError as error:
+        raise UserError(f"'{code.name}': {error.message}", file=str(code.file)) from None
+    return _with_reference(part)
+
+
+@lru_cache
+def _with_reference(part: type[BaseModel]) -> type[BaseModel]:
+    return create_model(part.__name__, __base__=part, __module__=part.__module__, python=(InputCode, _IN_A_FILE))
+
+
+class OneOf:
+    """Marks the type of an option that is one part of a family: ``Annotated[Base, OneOf(PARTS)]``.
+
+    A scenario writes a mapping with ``kind``, which may be missing for the ``default``; it becomes an object with this
+    ``kind``. ``plain`` is the type of a short form, which another validator turns into such a mapping.
+    """
+
+    def __init__(self, parts: Registry[type[Model]], *, plain: Any = None, default: str | None = None) -> None:
+        self._parts, self._plain, self._default = parts, plain, default
+
+    @cached_property
+    def members(self) -> Any:
+        """The union of the built-in parts, for errors that name their options."""
+        return reduce(or_, self._parts.built_in().values())
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        built_in = self._parts.built_in()
+        members = [Annotated[part, Tag(name)] for name, part in built_in.items()]
+        other = Annotated[SerializeAsAny[InstanceOf[BaseModel]], Tag(OWN)]
+        plain = () if self._plain is None else (self._plain,)
+        read = BeforeValidator(self._read, json_schema_input_type=reduce(or_, (*plain, *built_in.values(), Unread)))
+        union = reduce(or_, (*members, other))
+        return handler.generate_schema(Annotated[union, Discriminator(self._kind), read])
+
+    def _read(self, value: Any) -> Any:
+        """A part of a plug-in or of a Python file; other values are unchanged."""
+        if not isinstance(value, Mapping) or not (OWN in value or str(value.get("kind")) in self._parts.plug_ins):
+            return value
+        try:
+            return validated(part_of(self._parts, value, "kind")[1], dict(value))
+        except UserError as error:
+            raise ValueError(str(error)) from None
+
+    def _kind(self, value: Any) -> Any:
+        name = value.get("kind", self._default) if isinstance(value, Mapping) else getattr(value, "kind", None)
+        return OWN if isinstance(value, BaseModel) and name not in self._parts.built_in() else name
 
 
 def _name_in(parts: Registry[type[Model]], options: Mapping[str, Any], tag: str) -> str:

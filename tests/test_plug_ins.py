@@ -19,6 +19,7 @@ from edgefl.fleet import library
 from edgefl.methods import build
 from edgefl.methods.recipe import METHODS
 from edgefl.models.registry import MODELS
+from edgefl.randomness import generator
 from edgefl.registry import PlugIns
 from edgefl.scenario import load_scenario
 from edgefl.scheduling.selection.base import SELECTORS
@@ -86,10 +87,10 @@ def package_of(page):
     return project["name"], "\n\n".join(code), project["entry-points"]
 
 
-def simulated(scenario, folder):
+def simulated(scenario, folder, out="run"):
     (folder / "scenario.yaml").write_text(scenario, encoding="utf-8")
-    run(load_scenario(folder / "scenario.yaml"), out=folder / "run", device="cpu", engine="sequential")
-    return json.loads((folder / "run" / "summary.json").read_text(encoding="utf-8"))["methods"]
+    run(load_scenario(folder / "scenario.yaml"), out=folder / out, device="cpu", engine="sequential")
+    return json.loads((folder / out / "summary.json").read_text(encoding="utf-8"))["methods"]
 
 
 TEACHER = "methods.md#A frozen teacher"
@@ -151,6 +152,84 @@ def test_a_method_in_a_file_next_to_the_scenario_runs_and_passes_its_own_tests(t
     tests = runpy.run_path(str(tmp_path / "test_near.py"))
     sys.modules.pop("near")
     assert [tests[name]() for name in tests if name.startswith("test_")] == [None, None]
+
+
+def test_a_capacity_and_a_selector_in_files_next_to_the_scenario_run_and_are_run_again(tmp_path, capsys, monkeypatch):
+    """The beam of the docs: its draws are those of its file, and commands execute the file only with --trust."""
+    for page, name in (("extending.md#A selector", "mine.py"), ("extending.md#The capacity of a link", "beam.py")):
+        head = blocks("extending.md", "python")[0] if name == "mine.py" else ""
+        (tmp_path / name).write_text(head + "\n".join(blocks(page, "python")), encoding="utf-8")
+    scenario = (
+        "name: beams\nmethods: [fedavg]\nmodel: {name: mlp}\ndata: {name: synthetic, clients: 6}\n"
+        "training: {rounds: 3, cohort: 2, selection: {python: mine.py:Rotating}}\n"
+        "fleet: [{profile: raspberry-pi-5, share: 1, link: 6g}]\n"
+    )
+    simulated(scenario + blocks("extending.md#The capacity of a link", "yaml")[0], tmp_path)
+    rows = pq.read_table(tmp_path / "run" / "fedavg" / "seed-0" / "events.parquet").to_pylist()
+    ups = [row for row in rows if row["kind"] == "transfer_end" and row["item"] == "up"]
+    assert [row["client"] for row in ups] == [0, 1, 2, 3, 4, 5]
+    for row in ups:
+        blocked = generator(0, "beam", "6g", row["round"] - 1).random(6)[row["client"]] < 0.1
+        assert 8 * row["bytes"] / row["seconds"] == pytest.approx(1e8 * (0.5 if blocked else 1.0)), row
+    assert main(["verify", str(tmp_path / "run")]) == 0
+    assert "not executed without --trust" in capsys.readouterr().out
+    assert main(["verify", "--trust", str(tmp_path / "run")]) == 0
+    assert "same results when simulated again" in capsys.readouterr().out
+    (tmp_path / "beam.py").write_text("raise SystemExit('changed')\n", encoding="utf-8")
+    monkeypatch.setattr("edgefl.user_code._allowed", set())  # as in another process
+    assert main(["report", str(tmp_path / "run")]) == 0
+    assert main(["replay", str(tmp_path / "run"), "--out", str(tmp_path / "again")]) == 2
+    assert "beam.py: network.links.6g" in capsys.readouterr().err
+
+
+def test_a_block_scheduler_a_bandwidth_allocation_and_a_protocol_may_be_in_a_file(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        """
+from edgefl.scheduling.bandwidth.base import BandwidthSpec, ShortestFirst
+from edgefl.scheduling.blocks.base import BlockScheduler, BlockSchedulerSpec
+from edgefl.simulation.protocols.base import RoundsSpec
+from edgefl.simulation.protocols.synchronous import Synchronous
+
+
+class Last(BlockSchedulerSpec, BlockScheduler):
+    blocks: int = 1
+
+    def start(self, seed, blocks):
+        return self
+
+    def choose(self, round, cohort, forecast):
+        return dict.fromkeys(cohort, self.blocks)
+
+
+class Short(ShortestFirst):
+    pass
+
+
+class Pausing(RoundsSpec):
+    pause: float = 5.0
+
+    def course(self, world, book):
+        return Pauses(world, book, self)
+
+
+class Pauses(Synchronous):
+    def picked(self, round, cohort):
+        yield self.world.env.timeout(self.spec.pause)
+""",
+        encoding="utf-8",
+    )
+    scenario = (
+        "name: parts\nmodel: {name: cnn, width: 2}\ndata: {name: synthetic, shape: [1, 16, 16], clients: 6}\n"
+        "training: {rounds: 6, cohort: 2, bandwidth: {python: mine.py:Short}}\n"
+        "fleet: [{profile: raspberry-pi-5, share: 1, link: 5g}]\n"
+        "methods: [{method: fedbr, scheduler: {python: mine.py:Last}}, {method: fedbr, as: two, scheduler: "
+        "{python: mine.py:Last, blocks: 2}}]\n"
+    )
+    one, two = (entries[0] for entries in simulated(scenario + NETWORK, tmp_path).values())
+    assert one["bytes"]["down"] < two["bytes"]["down"]
+    pausing = "protocol: {python: mine.py:Pausing, pause: 7}\n"
+    later, _ = (entries[0] for entries in simulated(scenario + pausing + NETWORK, tmp_path, "later").values())
+    assert later["seconds"] == pytest.approx(one["seconds"] + 6 * 7)
 
 
 def test_a_data_set_a_model_a_selector_and_a_device_from_elsewhere_run_together(installed, tmp_path):

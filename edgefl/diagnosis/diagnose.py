@@ -228,7 +228,7 @@ def diagnose(
     read = read_run(run)[1]
     summary = read.methods
     scenario = load_scenario(RunPaths(run).scenario, run_code=False)
-    allow_code(scenario, read.inputs, run, trust=trust)
+    scenario = allow_code(scenario, read.inputs, run, trust=trust)
     for label in methods or ():
         if label not in summary:
             raise UserError(f"the run has no method labelled '{label}'; {nearest(label, summary)}")

@@ -17,7 +17,7 @@ from edgefl.files import write_file
 from edgefl.input_file import code_files, digest_of_file, input_files, parts_of
 from edgefl.options import Options
 from edgefl.record import RunPaths, names
-from edgefl.scenario import Scenario, resolve
+from edgefl.scenario import Scenario, resolve, with_overrides
 from edgefl.scenario.overrides import what_decides
 from edgefl.user_code import allow, read_code
 from edgefl.yaml_file import read_yaml
@@ -88,8 +88,8 @@ def keep_code(scenario: Options, known: Mapping[str, str], folder: Path) -> None
         write_file(paths.code(field), code)
 
 
-def allow_code(scenario: Scenario, known: Mapping[str, str], folder: Path, *, trust: bool) -> None:
-    """Let the Python files of a run directory's scenario be executed.
+def allow_code(scenario: Scenario, known: Mapping[str, str], folder: Path, *, trust: bool) -> Scenario:
+    """Let the Python files of a run directory's scenario be executed; returns the scenario with the parts in them.
 
     A file of the same contents outside the directory is this machine's own; any other may be somebody else's.
     """
@@ -110,6 +110,7 @@ def allow_code(scenario: Scenario, known: Mapping[str, str], folder: Path, *, tr
                 field=field,
             )
         allow(file)
+    return with_overrides(scenario, (), run_code=False) if code_files(scenario) else scenario
 
 
 def digests(inputs: Mapping[str, Input]) -> dict[str, str]:

@@ -50,7 +50,7 @@ def begin(run: Path, changes: Overrides, device: DeviceName, *, trust: bool) -> 
     """Prepare the longer run; return how its rounds are trained, in words."""
     summary, paths, longer = check_finished(run), RunPaths(run), RunPaths(RunPaths(run).longer)
     former = load_scenario(paths.scenario, run_code=False)
-    allow_code(former, summary.inputs, run, trust=trust)
+    former = allow_code(former, summary.inputs, run, trust=trust)
     scenario = with_overrides(former, changes, run_code=False)
     _check(former, scenario, max(each.rounds for _, each in runs_of(summary)))
     state = state_of(scenario, summary, paths, device)

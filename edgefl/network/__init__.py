@@ -1,5 +1,6 @@
 """Topologies, links, capacities over time, and max-min fair flows."""
 
+from edgefl.network.capacities.base import Capacities, CapacitySpec
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.flow import Flow
 from edgefl.network.flow_network import FlowNetwork
@@ -8,10 +9,12 @@ from edgefl.network.specs import LinkSpec, NetworkSpec
 from edgefl.network.tcp import Tcp
 from edgefl.network.topology import GraphLinks
 from edgefl.network.traces import TraceColumns, read_csv, read_mahimahi, read_traces
-from edgefl.network.transport import FifoQueue, Transport, lv08
+from edgefl.network.transport import FifoQueue, Transport
 from edgefl.network.tree import TreeLinks, build_topology
 
 __all__ = [
+    "Capacities",
+    "CapacitySpec",
     "ClientLinks",
     "FifoQueue",
     "Flow",
@@ -25,7 +28,6 @@ __all__ = [
     "Transport",
     "TreeLinks",
     "build_topology",
-    "lv08",
     "read_csv",
     "read_mahimahi",
     "read_traces",

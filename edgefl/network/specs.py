@@ -4,134 +4,25 @@ import re
 import warnings
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from edgefl import shipped
 from edgefl.errors import Note, UserError
-from edgefl.input_file import InputFile, InputTraces
+from edgefl.input_file import InputFile
+from edgefl.network.capacities.base import CAPACITIES, CapacitySpec
 from edgefl.network.topology import Sharing
-from edgefl.network.traces import LEAST_CHANGE_SECONDS, TraceColumns
+from edgefl.network.traces import LEAST_CHANGE_SECONDS
 from edgefl.network.transport import TransportSpec
-from edgefl.options import Options, kind_or
-from edgefl.units import BitsPerSecond, Latency, Seconds, parse, without_unit
-
-MEASURED_DOWNLINKS: dict[str, dict[float, float]] = {
-    "4g_driving": {5: 3, 25: 15, 50: 32, 75: 55, 95: 112},
-    "4g_walking": {5: 3, 25: 12, 50: 29, 75: 58, 95: 110},
-    "5g_driving": {5: 12, 25: 98, 50: 124, 75: 550, 95: 1170},
-    "5g_walking": {5: 8, 25: 112, 50: 503, 75: 904, 95: 1420},
-}
-"""Percentiles in Mbit/s of the Lumos5G replay traces (Minneapolis; Narayanan et al., IMC 2020), as published in the
-artifact of "A Variegated Look at 5G in the Wild" (SIGCOMM 2021)."""
-
-TraceFormat = Literal["mahimahi", "csv", "5gophers", "lumos5g", "ucc5g", "hsdpa", "ghent4g", "fedscale"]
-
-
-class ConstantCapacity(Options):
-    """The same for all clients at all times; a plain quantity means this."""
-
-    kind: Literal["constant"] = Field("constant", description="A capacity that never changes.")
-    rate: BitsPerSecond = Field(description="The capacity of each client's link.")
-
-
-class UniformCapacity(Options):
-    """Drawn for each client uniformly from ``[low, high)``; redrawn as set by the link's ``redraw``."""
-
-    kind: Literal["uniform"] = Field("uniform", description="Each client's capacity is drawn from U(low, high).")
-    low: BitsPerSecond = Field(description="Lowest capacity.")
-    high: BitsPerSecond = Field(description="Highest capacity.")
-
-    @model_validator(mode="after")
-    def _low_before_high(self) -> Self:
-        if self.low > self.high:
-            raise ValueError(f"expected low at most high, found low {self.low:g} and high {self.high:g} bit/s")
-        return self
-
-
-class TraceCapacity(Options):
-    """Recorded traces, looped; each client starts at its own point of its trace unless ``shift`` is none."""
-
-    kind: Literal["trace"] = Field("trace", description="A capacity from recorded traces.")
-    file: InputTraces = Field(
-        description="A file of traces or a folder of such files, searched here, then below EDGEFL_DATA; 5gophers is"
-        " shipped."
-    )
-    format: TraceFormat | TraceColumns = Field(
-        "mahimahi",
-        description="mahimahi: a millisecond per packet of 1500 bytes; csv: seconds,bits_per_second; a published data"
-        " set's; or the columns of a CSV file.",
-    )
-    only: str | None = Field(
-        None, description="The groups or files that are used, by name; * and ? stand for any characters."
-    )
-    assign: Literal["random", "in_order"] = Field(
-        "random", description="Which client gets which trace. random: drawn; in_order: client k gets trace k."
-    )
-    every: Seconds = Field(1.0, gt=0, description="Interval over which a mahimahi trace is averaged; 1 ms is exact.")
-    scale: float = Field(1.0, gt=0, description="Factor on every rate of the trace.")
-    shift: Literal["random", "none"] = Field("random", description="Whether clients start at random points.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _shipped_traces_have_their_format(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "format" not in data:
-            file = data.get("file")
-            if isinstance(file, str) and file in shipped.files("traces"):
-                return {**data, "format": file}
-        return data
-
-
-class GeneratedCapacity(Options):
-    """A seeded random series per client: quantiles of the rate, correlation in time, outages."""
-
-    kind: Literal["process"] = Field("process", description="A capacity from a generated random series.")
-    like: Literal["4g_driving", "4g_walking", "5g_driving", "5g_walking"] | None = Field(
-        None, description="Quantiles of measured downlinks, instead of `quantiles`."
-    )
-    quantiles: dict[Annotated[float, Field(ge=0, le=100)], BitsPerSecond] | None = Field(
-        None,
-        min_length=2,
-        description="Percent to rate, {10: 12 Mbit/s, 50: 98 Mbit/s, …}; linear between, flat outside.",
-    )
-    step: Seconds = Field(1.0, ge=LEAST_CHANGE_SECONDS, description="How long a value is valid.")
-    correlation: float = Field(0.7, ge=0, lt=1, description="Lag-1 autocorrelation of the underlying Gaussian series.")
-    outage_every: Seconds | None = Field(None, gt=0, description="Mean time between outages; null for none.")
-    outage_length: Seconds = Field(2.0, gt=0, description="Mean length of an outage.")
-
-    @model_validator(mode="after")
-    def _quantiles_rise(self) -> Self:
-        if (self.quantiles is None) == (self.like is None):
-            raise ValueError(f"expected either quantiles or like, found {'neither' if self.like is None else 'both'}")
-        rates = [rate for _, rate in sorted(self.rates.items())]
-        if rates != sorted(rates):
-            raise ValueError("expected rates that rise with the percent")
-        if self.outage_length < self.step or (self.outage_every is not None and self.outage_every < self.step):
-            raise ValueError("expected outage_every and outage_length of at least one step")
-        return self
-
-    @property
-    def rates(self) -> dict[float, float]:
-        """Percent to bit/s, from ``quantiles`` or ``like``."""
-        if self.quantiles is not None:
-            return self.quantiles
-        return {percent: rate * 1e6 for percent, rate in MEASURED_DOWNLINKS[self.like or "5g_driving"].items()}
+from edgefl.options import Options
+from edgefl.registry import OneOf, Unread
+from edgefl.units import BitsPerSecond, Latency, parse, without_unit
 
 
 def _constant(value: Any) -> Any:
     return {"kind": "constant", "rate": value} if isinstance(value, int | float | str) else value
 
 
-Capacity = Annotated[
-    Annotated[ConstantCapacity, Tag("constant")]
-    | Annotated[UniformCapacity, Tag("uniform")]
-    | Annotated[TraceCapacity, Tag("trace")]
-    | Annotated[GeneratedCapacity, Tag("process")],
-    kind_or(),
-    BeforeValidator(
-        _constant,
-        json_schema_input_type=BitsPerSecond | ConstantCapacity | UniformCapacity | TraceCapacity | GeneratedCapacity,
-    ),
-]
+Capacity = Annotated[CapacitySpec, OneOf(CAPACITIES, plain=BitsPerSecond), BeforeValidator(_constant)]
+"""The capacity of a link in one direction: a quantity, or a mapping with ``kind``."""
 
 _REDRAW = re.compile(r"\s*(\d+)\s*rounds?\s*")
 
@@ -181,9 +72,11 @@ class LinkSpec(Options):
 
     @model_validator(mode="after")
     def _what_is_drawn(self) -> Self:
-        if self.symmetric and (self.down.kind, self.up.kind) != ("uniform", "uniform"):
+        if any(isinstance(each, Unread) for each in (self.down, self.up)):
+            return self  # the link of a run directory, which was checked when the run began
+        if self.symmetric and not (self.down.drawn and self.up.drawn):
             raise ValueError("symmetric: expected false, because down and up are not both drawn (kind: uniform)")
-        if self.redraw is not None and "uniform" not in (self.down.kind, self.up.kind):
+        if self.redraw is not None and not (self.down.drawn or self.up.drawn):
             raise ValueError("redraw: expected null, because neither down nor up is drawn (kind: uniform)")
         return self
 

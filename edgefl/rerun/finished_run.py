@@ -15,7 +15,7 @@ from edgefl.record.costs import read_costs
 from edgefl.record.events import Listener
 from edgefl.record.summary import read_run
 from edgefl.scenario import Scenario, load_scenario
-from edgefl.simulation.protocol_specs import AsynchronousSpec, ProtocolSpec, RoundsSpec
+from edgefl.simulation.protocols.base import ProtocolSpec
 from edgefl.simulation.setup import Setup
 from edgefl.training.faults import NotTrained
 from edgefl.training.job import JobId, Mixing, TrainingJob
@@ -97,7 +97,7 @@ class FinishedRun:
         self.labels = [label for label in self.entries if not methods or label in methods]
         self.seeds = list(dict.fromkeys(entry.seed for label in self.labels for entry in self.entries[label]))
         self.scenario = load_scenario(self.paths.scenario, run_code=False)
-        allow_code(self.scenario, summary.inputs, path, trust=trust)
+        self.scenario = allow_code(self.scenario, summary.inputs, path, trust=trust)
         self._files = Inputs(self.scenario, path).files
         check_inputs(summary.inputs, scenario_as_written(path))
         if (decided := arrivals_decide(self.scenario.protocol)) is not None:
@@ -170,9 +170,5 @@ class FinishedRun:
 
 def arrivals_decide(protocol: ProtocolSpec) -> str | None:
     """That arrival times decide which updates are aggregated, in words; ``None`` if they do not."""
-    key = None
-    if isinstance(protocol, AsynchronousSpec):
-        key = "kind: asynchronous"
-    elif isinstance(protocol, RoundsSpec):
-        key = "deadline" if protocol.deadline is not None else "over_select" if protocol.picked(100) > 100 else None
-    return None if key is None else f"with protocol.{key} the aggregated updates depend on arrival times"
+    option = protocol.by_arrival()
+    return None if option is None else f"with protocol.{option} the aggregated updates depend on arrival times"

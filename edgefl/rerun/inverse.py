@@ -19,7 +19,8 @@ from edgefl.errors import UserError
 from edgefl.experiment.recording import Recording
 from edgefl.experiment.wiring import SharedWorld, client_links_of, world_of
 from edgefl.fleet import fits, fleet_step_seconds
-from edgefl.network.client_links import DIRECTIONS, ClientLinks
+from edgefl.network.capacities.base import DIRECTIONS
+from edgefl.network.client_links import ClientLinks
 from edgefl.record.costs import StepKey, read_costs
 from edgefl.record.events import Listener
 from edgefl.record.rounds import RoundRow

@@ -9,7 +9,8 @@ from edgefl.fleet import DeviceProfile, step_signature
 from edgefl.fleet.battery import Battery
 from edgefl.fleet.profile import scaled_figures, slower
 from edgefl.methods.parts.payload import ModelSizes
-from edgefl.network.client_links import DIRECTIONS, scaled_links
+from edgefl.network.capacities.base import DIRECTIONS
+from edgefl.network.client_links import scaled_links
 from edgefl.network.specs import Rates
 from edgefl.record.costs import StepKey
 from edgefl.scenario import Scenario

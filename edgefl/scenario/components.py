@@ -11,7 +11,7 @@ from pydantic import BaseModel, PlainSerializer, PlainValidator, SerializeAsAny,
 from edgefl.data.spec import DataSpec, data_set
 from edgefl.errors import EdgeflError, UserError, WrongAnswer, in_words
 from edgefl.models.registry import MODELS, ModelSpec
-from edgefl.registry import Registry, chosen_part, part_of, tagged
+from edgefl.registry import Registry, Unread, chosen_part, part_of, tagged
 from edgefl.scheduling.bandwidth.base import ALLOCATIONS, BandwidthSpec
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockSchedulerSpec
 from edgefl.scheduling.selection.base import SELECTORS, SelectorSpec
@@ -66,7 +66,8 @@ class Section(Generic[Part]):
     def json_schema(self) -> dict[str, Any]:
         """The schema of values that :meth:`read` accepts, for every registered part."""
         described = self.registry.of_each(self._schema)
-        return {"anyOf": [{"enum": list(described)}, *described.values()]}
+        own = [] if self.registry.base is None else [Unread.model_json_schema()]
+        return {"anyOf": [{"enum": list(described)}, *described.values(), *own]}
 
     def _schema(self, name: str, part: type[Part]) -> dict[str, Any]:
         return tagged(part.model_json_schema(mode="validation"), self.tag, name, part)

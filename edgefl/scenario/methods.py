@@ -1,9 +1,7 @@
 """The ``methods:`` list: the methods to compare, with their options and labels."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, PlainSerializer, PlainValidator
@@ -116,18 +114,6 @@ def _unread(data: Mapping[str, Any], label: str, field: str) -> ScenarioMethod:
     entry = {key: option for key, option in data.items() if key != "scheduler"}
     scheduler = SCHEDULER_SECTION.read(data["scheduler"], f"{field}.scheduler") if "scheduler" in data else None
     return ScenarioMethod(label, entry, scheduler, data["python"])
-
-
-def files_of_methods(data: Mapping[str, Any]) -> list[Path]:
-    """The Python files of the methods and of their optimizers in a scenario's data, before these are read."""
-    entries, found = data.get("methods"), list[Path]()
-    methods = [each for each in entries if isinstance(each, Mapping)] if isinstance(entries, list) else []
-    optimizers = [_own_optimizer(each) for each in (data.get("training"), *methods)]
-    for reference in (*(each.get("python") for each in methods), *optimizers):
-        if isinstance(reference, str):
-            with suppress(UserError):  # the reader of the part reports it
-                found.append(UserCode.of(reference).file)
-    return found
 
 
 def _own_optimizer(section: Any) -> Any:

@@ -21,6 +21,7 @@ from edgefl.input_file import EXISTS, Named, naming_fields
 from edgefl.models.registry import MODELS
 from edgefl.registry import Registry, part_of
 from edgefl.training.base import ENGINES
+from edgefl.user_code import UserCode
 from edgefl.validation import shown
 from edgefl.yaml_file import parse_yaml
 
@@ -30,15 +31,20 @@ FILES: dict[str, Place] = {
     "data.root": "root",
     "network.topology.file": "file",
     "network.links.*.*.file": "traces",
+    "network.links.*.*.python": "code",
     "data.partition.file": "file",
     "fleet.*.profile": "profile",
     "fleet.*.availability.file": "file",
     "flower.app": "root",
     "methods.*.app": "root",
     "methods.*.python": "code",
+    "methods.*.scheduler.python": "code",
     "methods.*.profile": "profile",
     "methods.*.local.optimizer.python": "code",
+    "protocol.python": "code",
+    "training.bandwidth.python": "code",
     "training.local.optimizer.python": "code",
+    "training.selection.python": "code",
 }
 """What dotted paths name; ``*`` stands for any key or index. Data sets and models also name files in fields of their
 own."""
@@ -56,8 +62,23 @@ def anchored(data: Mapping[str, Any], folder: Path, *, only_files: bool = False)
     result = copy.deepcopy(dict(data))
     for pattern, what in (FILES | _named_by_parts(data)).items():
         if not only_files or what in EXISTS:
-            _each(result, pattern.split("."), partial(_anchor, folder=folder, what=what))
+            each_at(result, pattern.split("."), partial(_anchor, folder=folder, what=what))
     return result
+
+
+def code_in(data: Mapping[str, Any]) -> list[Path]:
+    """The Python files in a scenario's data that define options, before these are read."""
+    found = list[Path]()
+
+    def take(container: Any, key: Any) -> None:
+        if isinstance(container[key], str):
+            with suppress(UserError):  # the reader of the part reports it
+                found.append(UserCode.of(container[key]).file)
+
+    for pattern, what in FILES.items():
+        if what == "code":
+            each_at(data, pattern.split("."), take)
+    return found
 
 
 def _named_by_parts(data: Mapping[str, Any]) -> dict[str, Named]:
@@ -93,8 +114,8 @@ def what_decides(data: Mapping[str, Any]) -> dict[str, Any]:
     result = copy.deepcopy(dict(data))
     for pattern, what in (FILES | _named_by_parts(data)).items():
         if what != "profile":
-            _each(result, pattern.split("."), _without_file if what == "code" else _emptied)
-    _each(result, ["training", "engine", "kind"], _emptied_if_alike)
+            each_at(result, pattern.split("."), _without_file if what == "code" else _emptied)
+    each_at(result, ["training", "engine", "kind"], _emptied_if_alike)
     return result
 
 
@@ -124,7 +145,8 @@ def _anchor(container: Any, key: Any, folder: Path, what: Place) -> None:
             container[key] = str(path)
 
 
-def _each(container: Any, pattern: list[str], act: Callable[[Any, Any], None]) -> None:
+def each_at(container: Any, pattern: list[str], act: Callable[[Any, Any], None]) -> None:
+    """Call ``act`` with the container and the key of each value at a path; ``*`` stands for any key or index."""
     name, *rest = pattern
     if isinstance(container, dict):
         keys: list[Any] = list(container) if name == "*" else [name] if name in container else []
@@ -134,7 +156,7 @@ def _each(container: Any, pattern: list[str], act: Callable[[Any, Any], None]) -
         return
     for key in keys:
         if rest:
-            _each(container[key], rest, act)
+            each_at(container[key], rest, act)
         else:
             act(container, key)
 

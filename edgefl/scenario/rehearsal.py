@@ -24,8 +24,10 @@ from edgefl.models.random_layers import RandomFunctions
 from edgefl.models.registry import build_model, checked_model
 from edgefl.models.zoo.ordinary import PythonModel
 from edgefl.models.zoo.transformers import padding_of
-from edgefl.network.client_links import DIRECTIONS, ReplayedLink
-from edgefl.network.specs import FileTopology, TraceCapacity
+from edgefl.network.capacities.base import DIRECTIONS
+from edgefl.network.capacities.trace import TraceCapacity
+from edgefl.network.client_links import started
+from edgefl.network.specs import FileTopology
 from edgefl.network.tree import build_topology
 from edgefl.scenario.components import built_at
 from edgefl.scenario.overrides import Overrides, blaming_changes
@@ -205,9 +207,9 @@ def _rehearse_network(scenario: Scenario) -> list[TraceFigures]:
     network, traces = scenario.network, list[TraceFigures]()
     for name, link in network.links.items():
         with built_at(f"network.links.{name}"):
-            replayed = ReplayedLink(name, link, scenario.data.clients, scenario.seeds[0])
-        for way, named in replayed.traces.items():
-            for title, trace in named.items():
+            ways = started(name, link, scenario.data.clients, scenario.seeds[0])
+        for way, capacities in ways.items():
+            for title, trace in capacities.traces.items():
                 figures = trace.period, trace.mean(), trace.longest
                 traces.append(TraceFigures(f"network.links.{name}.{way}", title, *figures))
     if isinstance(network.topology, FileTopology) or spans_of(scenario.failures, Outage):
@@ -224,7 +226,12 @@ def check_last_batches(model: BlockModel, methods: Iterable[Method], samples: In
         return
     for method in methods:
         local, sizes = method.local, samples if method.objective.server is None else samples.sum(keepdims=True)
-        alone = {size for size in np.unique(sizes).tolist() if 1 in batch_counts(local, size)}
+        one = 1 % local.batch
+        alone = {
+            size
+            for size in np.unique(sizes).tolist()
+            if any(each % local.batch == one for each in batch_counts(local, size))
+        }
         clients = [client for client, size in enumerate(sizes.tolist()) if size in alone]
         if clients and not _takes_one_sample(model):
             first, others = clients[0], len(clients) - 1

@@ -72,13 +72,9 @@ class World:
             sizes = self.setup.sizes_of(self.level_of(client))
             downlink = checked_downlink(payload.downlink(sizes, round, alpha, held), sizes.blocks)
             self._broadcasts.check(downlink, round, held)
-        if base := self.base_bytes(client):
-            downlink = downlink._replace(parts=(Part(BASE, base, 0), *downlink.parts))
+        if self.setup.base_bytes and client not in self.has_base:
+            downlink = downlink._replace(parts=(Part(BASE, self.setup.base_bytes, 0), *downlink.parts))
         return downlink
-
-    def base_bytes(self, client: int) -> int:
-        """Bytes of the frozen weights that the client has not received yet."""
-        return 0 if client in self.has_base else self.setup.base_bytes
 
     def uplink(self, client: int, blocks: int | None = None) -> tuple[Part, ...]:
         """The parts that the client uploads, given the α of its work if that is known."""

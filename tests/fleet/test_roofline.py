@@ -16,8 +16,7 @@ from scipy.stats import spearmanr
 from edgefl.errors import UserError
 from edgefl.fleet import FleetGroup, assign, fits, fleet_step_seconds, load_profile, step_seconds, value
 from edgefl.fleet.assignment import QUANTILES, Sample, sampled_profiles
-from edgefl.network.client_links import traces_of
-from edgefl.network.specs import TraceCapacity
+from edgefl.network.capacities.trace import TraceCapacity, traces_of
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from edgefl.errors import UserError
 from edgefl.network import FlowNetwork
-from edgefl.network.processes import GeneratedRates, StepTrace
+from edgefl.network.capacities.process import GeneratedRates
+from edgefl.network.processes import StepTrace
 from edgefl.network.traces import read_csv, read_mahimahi
 
 
@@ -178,7 +179,7 @@ def test_a_link_that_lay_idle_for_ages_is_not_followed_through_them_and_time_goe
 
 
 def test_a_series_that_begins_again_keeps_its_quantiles(monkeypatch):
-    monkeypatch.setattr("edgefl.network.processes._EPOCH", 7)
+    monkeypatch.setattr("edgefl.network.capacities.process._EPOCH", 7)
     rates = GeneratedRates(
         3, "x", 400, quantiles={0: 0.0, 100: 1.0}, step=1.0, correlation=0.8, outage_every=50, outage_seconds=5
     )

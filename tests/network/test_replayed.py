@@ -1,13 +1,12 @@
 """Which client follows which trace: groups, folders, pairs, and where each client starts."""
 
-import numpy as np
 import pytest
 import simpy
 
 from edgefl.errors import UserError
 from edgefl.network import ClientLinks, FlowNetwork, LinkSpec, NetworkSpec, build_topology
-from edgefl.network.client_links import ReplayedLink, traces_of
-from edgefl.network.specs import TraceCapacity
+from edgefl.network.capacities.trace import TraceCapacity, traces_of
+from edgefl.network.client_links import started
 
 STAR = {"kind": "star", "server": {"down": "1 Gbit/s", "up": "1 Gbit/s"}}
 
@@ -27,7 +26,7 @@ def link(down, up=1e6):
 
 
 def first_rates(replayed, direction, clients):
-    return [trace.rates[0] / 1e6 for trace in replayed.of(direction, np.arange(clients))]
+    return [replayed[direction].process(client).rates[0] / 1e6 for client in range(clients)]
 
 
 def names(spec, direction="down"):
@@ -37,14 +36,14 @@ def names(spec, direction="down"):
 def test_traces_are_dealt_without_repetition_by_the_seed_alone(tmp_path):
     write(tmp_path, **{f"t{number}": number for number in range(1, 6)})
     spec = link(capacity(tmp_path, shift="none"), capacity(tmp_path, shift="none"))
-    dealt = {seed: first_rates(ReplayedLink("a", spec, 13, seed), "down", 13) for seed in range(20)}
+    dealt = {seed: first_rates(started("a", spec, 13, seed), "down", 13) for seed in range(20)}
     for rates in dealt.values():
         assert sorted(rates[:5]) == sorted(rates[5:10]) == [1, 2, 3, 4, 5]
         assert len(set(rates[10:])) == 3
-    assert dealt[3] == first_rates(ReplayedLink("a", spec, 13, 3), "down", 13)
-    assert dealt[3] == first_rates(ReplayedLink("a", spec, 13, 3), "up", 13)
+    assert dealt[3] == first_rates(started("a", spec, 13, 3), "down", 13)
+    assert dealt[3] == first_rates(started("a", spec, 13, 3), "up", 13)
     assert len({tuple(rates) for rates in dealt.values()}) > 15
-    assert dealt[3] != first_rates(ReplayedLink("b", spec, 13, 3), "down", 13)
+    assert dealt[3] != first_rates(started("b", spec, 13, 3), "down", 13)
 
 
 def test_a_clients_trace_does_not_depend_on_who_else_has_its_link(tmp_path):
@@ -66,7 +65,7 @@ def test_in_order_gives_client_k_the_file_of_its_number(tmp_path):
     write(tmp_path, client10__csv=11, client2__csv=3, client0__csv=1, client1__csv=2)
     spec = capacity(tmp_path, assign="in_order", shift="none")
     assert names(spec) == ["client0.csv", "client1.csv", "client2.csv", "client10.csv"]
-    assert first_rates(ReplayedLink("a", link(spec), 6, 0), "down", 6) == [1, 2, 3, 11, 1, 2]
+    assert first_rates(started("a", link(spec), 6, 0), "down", 6) == [1, 2, 3, 11, 1, 2]
 
 
 def test_groups_are_in_the_order_of_their_rows_and_chosen_by_name(tmp_path):
@@ -97,7 +96,7 @@ def test_the_files_of_a_pair_go_to_one_client(tmp_path, pattern):
     for number in range(8):
         write(tmp_path, **{pattern.format(number, "down"): 10 + number, pattern.format(number, "up"): 1 + number})
     spec = link(capacity(tmp_path), capacity(tmp_path))
-    pairs = ReplayedLink("a", spec, 20, seed=1)
+    pairs = started("a", spec, 20, seed=1)
     down, up = first_rates(pairs, "down", 20), first_rates(pairs, "up", 20)
     assert len(set(down[:8])) == 8
     assert [rate - 9 for rate in down] == up
@@ -108,15 +107,16 @@ def test_a_pair_starts_at_one_second_even_if_one_file_is_longer(tmp_path):
     (tmp_path / "a.up").write_text("seconds,bits_per_second\n0,1e6\n400,2e6\n800,3e6\n")
     (tmp_path / "b.down").write_text("seconds,bits_per_second\n0,1e6\n10,2e6\n20,3e6\n")
     (tmp_path / "b.up").write_text("seconds,bits_per_second\n0,1e6\n10,2e6\n25,3e6\n")
-    pairs = ReplayedLink("a", link(capacity(tmp_path), capacity(tmp_path)), 50, seed=4)
-    clients = np.arange(50)
-    offsets = {way: [trace.offset for trace in pairs.of(way, clients)] for way in ("down", "up")}
+    pairs = started("a", link(capacity(tmp_path), capacity(tmp_path)), 50, seed=4)
+    offsets = {way: [pairs[way].process(client).offset for client in range(50)] for way in ("down", "up")}
     assert offsets["down"] == offsets["up"]
     assert len(set(offsets["down"])) == 50
-    for trace, offset in zip(pairs.of("down", clients), offsets["down"], strict=True):
-        assert offset < {1500.0: 1200.0, 30.0: 30.0}[trace.period]
-    apart = ReplayedLink("a", link(capacity(tmp_path / "a.down"), capacity(tmp_path / "a.up")), 50, seed=4)
-    assert [t.offset for t in apart.of("down", clients)] != [t.offset for t in apart.of("up", clients)]
+    for client, offset in enumerate(offsets["down"]):
+        assert offset < {1500.0: 1200.0, 30.0: 30.0}[pairs["down"].process(client).period]
+    apart = started("a", link(capacity(tmp_path / "a.down"), capacity(tmp_path / "a.up")), 50, seed=4)
+    assert [apart["down"].process(each).offset for each in range(50)] != [
+        apart["up"].process(each).offset for each in range(50)
+    ]
 
 
 WRONG = {
@@ -142,11 +142,11 @@ def test_both_directions_of_one_file_have_the_same_traces(tmp_path):
     form = {"time": "t", "unit": "Mbit/s", "group": "run", "missing": ["-"]}
     down = {"kind": "trace", "file": str(tmp_path / "t.csv"), "format": {**form, "rate": "down"}}
     up = {**down, "format": {**form, "rate": "up"}}
-    both = ReplayedLink("a", link({**down, "only": "[ac]"}, {**down, "only": "[ac]"}), 9, seed=0)
+    both = started("a", link({**down, "only": "[ac]"}, {**down, "only": "[ac]"}), 9, seed=0)
     assert first_rates(both, "down", 9) == first_rates(both, "up", 9)
     few = {**up, "format": {**form, "rate": "up", "where": {"run": "a"}}}
     with pytest.raises(UserError, match="same traces for down and up, found 'b' for one of them only") as caught:
-        ReplayedLink("a", link(down, few), 9, seed=0)
+        started("a", link(down, few), 9, seed=0)
     assert caught.value.field == "up.file"
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from edgefl.errors import WrongAnswer, one_line
 from edgefl.methods.fits import Need
 from edgefl.options import Options
-from edgefl.registry import Registry, chosen_part, class_of
+from edgefl.registry import Registry, chosen_part
 from edgefl.units import slack
 
 
@@ -108,10 +108,7 @@ def checked_order(answer: Order, count: int) -> Order:
 
 
 ALLOCATIONS: Registry[type[BandwidthSpec]] = Registry(
-    "bandwidth allocation",
-    package="edgefl.scheduling.bandwidth",
-    group="edgefl.bandwidth",
-    check=class_of(BandwidthSpec),
+    "bandwidth allocation", package="edgefl.scheduling.bandwidth", group="edgefl.bandwidth", base=BandwidthSpec
 )
 """Every bandwidth allocation by name; ``edgefl.bandwidth`` entry points add to it."""
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from edgefl.errors import WrongAnswer, one_line
 from edgefl.options import Options
-from edgefl.registry import Registry, class_of
+from edgefl.registry import Registry
 
 
 class BlockForecast(NamedTuple):
@@ -109,9 +109,6 @@ class BlockSchedulerSpec(Options):
 
 
 BLOCK_SCHEDULERS: Registry[type[BlockSchedulerSpec]] = Registry(
-    "block scheduler",
-    package="edgefl.scheduling.blocks",
-    group="edgefl.block_schedulers",
-    check=class_of(BlockSchedulerSpec),
+    "block scheduler", package="edgefl.scheduling.blocks", group="edgefl.block_schedulers", base=BlockSchedulerSpec
 )
 """Every block scheduler by name; ``edgefl.block_schedulers`` entry points add to it."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from edgefl.errors import WrongAnswer, one_line
 from edgefl.methods.fits import Need
 from edgefl.options import Options
-from edgefl.registry import Registry, chosen_part, class_of
+from edgefl.registry import Registry, chosen_part
 
 
 class Foreseen(NamedTuple):
@@ -129,7 +129,7 @@ class SelectorSpec(Options):
 
 
 SELECTORS: Registry[type[SelectorSpec]] = Registry(
-    "selection", package="edgefl.scheduling.selection", group="edgefl.selectors", check=class_of(SelectorSpec)
+    "selection", package="edgefl.scheduling.selection", group="edgefl.selectors", base=SelectorSpec
 )
 """Every selector by name; ``edgefl.selectors`` entry points add to it."""
 

@@ -1,0 +1,1 @@
+"""The capacity of clients' links: one kind in each module."""

@@ -1,0 +1,85 @@
+"""The interface of the kinds of capacity that a client's link can have."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from edgefl.network.processes import CapacityProcess, StepTrace
+from edgefl.options import Options
+from edgefl.registry import Registry
+
+Direction = Literal["down", "up"]
+
+DIRECTIONS: tuple[Direction, Direction] = ("down", "up")
+
+
+class LinkDirection(NamedTuple):
+    """One direction of a named link in one run, which the clients of some groups have."""
+
+    name: str  # of the link
+    direction: Direction
+    # of the whole fleet: draws cover all of them, so a client's do not depend on which others have this link
+    clients: int
+    seed: int
+    redraw: tuple[Literal["rounds", "seconds"], float] | None  # how often drawn capacities are redrawn
+    symmetric: bool  # one draw is for both directions
+    other: "CapacitySpec"  # of the other direction
+    folder: Path | None = None  # where files that are not found as they are named are searched
+
+
+class Capacities(ABC):
+    """The capacities of all clients in one direction of a link, bit/s.
+
+    They are those that :meth:`at` returns for each round; else each client has a :meth:`process`.
+    """
+
+    traces: Mapping[str, StepTrace] = {}
+    """The recorded traces that clients follow, by name."""
+
+    @abstractmethod
+    def usual(self, clients: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The usual capacity of each of these clients: a mean or a median."""
+
+    @abstractmethod
+    def highest(self, clients: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The highest capacity that each of these clients can have."""
+
+    def at(self, round: int, clients: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        """The capacities of these clients during a round (from 0); None if they follow a process."""
+        return None
+
+    def changes_at(self, round: int) -> bool:
+        """True if :meth:`at` may differ between this round, from 1, and the one before it."""
+        return False
+
+    def process(self, client: int) -> CapacityProcess:
+        """The process that this client's capacity follows; asked if :meth:`at` returns None."""
+        raise NotImplementedError
+
+
+class CapacitySpec(Options):
+    """A kind of capacity as a scenario describes it; its fields are the options."""
+
+    drawn: ClassVar[bool] = False
+    """True if it is drawn at random, so that a link's ``redraw`` and ``symmetric`` apply to it."""
+
+    kind: str = Field(default="python", description="the kind of capacity")
+
+    @abstractmethod
+    def start(self, direction: LinkDirection) -> Capacities:
+        """The capacities of a run; they depend on the arguments only, so that all methods have the same network."""
+
+    @abstractmethod
+    def scaled(self, factor: float) -> Self:
+        """The same capacity, with every rate multiplied by ``factor``, and with the same draws."""
+
+
+CAPACITIES: Registry[type[CapacitySpec]] = Registry(
+    "capacity", package="edgefl.network.capacities", group="edgefl.capacities", base=CapacitySpec
+)
+"""Every kind of capacity by name; ``edgefl.capacities`` entry points add to it."""
