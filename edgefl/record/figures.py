@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from edgefl.errors import UserError
 from edgefl.record.kinds import F64, I32, I64, LOST, column
-from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
 from edgefl.units import at_most, slack
 
@@ -80,18 +79,18 @@ class Quantity(NamedTuple):
         return column(self.name, kind, _SYMBOLS.get(self.unit, self.unit), meaning) if meaning else None
 
 
-def _when(kind: str, amount: str = "") -> Source:
-    """The events of this kind, or the sum of one of their columns."""
-    return lambda event: float(getattr(event, amount) if amount else 1) if event.kind == kind else 0.0
+def _sum(column: str, *kinds: str, item: Callable[[str], bool] = lambda _: True) -> Source:
+    """A column of the events of these kinds, or of all that spend something, whose ``item`` is such a one."""
+
+    def amount(event: Any) -> float:
+        counts = event.kind in kinds if kinds else event.kind != "work"
+        return float(getattr(event, column)) if counts and item(event.item) else 0.0
+
+    return amount
 
 
-def _spent(amount: str) -> Source:
-    return lambda event: 0.0 if event.kind == "work" else float(getattr(event, amount))
-
-
-def _bytes(of: Callable[[str], bool], *kinds: str) -> Source:
-    """The bytes of events of these kinds, if their ``item`` is one of these."""
-    return lambda event: float(event.bytes) if event.kind in kinds and of(event.item) else 0.0
+def _count(kind: str) -> Source:
+    return lambda event: float(event.kind == kind)
 
 
 def _ratio(over: str, under: str) -> Callable[[Any], float | None]:
@@ -115,36 +114,36 @@ QUANTITIES: dict[str, Quantity] = {
         _Q("rounds", "count", head="rounds", axis="rounds", total="last"),
         _Q("rounds_without_update", "count", head="rounds without update",
            source=lambda event: float(event.kind == "aggregation" and not event.value)),
-        _Q("refused", "count", "clients whose memory did not hold the job", "refused jobs", source=_when("refused")),
+        _Q("refused", "count", "clients whose memory did not hold the job", "refused jobs", source=_count("refused")),
         _Q("participants", "count", "clients that took part; not those that left before it began"),
-        _Q("aggregated", "count", "clients whose update went into the model", source=_when("aggregation", "value")),
+        _Q("aggregated", "count", "clients whose update went into the model", source=_sum("value", "aggregation")),
         _timeouts("transfers_breaks", "count", "attempts to transfer something that broke", "broken attempts",
-                  path="transfers.breaks", source=_when("transfer_break")),
+                  path="transfers.breaks", source=_count("transfer_break")),
         _timeouts("transfers_retries", "count", "attempts that followed another", "retries", path="transfers.retries"),
         _timeouts("transfers_failed", "count", "transfers that failed", "failed transfers", path="transfers.failed"),
         _Q("bytes", "bytes", limit="traffic", axis="traffic, down and up", path="",
            of=lambda totals: totals["bytes_down"] + totals["bytes_up"]),
         _Q("bytes_down", "bytes", "delivered to clients during the round", "down", path="bytes.down",
-           source=_bytes(lambda item: item not in ("up", "relay"), *_ENDS)),
+           source=_sum("bytes", *_ENDS, item=lambda item: item not in ("up", "relay"))),
         _Q("bytes_up", "bytes", "delivered to the server during the round", "up", path="bytes.up",
-           source=_bytes("up".__eq__, *_ENDS)),
+           source=_sum("bytes", *_ENDS, item="up".__eq__)),
         _Q("bytes_useful", "bytes", "of both, of clients whose update was aggregated", path="bytes.useful", whole=True),
         _Q("bytes_wasted", "bytes", head="wasted", path="bytes.wasted", whole=True,
            of=lambda totals: totals["bytes"] - totals["bytes_useful"]),
         *(_Q(f"bytes_{fate}", "bytes", f"of both, lost: {fate.replace('_', ' ')}", path=f"bytes.by_fate.{fate}",
-             whole=True, source=_bytes(fate.__eq__, "lost"))
+             whole=True, source=_sum("bytes", "lost", item=fate.__eq__))
           for fate in LOST if fate not in ("broken", "unfinished")),
         _Q("bytes_broken", "bytes", "of both, lost: broken", path="bytes.by_fate.broken", whole=True,
-           group="transfers_breaks", source=_bytes("relay".__ne__, "transfer_break")),
+           group="transfers_breaks", source=_sum("bytes", "transfer_break", item="relay".__ne__)),
         _Q("bytes_unfinished", "bytes", path="bytes.by_fate.unfinished", whole=True, of=_unfinished),
-        _Q("bytes_backhaul", "bytes", "between the server and averaging cells; the other counts leave them out",
-           path="bytes.backhaul", whole=True, group="bytes_backhaul", source=_bytes("relay".__eq__, *_ENDS)),
+        _Q("bytes_backhaul", "bytes", "between the server and averaging cells, not in the others", path="bytes.backhaul",
+           whole=True, group="bytes_backhaul", source=_sum("bytes", *_ENDS, item="relay".__eq__)),
         _Q("client_bytes", "bytes", "so far, to and from the client with the most", limit="traffic of a client",
            total="max", each=" a client"),
         _Q("joules", "joules", "drawn by the devices during the round", "energy", "energy", "energy",
-           source=_spent("joules")),
+           source=_sum("joules")),
         _Q("flops", "flops", "training FLOPs during the round", limit="computing", axis="computation",
-           source=_spent("flops")),
+           source=_sum("flops")),
         _Q("ratio_to_optimum", "number", "seconds relative to the least possible ones; null if unknown",
            "× shortest round", total="mean", group="ratio_to_optimum"),
         _Q("exposed_seconds", "seconds", "transfers of the critical path that lengthened the round",
@@ -226,14 +225,6 @@ def totals_of(rounds: Mapping[str, Floats]) -> Totals:
     return found
 
 
-def metric_values(rounds: Mapping[str, Floats], metric: Metric) -> dict[str, float | None]:
-    """The last and the best metric of these rounds, and the last moving average; ``None`` without an evaluation."""
-    known, averages = (values[np.isfinite(values)].tolist() for values in (rounds["metric"], rounds["metric_ema"]))
-    if not known:
-        return dict.fromkeys(("final", "best", "ema"))
-    return {"final": known[-1], "best": metric.best(*known), "ema": averages[-1]}
-
-
 def figures(totals: Totals, groups: Container[str] = ()) -> dict[str, Any]:
     """The totals as data of an entry of ``summary.json``, with the figures of all runs and of these groups."""
     shown = [each for each in QUANTITIES.values() if each.place and each.is_of(totals)]
@@ -282,30 +273,31 @@ def moment(result: SeedResult, rounds: Mapping[str, Floats]) -> SeedResult:
         if has and (each.group != "blocks" or "blocks" in data):
             put(data, each.place, each.written(totals))
     if totals["rounds"] < result.rounds or result.stop.reason == "trained":  # else the last model, evaluated at the end
-        data["metric"] |= metric_values(rounds, metric)
-    values = {name: data["metric"].get(name) for name in ("final", "best", "ema")}
-    data["accuracy"] = values if metric.is_accuracy else dict.fromkeys(values)
+        known, averages = (column[np.isfinite(column)].tolist() for column in (rounds["metric"], rounds["metric_ema"]))
+        values = (known[-1], metric.best(*known), averages[-1]) if known else (None, None, None)
+        data["metric"] |= dict(zip(("final", "best", "ema"), values, strict=True))
+    data["accuracy"] = {name: data["metric"].get(name) if metric.is_accuracy else None for name in data["accuracy"]}
     for target in data["targets"]:
         if target.get("seconds") is None or not at_most(target["seconds"], totals["seconds"]):
             target |= {"reached": False, "seconds": None}
     return SeedResult.model_validate(data)
 
 
-def put(data: dict[str, Any], path: str, value: Any) -> None:
-    """Set a value at a path, with dots, of nested mappings."""
-    *above, name = path.split(".")
+def put(data: dict[str, Any], place: str, value: Any) -> None:
+    """Set a value at a place of nested mappings."""
+    *above, name = place.split(".")
     for part in above:
         data = data.setdefault(part, {})
     data[name] = value
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by path as an object in an object.
+    """Values by place as an object in an object.
 
     >>> nested({"seconds": 1.0, "bytes.up": 2, "bytes.down": 3})
     {'seconds': 1.0, 'bytes': {'up': 2, 'down': 3}}
     """
     found: dict[str, Any] = {}
-    for path, value in values.items():
-        put(found, path, value)
+    for place, value in values.items():
+        put(found, place, value)
     return found

@@ -72,7 +72,7 @@ def violations(record: Record) -> Iterator[str]:
     if not record.events:
         yield "the log is empty"
         return
-    for law in (time, rounds_in_order, one_at_a_time, transfers, jobs, energy, models, sums, evaluations):
+    for law in (time, rounds_in_order, one_at_a_time, transfers, jobs, energy, models, sums):
         yield from law(record)
 
 
@@ -249,7 +249,7 @@ def models(record: Record) -> Iterator[str]:
 
 
 def sums(record: Record) -> Iterator[str]:
-    """The amounts of each quantity in ``rounds.parquet`` and in the summary are sums over the log."""
+    """The amounts, metrics and losses of ``rounds.parquet`` and of the summary are those of the log."""
     rows, total = [Totals()], Totals()
     known = [each for each in QUANTITIES.values() if each.is_of(record.rounds) and each.total == "sum"]
     sources = [(each.name, each.source) for each in known if each.source is not None]
@@ -258,7 +258,10 @@ def sums(record: Record) -> Iterator[str]:
             if amount := source(event):
                 rows[-1].charge(name, amount)
                 total.charge(name, amount)
-        if event.kind == "round_end":
+        if event.kind == "evaluation":
+            loss = event.facts.get("loss")
+            rows[-1] |= {"metric": event.value, "loss": float(loss) if isinstance(loss, int | float) else None}
+        elif event.kind == "round_end":
             rows[-1] |= {"round": event.round, "seconds": event.time}
             rows.append(Totals())
     *rows, unfinished = rows
@@ -266,16 +269,18 @@ def sums(record: Record) -> Iterator[str]:
     if len(table["round"]) != len(rows):
         yield f"rounds.parquet has {len(table['round'])} rows, the log {len(rows)} rounds"
         return
-    for name in ("round", "seconds", *(name for name, _ in sources if name in table)):
+    for name in ("round", "seconds", "metric", "loss", *(name for name, _ in sources if name in table)):
         for number, (found, row) in enumerate(zip(table[name], rows, strict=True), 1):
-            if not close(found, row[name], tolerance=SUM):
-                yield f"rounds.parquet, row {number}: {name} is {found}, the log gives {row[name]}"
+            value = row.get(name) if name in ("metric", "loss") else row[name]
+            if found != value and (found is None or value is None or not close(found, value, tolerance=SUM)):
+                yield f"rounds.parquet, row {number}: {name} is {found}, the log gives {value}"
     for name in ("refused", "aggregated", "rounds_without_update"):  # counted when a round ends
         total[name] -= unfinished[name]
     yield from _totals(record, total | {"seconds": record.events[-1].time, "rounds": len(rows)})
 
 
 def _totals(record: Record, counted: dict[str, float]) -> Iterator[str]:
+    """The figures of the summary that differ from those of the log."""
     reported, most = record.summary, Totals()
     for event in record.of("transfer_end", "transfer_drop"):
         if event.client >= 0:
@@ -283,10 +288,14 @@ def _totals(record: Record, counted: dict[str, float]) -> Iterator[str]:
     total = Totals(counted, client_bytes=max(most.values(), default=0), bytes_useful=reported.bytes.useful)
     for name in (*total, "bytes_wasted", "bytes_unfinished"):
         yield from _differing(record, name, total[name])
+    if evaluations := [event.value for event in record.of("evaluation")]:
+        for name, value in (("final", evaluations[-1]), ("best", reported.metric.metric.best(*evaluations))):
+            if value != getattr(reported.metric, name):
+                yield f"metric.{name}: summary.json has {getattr(reported.metric, name)}, the log {value}"
     if record.emulation is not None:  # its interfaces carried at least the bytes of the transfers
-        for name, found in (("down", record.emulation.wire_bytes.down), ("up", record.emulation.wire_bytes.up)):
-            if found < total[f"bytes_{name}"]:
-                delivered = int(total[f"bytes_{name}"])
+        for name in ("down", "up"):
+            found, delivered = getattr(record.emulation.wire_bytes, name), int(total[f"bytes_{name}"])
+            if found < delivered:
                 yield f"wire_bytes.{name}: emulation.json has {found}, the log's transfers delivered {delivered}"
 
 
@@ -294,25 +303,3 @@ def _differing(record: Record, name: str, expected: float) -> Iterator[str]:
     found, quantity = figure(record.summary, name), QUANTITIES[name]
     if found is not None and not close(found, expected, tolerance=0.0 if quantity.whole_number else SUM):
         yield f"{quantity.place}: summary.json has {found}, the log gives {expected}"
-
-
-def evaluations(record: Record) -> Iterator[str]:
-    """The metrics and losses of ``rounds.parquet`` and of the summary are those of the log."""
-    values: dict[str, Any] = {"metric": None, "loss": None}
-    row, reported, evaluated = 0, record.summary.metric, []
-    for event in record.events:
-        if event.kind == "evaluation":
-            loss = event.facts.get("loss")
-            values = {"metric": event.value, "loss": float(loss) if isinstance(loss, int | float) else None}
-            evaluated.append(event.value)
-        if event.kind == "round_end":
-            for name, value in values.items():
-                found = record.rounds[name][row] if row < len(record.rounds[name]) else None
-                if found != value and (found is None or value is None or not close(found, value, tolerance=SUM)):
-                    yield f"rounds.parquet, row {row + 1}: {name} is {found}, the log gives {value}"
-            values = dict.fromkeys(values)
-            row += 1
-    if evaluated:
-        for name, value in (("final", evaluated[-1]), ("best", reported.metric.best(*evaluated))):
-            if value != getattr(reported, name):
-                yield f"metric.{name}: summary.json has {getattr(reported, name)}, the log {value}"
