@@ -60,9 +60,8 @@ def _target(target: Target, metric: Metric, totals: Totals) -> TargetResult:
 
 
 def _budget(budget: Budget, metric: Metric) -> BudgetResult:
-    value = number(budget.within)
-    accuracy = value if metric.is_accuracy else None
-    return BudgetResult(kind=budget.kind, limit=budget.limit, accuracy=accuracy, metric=value)
+    values = {"metric": (value := number(budget.within)), "accuracy": value if metric.is_accuracy else None}
+    return BudgetResult(kind=budget.kind, limit=budget.limit, **values)
 
 
 _READ = frozenset({"stalled", "diverged", "aggregation", "refused", "dropout", "lost", "transfer_drop"})

@@ -136,7 +136,7 @@ QUANTITIES: dict[str, Quantity] = {
         _Q("bytes_broken", "bytes", "of both, lost: broken", path="bytes.by_fate.broken", whole=True,
            group="transfers_breaks", source=_sum("bytes", "transfer_break", item="relay".__ne__)),
         _Q("bytes_unfinished", "bytes", path="bytes.by_fate.unfinished", whole=True, of=_unfinished),
-        _Q("bytes_backhaul", "bytes", "between the server and averaging cells, not in the others", path="bytes.backhaul",
+        _Q("bytes_backhaul", "bytes", "between the server and averaging cells, not in others", path="bytes.backhaul",
            whole=True, group="bytes_backhaul", source=_sum("bytes", *_ENDS, item="relay".__eq__)),
         _Q("client_bytes", "bytes", "so far, to and from the client with the most", limit="traffic of a client",
            total="max", each=" a client"),
@@ -167,6 +167,9 @@ QUANTITIES: dict[str, Quantity] = {
     )
 }  # fmt: skip
 """All quantities and derived figures by name, in the order of tables; :func:`declare` adds those of users."""
+
+COSTS = {"seconds": "time", "bytes": "traffic", "joules": "energy"}
+"""The quantities that tables and the page's budgets show first, with their headings."""
 
 _BUILT_IN = frozenset(QUANTITIES)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgefl.errors import UserError
-from edgefl.record.figures import Totals
+from edgefl.record.figures import COSTS, Totals
 from edgefl.record.metric import Metric
 from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, Retimed, read_retimed
 from edgefl.record.summary import SeedResult
@@ -24,7 +24,6 @@ from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, mean_interval
 from edgefl.units import slack
 
-COSTS = ("seconds", "bytes", "joules")
 """What is known of each round under each condition."""
 
 

@@ -20,6 +20,7 @@ from edgefl.experiment.recording import Recording
 from edgefl.fleet import fits, fleet_step_seconds
 from edgefl.network.capacities.base import DIRECTIONS
 from edgefl.record.costs import StepKey, read_costs
+from edgefl.record.figures import COSTS
 from edgefl.record.metric import Metric
 from edgefl.report.quantities import quantity
 from edgefl.rerun.changes import (
@@ -39,9 +40,6 @@ from edgefl.simulation.setup import Setup
 from edgefl.torch_settings import neutral_torch
 from edgefl.units import UNITS
 from edgefl.wording import listed
-
-KINDS = ("seconds", "bytes", "joules")
-"""What a condition may limit: virtual time, bytes in both directions, energy of all devices."""
 
 Name = str
 """``bandwidth``, ``devices``, ``battery`` or ``model``, or the path of capacities in a scenario."""
@@ -82,7 +80,7 @@ def parse_condition(text: str, scenario: Scenario) -> Condition:
         chosen = with_overrides(scenario, changes, run_code=False)
     except UserError as error:
         raise UserError(error.message, file=f"--for '{text}'") from None
-    limits = {kind: limit for kind in KINDS if (limit := getattr(chosen.budgets, kind)) is not None}
+    limits = {kind: limit for kind in COSTS if (limit := getattr(chosen.budgets, kind)) is not None}
     (value,) = values_of(chosen.targets)
     return Condition(scenario.task.measured, value, smoothed, limits)
 
@@ -108,7 +106,7 @@ def _changes(text: str, scenario: Scenario) -> tuple[bool, dict[str, Any]]:
 def _kind_of(quantity: str) -> str:
     """What a quantity limits, by its unit."""
     unit = re.split(r"[\d\s.]", quantity.strip())[-1]
-    kind = next((each for each in KINDS if unit in UNITS[each]), None)
+    kind = next((each for each in COSTS if unit in UNITS[each]), None)
     if kind is None:
         raise UserError(f"expected seconds, bytes or joules with a unit, such as '1h' or '500 MB', found '{quantity}'")
     return kind
@@ -268,7 +266,7 @@ def _of_method(
     worst_first = sorted(reached, key=lambda seed: -reached[seed]["seconds"])
     timed = timed_decision(replayed.recordings.values())
     answers = {name: replayed.answer(name, worst_first) for name in asked if timed is None or name == "battery"}
-    most = {kind: max(each[kind] for each in reached.values()) for kind in KINDS}
+    most = {kind: max(each[kind] for each in reached.values()) for kind in COSTS}
     return {**found, "spent": most, "needs_training": timed, "answers": answers}
 
 

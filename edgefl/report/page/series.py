@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgefl.record.figures import figure, spent_by_round
+from edgefl.record.figures import COSTS, figure, spent_by_round
 from edgefl.record.metric import ACCURACY, Metric
 from edgefl.record.summary import SeedResult
 from edgefl.report.curves import Curve, column, columns, curves_of, metric_of
@@ -17,9 +17,6 @@ from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import t_factor
 from edgefl.report.timeline.data import Timeline, read_timeline
-
-COSTS: tuple[Literal["seconds", "bytes", "joules"], ...] = ("seconds", "bytes", "joules")
-"""The kinds of cost of the budget sliders and the Pareto front."""
 
 
 @dataclass(frozen=True)
