@@ -52,9 +52,10 @@ def all_figures() -> list[Quantity]:
 def _value(quantity: Quantity, result: SeedResult) -> float | None:
     """Its value for one seed; ``None`` if the summary has none, or if it describes an untrained model."""
     if quantity not in OUTCOME:
-        return None if (value := figure(result, quantity.name)) is None else float(value)
-    value = None if result.trained_nothing else at(result, quantity.place)
-    return None if value is None else float(value)
+        value: float | None = figure(result, quantity.name)
+    else:
+        value = None if result.trained_nothing else at(result, quantity.place)
+    return value
 
 
 @dataclass(frozen=True)
