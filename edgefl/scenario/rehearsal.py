@@ -17,7 +17,6 @@ from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_part import keeping_local
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
-from edgefl.models.data_dependence import DataDependentError
 from edgefl.models.mode import using
 from edgefl.models.norm import has_library_norms, is_refusal
 from edgefl.models.random_layers import RandomFunctions
@@ -172,10 +171,7 @@ def _compare_with_pytorch(scenario: Scenario, model: BlockModel, *, limited: boo
         return
     local = scenario.training.local
     if limited:
-        try:
-            cost = measure(model, build_method("fedavg", local), model.depth, SAMPLES)
-        except DataDependentError:
-            return  # which the count of its blocks says
+        cost = measure(model, build_method("fedavg", local), model.depth, SAMPLES)
         if 4 * cost.peak_memory_bytes > _SMALL_BYTES or cost.training_flops > _SMALL_FLOPS:
             note = "one step of this model is not compared with PyTorch's here, because it is a large one; training"
             warnings.warn(f"{note} begins with this comparison", Note, stacklevel=1)
