@@ -186,7 +186,8 @@ def _bernoulli(self: RandomFunctions, input: Tensor, p: float | None = None, **_
 
 
 def _normal(self: RandomFunctions, mean: Any = 0.0, std: Any = 1.0, size: Any = None, **options: Any) -> Tensor:
-    shape = size or torch.broadcast_tensors(*(each for each in (mean, std) if isinstance(each, Tensor)))[0].shape
+    tensors = [each for each in (mean, std) if isinstance(each, Tensor)]
+    shape = size or torch.broadcast_tensors(*tensors)[0].shape  # type: ignore[no-untyped-call]
     drawn: Tensor = mean + std * self.normal(shape)
     return drawn.to(options.get("dtype") or torch.float32)
 
