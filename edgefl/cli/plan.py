@@ -214,7 +214,8 @@ def _print(found: Mapping[str, Any], metric: Metric) -> None:
             own = ", ".join(quantity(amount, kind) for kind, amount in method["spent"].items())
             notes.append(f"{label} itself needs {own}{of_seeds}.")
         if method["needs_training"] is not None:
-            notes.append(f"{label} needs training for the other questions: {method['needs_training']}.")
+            others = " for the other questions" * bool(method["answers"])
+            notes.append(f"{label} needs training{others}: {method['needs_training']}.")
         for name, answer in method["answers"].items():
             question = QUESTIONS.get(name, f"least {name.removeprefix('network.')}")
             rows.append([label, question, *_cells(name, answer, limits)])
