@@ -37,7 +37,8 @@ class LeastRoundSeconds:
             star.latency if (own := scenario.network.links[str(name)].latency) is None else own
             for name in setup.fleet.link_names()
         ]
-        self._delay = np.array(latency)
+        self._delay = transport.latency_factor * np.array(latency)
+        self._limit = np.array([transport.limit(each) for each in latency])
         # With multicast, one transfer over the server's link serves all clients.
         self._server_down = math.inf if transport.multicast else transport.efficiency * star.server.down
         self._server_up = transport.efficiency * star.server.up
@@ -61,7 +62,10 @@ class LeastRoundSeconds:
         """The costs of a round (from 0) with the whole model for these clients."""
         setup, ones = self._setup, np.ones(len(clients))
         efficiency = setup.transport.efficiency
-        down, up = (efficiency * self._links.capacities(direction, round)[clients] for direction in ("down", "up"))
+        down, up = (
+            np.minimum(self._limit, efficiency * self._links.capacities(direction, round))[clients]
+            for direction in ("down", "up")
+        )
         delay = self._delay[clients]
         return ClientCosts(
             down_bits=8.0 * self.bytes_down * ones,
