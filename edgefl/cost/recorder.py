@@ -101,6 +101,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.draws: dict[str, str] = {}
         self.brought: dict[int, int] = {}
         self._live = 0
+        self._minibatches: list[int] = []  # where each of a step's minibatches begins, and the update
         self._made: dict[int, weakref.ref[Any]] = {}
         self._layers = _Layers(self)
 
@@ -118,6 +119,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def entering(self, phase: Phase) -> None:
         self.phase = phase
+        if phase != "backward":
+            self._minibatches.append(len(self.records))
+
+    def repeated(self, number: int, times: int) -> list[Record]:
+        """The records, those of a step's minibatch (from 0) so many times more."""
+        start, stop = self._minibatches[number], self._minibatches[number + 1]
+        return self.records[:stop] + self.records[start:stop] * times + self.records[stop:]
 
     @property
     def brought_bytes(self) -> int:

@@ -34,7 +34,7 @@ from edgefl.report.prediction.gaps import has_one_queue
 from edgefl.report.run_result import RunResult
 from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.scenario import Scenario
-from edgefl.simulation.protocol_specs import HierarchicalSpec
+from edgefl.simulation.protocols.base import ProtocolSpec
 from edgefl.simulation.setup import Setup
 
 RANDOM_BYTES = 1 << 20
@@ -89,10 +89,10 @@ def wiring_of(setup: Setup, chosen: Sequence[int]) -> Wiring:
     return plan_wiring(topology, _talks(topology, setup.protocol, chosen), peaks=peaks)
 
 
-def _talks(topology: Topology, protocol: object, chosen: Sequence[int]) -> list[Pair]:
+def _talks(topology: Topology, protocol: ProtocolSpec, chosen: Sequence[int]) -> list[Pair]:
     clients = [f"client/{client}" for client in chosen]
     gates, cells = ["server"] * len(clients), list[Pair]()
-    if isinstance(protocol, HierarchicalSpec):
+    if protocol.averages_in_cells:
         route = router(topology)
         gates = [str(route("server", client).nodes[-2]) for client in clients]
         cells = [("server", cell) for cell in dict.fromkeys(gates)]

@@ -11,7 +11,7 @@ from edgefl.fleet import Slowdown
 from edgefl.network.specs import StarTopology
 from edgefl.scenario import Scenario
 from edgefl.scheduling.optimum import ClientCosts, least_seconds
-from edgefl.simulation.protocol_specs import SynchronousSpec
+from edgefl.simulation.protocols.synchronous import SynchronousSpec
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import Work, WorkModel
 

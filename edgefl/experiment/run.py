@@ -365,7 +365,7 @@ class _ScenarioRuns(Runs):
             costs.used, method = {}, costs.method  # what is asked here does not count as used
             there = world_for(self._chosen, world, method)[1]
             blocks = costs.model.depth if self._chosen.method(label).recipe.scheduler is None else 1
-            size = min(method.local.batch, max(1, int(there.samples.min())))
+            size = min(method.local.step_samples, max(1, int(there.samples.min())))
             largest = max(there.fleet.profiles, key=lambda profile: value(profile.memory.training))
             has, key = value(largest.memory.training), (blocks, size, 0, largest.backend)
             with suppress(Exception, SystemExit):  # its run reports a fault of a method

@@ -61,6 +61,11 @@ class OrdinaryModel(ModelSpec):
         "that the module itself does not freeze",
     )
 
+    checkpointing: bool = Field(
+        default=False,
+        description="compute activations again in the backward pass instead of keeping them, by the module's own "
+        "switch, as models of transformers and timm have",
+    )
     lora: Lora | None = Field(
         default=None,
         description="train low-rank adapters of these layers, and what trainable names; needs the extra peft",
@@ -126,6 +131,8 @@ class OrdinaryModel(ModelSpec):
             warnings.simplefilter("ignore")  # about choices of the module's author
             torch.manual_seed(seed)
             module = self.module(sample_shape, classes)
+            if self.checkpointing:
+                _checkpoint(module)
             if self.lora is not None:
                 add_adapters(module, self.lora)
         for name, layer in module.named_modules():
@@ -149,6 +156,18 @@ class OrdinaryModel(ModelSpec):
                 layer.__dict__.setdefault(FROZEN, False)
             _keep_hooks(layer, words_of(module, name))
         return module
+
+
+def _checkpoint(module: nn.Module) -> None:
+    switches = {"gradient_checkpointing_enable": [{"use_reentrant": False}], "set_grad_checkpointing": []}
+    for name, options in switches.items():
+        if hasattr(module, name):
+            getattr(module, name)(*options)
+            return
+    raise UserError(
+        f"expected a model with a switch for it, {' or '.join(switches)}, as models of transformers and timm have",
+        field="checkpointing",
+    )
 
 
 def _drawn_inputs(type: torch.dtype, tokens: int | None, shape: tuple[int, ...]) -> Tensor:

@@ -41,6 +41,7 @@ FILES: dict[str, Place] = {
     "methods.*.scheduler.python": "code",
     "methods.*.profile": "profile",
     "methods.*.local.optimizer.python": "code",
+    "protocol.python": "code",
     "training.bandwidth.python": "code",
     "training.local.optimizer.python": "code",
     "training.selection.python": "code",

@@ -225,7 +225,12 @@ def check_last_batches(model: BlockModel, methods: Iterable[Method], samples: In
         return
     for method in methods:
         local, sizes = method.local, samples if method.objective.server is None else samples.sum(keepdims=True)
-        alone = {size for size in np.unique(sizes).tolist() if 1 in batch_counts(local, size)}
+        one = 1 % local.batch
+        alone = {
+            size
+            for size in np.unique(sizes).tolist()
+            if any(each % local.batch == one for each in batch_counts(local, size))
+        }
         clients = [client for client, size in enumerate(sizes.tolist()) if size in alone]
         if clients and not _takes_one_sample(model):
             first, others = clients[0], len(clients) - 1

@@ -25,7 +25,6 @@ from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.delivery import Attempts, Cause, Delivery, Transfer, whole_bytes
 from edgefl.simulation.power import Power, Radios
-from edgefl.simulation.protocol_specs import HierarchicalSpec
 from edgefl.simulation.setup import Setup
 from edgefl.training.faults import blaming
 
@@ -83,7 +82,7 @@ class Traffic:
         self._env = env
         self._log = setup.log
         self._accounts = accounts
-        self._cells_average = isinstance(setup.protocol, HierarchicalSpec)
+        self._cells_average = setup.protocol.averages_in_cells
         self._fleet = setup.fleet
         self._moved: defaultdict[int, float] = defaultdict(float)
         self._carried: defaultdict[tuple[int, int], float] = defaultdict(float)

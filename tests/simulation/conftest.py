@@ -30,7 +30,7 @@ from edgefl.scheduling.selection.base import Facts, selection
 from edgefl.simulation.accounts import Limits
 from edgefl.simulation.failure_specs import Failure
 from edgefl.simulation.laws import Record, violations
-from edgefl.simulation.protocol_specs import ProtocolSpec
+from edgefl.simulation.protocols.base import AnyProtocol
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import RoundOverhead
@@ -205,7 +205,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SmallRun]:
             seed=0,
             rounds=rounds,
             cohort=cohort or clients,
-            protocol=TypeAdapter(ProtocolSpec).validate_python(protocol or {}),
+            protocol=TypeAdapter(AnyProtocol).validate_python(protocol or {}),
             method=build_method(entry, local),
             scheduler=None if scheduler is None else chosen_part(BLOCK_SCHEDULERS, scheduler).start(0, 4),
             selector=selection(selector).start(0),

@@ -30,7 +30,7 @@ LOCAL = LocalOptions(epochs=1, batch=4, lr=0.05, weight_decay=1e-3, clip_norm=5.
 ENTRIES = [
     *METHODS.names(),
     {"method": "fedadc", "variant": "double"},
-    {"method": "fedavg", "local": {"momentum": 0.9}},
+    {"method": "mixup", "local": {"momentum": 0.9, "batch": 2, "accumulate": 2}},
 ]
 REPLAYED = ["fedbr", "scaffold", "moon", "fedrs", "mixup", ENTRIES[-1]]
 """Their steps read different things: client states, label counts, frozen models, draws, momentum."""

@@ -52,6 +52,8 @@ ELSEWHERE = {
     "model<transformers>": "tests/models/test_transformers.py, where transformers is installed",
     "model<python>.lora": "tests/models/test_peft.py, where peft is installed",
     "model<torchvision>.lora": "likewise",
+    "model<python>.checkpointing": "tests/models/test_transformers.py, where transformers is installed",
+    "model<torchvision>.checkpointing": "refused, as torchvision has no switch",
     "methods[].python": "tests/experiment/test_python_files.py",
     "methods[].server<flower>": "tests/methods/test_flower.py, where flwr is installed",
     **{
@@ -59,6 +61,7 @@ ELSEWHERE = {
         for section in ("network.links.*.down", "network.links.*.up", "training.selection", "training.bandwidth")
     },
     "methods[].scheduler<python>": "likewise",
+    "protocol<python>": "likewise",
     "data<arrays>.test_client": "tests/data/sets/test_arrays.py",
     "data.partition<flwr>": "tests/data/partitions/test_flwr.py, where flwr-datasets is installed",
     "fleet[].profile.compute.group_overhead": "grouped convolutions: tests/fleet/test_roofline.py",
