@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 
-from edgefl.cost.data_dependence import NEEDS_DATA, DataDependentError, whose
-from edgefl.cost.fake import CPU, META, Fake, fake
 from edgefl.cost.recorder import Record, Recorder
 from edgefl.errors import UserError
 from edgefl.methods.parts.local_options import LocalOptions
@@ -24,6 +22,8 @@ from edgefl.methods.parts.local_step import LocalRule, Trained, local_step, mini
 from edgefl.methods.parts.objective import Batch, Context, Objective, Variant
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
+from edgefl.models.data_dependence import NEEDS_DATA, DataDependentError, whose
+from edgefl.models.fake import CPU, META, Fake, fake
 from edgefl.models.layout import Frozen, Layout, Weights
 from edgefl.models.mode import using
 from edgefl.models.norm import is_refusal
@@ -183,12 +183,13 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
     """
     layout, objective, rule = model.layout, method.objective, method.rule
     model.hold_constants(CPU)
-    recorder, others = Recorder(backend), _other_generators()
+    others = _other_generators()
     at_once = min(batch, method.local.batch) if method.local.accumulate > 1 else batch
     more = max(0, batch // at_once - 2)  # minibatches like the second one
     size = batch - more * at_once
     with without_data(method.label):
         with Recorder():  # not counted: the step's records start after it
+            recorder = Recorder(backend, rows=_rows(model))
             parameters, buffers = fake(layout.parameter_count), fake(layout.buffer_count)
             vectors = {name: fake(layout.parameter_count) for name in sorted(objective.vectors | rule.vectors)}
             context = Context(
@@ -236,6 +237,14 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
         )
     records = recorder.repeated(1, more) if more else recorder.records
     return Trace(batch, tuple(records), recorder.brought_bytes - later, recorder.differs)
+
+
+def _rows(model: BlockModel) -> dict[int, tuple[int, int]]:
+    """The rows of a frozen base that a device does not store as float32, by the keys of their storages."""
+    if model.lora is None or model.lora.base == "float32":
+        return {}
+    base = ((model.constant(each, CPU), each.shape) for each in model.frozen_base())
+    return {own.untyped_storage()._cdata: model.lora.stored_rows(shape) for own, shape in base}
 
 
 _SIGNS = ("meta", "data pointer", "unallocated storage")

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 import pyarrow as pa
 from torch import Tensor
 
-from edgefl.cost.data_dependence import DataDependentError
 from edgefl.cost.measure import StepCost
 from edgefl.errors import EdgeflError
 from edgefl.experiment import checkpoints
@@ -31,6 +30,7 @@ from edgefl.experiment.round_optimum import optimum_of
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import EarlyEnd, summarise
 from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of, world_for
+from edgefl.models.data_dependence import DataDependentError
 from edgefl.record import RunPaths
 from edgefl.record.events import Event, Listener
 from edgefl.record.paths import SeedPaths
@@ -137,7 +137,7 @@ class OneRun:
                 if self._testbed is not None:
                     made = stack.enter_context(self._testbed(setup, self._paths))
                     setup = replace(setup, testbed=made)
-                outcome = simulate_run(replace(setup, optimum=optimum_of(self._scenario, self._world, setup)))
+                outcome = simulate_run(replace(setup, optimum=optimum_of(self._scenario, setup)))
         self.fault = outcome.fault
         return outcome
 
