@@ -35,7 +35,7 @@ MOST_SETTINGS = 100_000
 Done = Callable[["Job", str | None], None]
 """Called with each finished job, and why it failed or ``None``."""
 
-Search = Generator[list["Job"], list[dict[str, list[dict[str, Any]]]], None]
+Search = Generator[list["Job"], list[dict[str, dict[str, Any]]], None]
 """Yields the jobs of a step, and receives the figures of each job, by method."""
 
 
