@@ -81,9 +81,19 @@ def _without_effect(scenario: Scenario, methods: Sequence[Method]) -> Iterator[t
         field = type(part).model_fields.get(option)
         return field is not None and getattr(part, option) != field.default
 
-    training = "cost.kind is seconds, which are those of a whole training on any device"
+    training, local = "cost.kind is seconds, which are those of a whole training on any device", scenario.training.local
     found = [
-        (declared and scenario.training.local.input is not None, "training.local.input", training),
+        (declared and local.input is not None, "training.local.input", training),
+        (
+            local.nesterov and not any(each.local.momentum for each in methods),
+            "training.local.nesterov",
+            "training.local.momentum is 0",
+        ),
+        (
+            bool(local.no_decay) and not any(each.local.weight_decay for each in methods),
+            "training.local.no_decay",
+            "training.local.weight_decay is 0",
+        ),
         (
             protocol.retries and not any(group.dropout for group in scenario.fleet),
             "protocol.retries",
