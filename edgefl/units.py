@@ -9,10 +9,11 @@ import difflib
 import math
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from edgefl.errors import Note, UserError
 
@@ -235,6 +236,9 @@ class _Reader:
         self.dimension, self.doubt = dimension, doubt
 
     def __call__(self, value: Any) -> float:
+        if isinstance(value, Mapping):  # perhaps a part that may stand here too; else this is the error
+            what = self.dimension.replace("_", " ")
+            raise PydanticCustomError("quantity_type", f"Input should be {what} as a number or a text with a unit")
         try:
             number = parse(value, self.dimension)
         except UserError as error:

@@ -13,7 +13,7 @@ from edgefl.fleet import load_profile
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.network.specs import StarTopology
 from edgefl.simulation.accounts import BudgetSpec
-from edgefl.simulation.protocol_specs import SynchronousSpec
+from edgefl.simulation.protocols.synchronous import SynchronousSpec
 from edgefl.units import UNITS, BitsPerSecond, Seconds, parse
 from edgefl.validation import validated
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby, product
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from edgefl.cli import arguments
@@ -17,16 +22,25 @@ if TYPE_CHECKING:
 
 
 def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by name)
-    model: str = option(..., "Model, as in a scenario: cnn, or '{timm: resnet18}'.", "--model", "-m"),
+    model: list[str] = option(
+        ..., "Model, as in a scenario: cnn, or '{timm: resnet18}'; repeatable with --on.", "--model", "-m"
+    ),
     method: str | None = option(None, "Method.", "--method", "-x"),
     changes: list[str] | None = arguments.changes(
         "Set by path in a scenario: model.stem=imagenet, methods.0.mu=0.1, training.local.momentum=0.9"
     ),
-    batch: int = option(1, "Images in a batch.", min=1),
+    batch: str = option("1", "Images in a batch; with --on also several numbers.", metavar="N,…"),
     alpha: int | None = option(None, "Number of last blocks that the client receives (FedBR).", min=1, unset="all"),
     classes: int = option(10, "Number of classes, or of outputs.", min=1),
     task: str = option("classification", "What the model is trained for, such as regression."),
-    shape: str = option("3x32x32", "Channels, height and width of an image.", metavar="CxHxW"),
+    shape: str = option(
+        "3x32x32",
+        "Channels, height and width of an image, or a text's tokens; with --on also several.",
+        metavar="CxHxW,…",
+    ),
+    grid: list[str] | None = option(
+        None, "Values to compare with --on, in all combinations; repeatable.", metavar="PATH=V1,V2"
+    ),
     images: int = option(500, "A client's training images, for --on.", min=1),
     on: str | None = option(
         None, "Seconds, memory and joules of a round on these devices.", "--on", metavar="DEVICE,…"
@@ -37,11 +51,13 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
     """Measure what one local step and one round of a method cost a client.
 
     One real local step (forward, backward, update) runs on tensors without data. MACs count the forward pass; layer
-    MACs are what papers call FLOPs. Work is per batch; memory is the peak of the step.
+    MACs are what papers call FLOPs. Work is per step; memory is its peak. With --on, several models, batches, shapes
+    and values of --grid make a table: which device can train what, and in which time.
     """
     from edgefl.cost import CostModel
     from edgefl.models.registry import build_model
     from edgefl.scenario.named_step import read_shape, read_step, read_task
+    from edgefl.sweep.jobs import parse_grid, settings_of
 
     if on is not None and method is None:
         method = "fedavg"
@@ -49,17 +65,30 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
         raise UserError("expected --method NAME, --on DEVICE,… or --all")
     if on is not None and alpha is not None:
         raise UserError("seconds of devices are for the whole model; leave out --on or --alpha")
-    spec, methods = read_step(model, method, changes or [])
+    of_task, batches = read_task(task), _read_batches(batch)
+    shapes = [read_shape(each, field="--shape") for each in shape.split(",")]
+    settings = settings_of(parse_grid(grid)) if grid else [{}]
+
+    def built(model: str, shape: tuple[int, ...], setting: Mapping[str, Any]) -> tuple[CostModel, list[Method]]:
+        said = [*(changes or []), *(f"{path}={json.dumps(value)}" for path, value in setting.items())]
+        spec, methods = read_step(model, method, said)
+        return CostModel(build_model(spec, shape, classes, of_task, numbers=False)), methods
+
+    asked = list(product(model, settings, shapes, batches))
+    if on is not None:
+        with quiet(as_json):
+            compared = _compared(asked, built, images, on)
+        _show_devices(compared, images, as_json=as_json)
+        return
+    if len(asked) > 1:
+        raise UserError("expected --on DEVICE,… with several models, batches, shapes or values")
     with quiet(as_json):
-        costs = CostModel(build_model(spec, read_shape(shape, field="--shape"), classes, read_task(task)))
-        devices = [] if on is None else _on_devices(costs, methods[0], batch, images, on)
+        costs, methods = built(model[0], shapes[0], settings[0])
         try:
-            rows = [row for each in methods for row in _rows(costs, each, batch, alpha, every=all_methods)]
+            rows = [row for each in methods for row in _rows(costs, each, batches[0], alpha, every=all_methods)]
         except UserError as error:
             raise (UserError(error.message, file=f"--alpha {alpha}") if error.field == "alpha" else error) from None
-    if on is not None:
-        _show_devices(methods[0].label, batch, images, devices, as_json=as_json)
-    elif as_json:
+    if as_json:
         from edgefl.fleet import step_signature  # under which a device profile lists a step's measured time
 
         data = [
@@ -67,47 +96,110 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
             for row in rows
         ]
         levels = {"levels": data} if "share" in data[0] else {}
-        say_json({"model": model, "methods": data} if all_methods else {"model": model, **data[0], **levels})
+        say_json({"model": model[0], "methods": data} if all_methods else {"model": model[0], **data[0], **levels})
     else:
         from edgefl.methods.build import build_method
 
-        fedavg = costs.cost(build_method("fedavg", methods[0].local), costs.model.depth, batch)
+        local = methods[0].local.model_copy(update={"batch": batches[0]})
+        fedavg = costs.cost(build_method("fedavg", local), costs.model.depth, local.step_samples)
         _print(rows, fedavg.training_flops, f"Batch {batch} of {shape}, {classes} classes.")
 
 
-def _on_devices(costs: CostModel, method: Method, batch: int, images: int, names: str) -> list[OnDevice]:
-    from dataclasses import replace
+def _read_batches(text: str) -> list[int]:
+    parts = [each.strip() for each in text.split(",")]
+    if not all(each.isascii() and each.isdigit() and len(each) < 10 and int(each) for each in parts):
+        raise UserError(
+            f"expected a number of images of at least 1, or several such as 1,8, found '{text}'", field="--batch"
+        )
+    return [int(each) for each in parts]
 
+
+def _compared(
+    asked: Sequence[tuple[str, Mapping[str, Any], tuple[int, ...], int]],
+    built: Callable[[str, tuple[int, ...], Mapping[str, Any]], tuple[CostModel, list[Method]]],
+    images: int,
+    on: str,
+) -> list[dict[str, Any]]:
+    """A row for each model, setting, shape and batch; where there are several, one that is refused has the reason."""
+    from edgefl.cost.method_cost import stored_parameters
     from edgefl.fleet import load_profile
     from edgefl.planning.on_devices import on_devices
 
-    method = replace(method, local=method.local.model_copy(update={"batch": batch}))
-    return on_devices(costs, method, images, [load_profile(name.strip()) for name in names.split(",")])
+    profiles, rows = [load_profile(name.strip()) for name in on.split(",")], []
+    for (model, setting, shape), group in groupby(asked, itemgetter(0, 1, 2)):
+        made: tuple[CostModel, list[Method]] | None = None
+        for *_, batch in group:
+            rows.append({"model": model, "shape": list(shape), "batch": batch, "set": setting})
+            try:
+                costs, [method] = made = made or built(model, shape, setting)
+                method = replace(method, local=method.local.model_copy(update={"batch": batch}))
+                adapted = method.objective.adapt(costs.model)
+                rows[-1] |= {
+                    "method": method.label,
+                    "parameters": stored_parameters(adapted, method, adapted.depth).model,
+                    "devices": on_devices(costs, method, images, profiles),
+                }
+            except UserError as error:
+                if len(asked) == 1:
+                    raise
+                rows[-1]["refused"] = str(error)
+    return rows
 
 
-def _show_devices(label: str, batch: int, images: int, rows: list[OnDevice], *, as_json: bool) -> None:
+def _show_devices(rows: list[dict[str, Any]], images: int, *, as_json: bool) -> None:
     from edgefl.cli.printing import show
     from edgefl.report.table import Column, Table, figures, words
 
     if as_json:
-        say_json({"method": label, "images": images, "batch": batch, "devices": [row.as_dict() for row in rows]})
+        data = [{**row, "devices": [each.as_dict() for each in row.get("devices", ())]} for row in rows]
+        one = {"method": data[0]["method"], "images": images} if len(data) == 1 else {}
+        one |= {name: data[0][name] for name in ("batch", "devices")} if one else {"images": images, "settings": data}
+        say_json(one)
         return
+    found: list[tuple[dict[str, Any], OnDevice]] = [(row, each) for row in rows for each in row.get("devices", ())]
+    devices, alone = [each for _, each in found], len(rows) == 1
     columns = [
-        words("device", [row.device for row in rows]),
-        Column("fits", ["yes" if row.fits else "no" for row in rows]),
-        figures("needs", [row.peak_memory_bytes for row in rows], "bytes"),
-        figures("has", [row.training_memory_bytes.nominal for row in rows], "bytes"),
-        figures("time", [row.compute_seconds.nominal for row in rows], "seconds"),
-        figures("at least", [row.compute_seconds.low for row in rows], "seconds"),
-        figures("at most", [row.compute_seconds.high for row in rows], "seconds"),
-        figures("energy", [row.joules.nominal for row in rows], "joules"),
+        *([] if alone else [words("model", [_words(row, rows) for row, _ in found])]),
+        words("device", [each.device for each in devices]),
+        Column("fits", ["yes" if each.fits else "no" for each in devices]),
+        figures("needs", [each.peak_memory_bytes for each in devices], "bytes"),
+        figures("has", [each.training_memory_bytes.nominal for each in devices], "bytes"),
     ]
-    notes = [
-        f"A round of {label} on {images} images in batches of {batch}: {rows[0].steps} steps, without transfers; "
-        "needs, has: memory for training."
-    ]
-    notes += [f"Seconds of {row.device} ({row.stack}): {row.evidence}." for row in rows]
+    if alone:
+        columns += [
+            figures("time", [each.compute_seconds.nominal for each in devices], "seconds"),
+            figures("at least", [each.compute_seconds.low for each in devices], "seconds"),
+            figures("at most", [each.compute_seconds.high for each in devices], "seconds"),
+            figures("energy", [each.joules.nominal for each in devices], "joules"),
+        ]
+        what = f"A round of {rows[0]['method']} on {images} images in batches of {rows[0]['batch']}: "
+        what += f"{devices[0].steps} steps, without transfers"
+    else:
+        columns += [
+            figures("step", [each.step_seconds.nominal if each.fits else None for each in devices], "seconds"),
+            figures("energy", [each.step_joules.nominal if each.fits else None for each in devices], "joules"),
+        ]
+        what = "Seconds and joules of one local step"
+    notes = [f"{what}; needs, has: memory for training."]
+    notes += [f"{_words(row, rows)}: {row['refused']}" for row in rows if "refused" in row]
+    notes += dict.fromkeys(f"Seconds of {each.device} ({each.stack}): {each.evidence}." for each in devices)
     show(Table(columns, notes, []))
+
+
+def _words(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """What distinguishes a row from the others, and its batch."""
+    from edgefl.models.registry import MODELS
+    from edgefl.scenario.named_step import read_model
+
+    options = read_model(row["model"])
+    kind = next((str(options[name]) for name in ("name", *MODELS.names()) if name in options), row["model"])
+    parts = [kind, f"{row['parameters'] / 1e6:,.4g} M parameters"] if "parameters" in row else [kind]
+    if any(each["shape"] != row["shape"] for each in rows):
+        parts.append("x".join(map(str, row["shape"])))
+    parts.append(f"batch {row['batch']}")
+    return ", ".join(
+        [*parts, *(f"{path.rpartition('.')[2]} {json.dumps(value)}" for path, value in row["set"].items())]
+    )
 
 
 def _rows(
@@ -119,13 +211,16 @@ def _rows(
     """
     from edgefl.cost.method_cost import method_cost
 
+    method = replace(method, local=method.local.model_copy(update={"batch": batch}))
     levels = range(1 if method.submodels is None else len(method.submodels.levels))
     alphas: list[int | None] = [alpha]
     if every:
         blocks = costs.model.depth
         alphas = [None] if not method.payload.sends_blocks else [alpha] if alpha else list(range(1, blocks + 1))
     try:
-        return [method_cost(costs, method, batch, each, level) for each in alphas for level in levels]
+        return [
+            method_cost(costs, method, method.local.step_samples, each, level) for each in alphas for level in levels
+        ]
     except UserError as error:
         if not every:
             raise
@@ -137,14 +232,14 @@ def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float, images:
 
     heads = ["method", "blocks", "part", "layer MMACs", "forward MMACs", "training MFLOPs", "x FedAvg", "Eq. 3"]
     heads += ["launches", "MB touched", "peak MB", "optimizer MB", "stored M", "kept M", "down MB", "up MB"]
+    note = (
+        f"{images} part: share of the model, by capacity. Eq. 3: FedBR's published factor over FedAvg. stored: "
+        "parameters in memory while training; kept: parameters kept between a client's rounds. MB are 10^6 bytes."
+    )
+    if base := max((row.base_bytes for row in rows if not isinstance(row, dict)), default=0):
+        note += f" The frozen weights, sent once or never: {base / 1e6:,.4g} MB."
     print_table(
-        heads,
-        [_cells(row, fedavg_flops) for row in rows if not isinstance(row, dict)],
-        notes=[
-            f"{images} part: share of the model, by capacity. Eq. 3: FedBR's published factor over FedAvg. stored: "
-            "parameters in memory while training; kept: parameters kept between a client's rounds. MB are 10^6 bytes."
-        ],
-        words=(0, 1),
+        heads, [_cells(row, fedavg_flops) for row in rows if not isinstance(row, dict)], notes=[note], words=(0, 1)
     )
     for row in rows:
         if not isinstance(row, dict):

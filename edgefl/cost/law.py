@@ -94,12 +94,15 @@ class CostModel:
             costs = []
             for number, (share, drawn) in enumerate(method.objective.variants(model) or ALIKE):
                 traced = partial(trace, model, method, alpha, drawn=drawn, backend=backend)
-                costs.append((share, self._at(batch, (*signature, number), traced)))
+                accumulates = method.local.accumulate > 1
+                costs.append((share, self._at(batch, (*signature, number), traced, accumulates=accumulates)))
             self._costs[key] = mean_cost(costs)
         return self._costs[key]
 
-    def _at(self, batch: int, variant: tuple[object, ...], traced: Callable[[int], Trace]) -> StepCost:
-        if batch == 1:
+    def _at(
+        self, batch: int, variant: tuple[object, ...], traced: Callable[[int], Trace], *, accumulates: bool
+    ) -> StepCost:
+        if batch == 1 or accumulates:
             return traced(batch).cost
         if variant not in self._laws:
             self._laws[variant] = AffineCost.through(tuple(traced(each) for each in BATCHES))
@@ -108,7 +111,8 @@ class CostModel:
 
 
 def _signature(method: Method) -> tuple[object, ...]:
-    how_long = {"epochs", "steps", "batch", "lr", "lr_decay", "drop_last", "common_finish", "input"}
+    how_long = {"epochs", "steps", "lr", "lr_decay", "drop_last", "common_finish", "input"}
+    how_long |= {"batch"} if method.local.accumulate == 1 else set()
     parts = (method.objective, method.rule)
     options = tuple((type(part), repr(part)) for part in parts)
     return (*options, method.local.model_dump_json(exclude=how_long))

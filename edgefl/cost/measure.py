@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 
-from edgefl.cost.data_dependence import NEEDS_DATA, DataDependentError, whose
-from edgefl.cost.fake import CPU, META, Fake, fake
 from edgefl.cost.recorder import Record, Recorder
 from edgefl.errors import UserError
 from edgefl.methods.parts.local_options import LocalOptions
-from edgefl.methods.parts.local_step import LocalRule, Trained, local_step
+from edgefl.methods.parts.local_step import LocalRule, Trained, local_step, minibatches
 from edgefl.methods.parts.objective import Batch, Context, Objective, Variant
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
+from edgefl.models.data_dependence import NEEDS_DATA, DataDependentError, whose
+from edgefl.models.fake import CPU, META, Fake, fake
 from edgefl.models.layout import Frozen, Layout, Weights
 from edgefl.models.mode import using
 from edgefl.models.norm import is_refusal
@@ -183,22 +183,28 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
     """
     layout, objective, rule = model.layout, method.objective, method.rule
     model.hold_constants(CPU)
-    recorder, others = Recorder(backend), _other_generators()
+    others = _other_generators()
+    at_once = min(batch, method.local.batch) if method.local.accumulate > 1 else batch
+    more = max(0, batch // at_once - 2)  # minibatches like the second one
+    size = batch - more * at_once
     with without_data(method.label):
         with Recorder():  # not counted: the step's records start after it
+            recorder = Recorder(backend, rows=_rows(model))
             parameters, buffers = fake(layout.parameter_count), fake(layout.buffer_count)
             vectors = {name: fake(layout.parameter_count) for name in sorted(objective.vectors | rule.vectors)}
-            draws = {name: Fake.of(each.to(META)) for name, each in objective.draw(generator(0, "cost"), batch).items()}
             context = Context(
                 model=model,
                 frozen={name: _frozen(layout, vectors.get(name)) for name in sorted(objective.frozen)},
                 vectors={name: vectors[name] for name in sorted(objective.vectors)},
                 client={name: _fact(name, model) for name in sorted(objective.client)},
                 alpha=alpha,
-                draws=drawn or draws,
             )
             labels = model.task.label_shape(model.classes, model.sample_shape)
-            images = Batch(Fake.of(model.inputs(batch, META)), fake(batch, *labels, dtype=model.task.label_type))
+            images = Batch(Fake.of(model.inputs(size, META)), fake(size, *labels, dtype=model.task.label_type))
+            later = sum(each.nbytes * (size - at_once) // size for each in images)  # not loaded with the first one
+            sizes = {len(part.labels) for _, part in minibatches(images, method.local)}
+            draws = {each: objective.draw(generator(0, "cost"), each) for each in sizes}
+            draws = {each: {name: Fake.of(of.to(META)) for name, of in named.items()} for each, named in draws.items()}
             trained = Trained(objective, layout, alpha, parameters)
             options = method.local.on(layout, trained.first)
             held = {name: vectors[name] for name in sorted(rule.vectors)} | rule.first(trained.parameters)
@@ -214,6 +220,7 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
                 memory,
                 options,
                 options.lr_at(0),
+                draw=lambda size: drawn or draws[size],
                 leaves=trained.leaves,
                 entering=recorder.entering,
             )
@@ -228,7 +235,16 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
             GlobalRandomness,
             stacklevel=1,
         )
-    return Trace(batch, tuple(recorder.records), recorder.brought_bytes, recorder.differs)
+    records = recorder.repeated(1, more) if more else recorder.records
+    return Trace(batch, tuple(records), recorder.brought_bytes - later, recorder.differs)
+
+
+def _rows(model: BlockModel) -> dict[int, tuple[int, int]]:
+    """The rows of a frozen base that a device does not store as float32, by the keys of their storages."""
+    if model.lora is None or model.lora.base == "float32":
+        return {}
+    base = ((model.constant(each, CPU), each.shape) for each in model.frozen_base())
+    return {own.untyped_storage()._cdata: model.lora.stored_rows(shape) for own, shape in base}
 
 
 _SIGNS = ("meta", "data pointer", "unallocated storage")

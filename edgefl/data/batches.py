@@ -26,12 +26,13 @@ FLOAT_BYTES = 4
 def batch_plan(
     shard: Integers, options: LocalOptions, steps: int, *, seed: int, client: int, dispatch: int
 ) -> list[Integers]:
-    """The positions of the images in each of a job's ``steps`` minibatches.
+    """The positions of the images in each of a job's local ``steps``.
 
     Every pass over the shard, positions in the training set, is a new permutation, split into batches of
-    ``options.batch``. The last, incomplete batch of a pass is kept, unless ``drop_last`` is set and the shard fills at
-    least one batch. A job longer than a pass continues with the next one. The random key is the seed, the client and
-    the index ``dispatch`` of its job, from 0, without the method.
+    ``options.batch``, of which a step takes ``options.accumulate``, the last step of a pass those that are left. The
+    last, incomplete batch of a pass is kept, unless ``drop_last`` is set and the shard fills at least one batch. A job
+    longer than a pass continues with the next one. The random key is the seed, the client and the index ``dispatch`` of
+    its job, from 0, without the method.
 
     Raises:
         ValueError: the shard is empty.
@@ -42,13 +43,11 @@ def batch_plan(
     if len(shard) == 0 and steps > 0:
         raise ValueError(f"client {client} has no images to train on")
     rng = generator(seed, "batches", client, dispatch)
-    size = options.batch
-    whole, rest = divmod(len(shard), size)
-    per_pass = whole if options.drop_last and whole else whole + (rest > 0)
+    size, (whole, rest) = options.step_samples, options.a_pass(len(shard))
     plan: list[Integers] = []
     while len(plan) < steps:
-        shuffled = rng.permutation(shard)
-        count = min(per_pass, steps - len(plan))
+        shuffled = rng.permutation(shard)[: whole * size + rest]
+        count = min(whole + (rest > 0), steps - len(plan))
         plan += [shuffled[step * size : (step + 1) * size] for step in range(count)]
     return plan
 

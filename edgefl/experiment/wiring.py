@@ -37,7 +37,7 @@ from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.accounts import Limits
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost
 from edgefl.simulation.failure_specs import timed
-from edgefl.simulation.protocol_specs import SynchronousSpec
+from edgefl.simulation.protocols.synchronous import SynchronousSpec
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import CostOf, RoundOverhead
 from edgefl.torch_settings import neutral_torch
@@ -53,16 +53,20 @@ class SharedWorld:
 
     seed: int
     fleet: FleetAssignment
+    links: ClientLinks
     samples: NDArray[np.int64]
     facts: Facts
 
 
-def skeleton(scenario: Scenario) -> BlockModel:
-    """Return the scenario's model; images are read only if the data set does not declare their shape."""
+def skeleton(scenario: Scenario, *, numbers: bool) -> BlockModel:
+    """Return the scenario's model; images are read only if the data set does not declare their shape.
+
+    Without ``numbers``, as costs need none, large tensors have shapes only; see :func:`build_model`.
+    """
     with errors_at("data"):
         description = scenario.data.describe()
     spec, tokens = scenario.model.spec, description.kind == "tokens"
-    return build_model(spec, description.shape, description.classes, scenario.task, tokens=tokens)
+    return build_model(spec, description.shape, description.classes, scenario.task, tokens=tokens, numbers=numbers)
 
 
 def recipe_of(scenario: Scenario, chosen: ScenarioMethod) -> Method:
@@ -72,13 +76,18 @@ def recipe_of(scenario: Scenario, chosen: ScenarioMethod) -> Method:
 
 
 def step_costs(
-    scenario: Scenario, labels: Iterable[str], known: Mapping[str, Sequence[StepRow]] | None = None
+    scenario: Scenario,
+    labels: Iterable[str],
+    known: Mapping[str, Sequence[StepRow]] | None = None,
+    *,
+    trains: bool = False,
 ) -> dict[str, StepCosts]:
     """Return the step costs of methods by label; they share measurements.
 
-    ``known`` are the methods' steps in ``costs.json``, by label, which are not measured again.
+    ``known`` are the methods' steps in ``costs.json``, by label, which are not measured again. If the run ``trains``,
+    the model has the blocks that were compared with the module on numbers.
     """
-    model, known = CostModel(skeleton(scenario)), known or {}
+    model, known = CostModel(skeleton(scenario, numbers=trains)), known or {}
     recipes = {label: recipe_of(scenario, scenario.method(label)) for label in labels}
     return {label: StepCosts(model, recipe, scenario.cost, known.get(label, ())) for label, recipe in recipes.items()}
 
@@ -86,11 +95,12 @@ def step_costs(
 def shared_world(scenario: Scenario, seed: int, data: FederatedData | None) -> SharedWorld:
     """Return the fleet and shards of a seed; without ``data``, only the shards' sizes are computed."""
     fleet = assign(scenario.fleet, scenario.data.clients, seed)
+    links = client_links_of(scenario, fleet, seed)
     if data is None:
         with errors_at("data"):
             samples = shard_sizes(scenario.data, seed, scenario.evaluation.split)
-        return SharedWorld(seed, fleet, samples, Facts())
-    return SharedWorld(seed, fleet, data.sizes, Facts(label_support=data.label_counts > 0))
+        return SharedWorld(seed, fleet, links, samples, Facts())
+    return SharedWorld(seed, fleet, links, data.sizes, Facts(label_support=data.label_counts > 0))
 
 
 def reads_labels(scenario: Scenario, seed: int) -> bool:
@@ -141,12 +151,13 @@ def world_for(scenario: Scenario, world: SharedWorld, method: Method) -> tuple[S
     if there is scenario:
         return scenario, world
     fleet = assign(there.fleet, 1, world.seed)
-    return there, SharedWorld(world.seed, fleet, world.samples.sum(keepdims=True), Facts())
+    links = client_links_of(there, fleet, world.seed)
+    return there, SharedWorld(world.seed, fleet, links, world.samples.sum(keepdims=True), Facts())
 
 
-def client_links_of(scenario: Scenario, world: SharedWorld) -> ClientLinks:
+def client_links_of(scenario: Scenario, fleet: FleetAssignment, seed: int) -> ClientLinks:
     """Return the capacities of the clients' links of a seed."""
-    return ClientLinks(scenario.network.links, [str(name) for name in world.fleet.link_names()], world.seed)
+    return ClientLinks(scenario.network.links, [str(name) for name in fleet.link_names()], seed)
 
 
 def limits_of(scenario: Scenario) -> Limits:
@@ -165,15 +176,9 @@ def setup_of(
     learner: Learner,
     trains: bool,
     listeners: Sequence[Listener],
-    client_links: ClientLinks | None = None,
-    bandwidth: float = 1.0,
     cost: CostOf | None = None,
 ) -> Setup:
-    """Return one run's setup.
-
-    ``client_links`` are the capacities of the clients' links, if they are already built, ``bandwidth`` is a factor on
-    those of all other links, and ``cost`` is called for the cost of a local step in place of ``costs``.
-    """
+    """Return one run's setup; ``cost`` is called for the cost of a local step in place of ``costs``."""
     method, model = costs.method, costs.adapted_model()
     levels = range(0 if method.submodels is None else len(method.submodels.levels))
     allocation = scenario.training.bandwidth.spec
@@ -191,8 +196,7 @@ def setup_of(
         world.fleet,
         scenario.network,
         world.seed,
-        client_links=client_links,
-        scale=bandwidth,
+        client_links=world.links,
         label=chosen.label,
         rounds=scenario.training.rounds,
         cohort=scenario.training.cohort,
@@ -204,6 +208,7 @@ def setup_of(
         sizes=sizes(model, method.codecs.down),
         sizes_up=sizes(model, method.codecs.up),
         sizes_plain=sizes(model, NoCodec()),
+        base_bytes=model.base_bytes if model.lora is not None and model.lora.base_sent == "once" else 0,
         level_sizes=[sizes(costs.part_of(level).model, NoCodec()).of_model_with(model.depth) for level in levels],
         cost=cost or costs.step,
         samples=world.samples,

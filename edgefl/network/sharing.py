@@ -112,16 +112,16 @@ class Sharing:
         *,
         weight: float,
         latency: float,
-        limit: float | None = None,
+        limit: float = math.inf,
         size: float = 0.0,
         outlook: Outlook | None = None,
     ) -> None:
-        """A flow begins to use its links, at most at the rate ``limit`` (bit/s; None: the transport's).
+        """A flow begins to use its links, at most at the rate ``limit`` (bit/s) and the transport's.
 
         ``latency`` is the seconds before its first byte under the transport model, without the set-up of a connection.
         """
         latency /= self._transport.latency_factor
-        limit = self._transport.limit(latency) if limit is None else limit
+        limit = min(limit, self._transport.limit(latency))
         stream = self._streams[flow] = Stream(flow, path, bits, weight, latency, limit, size, outlook or Outlook())
         if self._topology.airs:
             channels = ((self._topology.air(link), link) for link in path)

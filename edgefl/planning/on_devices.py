@@ -18,6 +18,8 @@ from edgefl.simulation.work import batch_counts, local_seconds
 class OnDevice:
     """Local training of one client on a device: seconds and joules of a round, and the memory that it needs and has.
 
+    ``step_seconds`` and ``step_joules`` are those of its largest local step.
+
     ``evidence`` says what the seconds are worth; the joules are those of the device at full load, and of reading.
     """
 
@@ -29,10 +31,19 @@ class OnDevice:
     training_memory_bytes: Range
     compute_seconds: Range
     joules: Range
+    step_seconds: Range
+    step_joules: Range
     evidence: str
 
+    @property
+    def why(self) -> str | None:
+        """Why the device cannot train it."""
+        needs, has = self.peak_memory_bytes / 1e6, self.training_memory_bytes.nominal / 1e6
+        return None if self.fits else f"training needs {needs:,.4g} MB, the device has {has:,.4g} MB for it"
+
     def as_dict(self) -> dict[str, Any]:
-        return {name: each._asdict() if isinstance(each, Range) else each for name, each in vars(self).items()}
+        figures = {name: each._asdict() if isinstance(each, Range) else each for name, each in vars(self).items()}
+        return {**figures, "why": self.why}
 
 
 def on_devices(model: CostModel, method: Method, images: int, profiles: Sequence[DeviceProfile]) -> list[OnDevice]:
@@ -43,9 +54,13 @@ def on_devices(model: CostModel, method: Method, images: int, profiles: Sequence
     def on(profile: DeviceProfile) -> OnDevice:
         steps = {size: costs.step(blocks, size, 0, profile.backend) for size in batches}
         peak = max(step.peak_memory_bytes for step in steps.values())
-        seconds = work_seconds(profile, costs, blocks, batches)
+        seconds, step = (work_seconds(profile, costs, blocks, each) for each in (batches, {max(batches): 1}))
         nominal = local_seconds(profile, steps, batches, method.local.input)
         share = training_watts(profile, *nominal) / (compute_joules(profile, 1.0) or 1.0)
+
+        def joules(of: Range) -> Range:
+            return Range.of(lambda bound: compute_joules(profile, share * getattr(of, bound), bound=bound))
+
         return OnDevice(
             profile.name,
             profile.software,
@@ -54,7 +69,9 @@ def on_devices(model: CostModel, method: Method, images: int, profiles: Sequence
             peak,
             Range.of(lambda bound: value(profile.memory.training, bound)),
             seconds,
-            Range.of(lambda bound: compute_joules(profile, share * getattr(seconds, bound), bound=bound)),
+            joules(seconds),
+            step,
+            joules(step),
             step_evidence(profile, (step.operators for step in steps.values())),
         )
 

@@ -26,6 +26,7 @@ from edgefl.scenario.overrides import (
     overridden,
     parse_overrides,
 )
+from edgefl.scenario.removed import without_removed
 from edgefl.scenario.scenario import Scenario
 from edgefl.user_code import allow
 from edgefl.validation import shown, validated
@@ -129,6 +130,7 @@ def changed_data(data: Mapping[str, Any], changes: Sequence[Override], folder: P
     changed = anchored(overridden(anchored(data, folder or Path.cwd()), changes), Path.cwd())
     changed = found_below(changed, _data_folder(changed))
     _refuse_not_finite(changed)
+    without_removed(changed)
     return changed
 
 

@@ -18,7 +18,7 @@ from edgefl.methods.recipe import Method
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.flow import FlowObserver, Network
 from edgefl.network.specs import NetworkSpec
-from edgefl.network.topology import Topology, scale_topology
+from edgefl.network.topology import Topology
 from edgefl.network.transport import Timeouts, Transport
 from edgefl.network.tree import build_topology
 from edgefl.record.events import EventLog, Listener
@@ -29,7 +29,7 @@ from edgefl.simulation.accounts import Limits
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.cost_specs import ComputeSeconds
 from edgefl.simulation.failure_specs import Crash, Outage
-from edgefl.simulation.protocol_specs import ProtocolSpec
+from edgefl.simulation.protocols.base import ProtocolSpec
 from edgefl.simulation.work import CostOf, RoundOverhead
 from edgefl.training.faults import blaming
 from edgefl.training.job import Learner, TrainingJob
@@ -106,6 +106,7 @@ class Setup:
     failures: Sequence[Crash | Outage] = ()
     sizes_up: ModelSizes | None = None  # bytes of the blocks as clients return them; sizes by default
     sizes_plain: ModelSizes | None = None  # their bytes as float32; sizes by default
+    base_bytes: int = 0  # of frozen weights, which each client receives once
     # bytes of the blocks of each capacity level's part of the model, both ways; empty without levels
     level_sizes: Sequence[ModelSizes] = ()
     listeners: Sequence[Listener] = ()
@@ -122,22 +123,17 @@ class Setup:
         seed: int,
         *,
         client_links: ClientLinks | None = None,
-        scale: float = 1.0,
         **others: Any,
     ) -> Self:
         """The setup of a fleet on a network; ``others`` are the other fields.
 
-        ``client_links`` are the capacities of the clients' links, if they are already built; ``scale`` is a factor on
-        those of all other links.
+        ``client_links`` are the capacities of the clients' links, if they are already built.
         """
         links = [str(name) for name in fleet.link_names()]
-        topology = build_topology(network.topology, network.links, links)
-        if scale != 1.0:
-            scale_topology(topology, scale)
         return cls(
             seed=seed,
             fleet=fleet,
-            topology=topology,
+            topology=build_topology(network.topology, network.links, links),
             transport=network.transport.build(seed),
             timeouts=network.transport.timeouts,
             capacity_changes=client_links or ClientLinks(network.links, links, seed),

@@ -131,20 +131,20 @@ class Plan(NamedTuple):
 
 
 def batch_counts(options: LocalOptions, samples: int, steps: int | None = None) -> dict[int, int]:
-    """The number of local steps of each batch size for a client with ``samples`` images; they sum to its steps.
+    """The number of local steps on so many images for a client with ``samples`` images; they sum to its steps.
 
     Without ``steps`` these are H_k of the options.
 
     >>> batch_counts(LocalOptions(epochs=2, batch=50), 120)
     {50: 4, 20: 2}
     """
-    whole, rest = divmod(samples, options.batch)
+    whole, rest = options.a_pass(samples)
     an_epoch = options.steps_of_an_epoch(samples)
     if not an_epoch:
         return {}
     epochs, left = divmod(options.steps_for(samples) if steps is None else steps, an_epoch)
     smaller = an_epoch - whole
-    counts = {options.batch: epochs * whole + min(left, whole), rest: epochs * smaller + max(left - whole, 0)}
+    counts = {options.step_samples: epochs * whole + min(left, whole), rest: epochs * smaller + max(left - whole, 0)}
     return {size: count for size, count in counts.items() if count}
 
 
@@ -260,13 +260,12 @@ class WorkModel:
         """Seconds and FLOPs of local steps with batches of these sizes (or the work's), in their order."""
         key = (work.group, work.alpha, work.samples, work.level, sizes or tuple(work.batches))
         if key not in self._passes:
-            batch, profile = self.options.batch, self.fleet.profiles[work.group]
+            batch, profile = self.options.step_samples, self.fleet.profiles[work.group]
             costs = {size: self.cost(work.alpha, size, work.level, profile.backend) for size in key[-1]}
             seconds = {size: local_seconds(profile, costs, {size: 1}, self.options.input).training for size in costs}
             flops = {size: cost.training_flops for size, cost in costs.items()}
-            whole, rest = divmod(work.samples, batch)
-            smaller = self.options.steps_of_an_epoch(work.samples) - whole
-            one, other = (Passes(of.get(batch, 0.0), whole, of.get(rest, 0.0), smaller) for of in (seconds, flops))
+            whole, rest = self.options.a_pass(work.samples)
+            one, other = (Passes(of.get(batch, 0.0), whole, of.get(rest, 0.0), rest > 0) for of in (seconds, flops))
             self._passes[key] = one, other
         return self._passes[key]
 

@@ -138,11 +138,11 @@ class ServerModel:
 
     def _weights(self, samples: Sequence[int]) -> list[float]:
         """Shares that sum to 1: equal, or proportional to the images that a pass uses."""
-        local, counts = self._method.local, list(samples)
+        local = self._method.local
         if self._method.weighting == "uniform":
             counts = [1] * len(samples)
-        elif local.drop_last:  # a client with less than one batch uses it
-            counts = [each // local.batch * local.batch or each for each in samples]
+        else:
+            counts = [whole * local.step_samples + rest for whole, rest in map(local.a_pass, samples)]
         return [count / sum(counts) for count in counts]
 
     def _arriving(self, version: int, before: ServerSide | None, lr: float) -> Received:

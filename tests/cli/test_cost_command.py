@@ -60,6 +60,32 @@ def test_a_device_is_asked_without_a_scenario(capsys, tmp_path):
     assert "500 images in batches of 20: 25 steps" in output
 
 
+def test_models_batches_and_options_are_compared_on_devices(capsys, tmp_path):
+    small = yaml.safe_load(Path("device_profiles/raspberry-pi-4.yaml").read_text())
+    small["name"], small["memory"]["training"] = "small", "0.5 MB"
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(small))
+    asked = ["--shape", "1x8x8", *("--model", "cnn", "--model", "{name: cnn, width: 4}")]
+    asked += ["--model", "{torchvision: resnet18}", "--batch", "2,40", "--grid", "training.local.accumulate=1,20"]
+    asked += ["--on", f"raspberry-pi-4,{tmp_path / 'small.yaml'}"]
+    code, output, _ = run(capsys, *asked, "--json")
+    assert code == 0
+    rows = json.loads(output)["settings"]
+    assert len(rows) == 3 * 2 * 2
+    assert ["refused" in row for row in rows] == 8 * [False] + 4 * [True]
+    whole, parts = rows[1], rows[2]
+    assert (parts["batch"], parts["set"], parts["shape"]) == (2, {"training.local.accumulate": 20}, [1, 8, 8])
+    one, other = (row["devices"] for row in (whole, parts))
+    assert [each["fits"] for each in (*one, *other)] == [True, False, True, True]
+    assert one[1]["why"].endswith("the device has 0.5 MB for it")
+    assert one[0]["steps"] == other[0]["steps"] == 13
+    costs = CostModel(build_model(MODELS["cnn"](), (1, 8, 8), 10))
+    cost = costs.cost(build_method("fedavg", LocalOptions(batch=2, accumulate=20)), 4, 40)
+    assert other[0]["step_seconds"]["nominal"] == step_seconds(load_profile("raspberry-pi-4"), cost.operators)
+    assert other[0]["step_seconds"]["nominal"] > 5 * one[0]["step_seconds"]["nominal"]
+    code, output, _ = run(capsys, *asked)
+    assert "resnet18, batch 2, accumulate 1: " in " ".join(output.split())
+
+
 def test_options_are_set_by_their_path_in_a_scenario(capsys):
     arguments = ("--model", "resnet18", "--method", "fedbr", "--alpha", "1", "--json")
     changes = ("--set", "model.stem=imagenet", "--set", "model.norm=batch", "--set", "methods.0.block_bytes=uniform")
@@ -85,6 +111,8 @@ def test_a_method_that_cannot_train_the_model_is_listed_with_the_reason(capsys):
         (("--model", "cnn", "--method", "fedavg", "--set", "model.depth=1"), "model.depth"),
         (("--model", "cnn", "--method", "fedavg", "--shape", "28"), "takes images"),
         (("--model", "cnn", "--method", "fedavg", "--shape", "big"), "3x32x32"),
+        (("--model", "cnn", "--method", "fedavg", "--batch", "1,0"), "at least 1"),
+        (("--model", "cnn", "--method", "fedavg", "--batch", "1,8"), "--on DEVICE,…"),
         (("--model", "cnn", "--method", "fedavg", "--alpha", "2"), "whole model"),
         (("--model", "cnn", "--method", "fedbr", "--alpha", "9"), "4 blocks"),
     ],

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
-from edgefl.cost.fake import fake
 from edgefl.cost.measure import measure
 from edgefl.cost.recorder import Recorder
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_step import local_step
 from edgefl.methods.parts.objective import Batch, Context
+from edgefl.models.fake import fake
 from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.torch_settings import neutral_torch
@@ -206,10 +206,10 @@ def shipped(name, **options):
     return build_model(MODELS[name](**options), IMAGES, 10)
 
 
-def gpt2(**options):
+def gpt2(attention="eager", **options):
     pytest.importorskip("transformers", reason="transformers is not installed: pip install -e '.[transformers]'")
     args = {"n_layer": 2, "n_head": 4, "n_embd": 64, "n_positions": 64, "vocab_size": 96}
-    dropouts = dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0)
+    dropouts = dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0) | {"attn_implementation": attention}
     spec = MODELS["transformers"](transformers="gpt2", args=args | dropouts, head="next_token", **options)
     return build_model(spec, (32,), 96, tokens=True)
 
@@ -251,15 +251,18 @@ NETWORKS = [
     pytest.param(partial(ordinary, ChangedView), id="a view changed in place", marks=FULL),
     pytest.param(gpt2, id="gpt-2", marks=EXTRAS),
     pytest.param(gpt2_with_adapters, id="gpt-2 with LoRA", marks=EXTRAS),
+    pytest.param(partial(gpt2, "sdpa"), id="gpt-2 with fused attention", marks=EXTRAS),
+    pytest.param(partial(gpt2, checkpointing=True), id="gpt-2 recomputed", marks=EXTRAS),
 ]  # fmt: skip
 
 
 def compare(model, **local):
-    method = build_method("fedavg", LocalOptions(batch=BATCH, weight_decay=0, clip_norm=None, **local))
+    method = build_method("fedavg", LocalOptions(**{"batch": BATCH, "weight_decay": 0, "clip_norm": None, **local}))
     with neutral_torch():
         counted, real = measure(model, method, model.depth, BATCH), real_step(model, method)
     assert counted.peak_memory_bytes == pytest.approx(real.peak, rel=0.05)
     assert counted.launches == pytest.approx(real.launches, rel=0.1)
+    return counted
 
 
 @pytest.mark.parametrize("make", NETWORKS)
@@ -270,6 +273,14 @@ def test_a_step_has_the_peak_memory_and_the_launches_of_one_with_data(make):
 @pytest.mark.full
 def test_adamw_has_the_peak_memory_and_the_launches_of_one_with_data():
     compare(ordinary(lambda: Vit(4)), optimizer="adamw")
+
+
+def test_accumulated_gradients_have_the_peak_memory_and_the_launches_of_those_with_data():
+    """Minibatches of 5, 5, 5 and 1; the third one is counted as the second."""
+    model = ordinary(lambda: Vit(4))
+    whole, parts = compare(model, optimizer="adamw"), compare(model, optimizer="adamw", batch=5, accumulate=4)
+    assert parts.peak_memory_bytes < 0.5 * whole.peak_memory_bytes
+    assert parts.layer_macs == whole.layer_macs
 
 
 class Checkpointed(nn.Module):

@@ -19,13 +19,15 @@ from edgefl.training.job import JobId, TrainingJob
 from ..training.conftest import TinyData, tiny_model
 
 
-def test_a_step_equals_pytorchs_own_training_loop():
+@pytest.mark.parametrize("accumulated", [{}, {"batch": 3, "accumulate": 3}], ids=str)
+def test_a_step_equals_pytorchs_own_training_loop(accumulated):
+    """Also one that adds up the gradients of minibatches of 3, 3 and 2 samples."""
     model = build_model(MODELS["resnet18"](stem="imagenet", norm="batch"), (3, 16, 16), 5).double()
     layout = model.layout
     vector = initial_vector(model, 0).double()
     parameters, buffers = layout.split(vector)
     batch = Batch(torch.randn(8, 3, 16, 16, dtype=torch.float64), torch.arange(8) % 5)
-    options = LocalOptions(momentum=0.9, weight_decay=1e-3, clip_norm=1.0)
+    options = LocalOptions(momentum=0.9, weight_decay=1e-3, clip_norm=1.0, **accumulated)
     memory = Sgd().begin(parameters, {}, options, 2)
     context = Context(model, {}, {}, {}, model.depth)
 
@@ -34,8 +36,12 @@ def test_a_step_equals_pytorchs_own_training_loop():
         parameters, loss = local_step(CrossEntropy(), Sgd(), parameters, buffers, batch, context, memory, options, 0.1)
         optimizer.zero_grad()
         with using(training=True):
-            expected = torch.nn.functional.cross_entropy(model(batch.inputs), batch.labels)
-        expected.backward()
+            parts = zip(*(each.split(accumulated.get("batch", 8)) for each in batch), strict=True)
+            expected = 0.0
+            for inputs, labels in parts:
+                mean = torch.nn.functional.cross_entropy(model(inputs), labels) * len(labels) / 8
+                mean.backward()
+                expected += mean.detach()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         assert not loss.total.requires_grad

@@ -19,6 +19,7 @@ from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.models.mode import using
 from edgefl.models.pretrained import places_of_names
+from edgefl.models.random_layers import backward_of
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.models.zoo.transformers import padding_of
 from edgefl.tasks.classification import Classification
@@ -46,6 +47,23 @@ def built(kind, head="sequence_classification", shape=(12,), classes=30, **optio
     return build_model(
         MODELS["transformers"](transformers=kind, head=head, **options), shape, classes, tokens=len(shape) == 1
     )
+
+
+def test_a_checkpointed_model_has_the_gradient_of_the_plain_one_and_less_memory():
+    method = build_method("fedavg", LocalOptions(batch=4))
+    args = {**GPT2, "attn_implementation": "sdpa", **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0)}
+    steps, peaks = [], []
+    for checkpointing in (False, True):
+        model = built("gpt2", "next_token", args=args, checkpointing=checkpointing)
+        peaks.append(measure(model, method, model.depth, 4).peak_memory_bytes)
+        weights = weights_of(model)
+        leaves = [each.requires_grad_() for block in weights for each in block.values()]
+        with model.held(), using(training=True):
+            loss = model.apply_blocks(weights, torch.arange(24).view(2, 12) % 30).square().mean()
+            backward_of(loss)
+        steps.append(torch.cat([each.grad.flatten() for each in leaves if each.grad is not None]))
+    torch.testing.assert_close(*steps)
+    assert peaks[1] < 0.9 * peaks[0]
 
 
 def library_model(model):

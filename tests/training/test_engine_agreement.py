@@ -27,7 +27,11 @@ from edgefl.training.parallel.worker_pool import shared_pool
 
 from .conftest import RESIDUAL, few_of, jobs_of, residual_model, same, tiny_model, train_rounds
 
-ENTRIES = [*METHODS.names(), {"method": "fedadc", "variant": "blue"}, {"method": "fedavg", "local": {"momentum": 0.9}}]
+ENTRIES = [
+    *METHODS.names(),
+    {"method": "fedadc", "variant": "blue"},
+    {"method": "mixup", "local": {"momentum": 0.9, "batch": 2, "accumulate": 2}},
+]
 FEW = ["fedavg", "fedbr", "scaffold", "fedmlb", "moon"]
 CPU = torch.device("cpu")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a worker process cannot import the tests

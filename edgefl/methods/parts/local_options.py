@@ -22,6 +22,12 @@ class LocalOptions(Component):
         default=None, ge=1, le=1_000_000_000, description="local steps instead of epochs (batches wrap around)"
     )
     batch: int = Field(default=32, ge=1, le=1_000_000_000, description="images in a minibatch")
+    accumulate: int = Field(
+        default=1,
+        ge=1,
+        le=1_000_000,
+        description="minibatches whose gradients are added up before a local step updates the parameters",
+    )
     lr: LearningRate = Field(default=0.1, description="learning rate η_0, or one that changes: a kind and its options")
     lr_decay: float = Field(default=1.0, gt=0, le=1, description="η_t = η_0 · lr_decay^t, per round")
     optimizer: LocalOptimizer = Field(default=PlainSgd(), description="the optimizer: a kind and its options")
@@ -99,5 +105,19 @@ class LocalOptions(Component):
 
     def steps_of_an_epoch(self, samples: int) -> int:
         """Local steps of one pass over ``samples`` images, even if ``steps`` is set instead of ``epochs``."""
-        whole, rest = divmod(samples, self.batch)
-        return whole + (1 if rest and not (self.drop_last and whole) else 0)
+        whole, rest = self.a_pass(samples)
+        return whole + (rest > 0)
+
+    @property
+    def step_samples(self) -> int:
+        """Samples of a whole local step, in all of its minibatches."""
+        return self.batch * self.accumulate
+
+    def a_pass(self, samples: int) -> tuple[int, int]:
+        """The whole local steps of one pass, and the samples of the smaller step at its end, 0 without one.
+
+        >>> LocalOptions(batch=50).a_pass(120), LocalOptions(batch=25, accumulate=2, drop_last=True).a_pass(190)
+        ((2, 20), (3, 25))
+        """
+        used = samples // self.batch * self.batch if self.drop_last else samples
+        return divmod(used or samples, self.step_samples)

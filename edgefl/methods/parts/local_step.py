@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
@@ -116,8 +118,10 @@ class Leaves:
             self._of = point, buffers
         return self._weights
 
-    def gradient(self, loss: Tensor, *, backward: bool = False) -> Tensor:
+    def gradient(self, loss: Tensor, added: Tensor | None = None, *, backward: bool = False) -> Tensor:
         """The gradient ``[parameter_count]`` of a loss at the last point of :meth:`at`; a new vector.
+
+        If there is a gradient to which it is ``added``, in place, that one is returned.
 
         A loss that does not depend on the parameters has gradient zero. ``backward``: by ``loss.backward()``, which
         activation checkpointing with ``use_reentrant=True`` needs.
@@ -132,7 +136,12 @@ class Leaves:
             pieces = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
         else:
             pieces = tuple(torch.zeros_like(tensor) for tensor in self._parameters)
-        return torch.cat([entry.flat(piece) for entry, piece in zip(self._trained, pieces, strict=True)])
+        flat = [entry.flat(piece) for entry, piece in zip(self._trained, pieces, strict=True)]
+        if added is None:
+            return torch.cat(flat)
+        for place, piece in zip(torch.split(added, [len(each) for each in flat]), flat, strict=True):
+            place.add_(piece)
+        return added
 
 
 class Trained:
@@ -156,6 +165,25 @@ def checked_loss(answer: object) -> Loss:
     return numbers
 
 
+def minibatches(batch: Batch, options: LocalOptions, dim: int = 0) -> list[tuple[float, Batch]]:
+    """The minibatches of a local step, whose gradients are added up, and each one's share of the step's samples.
+
+    >>> from edgefl.methods.parts.local_options import LocalOptions
+    >>> batch = Batch(torch.ones(5, 1), torch.ones(5))
+    >>> [share for share, _ in minibatches(batch, LocalOptions(batch=2, accumulate=3))]
+    [0.4, 0.4, 0.2]
+    """
+    if options.accumulate == 1:
+        return [(1.0, batch)]
+    parts = zip(*(torch.split(each, options.batch, dim) for each in batch), strict=True)
+    return [(labels.shape[dim] / batch.labels.shape[dim], Batch(inputs, labels)) for inputs, labels in parts]
+
+
+def weighted(value: Tensor, share: float) -> Tensor:
+    """The value times its share."""
+    return value if share == 1 else value * share
+
+
 def local_step(  # noqa: PLR0917  (a step is made of this many things; they come in the order of use)
     objective: Objective,
     rule: LocalRule,
@@ -167,6 +195,7 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     options: LocalOptions,
     lr: float,
     *,
+    draw: Callable[[int], Mapping[str, Tensor]] | None = None,
     leaves: Leaves | None = None,
     precision: Precision = "float32",
     entering: Callable[[Phase], object] = lambda _: None,
@@ -175,7 +204,11 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
 
     ``parameters`` ``[parameter_count]`` may be changed in place by the rule, as may its local optimizer state
     ``memory``; batch norm's running statistics in ``buffers`` ``[buffer_count]`` are updated in place. ``lr`` is η_t of
-    the round; ``leaves`` are those of the job's earlier steps; ``entering`` is called at the start of each phase.
+    the round; ``draw`` returns the random inputs of so many samples, if not those of the ``context``; ``leaves`` are
+    those of the job's earlier steps; ``entering`` is called at the start of each phase.
+
+    The gradient is that of the mean loss of all samples: the sum of those of the step's minibatches, each weighted by
+    its share of the samples.
 
     Returns:
         The parameters after the step ``[parameter_count]``, and the detached loss at the gradient's point.
@@ -183,14 +216,22 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     entering("forward")
     leaves = Leaves(context.model.layout) if leaves is None else leaves
     weights, again = leaves.at(rule.point(parameters, memory, lr), buffers), context.model.recomputes
-    with context.model.held(), drawn_from(context.draws, recomputes=again):
-        with computing(precision, batch.labels.device):
-            loss = checked_loss(objective.loss(weights, batch, context))
-        entering("backward")
-        gradient = leaves.gradient(loss.total, backward=again)
-    detached = Loss(loss.total.detach(), loss.cross_entropy.detach())
+    gradient: Tensor | None = None
+    losses: list[list[Tensor]] = []
+    for number, (share, part) in enumerate(minibatches(batch, options)):
+        if number:
+            entering("forward")
+        here = context if draw is None else replace(context, draws=draw(part.labels.shape[0]))
+        with context.model.held(), drawn_from(here.draws, recomputes=again):
+            with computing(precision, batch.labels.device):
+                loss = checked_loss(objective.loss(weights, part, here))
+            entering("backward")
+            gradient = leaves.gradient(weighted(loss.total, share), gradient, backward=again)
+        losses.append([weighted(each.detach(), share) for each in loss])
+    assert gradient is not None
     entering("update")
-    return rule.update(parameters, gradient, memory, options, lr), detached
+    loss = Loss(*(reduce(torch.add, each) for each in zip(*losses, strict=True)))
+    return rule.update(parameters, gradient, memory, options, lr), loss
 
 
 def stepped_(parameters: Tensor, step: Tensor, lr: float | Tensor) -> Tensor:

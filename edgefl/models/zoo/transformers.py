@@ -3,10 +3,11 @@
 import inspect
 import logging
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from pydantic import Field, JsonValue
@@ -214,6 +215,9 @@ class Logits(nn.Module):
         logits = self._called(inputs, **options)
         return logits[:, -1] if self._last else logits
 
+    def gradient_checkpointing_enable(self, options: dict[str, Any]) -> None:
+        self._model[0].gradient_checkpointing_enable(options)  # type: ignore[operator]
+
     def _of_padded(self, inputs: Tensor, padding: int) -> Tensor:
         """The logits of texts that are first moved to where they would be without padding before them.
 
@@ -230,7 +234,7 @@ class Logits(nn.Module):
         return logits if logits.dim() == 2 else logits.take_along_dim(((places - before) % length)[:, :, None], 1)
 
     def _called(self, inputs: Tensor, **options: Tensor) -> Tensor:
-        with _UsedMasks():
+        with _UsedMasks(padded=self.padding is not None):
             logits: Tensor = self._model[0](inputs, **options).logits
         return logits
 
@@ -246,7 +250,25 @@ def _padded(model: BlockModel) -> Logits | None:
 
 
 class _UsedMasks(TorchFunctionMode):
-    """Lets the library use each mask; it skips one that is all true, so operators would depend on numbers."""
+    """Lets the library use each mask; it skips one that is all true, so operators would depend on numbers.
+
+    Where PyTorch's fused attention needs none but the causal one, it is skipped if no text is ``padded``.
+    """
+
+    def __init__(self, *, padded: bool) -> None:
+        super().__init__()
+        self._all_true = not padded
+
+    def __enter__(self) -> Self:
+        masks: Any = sys.modules.get("transformers.masking_utils", self)  # not in versions before 4.53
+        self._masks, self._replaced = masks, getattr(masks, "fast_all", None)
+        masks.fast_all = lambda _: self._all_true
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._masks.fast_all = self._replaced
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

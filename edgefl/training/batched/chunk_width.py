@@ -49,7 +49,7 @@ class ChunkWidths:
         # pass.
         with torch.enable_grad():
             step = Step(task.method, task.objective, task.rule, task.options)
-            one = measure(self._model, step, task.alpha, task.options.batch).peak_memory_bytes
+            one = measure(self._model, step, task.alpha, task.options.step_samples).peak_memory_bytes
         fitting = min(WIDEST, int(self._budget() // (MARGIN * max(1, one))))
         width = 1 << (fitting.bit_length() - 1) if fitting > 1 else 1
         self._known.append((kind, width))

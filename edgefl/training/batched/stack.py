@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from edgefl.methods.parts.local_step import checked_loss
+from edgefl.methods.parts.local_step import checked_loss, minibatches, weighted
 from edgefl.methods.parts.objective import Batch, Context
 from edgefl.models.block_model import BlockModel
 from edgefl.models.random_layers import drawn_from
@@ -19,6 +20,7 @@ from edgefl.training.batched.chunk_width import padded
 from edgefl.training.engines.sequential import draws_of, first_memory
 
 Named = Mapping[str, Tensor]
+Draws = dict[tuple[int, str], Tensor]
 
 
 class Stack:
@@ -91,11 +93,11 @@ class Stack:
         rows, replay = list(range(len(self.tasks))), replay if self._begin_step() else None
         extra, size = self._rows - len(rows), batch.labels.shape[1]
         inputs, labels = (_widened(part, extra) for part in batch)
-        draws = self._drawn(rows, size, extra)
+        draws = self._drawn(rows, batch, extra)
         if replay is None:
             losses = self._step(inputs, labels, draws)
         else:
-            given = {"inputs": inputs, "labels": labels, **{f"draw {name}": draw for name, draw in draws.items()}}
+            given: dict[Any, Tensor] = {"inputs": inputs, "labels": labels, **draws}
             key = tuple((name, tensor.shape, tensor.dtype) for name, tensor in given.items())
             if key not in self._replays:
                 self._replays[key] = self._repeatable(given, replay)
@@ -116,7 +118,7 @@ class Stack:
         }
         inputs, labels = (_widened(part, extra) for part in batch)
         parameters, buffers, losses = self._advanced(
-            parameters, buffers, memory, own, inputs, labels, self._drawn(rows, size, extra)
+            parameters, buffers, memory, own, inputs, labels, self._drawn(rows, batch, extra)
         )
         real, count = index[: len(rows)], len(rows)
         self._parameters.index_copy_(0, real, parameters[:count])
@@ -154,18 +156,24 @@ class Stack:
         for kind, named in self._shared.items():
             yield from ((f"shared {kind} {name}", tensor) for name, tensor in sorted(named.items()))
 
-    def _drawn(self, rows: Sequence[int], size: int, extra: int) -> dict[str, Tensor]:
-        drawn = [{} if draw is None else draw(size) for draw in (self._draws[row] for row in rows)]
-        return {name: _widened(torch.stack([one[name] for one in drawn]), extra) for name in drawn[0]}
+    def _drawn(self, rows: Sequence[int], batch: Batch, extra: int) -> Draws:
+        """By the number of the step's minibatch and name."""
+        found: Draws = {}
+        for number, (_, part) in enumerate(minibatches(batch, self.tasks[0].options, 1)):
+            size = part.labels.shape[1]
+            drawn = [{} if draw is None else draw(size) for draw in (self._draws[row] for row in rows)]
+            stacked = {(number, name): torch.stack([one[name] for one in drawn]) for name in drawn[0]}
+            found |= {key: _widened(each, extra) for key, each in stacked.items()}
+        return found
 
     def _note(self, rows: Sequence[int], losses: Tensor, size: int) -> None:
         for row, loss in zip(rows, losses, strict=False):
             self._losses[row].append(loss)
             self._sizes[row].append(size)
 
-    def _repeatable(self, given: Named, replay: Callable[[Callable[[], None]], Replay]) -> Replay:
+    def _repeatable(self, given: Mapping[Any, Tensor], replay: Callable[[Callable[[], None]], Replay]) -> Replay:
         held = {name: tensor.clone() for name, tensor in given.items()}
-        draws = {name.removeprefix("draw "): tensor for name, tensor in held.items() if name.startswith("draw ")}
+        draws = {key: tensor for key, tensor in held.items() if isinstance(key, tuple)}
         losses = torch.empty(self._rows, dtype=self._parameters.dtype, device=self._parameters.device)
 
         def step() -> None:
@@ -175,7 +183,7 @@ class Stack:
         made.reads, made.writes = held, losses
         return made
 
-    def _step(self, inputs: Tensor, labels: Tensor, draws: Named) -> Tensor:
+    def _step(self, inputs: Tensor, labels: Tensor, draws: Draws) -> Tensor:
         """In place; returns the losses ``[rows]``."""
         memory = dict(self._memory)
         parameters, buffers, losses = self._advanced(
@@ -195,13 +203,21 @@ class Stack:
         own: Mapping[str, Named],
         inputs: Tensor,
         labels: Tensor,
-        draws: Named,
+        draws: Draws,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Changes ``memory``."""
         first, lr = self.tasks[0], self._lr
         point = first.rule.point(parameters, memory, lr)
-        gradient, (losses, buffers) = self._gradient(point, buffers, inputs, labels, own, draws)
-        return first.rule.update(parameters, gradient.detach(), memory, first.options, lr), buffers, losses
+        gradient: Tensor | None = None
+        losses: list[Tensor] = []
+        for number, (share, part) in enumerate(minibatches(Batch(inputs, labels), first.options, 1)):
+            drawn = {name: each for (of, name), each in draws.items() if of == number}
+            one, (loss, buffers) = self._gradient(point, buffers, *part, own, drawn)
+            one = weighted(one.detach(), share)
+            gradient = one if gradient is None else gradient.add_(one)
+            losses.append(weighted(loss, share))
+        assert gradient is not None
+        return first.rule.update(parameters, gradient, memory, first.options, lr), buffers, reduce(torch.add, losses)
 
     def _loss(  # noqa: PLR0917  (vmap passes by position)
         self,

@@ -1,7 +1,7 @@
 """The reference engine: clients one after another, each from the received to the final weights."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -60,23 +60,23 @@ def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision
     draw = draws_of(task, model)
     sizes: list[int] = []
     for batch, lr in zip(data.batches(task), task.rates or [task.lr] * task.steps, strict=True):
-        size = batch.labels.shape[0]
         parameters, loss = local_step(
             task.objective,
             task.rule,
             parameters,
             buffers,
             batch,
-            context if draw is None else replace(context, draws=draw(size)),
+            context,
             memory,
             task.options,
             lr,
+            draw=draw,
             leaves=leaves,
             precision=precision,
         )
         # Kept as a tensor: reading its value would synchronise with the accelerator in every step.
         losses.append(loss.cross_entropy)
-        sizes.append(size)
+        sizes.append(batch.labels.shape[0])
     kept = {name: memory[name] for name in task.rule.kept}
     if trained.front is not None:
         # The skeleton's layers may have updated the running statistics of the front, which are not trained.

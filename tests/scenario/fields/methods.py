@@ -51,6 +51,7 @@ LOCAL: list[tuple[str, Any, Any, Expected]] = [
     ("epochs", 1, 3, both(more("flops"), FARTHER)),
     ("steps", 3, 9, both(more("flops"), FARTHER)),
     ("batch", 4, 12, both(NEARER, same("aggregated"))),
+    ("accumulate", 1, 3, both(NEARER, same("aggregated"))),
     ("lr", 0.1, 0.2, FARTHER),
     ("lr_decay", 1.0, 0.2, NEARER),
     ("momentum", 0.0, 0.5, FARTHER),
