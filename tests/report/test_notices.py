@@ -70,7 +70,10 @@ def test_batteries_are_those_of_the_log(tmp_path, joules, empty):
     ("changes", "reason"),
     [
         ({}, "never available when clients were selected"),
-        ({"protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 4}}, "never available when clients were selected"),
+        (
+            {"protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 4}},
+            "never available when clients were selected",
+        ),
         (
             {"failures": [{"kind": "crash", "client": 3, "at": "0 s", "duration": "1 h"}]},
             "never available when clients were selected",
