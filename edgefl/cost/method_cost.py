@@ -109,7 +109,8 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
 
 def optimizer_bytes(model: BlockModel, method: Method) -> int:
     """Bytes of the local optimizer's state during a job that trains the whole model."""
-    received = torch.empty(model.layout.parameter_count, device=META)
+    dtype = torch.bfloat16 if method.local.precision == "bfloat16" else torch.float32
+    received = torch.empty(model.layout.parameter_count, device=META, dtype=dtype)
     vectors = dict.fromkeys(method.rule.vectors, received) | method.rule.first(received)
     return sum(each.nbytes for each in method.rule.begin(received, vectors, method.local, 1).values())
 
