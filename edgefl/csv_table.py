@@ -127,10 +127,15 @@ def csv_table(text: str, *, numbered: bool = False) -> CsvTable:
     header = rows[0][1] if rows else []
     form = _PLAIN if table.commas else _NUMBER
     numbers = [form.fullmatch(cell) is not None for cell in header if cell]
-    if numbered or all(numbers):
-        rows = rows if any(numbers) else rows[1:]
-        return table._replace(header=tuple(str(number + 1) for number in range(len(header))), rows=rows)
-    return table._replace(header=tuple(header), named=True, rows=rows[1:])
+    named = not (numbered or all(numbers))
+    rows = rows[1:] if named or not any(numbers) else rows
+    if not named:
+        header = [str(number + 1) for number in range(len(rows[0][1] if rows else header))]
+    for line, row in rows:
+        if any(row[len(header) :]):
+            message = f"line {line}: expected at most {len(header)} values, found {len(row)}"
+            raise UserError(f"{message}; write numbers without separators of thousands")
+    return table._replace(header=tuple(header), named=named, rows=rows)
 
 
 def _separator(line: str) -> str | None:

@@ -9,10 +9,11 @@ import difflib
 import math
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from edgefl.errors import Note, UserError
 
@@ -41,7 +42,7 @@ UNITS: dict[str, dict[str, float]] = {
 }
 """The units of each dimension, with their values in base units."""
 
-_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\S.*?)?\s*")
+_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\W_\d]\D*?)?\s*")
 
 
 def parse(value: object, dimension: str) -> float:
@@ -92,7 +93,7 @@ def meant(unit: str, dimension: str, number: float | None = None) -> str:
         found += same or converted
     if not found:
         # A slip of the pen keeps the prefix, and b and B apart.
-        alike = [name for name in units if name[0] == unit[0] and ("B" in name) == ("B" in unit)]
+        alike = [name for name in units if name[0] == unit[0] and all((k in name) == (k in unit) for k in "B/")]
         found = difflib.get_close_matches(unit, alike, n=1, cutoff=0.82)
     if not found:
         return f"expected one of: {', '.join(units)}"
@@ -104,12 +105,12 @@ _SI = {"": 1.0, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "m": 1e-3, "milli": 1e-3, "mi
     for power, prefixes in enumerate(("k K kilo", "M mega", "G giga", "T tera", "P peta"), start=1)
     for prefix in prefixes.split()
 }
-_CHARGE = re.compile(r"(m?)A[·*]?h", re.IGNORECASE)
+_CHARGE = re.compile(r"(m?)A[ ·*-]?h", re.IGNORECASE)
 _TIMES = {
     name: size
     for size, names in {
         1e-9: "ns nsec nanosecond",
-        1e-6: "us µs μs usec microsecond",
+        1e-6: "us µs μs usec µsec μsec microsecond",
         1e-3: "ms msec millis millisecond",
         1.0: "s sec second",
         60.0: "min m minute",
@@ -125,7 +126,7 @@ _PER = re.compile(r"\s*(?:/|per\b|p(?=s))\s*([a-z]+)", re.IGNORECASE)
 _POWER = re.compile(
     r"(m|u|µ|μ|k|K|M|G|milli|micro|kilo|mega|giga)?[ -]?(J|j|joules?|Ws|W|w|watts?)([·* -]?(?:h|H|hours?))?"
 )
-_FLOPS = re.compile(r"([kmgtp]?)flops?(?:/s|ps|/sec)?", re.IGNORECASE)
+_FLOPS = re.compile(r"([kmgtp]?)flops?(/s|ps|/sec)?", re.IGNORECASE)
 
 
 def _sizes(unit: str, dimension: str) -> list[float]:
@@ -134,7 +135,7 @@ def _sizes(unit: str, dimension: str) -> list[float]:
         return [_TIMES[unit.lower()]] if unit.lower() in _TIMES and unit not in {"M", "Ms", "MS"} else []
     if dimension.startswith("flops"):
         match = _FLOPS.fullmatch(unit)
-        return [_SI[match[1].upper()]] if match else []
+        return [_SI[match[1].upper()]] if match and not (match[2] and dimension == "flops") else []
     if dimension in ("joules", "watts"):
         match = _POWER.fullmatch(unit)
         energy = match is not None and (match[2][0] in "Jj" or match[2] == "Ws" or bool(match[3]))
@@ -231,20 +232,23 @@ Doubt = Callable[[float], str | None]
 
 
 class _Reader:
-    def __init__(self, dimension: str, doubt: Doubt, kinds: tuple[type, ...]) -> None:
-        self.dimension, self.doubt, self.kinds = dimension, doubt, kinds
+    def __init__(self, dimension: str, doubt: Doubt) -> None:
+        self.dimension, self.doubt = dimension, doubt
 
     def __call__(self, value: Any) -> float:
+        if isinstance(value, Mapping):  # perhaps a part that may stand here too; else this is the error
+            what = self.dimension.replace("_", " ")
+            raise PydanticCustomError("quantity_type", f"Input should be {what} as a number or a text with a unit")
         try:
             number = parse(value, self.dimension)
         except UserError as error:
             raise ValueError(error.message) from None
-        bare = type(value) in self.kinds or (isinstance(value, str) and without_unit(value))
-        if isinstance(value, float) and value.is_integer():
-            bare = False  # it is from the scenario of a run directory
+        bare = not isinstance(value, str) or without_unit(value)
         if bare and number > 0 and (unit := self.doubt(number)) is not None:
-            message = f"{value} without a unit is {spelt(number, self.dimension)}; did you mean '{value} {unit}'?"
-            warnings.warn(message, Note, stacklevel=1)
+            hint = f"did you mean '{value} {unit}'?"
+            if unit not in UNITS[self.dimension]:
+                hint = f"as {value} {unit}, {meant(unit, self.dimension, number)}"
+            warnings.warn(f"{value} without a unit is {spelt(number, self.dimension)}; {hint}", Note, stacklevel=1)
         return number
 
 
@@ -259,14 +263,13 @@ def dimension_of(annotation: Any) -> str | None:
     return next((found for each in get_args(annotation) if (found := dimension_of(each))), None)
 
 
-def _validator(dimension: str, doubt: Doubt = lambda _: None, *kinds: type) -> BeforeValidator:
-    """``kinds`` of numbers may be doubtful; by default integers, because measured figures are fractions."""
+def _validator(dimension: str, doubt: Doubt = lambda _: None) -> BeforeValidator:
     schema: Any = {
         "anyOf": [{"type": "number"}, {"type": "string", "examples": [_example(dimension)]}],
         "description": f"{dimension.replace('_', ' ')}; a number in the base unit or a text with a unit",
     }
     given = Annotated[Any, Field(json_schema_extra=schema)]
-    return BeforeValidator(_Reader(dimension, doubt, kinds or (int,)), json_schema_input_type=given)
+    return BeforeValidator(_Reader(dimension, doubt), json_schema_input_type=given)
 
 
 def _zero_or_at_least_one(rate: float) -> float:
@@ -286,26 +289,26 @@ def _below(*units: tuple[float, str]) -> Doubt:
 
 
 def _milliseconds(seconds: float) -> str | None:
-    return "ms" if seconds >= 1000 and seconds % 900 else None
+    return "ms" if seconds >= 1000 and seconds % 900 and seconds.is_integer() else None
 
 
 Seconds = Annotated[float, _validator("seconds"), Field(ge=0, le=1e10)]
 """At most about 300 years; to express never, use null."""
 ShortSeconds = Annotated[float, _validator("seconds", _milliseconds), Field(ge=0, le=1e10)]
 """Of a part of a round."""
-Latency = Annotated[float, _validator("seconds", _from(1, "ms"), int, float), Field(ge=0, le=1e10)]
+Latency = Annotated[float, _validator("seconds", _from(1, "ms")), Field(ge=0, le=1e10)]
 StepSeconds = Annotated[float, _validator("seconds", _from(1, "ms")), Field(ge=0, le=1e10)]
 OperatorSeconds = Annotated[float, _validator("seconds", _from(0.1, "us")), Field(ge=0, le=1e10)]
 Bytes = Annotated[float, _validator("bytes"), Field(ge=0)]
 TrafficBytes = Annotated[float, _validator("bytes", _below((1e5, "MB"))), Field(ge=0)]
 MemoryBytes = Annotated[float, _validator("bytes", _below((65, "GB"), (1e5, "MB"), (1e7, "kB"))), Field(ge=0)]
-_RATE = _validator("bits_per_second", _below((1001, "Mbit/s"), (1e5, "kbit/s")), int, float)
+_RATE = _validator("bits_per_second", _below((1001, "Mbit/s"), (1e5, "kbit/s")))
 BitsPerSecond = Annotated[float, _RATE, Field(ge=0), AfterValidator(_zero_or_at_least_one)]
 BytesPerSecond = Annotated[float, _validator("bytes_per_second", _below((1001, "GB/s"), (1e6, "MB/s"))), Field(ge=1)]
 Flops = Annotated[float, _validator("flops", _below((1e6, "GFLOP"))), Field(ge=0)]
 FlopsPerSecond = Annotated[float, _validator("flops_per_second", _below((1e6, "GFLOP/s"))), Field(ge=1)]
 Joules = Annotated[float, _validator("joules"), Field(ge=0)]
-BatteryJoules = Annotated[float, _validator("joules", _below((1e3, "Wh"))), Field(ge=0)]
+BatteryJoules = Annotated[float, _validator("joules", _below((1e3, "Wh"), (1.5e4, "mAh"))), Field(ge=0)]
 RadioJoules = Annotated[float, _validator("joules", _from(20, "mJ")), Field(ge=0)]
 Watts = Annotated[float, _validator("watts", _from(1000, "mW")), Field(ge=0)]
 RadioWatts = Annotated[float, _validator("watts", _from(20, "mW")), Field(ge=0)]

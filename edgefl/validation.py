@@ -1,8 +1,9 @@
 """Turn pydantic's list of validation errors into one message for the user.
 
 The message has dotted paths with list indices, what was found, what was expected, and the nearest valid key or choice,
-in at most five lines. Pydantic reports an error for every member of a union, and puts the member's label into the
-path. The user wrote only one thing: paths contain only keys of the file, and only the likeliest member is described.
+in at most five lines. Mappings of several kinds are told apart by a tag. Of other unions (a number or a mapping, a text
+or a list) pydantic reports an error for every member, and puts the member's label into the path. The user wrote only
+one thing: paths contain only keys of the file, and only the member that was meant is described.
 """
 
 from __future__ import annotations
@@ -89,39 +90,30 @@ def _flattened(error: ValidationError) -> Iterator[ErrorDetails]:
 class _Problem:
     """One validation error.
 
-    ``steps`` are its location: keys and indices of the file (True), and labels of union members (False); ``keys`` the
-    valid ones next to the last. ``alternatives`` are the errors of all members of a union, if none fits better than the
-    others.
+    ``path`` are keys and indices from the data's root, as in the file; ``keys`` the valid ones next to the last.
+    ``alternatives`` are the errors of all members of a union, if none fits better than the others.
     """
 
-    steps: tuple[tuple[bool, int | str], ...]
+    path: tuple[int | str, ...]
     details: ErrorDetails
     keys: tuple[str, ...] = ()
     alternatives: tuple[ErrorDetails, ...] = ()
 
     @staticmethod
     def of(details: ErrorDetails, data: Any, model: type[BaseModel]) -> _Problem:
-        steps: list[tuple[bool, int | str]] = []
+        path: list[int | str] = []
         members = [model]
         parent: list[Any] = []
-        for name in details["loc"]:
+        for place, name in enumerate(details["loc"], start=1):
             there, value = _found(data, name)
-            is_last = len(steps) == len(details["loc"]) - 1
-            own = is_last and details["type"] in ("extra_forbidden", "missing")
-            if own or there:
-                steps.append((True, name))
+            own = place == len(details["loc"]) and details["type"] in ("extra_forbidden", "missing")
+            if own or there:  # else the label of a union's member
+                path.append(name)
                 parent, members, data = _fitting(members, data), _inside(_fitting(members, data), name), value
-            else:
-                steps.append((False, name))
         if details["type"] in ("union_tag_invalid", "union_tag_not_found"):
             # A discriminator function is named after the key that it reads: _kind() reads kind.
-            steps.append((True, str(details["ctx"]["discriminator"]).strip("'").removesuffix("()").lstrip("_")))
-        return _Problem(tuple(steps), details, tuple(dict.fromkeys(key for each in parent for key in _fields(each))))
-
-    @property
-    def path(self) -> tuple[int | str, ...]:
-        """Keys and indices from the data's root, as in the file."""
-        return tuple(name for own, name in self.steps if own)
+            path.append(str(details["ctx"]["discriminator"]).strip("'").removesuffix("()").lstrip("_"))
+        return _Problem(tuple(path), details, tuple(dict.fromkeys(key for each in parent for key in _fields(each))))
 
 
 def _found(data: Any, name: int | str) -> tuple[bool, Any]:
@@ -179,40 +171,19 @@ def _inside(members: list[Any], name: int | str) -> list[Any]:
 
 
 def _chosen(problems: list[_Problem]) -> list[_Problem]:
-    """Keep, for each union, the problems of the member that fits best."""
-    while depths := [depth for problem in problems if (depth := _first_label(problem)) is not None]:
-        depth = min(depths)
-        rest = [problem for problem in problems if _first_label(problem) != depth]
-        unions: dict[Any, dict[Any, list[_Problem]]] = {}
-        for problem in problems:
-            if _first_label(problem) == depth:
-                members = unions.setdefault(problem.steps[:depth], {})
-                members.setdefault(problem.steps[depth], []).append(problem)
-        problems = rest + [
-            replace(problem, steps=problem.steps[:depth] + problem.steps[depth + 1 :])
-            for members in unions.values()
-            for problem in _likeliest(list(members.values()), depth)
-        ]
-    return problems
-
-
-def _first_label(problem: _Problem) -> int | None:
-    return next((index for index, (own, _) in enumerate(problem.steps) if not own), None)
-
-
-def _likeliest(members: list[list[_Problem]], depth: int) -> list[_Problem]:
-    """Prefer a member that failed inside to one that failed as a whole, then fewest problems; else merge failures."""
-    inside = [problems for problems in members if any(len(problem.steps) > depth + 1 for problem in problems)]
-    if inside:
-        return min(inside, key=len)
-    flat = [problem for problems in members for problem in problems]
-    if any(isinstance(problem.details["input"], Mapping) for problem in flat):
-        # The label of a model has the name of its class: function-after[_check(), Name].
-        flat = [each for each in flat if re.search(r"(^|[ \[])[A-Z]", str(each.steps[depth][1]))] or flat
-    explained = [problem for problem in flat if not problem.details["type"].endswith("_type")]
-    if explained:
-        return explained[:1]
-    return [replace(flat[0], keys=(), alternatives=tuple(problem.details for problem in flat))]
+    """Keep, for each union, the problems of the member that was meant: the one that was read furthest."""
+    inside = {problem.path[:depth] for problem in problems for depth in range(len(problem.path))}
+    by_path: dict[Any, list[_Problem]] = {}
+    for problem in problems:
+        by_path.setdefault(problem.path, []).append(problem)
+    chosen = []
+    for path, found in by_path.items():
+        explained = [problem for problem in found if not problem.details["type"].endswith("_type")]
+        if explained:
+            chosen.append(explained[0])
+        elif path not in inside:
+            chosen.append(replace(found[0], alternatives=tuple(problem.details for problem in found)))
+    return chosen
 
 
 def _without_echoes(problems: list[_Problem]) -> list[_Problem]:

@@ -57,7 +57,7 @@ TIMEOUTS = {"connection": "150 ms", "retries": 2, "first_wait": "100 ms", "resum
 FAILING = {"network__links": {"5g": {"down": OUTAGES, "up": OUTAGES}}, "network__transport": {"timeouts": TIMEOUTS}}
 TCP: dict[str, Any] = {
     "kind": "tcp", "packet_bytes": 100, "initial_window": 2, "keep_alive": "1 s", "handshake": "tls_0rtt",
-    "loss": 0.02, "queue": "fifo",
+    "queue": "fifo",
 }  # fmt: skip
 ACCIDENTS = {
     "fleet": [

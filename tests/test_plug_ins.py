@@ -87,10 +87,10 @@ def package_of(page):
     return project["name"], "\n\n".join(code), project["entry-points"]
 
 
-def simulated(scenario, folder):
+def simulated(scenario, folder, out="run"):
     (folder / "scenario.yaml").write_text(scenario, encoding="utf-8")
-    run(load_scenario(folder / "scenario.yaml"), out=folder / "run", device="cpu", engine="sequential")
-    return json.loads((folder / "run" / "summary.json").read_text(encoding="utf-8"))["methods"]
+    run(load_scenario(folder / "scenario.yaml"), out=folder / out, device="cpu", engine="sequential")
+    return json.loads((folder / out / "summary.json").read_text(encoding="utf-8"))["methods"]
 
 
 TEACHER = "methods.md#A frozen teacher"
@@ -182,11 +182,13 @@ def test_a_capacity_and_a_selector_in_files_next_to_the_scenario_run_and_are_run
     assert "beam.py: network.links.6g" in capsys.readouterr().err
 
 
-def test_a_block_scheduler_and_a_bandwidth_allocation_may_be_in_a_file(tmp_path):
+def test_a_block_scheduler_a_bandwidth_allocation_and_a_protocol_may_be_in_a_file(tmp_path):
     (tmp_path / "mine.py").write_text(
         """
 from edgefl.scheduling.bandwidth.base import BandwidthSpec, ShortestFirst
 from edgefl.scheduling.blocks.base import BlockScheduler, BlockSchedulerSpec
+from edgefl.simulation.protocols.base import RoundsSpec
+from edgefl.simulation.protocols.synchronous import Synchronous
 
 
 class Last(BlockSchedulerSpec, BlockScheduler):
@@ -201,6 +203,18 @@ class Last(BlockSchedulerSpec, BlockScheduler):
 
 class Short(ShortestFirst):
     pass
+
+
+class Pausing(RoundsSpec):
+    pause: float = 5.0
+
+    def course(self, world, book):
+        return Pauses(world, book, self)
+
+
+class Pauses(Synchronous):
+    def picked(self, round, cohort):
+        yield self.world.env.timeout(self.spec.pause)
 """,
         encoding="utf-8",
     )
@@ -213,6 +227,9 @@ class Short(ShortestFirst):
     )
     one, two = (entries[0] for entries in simulated(scenario + NETWORK, tmp_path).values())
     assert one["bytes"]["down"] < two["bytes"]["down"]
+    pausing = "protocol: {python: mine.py:Pausing, pause: 7}\n"
+    later, _ = (entries[0] for entries in simulated(scenario + pausing + NETWORK, tmp_path, "later").values())
+    assert later["seconds"] == pytest.approx(one["seconds"] + 6 * 7)
 
 
 def test_a_data_set_a_model_a_selector_and_a_device_from_elsewhere_run_together(installed, tmp_path):

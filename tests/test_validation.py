@@ -11,8 +11,9 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from edgefl.errors import UserError
 from edgefl.fleet import load_profile
 from edgefl.fleet.profile import DeviceProfile
+from edgefl.network.specs import StarTopology
 from edgefl.simulation.accounts import BudgetSpec
-from edgefl.simulation.protocol_specs import SynchronousSpec
+from edgefl.simulation.protocols.synchronous import SynchronousSpec
 from edgefl.units import UNITS, BitsPerSecond, Seconds, parse
 from edgefl.validation import validated
 
@@ -164,6 +165,7 @@ SIZES = [
     ("bits_per_second", "10 Mib/s", 10 * 2**20), ("bits_per_second", "10mbit", 1e7),
     ("bits_per_second", "6 MB/min", 8e5), ("bits_per_second", "8 megabits per second", 8e6),
     ("bits_per_second", "3 Mbti/s", 3e6), ("bytes", "100 Mb", 12.5e6), ("bytes", "3 KB", 3e3),
+    ("flops", "5 GFLOP/s", None), ("joules", "15 mA h", None), ("seconds", "20 µsec", 20e-6),
     ("bytes", "2 mbytes", 2e6), ("bytes", "512M", None), ("bytes", "5 MB/s", None), ("seconds", "20 µs", 20e-6),
     ("seconds", "20 ns", 20e-9), ("seconds", "5 m", 300.0), ("seconds", "2 hrs", 7200.0),
     ("seconds", "2 weeks", 1209600.0), ("seconds", "5 Ms", None), ("joules", "15 wh", 54e3),
@@ -187,6 +189,14 @@ def test_advice_has_the_size_of_what_was_written(dimension, given, means):
         assert parse(f"{number}{found[1]}", dimension) == pytest.approx(means, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    "given", ["1,5 Mbit/s", "1,234", "1 000 kbit/s", "1.234,5 kbit/s", "1_000 kbit/s", "1'000 kbit/s"]
+)
+def test_a_number_with_separators_is_no_number_with_an_unknown_unit(given):
+    with pytest.raises(UserError, match=f"expected bits per second such as '40 Mbit/s', found '{given}'"):
+        parse(given, "bits_per_second")
+
+
 def test_a_charge_is_times_the_volts_of_the_cell_and_mb_is_ambiguous():
     with pytest.raises(UserError, match=r"multiply it by the cell's volts; at 3\.7 V it is 18\.5 Wh"):
         parse("5000 mAh", "joules")
@@ -202,7 +212,15 @@ BARE = [
     ({"memory": {"training": "512"}}, ["512 MB"]),
     ({"compute": {"operator_overhead": 25}}, ["25 us"]),
     ({"compute": {"memory_bandwidth": 9}}, ["9 GB/s"]),
+    ({"compute": {"memory_bandwidth": 25.6}}, ["25.6 GB/s"]),
+    ({"memory": {"training": 1.5}}, ["1.5 GB"]),
+    ({"power": {"idle": 3, "compute": 5100.5}}, ["5100.5 mW", "milliwatts"]),
     ({"battery": {"capacity": 19}}, ["19 Wh"]),
+    ({"battery": {"capacity": 15.4}}, ["15.4 Wh"]),
+    (
+        {"battery": {"capacity": 5000}},
+        ["as 5000 mAh, this is a charge: multiply it by the cell's volts; at 3.7 V it is 18.5 Wh"],
+    ),
     ({"power": {"idle": 3, "compute": 12}, "memory": {"training": 2**31}}, []),
 ]
 
@@ -229,7 +247,12 @@ def test_a_time_of_a_round_and_a_budget_without_a_unit_are_mentioned():
         (SynchronousSpec, {"deadline": 30000}, "30000 ms"),
         (BudgetSpec, {"bytes": 500}, "500 MB"),
         (BudgetSpec, {"flops": 5}, "5 GFLOP"),
+        (SynchronousSpec, {"deadline": 30000.0}, "30000.0 ms"),
+        (BudgetSpec, {"bytes": 1.5}, "1.5 MB"),
+        (StarTopology, {"kind": "star", "server": {"down": "1 Gbit/s", "up": "1 Gbit/s"}, "latency": 5.0}, "5.0 ms"),
+        (Constant, {"rate": 10.0}, "10.0 Mbit/s"),
         (SynchronousSpec, {"deadline": 3600}, None),
+        (SynchronousSpec, {"deadline": 1234.5}, None),
         (SynchronousSpec, {"deadline": 30}, None),
     ):
         with warnings.catch_warnings(record=True) as said:

@@ -12,14 +12,14 @@ from edgefl.methods.build import build_method
 from edgefl.methods.fits import NEEDS, Misfit, Need, Takes, missing, parts_of
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS, Method
-from edgefl.simulation.protocol_specs import ProtocolSpec
+from edgefl.simulation.protocols.base import AnyProtocol
 
 PAGE = Path(__file__).parents[1] / "methods.md"
 BEGIN, END = "<!-- {}: begin -->\n", "<!-- {}: end -->\n"
 
 
 def _rounds(**options: str) -> Callable[[Method], Takes]:
-    protocol = TypeAdapter[Any](ProtocolSpec).validate_python(options)
+    protocol = TypeAdapter[Any](AnyProtocol).validate_python(options)
     return lambda method: protocol.takes(method.weighting)
 
 

@@ -404,7 +404,7 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
     delay, transport = 0.0, checked.network.transport.build()
     if latency is not None:
         try:
-            delay = parse(latency, "seconds") * transport.latency_factor
+            delay = parse(latency, "seconds")
         except UserError as error:
             raise error.located(file="--latency") from None
         if delay < 0:

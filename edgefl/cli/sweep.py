@@ -14,7 +14,7 @@ from edgefl.hardware import EngineKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from edgefl.scenario.sections import SweepSpec
+    from edgefl.scenario.sections import OptunaSpec, SweepSpec
     from edgefl.sweep.jobs import Job
     from edgefl.sweep.searching import Chosen
     from edgefl.sweep.sweeping import SweepResult
@@ -78,14 +78,13 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     if spec.optuna is not None and random is not None:
         raise UserError("cannot be combined with optuna, which proposes settings itself", file="--random")
     settings = settings_of(spec.grid, random if random is not None else spec.random)
-    search = spec.halving or spec.optuna
-    if search and no_train:
+    if spec.optuna is not None and no_train:
         raise UserError("a search needs training results; remove this option", file="--no-train")
     try:
         with quiet(as_json):
-            if search:
+            if spec.optuna is not None:
                 labels = method or [each.label for each in base.methods]
-                made, result = _search(spec, settings, labels, make, folder, spread)
+                made, result = _search(spec, spec.optuna, labels, make, folder, spread)
             else:
                 made = make(settings, method)
                 say(f"{len(made)} jobs", err=True)
@@ -97,9 +96,9 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     _finish(
         result,
         made,
-        choose or (search.metric if search else None),
+        choose or (spec.optuna.metric if spec.optuna is not None else None),
         as_json=as_json,
-        detailed=None if search else details,
+        detailed=None if spec.optuna is not None else details,
     )
 
 
@@ -118,14 +117,14 @@ def with_grid(changes: list[str], grid: list[str]) -> list[str]:
 
 def _search(  # noqa: PLR0917  (the command's own parts)
     spec: SweepSpec,
-    settings: list[dict[str, Any]],
+    options: OptunaSpec,
     labels: list[str],
     make: Callable[[Any, list[str] | None], list[Job]],
     folder: Path,
     spread: dict[str, Any],
 ) -> tuple[list[Job], SweepResult]:
     """Run a search; returns all jobs that it requested, and their results."""
-    from edgefl.sweep.searching import check_split, halving, proposals
+    from edgefl.sweep.searching import check_split, proposals
     from edgefl.sweep.sweeping import search
 
     made: dict[str, Job] = {}
@@ -136,18 +135,11 @@ def _search(  # noqa: PLR0917  (the command's own parts)
         made.update({job.id: job for job in found})
         return found
 
-    if spec.optuna is not None:
-        steps = proposals(spec, spec.optuna, labels, jobs)
-        # Its jobs are not known beforehand; the jobs of the unchanged scenario identify the search.
-        unchanged = [job.id for label in labels for job in jobs({}, label)]
-        identity = [json.dumps(spec.model_dump(mode="json"), sort_keys=True), *unchanged]
-        made.clear()
-    else:
-        assert spec.halving is not None
-        candidates = [jobs(setting, label) for label in labels for setting in settings]
-        steps = halving(candidates, spec.halving)
-        identity = [json.dumps(spec.halving.model_dump(mode="json")), *made]
-    result = search(steps, identity, folder, **spread)
+    # Its jobs are not known beforehand; the jobs of the unchanged scenario identify the search.
+    unchanged = [job.id for label in labels for job in jobs({}, label)]
+    identity = [json.dumps(spec.model_dump(mode="json"), sort_keys=True), *unchanged]
+    made.clear()
+    result = search(proposals(spec, options, labels, jobs), identity, folder, **spread)
     return list(made.values()), result
 
 
@@ -159,7 +151,7 @@ def _print_done(job: Job, failure: str | None, left: int) -> None:
 def _finish(
     result: SweepResult, jobs: list[Job], metric: Metric | None, *, as_json: bool, detailed: bool | None
 ) -> None:
-    """Print the result; ``detailed``: whether with all figures, ``None`` for a search, whose jobs may be paused."""
+    """Print the result; ``detailed``: whether with all figures, ``None`` for a search."""
     from edgefl.report.comparison import comparison
     from edgefl.report.sweep_result import results_in
     from edgefl.sweep.searching import choose

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.data.sharding import Integers
+from edgefl.errors import UserError
 from edgefl.randomness import generator
 
 
@@ -97,8 +98,8 @@ def split_off(labels: Integers, owner: Integers | None, share: float) -> tuple[I
     """Positions to train on and positions to test on, both ascending, for data without test data of their own.
 
     The share of the samples to test on is rounded to the nearest whole number, but at least one. It is even over
-    owners, and over the classes of each. Every class and every owner keeps a sample to train on. The choice is the
-    same in every run, independent of its seed.
+    owners, and over the classes of each. Every owner keeps a sample to train on, and every class if one has several.
+    The choice is the same in every run, independent of its seed.
 
     >>> kept, out = split_off(np.repeat([0, 1, 2], [60, 30, 1]), None, 0.2)
     >>> np.bincount(np.repeat([0, 1, 2], [60, 30, 1])[out]).tolist()
@@ -115,5 +116,12 @@ def split_off(labels: Integers, owner: Integers | None, share: float) -> tuple[I
         for name in np.setdiff1d(names, names[~out]):
             out[np.flatnonzero(names == name)[0]] = False
     if not out.any():
-        out[order[-1]] = True
+        spare = order
+        for names in (groups, labels):  # first those of owners with several samples, of these classes with several
+            _, place, counts = np.unique(names, return_inverse=True, return_counts=True)
+            several = spare[counts[place[spare]] > 1]
+            if not len(several) and names is groups:
+                raise UserError("no sample can be tested on, as each client has only one; expected test data")
+            spare = several if len(several) else spare
+        out[spare[-1]] = True
     return np.flatnonzero(~out), np.flatnonzero(out)

@@ -48,35 +48,10 @@ def as_bytes(pixels: Tensor) -> Tensor:
     return pixels.round_().clamp_(0, 255).byte()
 
 
-GREY = 127.5
-
-
-class Brightness(FeatureSkew):
-    """Pixels in [0, 1] become (x − ½)·(1 + c) + ½ + b, with b and c of the client, uniform up to the maximum."""
-
-    inputs: ClassVar[tuple[Kind, ...]] = ("images",)
-
-    kind: Literal["brightness"] = Field(
-        default="brightness", description="each client's images have its brightness and contrast"
-    )
-    brightness: float = Field(
-        default=0.3, ge=0, le=1, description="largest number added to pixels in [0, 1], or subtracted"
-    )
-    contrast: float = Field(default=0.3, ge=0, le=1, description="largest relative change of the distance from grey")
-
-    def draw(self, clients: int, rng: np.random.Generator) -> Numbers:
-        return rng.uniform(-1, 1, (clients, 2)) * (self.brightness, self.contrast)
-
-    def apply(self, inputs: Tensor, parameters: Tensor, rng: np.random.Generator) -> Tensor:
-        added = per_sample(255 * parameters[:, 0], inputs)
-        factor = per_sample(1 + parameters[:, 1], inputs)
-        return as_bytes((inputs - GREY) * factor + GREY + added)
-
-
 class Noise(FeatureSkew):
     """Gaussian noise, drawn once for each sample; its standard deviation depends on the client.
 
-    ``graded`` is the noise-based feature imbalance of Li et al., "Federated Learning on Non-IID Data Silos: An
+    It is the noise-based feature imbalance of Li et al., "Federated Learning on Non-IID Data Silos: An
     Experimental Study" (ICDE 2022), Section IV-B: party i of N has the noise Gau(σ·i/N), i from 1. The level is the
     standard deviation here, as in the authors' code. Noisy pixels are rounded to bytes and limited to the range of
     pixels, which theirs are not.
@@ -86,16 +61,13 @@ class Noise(FeatureSkew):
 
     kind: Literal["noise"] = Field(default="noise", description="each client's inputs have noise of its strength")
     std: float = Field(
-        gt=0, description="largest standard deviation, of pixels in [0, 1] or in the unit of the numbers"
-    )
-    levels: Literal["graded", "drawn"] = Field(
-        default="graded",
-        description="graded: client i of N, from 1, has i/N of the largest; drawn: a uniform share of it",
+        gt=0,
+        description="standard deviation of client N of N, of pixels in [0, 1] or in the unit of the numbers; client i "
+        "(from 1) has i/N of it",
     )
 
     def draw(self, clients: int, rng: np.random.Generator) -> Numbers:
-        shares = rng.random(clients) if self.levels == "drawn" else np.arange(1, clients + 1) / clients
-        return self.std * shares[:, None]
+        return self.std * np.arange(1, clients + 1)[:, None] / clients
 
     def apply(self, inputs: Tensor, parameters: Tensor, rng: np.random.Generator) -> Tensor:
         import torch
@@ -126,20 +98,4 @@ class Rotation(FeatureSkew):
         return augmented(inputs, torch.cat([still, turned(parameters[:, 0].numpy())]))
 
 
-class Shift(FeatureSkew):
-    """All numbers x of a client become x·(1 + s) + o, with o and s of the client, uniform up to the maximum."""
-
-    inputs: ClassVar[tuple[Kind, ...]] = ("numbers",)
-
-    kind: Literal["shift"] = Field(default="shift", description="each client's numbers have its offset and scale")
-    offset: float = Field(default=1.0, ge=0, description="largest number that is added or subtracted")
-    scale: float = Field(default=0.0, ge=0, le=1, description="largest relative change of the numbers")
-
-    def draw(self, clients: int, rng: np.random.Generator) -> Numbers:
-        return rng.uniform(-1, 1, (clients, 2)) * (self.offset, self.scale)
-
-    def apply(self, inputs: Tensor, parameters: Tensor, rng: np.random.Generator) -> Tensor:
-        return inputs * per_sample(1 + parameters[:, 1], inputs) + per_sample(parameters[:, 0], inputs)
-
-
-AnyFeatureSkew = Annotated[Rotation | Noise | Brightness | Shift, Field(discriminator="kind")]
+AnyFeatureSkew = Annotated[Rotation | Noise, Field(discriminator="kind")]

@@ -1,6 +1,5 @@
 """Runs a scenario twice, simulated and emulated, with the same training."""
 
-import math
 import os
 import shutil
 import tempfile
@@ -35,7 +34,7 @@ from edgefl.report.prediction.gaps import has_one_queue
 from edgefl.report.run_result import RunResult
 from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.scenario import Scenario
-from edgefl.simulation.protocol_specs import HierarchicalSpec
+from edgefl.simulation.protocols.base import ProtocolSpec
 from edgefl.simulation.setup import Setup
 
 RANDOM_BYTES = 1 << 20
@@ -50,10 +49,6 @@ def check_scenario(scenario: Scenario) -> None:
     transport = scenario.network.transport
     if transport.multicast:
         raise UserError("expected false: a TCP connection has one receiver", field="network.transport.multicast")
-    if transport.loss:
-        raise UserError("expected 0: the links of an emulation lose no packet", field="network.transport.loss")
-    if transport.connection_limit is not None:
-        raise UserError("expected null: an emulation limits links only", field="network.transport.connection_limit")
     if getattr(scenario.network.topology, "sharing", "wired") != "wired":
         raise UserError("expected wired: an emulation has no radio channels", field="network.topology.sharing")
     if scenario.training.bandwidth.name != "equal":
@@ -94,10 +89,10 @@ def wiring_of(setup: Setup, chosen: Sequence[int]) -> Wiring:
     return plan_wiring(topology, _talks(topology, setup.protocol, chosen), peaks=peaks)
 
 
-def _talks(topology: Topology, protocol: object, chosen: Sequence[int]) -> list[Pair]:
+def _talks(topology: Topology, protocol: ProtocolSpec, chosen: Sequence[int]) -> list[Pair]:
     clients = [f"client/{client}" for client in chosen]
     gates, cells = ["server"] * len(clients), list[Pair]()
-    if isinstance(protocol, HierarchicalSpec):
+    if protocol.averages_in_cells:
         route = router(topology)
         gates = [str(route("server", client).nodes[-2]) for client in clients]
         cells = [("server", cell) for cell in dict.fromkeys(gates)]
@@ -108,17 +103,8 @@ def settings_of(setup: Setup, dilation: float) -> LinkSettings:
     """How a run's links queue and its connections begin, from the scenario's transport."""
     transport, tcp = setup.transport, setup.transport.tcp
     queue: Literal["fair", "fifo"] = "fair" if transport.queue is None else "fifo"
-    if tcp is None:
-        return LinkSettings(dilation, transport.efficiency, queue)
-    window = None if math.isinf(tcp.window) else tcp.window
-    return LinkSettings(
-        dilation,
-        transport.efficiency,
-        queue,
-        initial_window=None if tcp.initial_window is None else round(tcp.initial_window),
-        restart_idle=tcp.restart_idle,
-        window=window,
-    )
+    initial = None if tcp is None or tcp.initial_window is None else round(tcp.initial_window)
+    return LinkSettings(dilation, transport.efficiency, queue, initial)
 
 
 class Emulated(NamedTuple):

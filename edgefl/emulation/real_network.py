@@ -124,11 +124,11 @@ class RealNetwork:
     def alone(self, source: Node, target: Node) -> Alone:
         """Each transfer alone in the network, at the present capacities."""
         route = self.route(source, target)
-        usable = self._transport.efficiency * min((self._capacity[link] for link in route.links), default=math.inf)
-        if self._connections is None:
-            return Alone(route.latency, min(usable, self._transport.limit(route.latency)))
-        opening = self._connections.opening(source, target, self.env.now, latency=route.latency)
-        return self._transport.alone(route.latency, usable, opening)
+        capacity = min((self._capacity[link] for link in route.links), default=math.inf)
+        opening = Opening(0)
+        if self._connections is not None:
+            opening = self._connections.opening(source, target, self.env.now, latency=route.latency)
+        return self._transport.alone(route.latency, capacity, opening)
 
     def begin_outage(self, link: int) -> None:
         """A link, given by number, has no capacity from now on; what sets its capacity takes effect afterwards."""

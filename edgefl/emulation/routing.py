@@ -5,7 +5,6 @@ no link until the latency of its path has passed. So a sender's own packets go t
 from there to be routed like those of others.
 """
 
-import sys
 from typing import NamedTuple
 
 from edgefl.emulation import shaping
@@ -56,8 +55,6 @@ class Routing:
         settings = self._settings
         filling = shaping.window_packets(self._bytes_per_second(pair), self._trip(pair))
         most = filling if settings.queue == "fair" else None
-        if settings.window is not None:
-            most = min(max(int(settings.window / shaping.PAYLOAD_BYTES), 1), most or sys.maxsize)
         open_window = filling if settings.queue == "fair" else min(filling, USUAL_WINDOW)
         initial = open_window if settings.initial_window is None else settings.initial_window
         return Window(initial if most is None else min(initial, most), most)
@@ -120,7 +117,7 @@ class Routing:
             "net.ipv6.conf.all.disable_ipv6": "1",
             "net.ipv6.conf.default.disable_ipv6": "1",
             "net.ipv4.tcp_congestion_control": "reno",  # with one queue, connections that send choose another
-            "net.ipv4.tcp_slow_start_after_idle": str(int(settings.restart_idle)),
+            "net.ipv4.tcp_slow_start_after_idle": str(int(settings.initial_window is not None)),
             "net.ipv4.tcp_min_tso_segs": str(self.segments(node)),
             "net.ipv4.tcp_timestamps": "1",
             "net.ipv4.tcp_retries2": "255",

@@ -18,7 +18,6 @@ from edgefl.errors import UserError
 from edgefl.fleet import FleetAssignment, assign
 from edgefl.scenario import Scenario
 from edgefl.simulation.cost_specs import MeasuredCost
-from edgefl.simulation.protocol_specs import AsynchronousSpec
 from edgefl.training.job import JobId, TrainingJob
 
 START_SECONDS = 300.0
@@ -163,8 +162,7 @@ def quotas_of(fleet: FleetAssignment, dilation: float) -> list[float]:
 
 def at_a_time(scenario: Scenario) -> int:
     """Clients that may train at the same time."""
-    protocol, cohort = scenario.protocol, scenario.training.cohort
-    return protocol.under_way(cohort) if isinstance(protocol, AsynchronousSpec) else protocol.picked(cohort)
+    return scenario.protocol.under_way(scenario.training.cohort)
 
 
 def check_real_training(scenario: Scenario, dilation: float) -> None:

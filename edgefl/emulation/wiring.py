@@ -36,8 +36,6 @@ class LinkSettings:
     # fair: a queue for each sender and receiver at shared links; fifo: one for all
     queue: Literal["fair", "fifo"] = "fair"
     initial_window: int | None = None  # packets in the first round trip; None opens the window that fills the path
-    restart_idle: bool = False  # a kept connection begins slow start again after an idle time
-    window: float | None = None  # the maximum of bytes in flight; None for the window that fills the path
 
 
 @dataclass(frozen=True)

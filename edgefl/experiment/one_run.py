@@ -26,7 +26,6 @@ from edgefl.errors import EdgeflError
 from edgefl.experiment import checkpoints
 from edgefl.experiment.checkpoints import Checkpoints
 from edgefl.experiment.final_models import FinalModels, kept_models_of
-from edgefl.experiment.pausing import Pause, Paused, Pausing
 from edgefl.experiment.recording import RecordedLearner, recording_of
 from edgefl.experiment.round_optimum import optimum_of
 from edgefl.experiment.step_costs import StepCosts
@@ -58,8 +57,8 @@ MakeTestbed = Callable[[Setup, SeedPaths], AbstractContextManager[Testbed]]
 class OneRun:
     """One run of an experiment, in a folder of its own in the experiment's ``directory``.
 
-    Its listeners are called in this order: what writes and ends the run; those of the experiment; and the pause, so
-    that nothing is lost if it ends the run. ``fault`` is the error of a part of the method, if it ended the run.
+    Its listeners are called in this order: what writes and ends the run, and those of the experiment. ``fault`` is
+    the error of a part of the method, if it ended the run.
     """
 
     def __init__(
@@ -71,7 +70,6 @@ class OneRun:
         directory: RunPaths,
         *,
         listeners: Sequence[Listener] = (),
-        pause: Pause | None = None,
         testbed: MakeTestbed | None = None,
     ) -> None:
         self._testbed = testbed
@@ -79,9 +77,7 @@ class OneRun:
         self._method = method
         self._costs = costs
         self._paths = directory.make(method.label, world.seed)
-        last, metric = scenario.training.rounds, scenario.task.measured
-        pausing = [] if pause is None else [Pausing(pause, method.label, world.seed, last, self._paths, metric)]
-        self._followers = [*listeners, *pausing]
+        self._followers = listeners
         self._early_end = EarlyEnd()
         self.fault: PartFault | None = None
 
@@ -257,9 +253,8 @@ class ResumedLearner(Listener):
     A resumed run first repeats recorded rounds: up to the newest checkpoint, of round ``until``, answers come from the
     rows of the journal and nothing is trained. Then the checkpoint's tensors are loaded and training continues. It
     commits the journal after every round, so the journal comes before it in the list of listeners. As a context manager
-    it completes its last checkpoint; a paused run gets one of its last round, so that nothing is trained again. The
-    ``last`` round needs no checkpoint; ``None`` if something is trained after it. ``kept`` is the file of the
-    checkpoint that a finished run keeps, if it keeps one.
+    it completes its last checkpoint. The ``last`` round needs no checkpoint; ``None`` if something is trained after it.
+    ``kept`` is the file of the checkpoint that a finished run keeps, if it keeps one.
     """
 
     def __init__(
@@ -307,9 +302,6 @@ class ResumedLearner(Listener):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, Paused) and self._held is None and self.until < error.round:
-            self._checkpoints.begin(error.round, *self._learner.snapshot())
-            self._checkpoints.finish()
         self._checkpoints.__exit__(kind, error, trace)
         if error is None and self._held is not None:
             raise LogDiffers(f"the run ends before round {self.until}, which has a checkpoint: it cannot be resumed")

@@ -11,7 +11,7 @@ from edgefl.fleet import Slowdown
 from edgefl.network.specs import StarTopology
 from edgefl.scenario import Scenario
 from edgefl.scheduling.optimum import ClientCosts, least_seconds
-from edgefl.simulation.protocol_specs import SynchronousSpec
+from edgefl.simulation.protocols.synchronous import SynchronousSpec
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import Work, WorkModel
 
@@ -38,9 +38,7 @@ class LeastRoundSeconds:
             star.latency if (own := scenario.network.links[str(name)].latency) is None else own
             for name in setup.fleet.link_names()
         ]
-        factor = 1.0 if transport.tcp is not None else transport.latency_factor
-        self._delay = factor * np.array(latency)
-        self._limit = np.array([transport.limit(each) for each in latency])
+        self._delay = np.array(latency)
         # With multicast, one transfer over the server's link serves all clients.
         self._server_down = math.inf if transport.multicast else transport.efficiency * star.server.down
         self._server_up = transport.efficiency * star.server.up
@@ -64,10 +62,7 @@ class LeastRoundSeconds:
         """The costs of a round (from 0) with the whole model for these clients."""
         setup, ones = self._setup, np.ones(len(clients))
         efficiency = setup.transport.efficiency
-        down, up = (
-            np.minimum(self._limit, efficiency * self._links.capacities(direction, round))[clients]
-            for direction in ("down", "up")
-        )
+        down, up = (efficiency * self._links.capacities(direction, round)[clients] for direction in ("down", "up"))
         delay = self._delay[clients]
         return ClientCosts(
             down_bits=8.0 * self.bytes_down * ones,

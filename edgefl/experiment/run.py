@@ -18,7 +18,6 @@ from edgefl.experiment.directory import Choices, NewSeeds, RunDirectory, check_f
 from edgefl.experiment.faults import NotWritten, RunsFailed
 from edgefl.experiment.inputs import Inputs, allow_code, software_of
 from edgefl.experiment.one_run import LogDiffers, MakeTestbed, OneRun
-from edgefl.experiment.pausing import Pause
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld, data_of, reads_labels, shared_world, step_costs, world_for
 from edgefl.fleet.figure import value
@@ -52,7 +51,6 @@ def run(
     engine: str | None = None,
     train: bool = True,
     listeners: Sequence[Listener] = (),
-    pause: Pause | None = None,
     testbed: MakeTestbed | None = None,
     results: Path | None = None,
 ) -> Path:
@@ -66,7 +64,6 @@ def run(
         engine: ``auto`` or an engine's name, in place of the scenario's ``training.engine.kind``.
         train: ``False`` simulates only the system, with placeholder numbers in place of training.
         listeners: follow all runs, in this order.
-        pause: when to pause a run; the directory can then be resumed, with another pause or none.
         testbed: makes the real links of each run; computed ones if not given.
         results: a folder in which results of training are kept for other runs of this scenario.
 
@@ -78,7 +75,6 @@ def run(
             nothing is written or removed.
         RunsFailed: a part of a method raised an error; the directory is complete and contains the error.
         NotWritten: files could not be written, for example on a full disk; the run can be resumed.
-        Paused: a run was paused.
     """
     labels = [method.label for method in scenario.methods] if methods is None else list(methods)
     chosen = [scenario.method(label).label for label in labels]
@@ -87,10 +83,10 @@ def run(
     if engine is not None:
         scenario = with_overrides(scenario, of_engine(engine))
     with RunDirectory(out.absolute(), choices) as directory, neutral_torch():
-        return _ScenarioRuns(scenario, directory, listeners, pause, testbed=testbed, results=results).execute()
+        return _ScenarioRuns(scenario, directory, listeners, testbed=testbed, results=results).execute()
 
 
-def resume(path: Path, *, listeners: Sequence[Listener] = (), pause: Pause | None = None, trust: bool = False) -> Path:
+def resume(path: Path, *, listeners: Sequence[Listener] = (), trust: bool = False) -> Path:
     """Resume an interrupted run; the result is identical byte for byte to that of an uninterrupted run.
 
     In a finished directory, runs that failed because of a part of their method start again; once the part is fixed, the
@@ -101,13 +97,13 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), pause: Pause | Non
         UserError: there is no interrupted run, another process uses it, or an input has changed.
         LogDiffers: re-execution gives other results than the run's journal contains (with another build of torch, for
             example).
-        RunsFailed, NotWritten, Paused: as for :func:`run`.
+        RunsFailed, NotWritten: as for :func:`run`.
     """
     path = path.absolute()
     if not RunPaths(path).longer.exists():
-        return _continue(RunDirectory(path, None), path, listeners, pause, trust=trust)
+        return _continue(RunDirectory(path, None), path, listeners, trust=trust)
     with longer.locked(path):
-        _finish_longer(path, listeners, pause, trust=trust)
+        _finish_longer(path, listeners, trust=trust)
     return path
 
 
@@ -117,7 +113,6 @@ def go_on(
     *,
     device: DeviceName = "auto",
     listeners: Sequence[Listener] = (),
-    pause: Pause | None = None,
     trust: bool = False,
 ) -> Path:
     """Go on with a finished run; the result is identical byte for byte to that of a run with the changes.
@@ -129,7 +124,7 @@ def go_on(
 
     Raises:
         UserError: the run cannot go on with these changes.
-        RunsFailed, NotWritten, Paused: as for :func:`run`.
+        RunsFailed, NotWritten: as for :func:`run`.
     """
     path = path.absolute()
     check_finished(path)
@@ -138,35 +133,29 @@ def go_on(
         for listener in listeners:
             listener.advised(advice)
         try:
-            _finish_longer(path, listeners, pause, trust=trust)
+            _finish_longer(path, listeners, trust=trust)
         except UserError:
             longer.forget(path)
             raise
     return path
 
 
-def _finish_longer(path: Path, listeners: Sequence[Listener], pause: Pause | None, *, trust: bool) -> None:
+def _finish_longer(path: Path, listeners: Sequence[Listener], *, trust: bool) -> None:
     folder = RunPaths(path).longer
     if is_interrupted(folder) or RunPaths(folder).faulted.exists():
         try:
-            _continue(RunDirectory(folder, None), folder, listeners, pause, trust=trust)
+            _continue(RunDirectory(folder, None), folder, listeners, trust=trust)
         except LogDiffers:
             # The end of the finished run was foreseen, as where clients of the next rounds are picked in advance.
             longer.restart(path)
             for listener in listeners:
                 listener.advised("the end of the finished run changed its earlier rounds: it is trained from its start")
-            _continue(RunDirectory(folder, None), folder, listeners, pause, trust=trust)
+            _continue(RunDirectory(folder, None), folder, listeners, trust=trust)
     longer.adopt(path)
 
 
 def add_seeds(
-    path: Path,
-    count: int,
-    *,
-    device: DeviceName = "auto",
-    listeners: Sequence[Listener] = (),
-    pause: Pause | None = None,
-    trust: bool = False,
+    path: Path, count: int, *, device: DeviceName = "auto", listeners: Sequence[Listener] = (), trust: bool = False
 ) -> Path:
     """Add seeds to a finished run; the result is identical byte for byte to that of a run with all these seeds.
 
@@ -175,17 +164,15 @@ def add_seeds(
     should be that of the present runs; ``trust`` is as for :func:`resume`.
 
     Raises:
-        RunsFailed, NotWritten, Paused: as for :func:`run`.
+        RunsFailed, NotWritten: as for :func:`run`.
     """
     if not 1 <= count <= MOST_NEW_SEEDS:
         raise UserError(f"expected 1 to {MOST_NEW_SEEDS} new seeds, found {count}", file="--add-seeds")
     directory = RunDirectory(path.absolute(), None, new_seeds=NewSeeds(count, device))
-    return _continue(directory, path, listeners, pause, trust=trust)
+    return _continue(directory, path, listeners, trust=trust)
 
 
-def _continue(
-    directory: RunDirectory, path: Path, listeners: Sequence[Listener], pause: Pause | None, *, trust: bool
-) -> Path:
+def _continue(directory: RunDirectory, path: Path, listeners: Sequence[Listener], *, trust: bool) -> Path:
     with directory:
         scenario = load_scenario(directory.paths.scenario, run_code=False)
         if directory.seeds is not None:
@@ -194,7 +181,7 @@ def _continue(
             raise UserError(f"is an emulation; to continue: {how_to_continue(path)}", file=str(path))
         scenario = allow_code(scenario, directory.inputs, path, trust=trust)
         with neutral_torch():
-            return _ScenarioRuns(scenario, directory, listeners, pause).execute()
+            return _ScenarioRuns(scenario, directory, listeners).execute()
 
 
 class Runs(Listener):
@@ -291,14 +278,13 @@ class _ScenarioRuns(Runs):
         scenario: Scenario,
         directory: RunDirectory,
         listeners: Sequence[Listener],
-        pause: Pause | None,
         *,
         testbed: MakeTestbed | None = None,
         results: Path | None = None,
     ) -> None:
         rounds = scenario.training.rounds
         super().__init__(scenario, directory, listeners, name=scenario.name, seeds=scenario.seeds, rounds=rounds)
-        self._pause, self._testbed, self._results = pause, testbed, results
+        self._testbed, self._results = testbed, results
         self._chosen = scenario
         self._choices = directory.choices
         self._inputs = Inputs(scenario, directory.path)
@@ -343,7 +329,6 @@ class _ScenarioRuns(Runs):
             costs,
             self.directory.paths,
             listeners=self.listeners,
-            pause=self._pause,
             testbed=self._testbed,
         )
         entry = one.timed() if core is None or data is None else one.trained(core, data)

@@ -37,7 +37,7 @@ from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.accounts import Limits
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost
 from edgefl.simulation.failure_specs import timed
-from edgefl.simulation.protocol_specs import SynchronousSpec
+from edgefl.simulation.protocols.synchronous import SynchronousSpec
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import CostOf, RoundOverhead
 from edgefl.torch_settings import neutral_torch

@@ -33,9 +33,10 @@ from edgefl.record.metric import ACCURACY
 from edgefl.scenario.sections import values_of
 from edgefl.scheduling.selection.base import Facts, selection
 from edgefl.simulation.accounts import Limits
-from edgefl.simulation.protocol_specs import SynchronousSpec
+from edgefl.simulation.protocols.base import Course
+from edgefl.simulation.protocols.synchronous import SynchronousSpec
 from edgefl.simulation.rounds import RoundBook
-from edgefl.simulation.run import Course, Outcome, simulate_run
+from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.world import World
 from edgefl.training.job import Evaluation

@@ -172,8 +172,7 @@ def build_method(
             raise UserError("a server has no local steps; expected rounds", field=f"{at}{option}.over")
     rule = merged.optimizer.rule() if chosen_rule else part(recipe.rule)
     rule.accept(merged)
-    server.accept(merged)
-    server = server.with_clients(objective)
+    server = server.with_clients(objective, merged)
     weighting = options.get("weighting") or (chosen and chosen.default_weighting) or recipe.weighting
     payload = part(recipe.payload)
     if chosen_rule and isinstance(rule, Optimizer) and rule.state == "average":

@@ -26,8 +26,8 @@ class FedNova(ServerUpdate):
     """θ ← θ + τ_eff Σ_k w_k δ_k/τ_k with τ_eff = Σ_k w_k τ_k (Wang et al. 2020, Eqs. 5-6).
 
     τ_k is the effective number of steps, Σ a_k: what a constant gradient of 1 moves in units of η. H steps have H
-    without momentum and proximal term, (H - ρ(1-ρ^H)/(1-ρ))/(1-ρ) with heavy-ball momentum ρ, and (1 - (1-ημ)^H)/(ημ)
-    with the proximal term (μ/2)‖θ - θ_t‖² of the loss (FedProx).
+    without momentum and pull, (H - ρ(1-ρ^H)/(1-ρ))/(1-ρ) with heavy-ball momentum ρ, and (1 - (1-ημ)^H)/(ημ) with a
+    pull μ: that of the proximal term (μ/2)‖θ - θ_t‖² of the loss (FedProx), weight decay, or their sum.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset(
@@ -35,27 +35,32 @@ class FedNova(ServerUpdate):
     )
 
     local_momentum: float = Field(default=0.0, ge=0, lt=1, description="the clients' momentum ρ, which sets τ_k")
-    _proximal: float = PrivateAttr(0.0)
+    _pull: float = PrivateAttr(0.0)
 
-    def with_clients(self, objective: Objective) -> Self:
-        server = self.model_copy()
-        server._proximal = objective.proximal_weight or 0.0
-        return server
-
-    def accept(self, options: LocalOptions) -> None:
+    def with_clients(self, objective: Objective, options: LocalOptions) -> Self:
         if options.momentum != self.local_momentum or options.nesterov:
-            raise UserError(
+            message = (
                 "FedNova divides by the effective number of local steps, which needs the clients' heavy-ball momentum: "
-                f"set local_momentum to {options.momentum:g} and leave nesterov off",
-                field="server",
+                f"set local_momentum to {options.momentum:g} and leave nesterov off"
             )
+            raise UserError(message, field="server")
+        near = objective.proximal_weight or 0.0
+        if near and options.clip_norm:
+            raise UserError(
+                "FedNova has no effective number of steps for clip_norm with a proximal term", field="server"
+            )
+        if options.weight_decay and options.no_decay:
+            raise UserError("FedNova has no effective number of steps for no_decay with weight_decay", field="server")
+        server = self.model_copy()
+        server._pull = near + options.weight_decay
+        return server
 
     def effective_steps(self, steps: Tensor, rates: Tensor | float = 0.0) -> Tensor:
         """τ_k for each client's number of steps H_k and rate η_k, both ``[K]``."""
         steps, rho = steps.clamp(min=1), self.local_momentum
-        if not self._proximal:
+        if not self._pull:
             return (steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho)
-        pull = rates * self._proximal
+        pull = rates * self._pull
         moved, velocity = torch.zeros_like(steps), torch.zeros_like(steps)
         for step in range(int(steps.max())):
             velocity = rho * velocity + 1 - pull * moved

@@ -25,8 +25,6 @@ class Mode:
     dropped: frozenset[int] = frozenset()
     # each residual block's probability of being kept, for evaluation; None without it
     keep_probability: tuple[float, ...] | None = None
-    # compute convolutions, except depthwise ones, as matrix products. It changes only rounding.
-    unfolded: bool = False
     # the outputs of internal classifiers are appended to it; None: they are not computed
     exits: list[Tensor] | None = None
     ensemble: bool = False  # a model with internal classifiers returns the mean of all its classifiers' outputs

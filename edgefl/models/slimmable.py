@@ -89,25 +89,10 @@ class Conv2d(nn.Conv2d):
             else:
                 raise no_narrower()
             bias = None if bias is None else bias[:kept]
-        if mode().unfolded and groups == 1:
-            return self._by_matrices(inputs, weight, bias)
         stride: tuple[int, ...] = self.stride
         if groups == 1 and self.padding == (0, 0):
             inputs, stride = without_stride(inputs, weight, stride)
         return F.conv2d(inputs, weight, bias, stride, self.padding, self.dilation, groups)
-
-    def _by_matrices(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """As a product of weights and patches, which is batched over clients; convolutions become grouped ones."""
-        kernel, stride = self.kernel_size[0], self.stride[0]
-        # One number for both directions; torch also allows strings, which this layer never has.
-        padding = int(self.padding[0])
-        height, width = ((side + 2 * padding - kernel) // stride + 1 for side in inputs.shape[2:])
-        alone = kernel == stride == 1 and not padding
-        patches = inputs.flatten(2) if alone else F.unfold(inputs, kernel, padding=padding, stride=stride)
-        outputs = weight.flatten(1) @ patches
-        if bias is not None:
-            outputs = outputs + bias.unsqueeze(1)
-        return outputs.view(*outputs.shape[:2], height, width)
 
 
 class Linear(nn.Linear):

@@ -47,8 +47,9 @@ class Connections:
             repeated = last is not None and at_most(now, last + TICKET_SECONDS)
             return Opening(self._tcp.round_trips(repeated=repeated))
         sent, state = connection.used.get(source, (now, Opening(0)))
-        rests = self._tcp.restart_idle and not at_most(now, sent + self._tcp.timeout(latency))
-        return state._replace(round_trips=0, rounds=0 if rests else state.rounds)
+        # After an idle time above the time-out, slow start begins again (RFC 5681, section 4.1).
+        rests = not at_most(now, sent + self._tcp.timeout(latency))
+        return Opening(0, 0 if rests else state.rounds)
 
     def take(self, source: Node, target: Node, now: float, *, latency: float) -> tuple[Opening, Connection]:
         """The connection of a transfer that begins, and its state."""
@@ -80,21 +81,20 @@ class Connections:
 
 @dataclass
 class _Sender:
-    """One transfer's use of its connection: ``ticks`` round-trip times since ``joined``; later ``legs``, reversed."""
+    """One transfer's use of its connection: ``ticks`` round-trip times since ``joined``."""
 
     connection: Connection
     state: Opening
     latency: float
     joined: float = 0.0
     ticks: int = 0
-    legs: list[tuple[float, Opening]] = field(default_factory=list)
 
 
 class TcpFlows:
-    """Opens connections for transfers, and changes the limits of their rates (at most ``most``, bit/s) over time."""
+    """Opens connections for transfers, and changes the limits of their rates over time."""
 
-    def __init__(self, env: simpy.Environment, tcp: Tcp, agenda: Agenda, sharing: Sharing, *, most: float) -> None:
-        self._env, self._tcp, self._most = env, tcp, most
+    def __init__(self, env: simpy.Environment, tcp: Tcp, agenda: Agenda, sharing: Sharing) -> None:
+        self._env, self._tcp = env, tcp
         self._agenda, self._sharing = agenda, sharing
         self._connections = Connections(tcp)
         self._senders: dict[int, _Sender] = {}
@@ -110,43 +110,22 @@ class TcpFlows:
         flow.setup = 2.0 * latency * opening.round_trips
         flow.latency += flow.setup
 
-    def first_bits(self, flow: Flow) -> tuple[float, float]:
-        """The transfer's first byte is sent: the bits of its first part, and the limit of its rate (bit/s)."""
+    def joined(self, flow: Flow) -> float:
+        """The transfer's first byte is sent; returns the limit of its rate (bit/s)."""
         sender = self._senders[flow.id]
         sender.joined = self._env.now
-        sender.legs = self._tcp.legs(flow.bytes, sender.state)[::-1]
-        bytes, sender.state = sender.legs.pop()
         self._await_growth(flow.id, sender)
-        return 8.0 * bytes, self._limit(sender)
-
-    def next_bits(self, flow: Flow) -> tuple[float, float] | None:
-        """Bits and limit of the next part of a transfer; None if it is complete."""
-        sender = self._senders[flow.id]
-        if not sender.legs:
-            return None
-        bytes, state = sender.legs.pop()
-        sender.state = state._replace(rounds=sender.state.rounds)
-        flow.losses.append(self._env.now)
-        return 8.0 * bytes, self._limit(sender)
-
-    def rest(self, flow: Flow) -> float:
-        """Bits of the later parts of a transfer."""
-        return 8.0 * sum(bytes for bytes, _ in self._senders[flow.id].legs)
+        return self._tcp.limit(sender.latency, sender.state)
 
     def completed(self, flow: Flow) -> None:
         sender = self._senders.pop(flow.id)
-        assert flow.opening is not None
-        state = self._tcp.after(flow.bytes, flow.opening)._replace(rounds=sender.state.rounds)
-        self._connections.give_back(flow.source, flow.target, sender.connection, self._env.now, state)
+        self._connections.give_back(flow.source, flow.target, sender.connection, self._env.now, sender.state)
 
     def cancelled(self, flow: Flow) -> None:
         del self._senders[flow.id]
 
     def process_ended(self, node: Node) -> None:
         self._connections.forget(node)
-
-    def _limit(self, sender: _Sender) -> float:
-        return min(self._most, self._tcp.limit(sender.latency, sender.state))
 
     def _await_growth(self, flow: int, sender: _Sender) -> None:
         if self._tcp.grows(sender.latency, sender.state):
@@ -159,5 +138,5 @@ class TcpFlows:
         if self._senders.get(flow) is not sender:
             return  # the transfer has ended
         sender.state = sender.state._replace(rounds=sender.state.rounds + 1)
-        self._sharing.set_limit(flow, self._limit(sender), self._env.now)
+        self._sharing.set_limit(flow, self._tcp.limit(sender.latency, sender.state), self._env.now)
         self._await_growth(flow, sender)

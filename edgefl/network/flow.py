@@ -6,7 +6,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -102,7 +102,7 @@ class Flow(simpy.Event):
     _: KW_ONLY
     path: tuple[int, ...]  # the links that it crosses, as indices of the network's link arrays
     nodes: tuple[str, ...]
-    latency: float  # seconds before the first byte flows: the path's under the transport model, and setup
+    latency: float  # seconds before the first byte flows: the path's, and setup
     weight: float
     tag: object
     bytes_left: Callable[[Flow], float]
@@ -110,7 +110,6 @@ class Flow(simpy.Event):
     multicast: int | None = None
     setup: float = 0.0  # seconds of the latency that the set-up of a connection takes
     opening: Opening | None = None  # the state of its connection at its start; None without connections
-    losses: list[float] = field(default_factory=list)  # virtual times at which expected losses change its rate
     ended: float | None = None  # virtual time at which it was complete or cancelled, seconds
     cancelled: bool = False
 

@@ -40,7 +40,7 @@ class FlowNetwork:
         observer: called for every flow and capacity change at its virtual time.
         transport: how flows use their paths; a pure fluid by default.
         allocator: decides how flows share links, with a transport without multicast, tcp and queue; None for equal
-            shares, weighted by their transport.
+            shares.
 
     Two clients share a server of 8 Mbit/s; only the first is limited by its own link.
 
@@ -85,7 +85,7 @@ class FlowNetwork:
         self._agenda = Agenda(env, self._settle)
         self._tcp: TcpFlows | None = None
         if (tcp := self._transport.tcp) is not None:
-            self._tcp = TcpFlows(env, tcp, self._agenda, self._sharing, most=self._transport.connection_limit)
+            self._tcp = TcpFlows(env, tcp, self._agenda, self._sharing)
 
     def transfer(
         self,
@@ -113,7 +113,6 @@ class FlowNetwork:
             raise ValueError(f"expected a finite number of bytes of at least 0, found {bytes!r}")
         if not 0.0 < weight < math.inf:
             raise ValueError(f"expected a positive finite weight, found {weight!r}")
-        latency = route.latency * self._transport.latency_factor
         flow = Flow(
             self.env,
             next(self._numbers),
@@ -122,7 +121,7 @@ class FlowNetwork:
             bytes,
             path=route.links,
             nodes=route.nodes,
-            latency=latency,
+            latency=route.latency,
             weight=weight,
             tag=tag,
             bytes_left=self._bytes_left,
@@ -294,28 +293,22 @@ class FlowNetwork:
 
     def _bytes_left(self, flow: Flow) -> float:
         bits = self._sharing.bits_left(_stream(flow), self.env.now)
-        if bits is None:
-            return flow.bytes
-        return bits / 8.0 if self._tcp is None else (bits + self._tcp.rest(flow)) / 8.0
+        return flow.bytes if bits is None else bits / 8.0
 
     def _join(self, flow: Flow) -> None:
         if flow.id in self._under_way:
-            if self._tcp is None:
-                self._send(flow, 8.0 * flow.bytes)
-            else:
-                self._send(flow, *self._tcp.first_bits(flow))
+            self._send(flow, math.inf if self._tcp is None else self._tcp.joined(flow))
 
-    def _send(self, flow: Flow, bits: float, limit: float | None = None) -> None:
-        weight, latency = flow.weight, flow.latency - flow.setup
+    def _send(self, flow: Flow, limit: float) -> None:
+        weight = flow.weight
         if self._transport.queue is not None and flow.multicast is None:
             weight *= self._transport.queue.weight(flow.source, flow.target, flow.started)
         self._sharing.join(
             flow.id,
             flow.path,
-            bits,
+            8.0 * flow.bytes,
             self.env.now,
             weight=weight,
-            latency=latency,
             limit=limit,
             size=flow.bytes,
             outlook=flow.outlook,
@@ -338,9 +331,7 @@ class FlowNetwork:
             self._use(group, 8.0 * group.first.bytes)
 
     def _use(self, group: Multicast, bits: float) -> None:
-        latency = group.starts - group.first.started
-        weight = group.first.weight
-        self._sharing.join(-group.id, group.path, bits, self.env.now, weight=weight, latency=latency)
+        self._sharing.join(-group.id, group.path, bits, self.env.now, weight=group.first.weight)
 
     def _prune(self, group: Multicast, flow: Flow) -> None:
         """Remove a member, and the links that only this member used."""
@@ -368,14 +359,9 @@ class FlowNetwork:
         complete = self._sharing.take_complete(until, now)
         if complete:
             for number in sorted(self._flows_of(complete)):
-                if self._tcp is not None:
-                    flow = self._under_way[number]
-                    after_loss = self._tcp.next_bits(flow)
-                    if after_loss is not None:
-                        self._send(flow, *after_loss)
-                        continue
-                    self._tcp.completed(flow)
                 flow = self._under_way.pop(number)
+                if self._tcp is not None:
+                    self._tcp.completed(flow)
                 flow.settle(now, flow.bytes, cancelled=False)
                 if self._observer is not None:
                     self._observer.flow_ended(flow)

@@ -28,7 +28,7 @@ from edgefl.units import UNITS, meant
 from edgefl.validation import shown
 
 _RATES = UNITS["bits_per_second"]
-TimeFormat = Literal["s", "ms", "us", "ns", "iso", "YYYY.MM.DD_HH.MM.SS", "YYYYMMDDHHMMSS"]
+TimeFormat = Literal["s", "ms", "us", "ns", "min", "h", "day", "iso", "YYYY.MM.DD_HH.MM.SS", "YYYYMMDDHHMMSS"]
 
 
 def _known_unit(unit: str) -> str:
@@ -56,8 +56,8 @@ class TraceColumns(Options):
     time: Text = Field(description="The column of the times.")
     time_format: TimeFormat = Field(
         "s",
-        description="s, ms, us or ns: numbers; iso, YYYY.MM.DD_HH.MM.SS or YYYYMMDDHHMMSS (iperf 2): dates with times, "
-        "in UTC if no zone is given.",
+        description="s, ms, us, ns, min, h or day: numbers; iso, YYYY.MM.DD_HH.MM.SS or YYYYMMDDHHMMSS (iperf 2): "
+        "dates with times, in UTC if no zone is given.",
     )
     rate: Text = Field(description="The column of the rates.")
     unit: Annotated[str, AfterValidator(_known_unit), Field(json_schema_extra={"enum": sorted(_RATES)})] = Field(
@@ -129,9 +129,9 @@ def read_table(table: CsvTable, columns: TraceColumns) -> dict[str, StepTrace]:
     found: dict[str, tuple[list[float], list[float]]] = {}
     clocks: dict[str, list[float]] = {}
     firsts: dict[str, Decimal] = {}
-    (date_of, expected_time), scale = _TIMES[columns.time_format], _RATES[columns.unit]
+    date_of, expected_time = _DATES.get(columns.time_format, (None, f"a number in {columns.time_format}"))
+    factor, scale = _UNITS.get(columns.time_format, (Decimal(1),))[0], _RATES[columns.unit]
     rate_of, number_of = table.numbers(rate), table.numbers(time)
-    factor = Decimal(10) ** _POWERS.get(columns.time_format, 0)
     for line, row in table.rows:
         if len(row) <= last:
             _refuse(line, f"expected a value in the column '{header[last]}', found the end of the line")
@@ -204,12 +204,16 @@ RARE = 100.0
 """A step that is so many times the median one is a gap."""
 
 _STEPS = [900.0, 1200.0, 1800.0, *(3600.0 * hours for hours in range(1, 25))]
-_NAMED: Mapping[TimeFormat, str] = {
-    "s": "s sec secs second seconds",
-    "ms": "ms msec msecs millis millisecond milliseconds",
-    "us": "us usec usecs micros microsecond microseconds µs μs",
-    "ns": "ns nsec nsecs nanos nanosecond nanoseconds",
+_UNITS: Mapping[TimeFormat, tuple[Decimal, str]] = {
+    "ns": (Decimal("1e-9"), r"ns|nsecs?|nano\w*"),
+    "us": (Decimal("1e-6"), r"[uµμ]s|[uµμ]secs?|mi[ck]ro\w*"),
+    "ms": (Decimal("1e-3"), r"ms|msecs?|mill?i\w*"),
+    "s": (Decimal(1), r"s|secs?|seconde?s?|sekunden?|segundos?"),
+    "min": (Decimal(60), r"mins?|minut\w*"),
+    "h": (Decimal(3600), r"h|hrs?|hours?|stunden?|heures?|horas?"),
+    "day": (Decimal(86400), r"(?<!of )(?:days?|tage?|jours?|dias?)"),
 }
+"""Seconds of each unit, and the words for it in the names of columns."""
 
 
 def _check_times(
@@ -226,32 +230,36 @@ def _check_times(
         return None
     gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
     usual = median(gaps)
-    refused, hint = _other_format(columns, first, moments, usual) if columns.time_format in _POWERS else (False, None)
     equal = {time for time, count in Counter(times).items() if count > 1}
     shared = max((gap for gap, moment in zip(gaps, moments, strict=False) if moment in equal), default=0.0)
-    last = times.index(times[-1]) + 1
-    mean = fmean(rates[:last])
-    if refused:
-        pass
-    elif shared > USUAL_STEP:
+    refused, hint = _other_format(columns, first, moments, usual) if columns.time_format in _UNITS else (False, None)
+    if not refused and shared > USUAL_STEP:
         refused, hint = True, f"rows of one time would share {_shown(shared)}; give each row its own time"
-    elif sum(gap for gap in gaps if gap > max(RARE * usual, USUAL_STEP)) > (moments[-1] - moments[0]) / 2:
+    elif not refused and _summary(times, rates, usual):
+        refused, hint = True, "the last row has the mean or the sum of all rates: remove a summary at the end"
+    elif not refused and sum(gap for gap in gaps if gap > max(RARE * usual, USUAL_STEP)) > moments[-1] / 2:
         refused = True
         hint = "most of the trace would be gaps; make a trace of each part (group), or remove a summary at the end"
-    elif (
-        equal == {times[-1]}
-        and last > 4
-        and min(rates) < max(rates)
-        and all(abs(rate - mean) < 0.05 * mean for rate in rates[last:])
-    ):
-        refused = True
-        hint = "the last row has the time of the one before it, and the mean rate: remove a summary at the end"
     if refused:
         of = f" of the trace '{name}'" if name else ""
         period, longest = moments[-1] - moments[0] + gaps[-1], max(gaps)
         found = f"a period{of} of {_shown(period)}, steps of {_shown(usual)} and a longest gap of {_shown(longest)}"
         raise UserError(f"{columns.time}: found {found}, which cannot be meant: {hint}")
+    if len(rates) > 5 and min(rates) < max(rates) and math.isclose(rates[-1], fmean(rates[:-1]), rel_tol=1e-3):
+        return f"{columns.rate}: the last rate is the mean of the others; remove the row if it is a summary"
     return hint and f"{columns.time}: steps of {_shown(usual)}; {hint}"
+
+
+def _summary(times: list[float], rates: list[float], usual: float) -> bool:
+    """True if the last row, or both last ones, have the sum of all rates, or their mean at a time like no other."""
+    steps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    odd = [step < 0.01 * usual or step > 10 * usual for step in steps]
+    for rows in range(max(5, len(rates) - 2), len(rates)):
+        before, total = rates[:rows], sum(rates[:rows])
+        likely = [total] * (total > 3 * max(before)) + [total / rows] * (odd[rows - 1] and not any(odd[: rows - 1]))
+        if min(before) < max(before) and all(any(abs(r - t) < 0.05 * t for t in likely) for r in rates[rows:]):
+            return True
+    return False
 
 
 def _shown(seconds: float) -> str:
@@ -260,19 +268,15 @@ def _shown(seconds: float) -> str:
 
 def _other_format(columns: TraceColumns, first: float, moments: list[float], usual: float) -> tuple[bool, str | None]:
     """What numbers of the columns' unit seem to be, and whether that is certain."""
-    form, factor = columns.time_format, 10.0 ** _POWERS[columns.time_format]
-    words = {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-zµμ]+", columns.time)}
-    named = next((unit for unit, names in _NAMED.items() if words & set(names.split())), None)
+    form, factor = columns.time_format, float(_UNITS[columns.time_format][0])
+    words = " ".join(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-zµμ]+", columns.time)).lower()
+    named = next((unit for unit, (_, names) in _UNITS.items() if re.search(rf"\b(?:{names})\b", words)), None)
     if named not in {None, form}:
         return True, f"they are {named} by the name of the column (time_format: {named})"
-    numbers = [round((first + moment) / factor) for moment in moments]
-    if all(1e13 < number < 1e14 and _is_stamp(str(number)) for number in (numbers[0], numbers[-1])):
-        return True, "they seem to be dates (time_format: YYYYMMDDHHMMSS)"
-    jumps = {later // 100 - earlier // 100 for earlier, later in itertools.pairwise(numbers)}
-    long = numbers[-1] // 100 - numbers[0] // 100 > 1
-    if long and usual < 40 * factor and jumps <= {0, 1, 41} and all(number % 100 < 60 for number in numbers):
-        return True, "they seem to be hours, minutes and seconds of a clock; write dates (time_format: iso)"
-    units = {unit: 10.0**power / factor for unit, power in _POWERS.items()}
+    dates = _dates([round((first + moment) / factor) for moment in moments], usual / factor)
+    if dates is not None:
+        return True, dates
+    units = {unit: float(scale) / factor for unit, (scale, _) in _UNITS.items() if scale <= 1 or unit in {form, named}}
 
     def possible(unit: TimeFormat, longest: float) -> bool:
         step = units[unit] * usual
@@ -281,8 +285,11 @@ def _other_format(columns: TraceColumns, first: float, moments: list[float], usu
 
     dated = [unit for unit in units if units[unit] * first >= 1e9 and possible(unit, LONG_STEP)]
     likely = dated or [unit for unit in units if possible(unit, USUAL_STEP)]
-    other = likely[0] if likely and form not in likely else None
+    other = likely[-1] if likely and form not in likely else None
     certain = not possible(form, LONG_STEP) or (bool(dated) and usual < 0.01)
+    minutes, milliseconds = 1440 * usual, 1000 * usual
+    if form == "s" and 3e4 < first < 8e4 and abs(minutes - max(1, round(minutes))) < 1e-3 < milliseconds % 1 < 0.999:
+        return False, "are they days of a spreadsheet? (time_format: day)"
     if (other is None and not certain) or (usual < LEAST_CHANGE_SECONDS and not dated):
         return False, None
     if not certain:
@@ -294,12 +301,28 @@ def _other_format(columns: TraceColumns, first: float, moments: list[float], usu
     return True, f"{meant}write dates (time_format: iso)"
 
 
-def _is_stamp(text: str) -> bool:
-    try:
-        _compact(text)
-    except ValueError:
-        return False
-    return True
+def _dates(numbers: list[int], usual: float) -> str | None:
+    """What whole numbers are that were written as dates or as a clock."""
+    if _is_date(numbers[0]) and _is_date(numbers[-1]):
+        known = "YYYYMMDDHHMMSS" if numbers[0] > 1e13 else "iso, as 2020-02-13T13:57:29"
+        return f"they seem to be dates (time_format: {known})"
+    jumps = {later // 100 - earlier // 100 for earlier, later in itertools.pairwise(numbers)}
+    long = numbers[-1] // 100 - numbers[0] // 100 > 1
+    if long and usual < 40 and jumps <= {0, 1, 41} and all(number % 100 < 60 for number in numbers):
+        return "they seem to be hours, minutes and seconds of a clock; write dates (time_format: iso)"
+    return None
+
+
+def _is_date(number: int) -> bool:
+    """True for a date of the years 1970 to 2099 as one number, with or without hours, minutes and seconds."""
+    for form in ("%Y%m%d", "%Y%m%d%H", "%Y%m%d%H%M", "%y%m%d%H%M%S", "%Y%m%d%H%M%S"):
+        try:
+            found = datetime.strptime(str(number), form)
+        except ValueError:
+            continue
+        if 1970 <= found.year < 2100 and found.strftime(form) == str(number):
+            return True
+    return False
 
 
 def _position(table: CsvTable, name: str) -> int:
@@ -332,16 +355,11 @@ def _compact(text: str) -> float:
     return _stamp("%Y%m%d%H%M%S")(whole) + float(f"0.{fraction or 0}")
 
 
-_TIMES: Mapping[TimeFormat, tuple[Callable[[str], float] | None, str]] = {
-    "s": (None, "a number of seconds"),
-    "ms": (None, "a number of milliseconds"),
-    "us": (None, "a number of microseconds"),
-    "ns": (None, "a number of nanoseconds"),
+_DATES: Mapping[TimeFormat, tuple[Callable[[str], float], str]] = {
     "iso": (_date, "a date with a time as 2020-02-13T13:57:29"),
     "YYYY.MM.DD_HH.MM.SS": (_stamp("%Y.%m.%d_%H.%M.%S"), "a time as 2020.02.13_13.57.29"),
     "YYYYMMDDHHMMSS": (_compact, "a time as 20200213135729"),
 }
-_POWERS: Mapping[TimeFormat, int] = {"s": 0, "ms": -3, "us": -6, "ns": -9}
 
 
 def _refuse(line: int, message: str) -> NoReturn:

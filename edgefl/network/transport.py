@@ -1,19 +1,27 @@
 """How a connection uses its path in addition to fair sharing: as a pure fluid, or like TCP; and its time-outs."""
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
 from edgefl.network.flow import Alone
-from edgefl.network.tcp import LARGEST_WINDOW, Handshake, Opening, Tcp, payload_share
+from edgefl.network.tcp import HEADER_BYTES, Handshake, Opening, Tcp, payload_share
 from edgefl.network.topology import Node
 from edgefl.options import Options
 from edgefl.randomness import generator, integer_seed
-from edgefl.units import BitsPerSecond, Bytes, Seconds, ShortSeconds, slack
+from edgefl.units import Bytes, Seconds, ShortSeconds, slack
+
+WAIT_FACTOR = 1.6
+"""A wait after a broken attempt is this multiple of the one before."""
+
+LONGEST_WAIT = 120.0
+"""Seconds; the most that a wait may be, before its jitter."""
+
+WAIT_JITTER = 0.2
+"""Each wait is drawn uniformly from 1 - this to 1 + this times its length."""
 
 
 class Timeouts(Options):
@@ -21,13 +29,9 @@ class Timeouts(Options):
 
     A transfer consists of one or more *attempts*. An attempt breaks when a time-out expires; after a wait, another one
     begins, until one is complete or the last one has broken, when the transfer has failed. The waits are those of gRPC
-    (its "Connection Backoff Protocol": 1 s, times 1.6 each, at most 120 s, and at random up to 20 % more or less), and
-    five attempts are the most that its retry policy allows (gRFC A6). ``resume: ranges`` is HTTP's range requests (RFC
-    9110, section 14).
-
-    >>> timeouts = Timeouts(connection="10 s", jitter=0, longest_wait="2 s")
-    >>> [round(timeouts.wait(number), 2) for number in (1, 2, 3)]
-    [1.0, 1.6, 2.0]
+    (its "Connection Backoff Protocol": 1 s, times :data:`WAIT_FACTOR` each, at most :data:`LONGEST_WAIT`, and at random
+    more or less by :data:`WAIT_JITTER`), and five attempts are the most that its retry policy allows (gRFC A6).
+    ``resume: ranges`` is HTTP's range requests (RFC 9110, section 14).
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -43,11 +47,12 @@ class Timeouts(Options):
     retries: int = Field(
         4, ge=0, le=1000, description="Attempts after the first one; when the last one breaks, it has failed."
     )
-    first_wait: ShortSeconds = Field(1.0, ge=0, description="The wait before the second attempt.")
-    factor: float = Field(1.6, ge=1, description="Each further wait is this multiple of the one before.")
-    longest_wait: Seconds = Field(120.0, ge=0, description="The most that a wait may be, before its jitter.")
-    jitter: float = Field(
-        0.2, ge=0, le=1, description="Each wait is drawn uniformly from 1 - jitter to 1 + jitter times its length."
+    first_wait: ShortSeconds = Field(
+        1.0,
+        ge=0,
+        le=LONGEST_WAIT,
+        description="The wait before the second attempt; each further one is 1.6 times longer, up to 2 min, drawn from"
+        " 0.8 to 1.2 times its length.",
     )
     resume: Literal["none", "ranges"] = Field(
         "none", description="none: another attempt sends everything again; ranges: only what has not been delivered."
@@ -60,10 +65,6 @@ class Timeouts(Options):
     def _consistent(self) -> Self:
         if self.connection is None and self.transfer is None:
             raise ValueError("expected a time-out, connection or transfer or both, found neither")
-        if self.longest_wait < self.first_wait:
-            raise ValueError(
-                f"expected first_wait at most longest_wait, found {self.first_wait:g} s and {self.longest_wait:g} s"
-            )
         if self.chunk is not None and self.resume == "none":
             raise ValueError("chunk: expected null, because resume is none, so nothing is kept")
         if self.chunk is not None and self.chunk != int(self.chunk):
@@ -80,22 +81,18 @@ class Timeouts(Options):
             return 0
         return delivered if self.chunk is None else delivered - delivered % int(self.chunk)
 
-    def wait(self, number: int, draw: float = 0.5) -> float:
+    def wait(self, number: int, seed: int, *place: int | str) -> float:
         """Seconds between the break number ``number`` (from 1) of a transfer and its next attempt.
 
-        ``draw`` is a random number in [0, 1); 0.5 for no deviation.
-        """
-        try:
-            seconds = min(self.first_wait * self.factor ** (number - 1), self.longest_wait)
-        except OverflowError:  # of the power
-            seconds = self.longest_wait if self.first_wait else 0.0
-        return seconds * (1.0 + self.jitter * (2.0 * draw - 1.0))
+        The draw is keyed by its place, so that the order of breaks does not matter.
 
-    def drawn_wait(self, number: int, seed: int, *place: int | str) -> float:
-        """:meth:`wait` with a draw keyed by its place, so that the order of breaks does not matter."""
-        if not self.jitter:
-            return self.wait(number)
-        return self.wait(number, float(generator(seed, "back-off", *place).random()))
+        >>> timeouts = Timeouts(connection="10 s")
+        >>> [round(timeouts.wait(number, 0, "client/1"), 2) for number in (1, 2, 20)]
+        [0.92, 1.47, 110.17]
+        """
+        draw = float(generator(seed, "back-off", *place).random())
+        seconds = min(self.first_wait * WAIT_FACTOR ** (number - 1), LONGEST_WAIT)
+        return seconds * (1.0 + WAIT_JITTER * (2.0 * draw - 1.0))
 
 
 SPREAD = 0.4
@@ -140,74 +137,24 @@ class Transport:
     """How a flow uses its path. The default is a pure fluid: whole capacities, plain latency, equal shares."""
 
     efficiency: float = 1.0  # the share of a link's capacity that carries payload
-    latency_factor: float = 1.0  # the delay before the first byte, in multiples of the path's latency (as for set-up)
-    window: float = math.inf  # the maximum of bytes in flight: the rate is at most efficiency * window / (2 * latency)
-    # With a latency of L and links of B bytes/s, a flow's share of a contended link is in inverse proportion to
-    # L + sum(penalty_bytes / B); None for equal shares.
-    penalty_bytes: float | None = None
-    connection_limit: float = math.inf  # the maximum rate of one flow, bit/s, whatever its path
     multicast: bool = False  # transfers of one payload that a node begins at one instant cross each link once
-    tcp: Tcp | None = None  # how connections begin, grow and lose packets
+    tcp: Tcp | None = None  # how connections begin and grow
     queue: FifoQueue | None = None  # the unequal shares of flows in one queue; None for a queue for each flow
-
-    def limit(self, latency: float) -> float:
-        """The maximum rate of a flow on a path of this one-way latency (seconds), bit/s."""
-        window_limit = self.efficiency * self.window * 8.0 / (2.0 * latency) if latency > 0.0 else math.inf
-        return min(self.connection_limit, window_limit)
 
     def alone(self, latency: float, bits_per_second: float, opening: Opening) -> Alone:
         """A transfer that has its path, with this one-way latency (seconds) and capacity, to itself.
 
         ``opening`` is the state of the transfer's connection; without connections it changes nothing.
         """
-        usable = min(self.limit(latency), self.efficiency * bits_per_second)
+        usable = self.efficiency * bits_per_second
         if self.tcp is None:
-            return Alone(self.latency_factor * latency, usable)
+            return Alone(latency, usable)
         sending = partial(self.tcp.seconds, bits_per_second=usable, latency=latency, opening=opening)
-        steady = min(usable, self.tcp.steady_rate(latency))
-        return Alone(latency + 2.0 * latency * opening.round_trips, steady, sending)
-
-    def weight(self, latency: float, bits_per_second: Iterable[float]) -> float:
-        """A flow's share relative to others, from its path's latency (seconds) and capacities.
-
-        A link that is down stalls the flow anyway and is ignored.
-        """
-        if self.penalty_bytes is None:
-            return 1.0
-        penalty = latency + sum(8.0 * self.penalty_bytes / rate for rate in bits_per_second if rate > 0.0)
-        return 1.0 / penalty if penalty > 0.0 else 1.0
-
-
-def lv08(
-    *, acknowledgements: Literal["none", "shared"] = "none", connection_limit: float = math.inf, multicast: bool = False
-) -> Transport:
-    """TCP as in SimGrid's LV08 model (Velho and Legrand, SIMUTools 2009; Velho et al., INRIA RR-7821, 2011).
-
-    The delay before the first byte is 13.01 times the path's latency, 97 % of a capacity carries payload, the window is
-    4 MiB, and shares fall with the round-trip time.
-
-    With ``shared`` acknowledgements both directions are one medium: acknowledgements take 5 % more of each link.
-
-    SimGrid's documented case, 100 kB over 1 Mbit/s and 10 ms:
-
-    >>> for acknowledgements in ("shared", "none"):
-    ...     transport = lv08(acknowledgements=acknowledgements)
-    ...     print(f"{transport.latency_factor * 0.01 + 8e5 / (transport.efficiency * 1e6):.6f}")
-    0.996079
-    0.954842
-    """
-    return Transport(
-        efficiency=0.97 / 1.05 if acknowledgements == "shared" else 0.97,
-        latency_factor=13.01,
-        window=4194304.0,
-        penalty_bytes=20537.0,
-        connection_limit=connection_limit,
-        multicast=multicast,
-    )
+        return Alone(latency + 2.0 * latency * opening.round_trips, usable, sending)
 
 
 class TcpOptions(Options):
-    """How connections begin, grow and lose packets; for ``kind: tcp`` only."""
+    """How connections begin and grow; for ``kind: tcp`` only."""
 
     handshake: Handshake = Field(
         "tls",
@@ -218,75 +165,30 @@ class TcpOptions(Options):
         0.0, description="tcp only. How long an idle connection stays open for the next transfer of its client."
     )
     packet_bytes: Bytes = Field(
-        1500.0, ge=68, le=65535, description="tcp only. Maximum size of an IP packet, with its headers."
-    )
-    header_bytes: Bytes = Field(
-        52.0, le=60 + 60, description="tcp only. IP and TCP headers of each packet; 52: IPv4 and TCP with timestamps."
-    )
-    framing_bytes: Bytes = Field(
-        0.0, le=1000, description="tcp only. What the link adds to each packet; 38: Ethernet with its gap."
+        1500.0,
+        gt=HEADER_BYTES,
+        le=65535,
+        description="tcp only. Maximum size of an IP packet; 52 bytes of it are headers.",
     )
     initial_window: int | None = Field(
         10, ge=1, le=1000, description="tcp only. Packets in the first round trip of slow start; null: no slow start."
     )
-    restart_idle: bool = Field(
-        True,
-        description="tcp only. Whether a kept connection begins slow start again after an idle time above its time-out"
-        " (at least 1 s).",
-    )
-    window: Bytes | None = Field(
-        None, gt=0, le=LARGEST_WINDOW, description="tcp only. Maximum of bytes in flight; null: 1 GiB, TCP's largest."
-    )
-    loss: float = Field(0.0, ge=0, lt=1, description="tcp only. Probability that a packet is lost.")
-    acknowledge_every: int = Field(
-        1, ge=1, le=2, description="tcp only. Packets for one acknowledgement; 2 makes slow start and recovery slower."
-    )
-
-    @model_validator(mode="after")
-    def _a_packet_has_payload(self) -> Self:
-        if self.header_bytes >= self.packet_bytes:
-            raise ValueError(
-                f"header_bytes: expected less than packet_bytes ({self.packet_bytes:g}), found {self.header_bytes:g}"
-            )
-        return self
 
     def connections(self) -> tuple[Tcp, float]:
         """The connections, and the share of a capacity that carries payload."""
-        encrypted = self.handshake in ("tls", "tls_0rtt")
-        share = payload_share(
-            packet_bytes=self.packet_bytes,
-            header_bytes=self.header_bytes,
-            framing_bytes=self.framing_bytes,
-            encrypted=encrypted,
-        )
+        share = payload_share(self.packet_bytes, encrypted=self.handshake in ("tls", "tls_0rtt"))
         # Payload of a packet: what its part of a TLS record leaves.
-        segment = share * (self.packet_bytes + self.framing_bytes)
-        tcp = Tcp(
-            handshake=self.handshake,
-            keep_alive=self.keep_alive,
-            segment=segment,
-            initial_window=self.initial_window,
-            restart_idle=self.restart_idle,
-            window=LARGEST_WINDOW if self.window is None else self.window,
-            loss=self.loss,
-            acknowledge_every=self.acknowledge_every,
-        )
-        return tcp, share
+        segment = share * self.packet_bytes
+        return Tcp(self.handshake, self.keep_alive, segment, self.initial_window), share
 
 
 class TransportSpec(TcpOptions):
     """How a connection uses its path in addition to fair sharing."""
 
-    kind: Literal["fluid", "lv08", "tcp"] = Field(
+    kind: Literal["fluid", "tcp"] = Field(
         "fluid",
-        description="fluid: whole capacities, plain latency, equal shares; lv08: TCP as in SimGrid's LV08; tcp:"
-        " connections with set-up, headers, slow start and losses.",
-    )
-    acknowledgements: Literal["none", "shared"] = Field(
-        "none", description="lv08 only; shared: both directions are one medium, and acknowledgements take 5 % of it."
-    )
-    connection_limit: BitsPerSecond | None = Field(
-        None, gt=0, description="The maximum rate of one transfer, whatever its path; null for no limit."
+        description="fluid: whole capacities, plain latency, equal shares; tcp: connections with set-up, headers and"
+        " slow start.",
     )
     multicast: bool = Field(
         False,
@@ -298,9 +200,6 @@ class TransportSpec(TcpOptions):
         description="How transfers share a link. fair: max-min, a queue for each; fifo: one queue for all, so shares"
         " are unequal (drawn).",
     )
-    queue_spread: float = Field(
-        SPREAD, ge=0, le=3, description="fifo only. Standard deviation of the logarithm of a transfer's share."
-    )
     timeouts: Timeouts | None = Field(
         None,
         description="When a transfer breaks, and how it is repeated; null: transfers wait for as long as it takes.",
@@ -308,12 +207,8 @@ class TransportSpec(TcpOptions):
 
     @model_validator(mode="after")
     def _options_belong_to_their_kind(self) -> Self:
-        if self.kind != "lv08" and self.acknowledgements != "none":
-            raise ValueError(f"acknowledgements: expected none, because kind is {self.kind}")
         if self.kind == "tcp" and self.multicast:
             raise ValueError("multicast: expected false, because a tcp connection has two ends")
-        if self.queue != "fifo" and self.queue_spread != SPREAD:
-            raise ValueError("queue_spread: expected no value, because queue is fair, not fifo")
         if self.kind != "tcp":
             for name, field in TcpOptions.model_fields.items():
                 if getattr(self, name) != field.default:
@@ -324,12 +219,6 @@ class TransportSpec(TcpOptions):
 
     def build(self, seed: int = 0) -> Transport:
         """The transport for a :class:`~edgefl.network.flow_network.FlowNetwork`; the seed draws a queue's shares."""
-        limit = math.inf if self.connection_limit is None else self.connection_limit
-        queue = FifoQueue(seed, self.queue_spread) if self.queue == "fifo" else None
-        if self.kind == "lv08":
-            transport = lv08(acknowledgements=self.acknowledgements, connection_limit=limit, multicast=self.multicast)
-            return replace(transport, queue=queue)
-        if self.kind == "tcp":
-            tcp, share = self.connections()
-            return Transport(efficiency=share, connection_limit=limit, tcp=tcp, queue=queue)
-        return Transport(connection_limit=limit, multicast=self.multicast, queue=queue)
+        queue = FifoQueue(seed) if self.queue == "fifo" else None
+        tcp, share = self.connections() if self.kind == "tcp" else (None, 1.0)
+        return Transport(share, self.multicast, tcp, queue)

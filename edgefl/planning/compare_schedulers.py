@@ -20,7 +20,6 @@ from edgefl.scenario import Scenario, with_overrides
 from edgefl.scenario.rehearsal import check_last_batches
 from edgefl.scheduling.bandwidth.base import ALLOCATIONS
 from edgefl.scheduling.selection.base import SELECTORS
-from edgefl.simulation.protocol_specs import AsynchronousSpec
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
 from edgefl.torch_settings import neutral_torch
@@ -103,8 +102,8 @@ def compare_schedulers(
     ``selections`` are compared, each as in ``training.selection``; if not given, every selector, and every bandwidth
     allocation under the scenario's selector. ``seed`` and ``method`` are the scenario's first if not given.
     """
-    if isinstance(scenario.protocol, AsynchronousSpec):
-        raise UserError("expected a protocol with rounds, found asynchronous", field="protocol.kind")
+    if not scenario.protocol.has_rounds:
+        raise UserError(f"expected a protocol with rounds, found {scenario.protocol.kind}", field="protocol.kind")
     chosen = scenario.methods[0] if method is None else scenario.method(method)
     first = scenario.seeds[0] if seed is None else seed
     with_overrides(scenario, {"training.rounds": rounds})  # an invalid number is not a reason to leave each one out

@@ -14,6 +14,7 @@ from edgefl.experiment.summary import EarlyEnd
 from edgefl.experiment.wiring import SharedWorld, setup_of, step_costs, world_for, world_of
 from edgefl.fleet import DeviceProfile, FleetGroup, step_evidence
 from edgefl.fleet.figure import value
+from edgefl.network.transport import SPREAD
 from edgefl.planning.observation import (
     BudgetPlan,
     DevicePlan,
@@ -187,8 +188,7 @@ def plan(
     costs = step_costs(scenario, [method.label for method in chosen])
     check_last_batches(next(iter(costs.values())).model, [each.method for each in costs.values()], world.samples)
     plans = [_method_plan(scenario, method, world, costs[method.label], amount) for method in chosen]
-    transport = scenario.network.transport
-    spread = transport.queue_spread if transport.queue == "fifo" else None
+    spread = SPREAD if scenario.network.transport.queue == "fifo" else None
     return Plan(scenario.name, seed, amount, tuple(plans), spread, precision_advice(scenario, "auto"))
 
 

@@ -25,13 +25,12 @@ CLIENTS = "clients.parquet"
 FINAL_MODEL = "final.safetensors"
 CLIENT_MODELS = "clients.safetensors"
 CHECKPOINT = "checkpoint.safetensors"
-PAUSES = "pauses.json"
 EMULATION = "emulation.json"
 JOURNAL = "journal.arrow"
 CHECKPOINTS = "checkpoints"
 REPLIES = "replies"
 
-SEED_FILES = (EVENTS, ROUNDS, CLIENTS, FINAL_MODEL, CLIENT_MODELS, CHECKPOINT, PAUSES, EMULATION, JOURNAL)
+SEED_FILES = (EVENTS, ROUNDS, CLIENTS, FINAL_MODEL, CLIENT_MODELS, CHECKPOINT, EMULATION, JOURNAL)
 """The files in the folder of one method and seed."""
 SEED_FOLDERS = (CHECKPOINTS, REPLIES)
 """The folders next to them, while the run is in progress."""

@@ -29,7 +29,6 @@ class SeedPaths:
         self.final_model = folder / names.FINAL_MODEL
         self.client_models = folder / names.CLIENT_MODELS  # the local models of the last round
         self.checkpoint = folder / names.CHECKPOINT  # what a longer run continues from
-        self.pauses = folder / names.PAUSES  # the run's figures at each pause
         self.emulation = folder / names.EMULATION  # how an emulated run was measured; else there is no such file
         # What continues the run while it is in progress.
         self.journal = folder / names.JOURNAL

@@ -18,6 +18,7 @@ from edgefl.record.metric import Metric
 from edgefl.record.names import BASELINES
 from edgefl.record.summary import Accuracy, Blocks, Communication, SeedResult, read_run
 from edgefl.report.curves import column, spent_by_round
+from edgefl.units import at_most, slack
 from edgefl.wording import escape
 from edgefl.yaml_file import read_yaml
 
@@ -38,7 +39,7 @@ def at_the_moment(result: SeedResult, table: pa.Table, until: float = math.inf) 
     """
     spent = spent_by_round(table)
     limits = [(spent[each.kind], each.limit) for each in result.budgets if each.kind in spent]
-    within = [spent["seconds"] < until, *(amounts <= limit * (1 + 1e-9) for amounts, limit in limits)]
+    within = [spent["seconds"] < until, *(amounts <= limit + slack(limit) for amounts, limit in limits)]
     count = int(np.all(within, axis=0).sum())
     table = table.slice(0, count)
 
@@ -60,7 +61,7 @@ def at_the_moment(result: SeedResult, table: pa.Table, until: float = math.inf) 
         )
     figures: dict[str, Any] = {"final": metric.final, "best": metric.best, "ema": metric.ema}
     seconds = float(spent["seconds"][count - 1]) if count else 0.0
-    reached = [each.seconds is not None and each.seconds <= seconds * (1 + 1e-9) for each in result.targets]
+    reached = [each.seconds is not None and at_most(each.seconds, seconds) for each in result.targets]
     changes: dict[str, Any] = {
         "metric": metric,
         "accuracy": Accuracy(**(figures if metric.metric.is_accuracy else dict.fromkeys(figures))),

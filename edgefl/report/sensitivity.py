@@ -22,6 +22,7 @@ from edgefl.report.quantities import estimate, limit, quantity
 from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, mean_interval
+from edgefl.units import slack
 
 Spent = Literal["seconds", "bytes", "joules"]
 
@@ -140,7 +141,7 @@ class Sensitivity:
             reached = np.flatnonzero(as_good(values, question.amount, self.run.metric))
             return (float(amounts["seconds"][reached[0]]) if len(reached) else None), False
         spent = amounts[question.kind]
-        within = np.flatnonzero((spent <= question.amount * (1 + 1e-9)) & np.isfinite(values))
+        within = np.flatnonzero((spent <= question.amount + slack(question.amount)) & np.isfinite(values))
         over = bool(len(spent)) and bool(spent[-1] < question.amount) and result.stop.reason != "rounds"
         return (float(values[within[-1]]) if len(within) else None), over
 

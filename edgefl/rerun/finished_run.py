@@ -15,7 +15,7 @@ from edgefl.record.costs import read_costs
 from edgefl.record.events import Listener
 from edgefl.record.summary import read_run
 from edgefl.scenario import Scenario, load_scenario
-from edgefl.simulation.protocol_specs import AsynchronousSpec, ProtocolSpec, RoundsSpec
+from edgefl.simulation.protocols.base import ProtocolSpec
 from edgefl.simulation.setup import Setup
 from edgefl.training.faults import NotTrained
 from edgefl.training.job import JobId, Mixing, TrainingJob
@@ -170,9 +170,5 @@ class FinishedRun:
 
 def arrivals_decide(protocol: ProtocolSpec) -> str | None:
     """That arrival times decide which updates are aggregated, in words; ``None`` if they do not."""
-    key = None
-    if isinstance(protocol, AsynchronousSpec):
-        key = "kind: asynchronous"
-    elif isinstance(protocol, RoundsSpec):
-        key = "deadline" if protocol.deadline is not None else "over_select" if protocol.picked(100) > 100 else None
-    return None if key is None else f"with protocol.{key} the aggregated updates depend on arrival times"
+    option = protocol.by_arrival()
+    return None if option is None else f"with protocol.{option} the aggregated updates depend on arrival times"

@@ -162,6 +162,8 @@ def differences(record: Record, scenario: Scenario, label: str, costs: StepCosts
             if _is_trained(record):
                 known = recording_of(record.events)
                 entry = again.replayed(RecordedLearner(known, label, lambda name: NotTrained(known.untrained or name)))
+                if record.summary.metric.samples is not None:
+                    entry = _with_samples(entry, scenario)
             else:
                 entry = again.timed()
         except UserError as error:
@@ -182,9 +184,21 @@ def differences(record: Record, scenario: Scenario, label: str, costs: StepCosts
         for name, values in read_parquet(derived.rounds, ROUNDS).to_pydict().items():
             if not _same(record.rounds[name], values):
                 yield f"rounds.parquet: the column {name} does not follow from the scenario"
-    recorded = record.summary.written()
+    yield from _of_summary(record.summary.written(), entry.written())
+
+
+def _with_samples(entry: SeedResult, scenario: Scenario) -> SeedResult:
+    """The result with the number of test samples; without that of held-out ones, which needs the data."""
+    if scenario.evaluation.split != "test":
+        return entry
+    tested = {"samples": sum(scenario.data.describe().test)}
+    return entry.model_copy(update={"metric": entry.metric.model_copy(update=tested)})
+
+
+def _of_summary(recorded: dict[str, Any], derived: dict[str, Any]) -> Iterator[str]:
+    """The entries of ``summary.json`` that do not follow from the scenario."""
     optional = {"batteries", "absent"} - recorded.keys()  # of runs by an earlier build
-    for name, value in entry.written().items():
+    for name, value in derived.items():
         found = recorded.get(name)
         if isinstance(value, dict) and isinstance(found, dict):
             found = {key: each for key, each in found.items() if key in value}  # the others need the data

@@ -1,6 +1,7 @@
 """Load and check a scenario file, write a scenario with all defaults filled in, and the JSON schema of such files."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 from edgefl import shipped
 from edgefl.data.location import data_root
 from edgefl.data.spec import data_sets_schema
-from edgefl.errors import UserError, nearest
+from edgefl.errors import Note, UserError, nearest
 from edgefl.files import user_path
 from edgefl.input_file import code_files
 from edgefl.options import Options
@@ -25,6 +26,7 @@ from edgefl.scenario.overrides import (
     overridden,
     parse_overrides,
 )
+from edgefl.scenario.removed import without_removed
 from edgefl.scenario.scenario import Scenario
 from edgefl.user_code import allow
 from edgefl.validation import shown, validated
@@ -114,7 +116,10 @@ def check(
         _refuse_app(changed)
         for code in code_in(changed) if run_code else ():
             allow(code)  # before it is read, because it defines the options of its part
-        scenario = validated(Scenario, changed)
+        with warnings.catch_warnings():
+            if not run_code:
+                warnings.simplefilter("ignore", Note)  # said when the run began, of numbers with the units of then
+            scenario = validated(Scenario, changed)
     for code in code_files(scenario).values() if run_code else ():
         allow(code)
     return scenario
@@ -125,6 +130,7 @@ def changed_data(data: Mapping[str, Any], changes: Sequence[Override], folder: P
     changed = anchored(overridden(anchored(data, folder or Path.cwd()), changes), Path.cwd())
     changed = found_below(changed, _data_folder(changed))
     _refuse_not_finite(changed)
+    without_removed(changed)
     return changed
 
 

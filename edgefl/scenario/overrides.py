@@ -41,6 +41,7 @@ FILES: dict[str, Place] = {
     "methods.*.scheduler.python": "code",
     "methods.*.profile": "profile",
     "methods.*.local.optimizer.python": "code",
+    "protocol.python": "code",
     "training.bandwidth.python": "code",
     "training.local.optimizer.python": "code",
     "training.selection.python": "code",
@@ -61,7 +62,7 @@ def anchored(data: Mapping[str, Any], folder: Path, *, only_files: bool = False)
     result = copy.deepcopy(dict(data))
     for pattern, what in (FILES | _named_by_parts(data)).items():
         if not only_files or what in EXISTS:
-            _each(result, pattern.split("."), partial(_anchor, folder=folder, what=what))
+            each_at(result, pattern.split("."), partial(_anchor, folder=folder, what=what))
     return result
 
 
@@ -76,7 +77,7 @@ def code_in(data: Mapping[str, Any]) -> list[Path]:
 
     for pattern, what in FILES.items():
         if what == "code":
-            _each(data, pattern.split("."), take)
+            each_at(data, pattern.split("."), take)
     return found
 
 
@@ -113,8 +114,8 @@ def what_decides(data: Mapping[str, Any]) -> dict[str, Any]:
     result = copy.deepcopy(dict(data))
     for pattern, what in (FILES | _named_by_parts(data)).items():
         if what != "profile":
-            _each(result, pattern.split("."), _without_file if what == "code" else _emptied)
-    _each(result, ["training", "engine", "kind"], _emptied_if_alike)
+            each_at(result, pattern.split("."), _without_file if what == "code" else _emptied)
+    each_at(result, ["training", "engine", "kind"], _emptied_if_alike)
     return result
 
 
@@ -144,7 +145,8 @@ def _anchor(container: Any, key: Any, folder: Path, what: Place) -> None:
             container[key] = str(path)
 
 
-def _each(container: Any, pattern: list[str], act: Callable[[Any, Any], None]) -> None:
+def each_at(container: Any, pattern: list[str], act: Callable[[Any, Any], None]) -> None:
+    """Call ``act`` with the container and the key of each value at a path; ``*`` stands for any key or index."""
     name, *rest = pattern
     if isinstance(container, dict):
         keys: list[Any] = list(container) if name == "*" else [name] if name in container else []
@@ -154,7 +156,7 @@ def _each(container: Any, pattern: list[str], act: Callable[[Any, Any], None]) -
         return
     for key in keys:
         if rest:
-            _each(container[key], rest, act)
+            each_at(container[key], rest, act)
         else:
             act(container, key)
 

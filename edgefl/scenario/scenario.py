@@ -35,7 +35,8 @@ from edgefl.scheduling.selection.uniform import Fixed
 from edgefl.simulation.accounts import BudgetSpec
 from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
 from edgefl.simulation.failure_specs import Crash, Failures
-from edgefl.simulation.protocol_specs import AsynchronousSpec, ProtocolSpec, SynchronousSpec
+from edgefl.simulation.protocols.base import AnyProtocol
+from edgefl.simulation.protocols.synchronous import SynchronousSpec
 from edgefl.simulation.work import AnyOverhead, RoundOverhead
 from edgefl.tasks.classification import Classification
 from edgefl.training.personalisation import CalibrationSpec
@@ -79,7 +80,7 @@ class Scenario(Options):
     model: Model = Field(description="the model to train: its name and options")
     training: TrainingSpec = Field(description="rounds, cohort, and a client's local training")
     evaluation: EvaluationSpec = Field(default_factory=EvaluationSpec, description="when, and on which data")
-    protocol: ProtocolSpec = Field(default_factory=SynchronousSpec, description="how rounds run")
+    protocol: AnyProtocol = Field(default_factory=SynchronousSpec, description="how rounds run")
     personalisation: CalibrationSpec | None = Field(
         default=None, description="how each client adapts the final model; needs data.test: partitioned"
     )
@@ -172,7 +173,10 @@ class Scenario(Options):
         cohort, clients = self.training.cohort, self.data.clients
         if cohort > clients:
             raise UserError(f"expected at most data.clients ({clients}), found {cohort}", field="training.cohort")
-        self._check_protocol(cohort, clients)
+        if (most := self.protocol.under_way(cohort)) > clients:
+            raise UserError(
+                f"expected at most data.clients ({clients}) at one time, found {most}", field=self.protocol.under_way_by
+            )
         if (attacks := sum(isinstance(each, Malicious) for each in self.failures)) > 1:
             raise UserError(f"expected one entry malicious, found {attacks}", field="failures")
         if (attack := attack_of(self.failures)) is not None and not attack.count(clients):
@@ -189,21 +193,6 @@ class Scenario(Options):
         local = self.training.local
         if local.epochs is not None and local.steps is not None:
             raise UserError("expected either epochs or steps, found both", field="training.local.steps")
-
-    def _check_protocol(self, cohort: int, clients: int) -> None:
-        protocol = self.protocol
-        if isinstance(protocol, AsynchronousSpec):
-            if protocol.under_way(cohort) > clients:
-                raise UserError(
-                    f"expected at most data.clients ({clients}), found {protocol.under_way(cohort)}",
-                    field="protocol.concurrency",
-                )
-            return
-        if protocol.picked(cohort) > clients:
-            found = f"{protocol.over_select:g} x {cohort} = {protocol.picked(cohort)}"
-            raise UserError(
-                f"expected a selection of at most data.clients ({clients}), found {found}", field="protocol.over_select"
-            )
 
     def _check_fits(self) -> None:
         """Check what fits with what; see :mod:`edgefl.methods.fits`."""
@@ -223,7 +212,7 @@ class Scenario(Options):
         if self.personalisation is not None and self.personalisation.self_confidence:
             parts.append(Part("self-confidence", frozenset({"classes"}), "personalisation.self_confidence"))
         check(parts, world)
-        if selector.waits() and not isinstance(protocol, AsynchronousSpec):
+        if selector.waits() and protocol.has_rounds:
             early["early cohort"] = f"selection '{selection}' reads its results ({', '.join(sorted(selector.reads))})"
         if isinstance(self.cost, SecondsCost):
             early["step seconds"] = "cost.kind 'seconds' gives those of a whole training; expected cost.kind: measured"

@@ -124,31 +124,6 @@ def check_targets(targets: Sequence[Target], metric: Metric) -> None:
             raise UserError(f"expected a share in (0, 1], found {target.value:g}", field=f"{field}.{bound}")
 
 
-class HalvingSpec(Options):
-    """Successive halving: all settings train a little, only the best continue, and so on until one is left.
-
-    Source: Jamieson and Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization, 2016.
-    """
-
-    of: Literal["rounds", "seconds"] = Field(
-        default="rounds", description="the resource to divide: rounds, or seconds of virtual time"
-    )
-    least: Annotated[float, Field(gt=0)] = Field(description="the amount of it for each setting in the first step")
-    factor: Annotated[int, Field(ge=2)] = Field(
-        default=3, description="one in `factor` settings continues, with `factor` times the amount"
-    )
-    metric: SweepMetric = Field(
-        default="accuracy",
-        description="accuracy (or the task's metric) of the last model, the best one, or the moving average (ema)",
-    )
-
-    @model_validator(mode="after")
-    def _at_least_a_round(self) -> Self:
-        if self.of == "rounds" and self.least < 1:
-            raise ValueError(f"expected at least 1 round, found least: {self.least:g}")
-        return self
-
-
 class OptunaSpec(Options):
     """Settings proposed by optuna's tree-structured Parzen estimator from the results of earlier settings."""
 
@@ -191,17 +166,14 @@ class SweepSpec(Options):
     ranges: dict[str, RangeSpec] = Field(
         default_factory=dict, description="for each dotted path the numbers to try; for optuna"
     )
-    halving: HalvingSpec | None = Field(
-        default=None, description="successive halving; null: run every setting to its end"
-    )
     optuna: OptunaSpec | None = Field(default=None, description="proposals by optuna; null: the grid itself")
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if not self.grid and not self.ranges:
             raise ValueError("expected values to try, in grid or ranges")
-        if self.optuna is not None and (self.halving is not None or self.random is not None):
-            raise ValueError("optuna proposes settings itself; remove random and halving")
+        if self.optuna is not None and self.random is not None:
+            raise ValueError("optuna proposes settings itself; remove random")
         if self.ranges and self.optuna is None:
             raise ValueError("ranges need a section optuna; expected it, or values in grid")
         return self

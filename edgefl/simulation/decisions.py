@@ -221,7 +221,7 @@ class Decisions:
         transfers = (foreseen.download + foreseen.upload).tolist()
         predicted = [
             world.work.predicted(
-                client, blocks, transfer + world.framework(client, *self._bytes(client)), world.heat(client)
+                client, blocks, transfer + world.framework(client, *self._bytes(round, client)), world.heat(client)
             )
             for client, transfer in zip(cohort, transfers, strict=True)
         ]
@@ -230,16 +230,16 @@ class Decisions:
         facts: dict[str, object] = {"steps": {str(client): plan.steps for client, plan in sorted(plans.items())}}
         if setup.method.objective.trains_last:
             for client, each, download in zip(cohort, predicted, foreseen.download.tolist(), strict=True):
-                steps = plans[client].steps
+                steps, share, received = plans[client].steps, finish.part(each, time), self._bytes(round, client)[0]
                 plans[client] = Plan(
-                    steps, self._trained_blocks(client, steps, finish.part(each, time), time - download)
+                    steps, self._trained_blocks(client, steps, share, time - download, received=received)
                 )
             facts["blocks"] = {str(client): plan.blocks for client, plan in sorted(plans.items())}
         reads = frozenset({"foreseen"})
         world.decided(round, "local work", reads, seconds=time, drop_late=finish.drop_late, **facts)
         return time, plans
 
-    def _trained_blocks(self, client: int, steps: int | None, share: float, left: float) -> int:
+    def _trained_blocks(self, client: int, steps: int | None, share: float, left: float, *, received: int) -> int:
         """The number of last blocks to train: by the client's share of the model, or by the seconds after its download.
 
         The fewest are those that have parameters.
@@ -251,7 +251,7 @@ class Decisions:
             return blocks
         if not setup.method.objective.blocks_end_in_time:
             return max(fewest, math.floor(round(share * blocks, 9)))
-        up, received = world.traffic.foreseen(client, "up"), self._bytes(client)[0]
+        up = world.traffic.foreseen(client, "up")
         for count in range(blocks, fewest, -1):
             bytes = sum(part.bytes for part in world.uplink(client, count))
             seconds = world.work.of(client, count, steps).seconds + up.seconds(bytes)
@@ -263,7 +263,7 @@ class Decisions:
         """The predicted seconds of a round with the whole model for each client; the framework's count as computing."""
         world, rows = self._world, []
         for client in clients.tolist():
-            down, up = self._bytes(client)
+            down, up = self._bytes(round, client)
             work = world.work.of(client, world.setup.sizes.blocks)
             rows.append(
                 (
@@ -284,7 +284,7 @@ class Decisions:
             if power is None or not power.charges.has(client):
                 continue
             down, compute, up = (float(seconds[place]) for seconds in foreseen)
-            down_bytes, up_bytes = self._bytes(client)
+            down_bytes, up_bytes = self._bytes(round, client)
             profile, framework = world.setup.fleet.profile_of(client), world.framework(client, down_bytes, up_bytes)
             joules = (
                 idle_joules(profile, down + up + framework)
@@ -317,7 +317,7 @@ class Decisions:
                 free[row] &= not downlink.forced_full
         return BlockForecast(seconds, bytes, free)
 
-    def _bytes(self, client: int) -> tuple[int, int]:
-        world = self._world
-        down = world.setup.sizes_of(world.level_of(client)).model_bytes
-        return down, sum(part.bytes for part in world.uplink(client))
+    def _bytes(self, round: int, client: int) -> tuple[int, int]:
+        """The bytes of a downlink with the whole model, given what the client holds, and of an uplink."""
+        down, up = self._world.downlink(client, round, None).parts, self._world.uplink(client)
+        return sum(part.bytes for part in down), sum(part.bytes for part in up)

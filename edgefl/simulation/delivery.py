@@ -221,7 +221,7 @@ class Attempts:
         transfer = delivery.transfer
         place = (str(delivery.source), str(delivery.target), transfer.round, transfer.item)
         self._breaks[place] += 1
-        return timeouts.drawn_wait(delivery.breaks, self._seed, *place, self._breaks[place])
+        return timeouts.wait(delivery.breaks, self._seed, *place, self._breaks[place])
 
     def _repeat(self, delivery: Delivery) -> None:
         if delivery.ended is None:

@@ -5,10 +5,8 @@ import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-import simpy
 from numpy.typing import NDArray
 
 from edgefl.errors import EdgeflError
@@ -17,12 +15,9 @@ from edgefl.record.kinds import StopReason
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import Absent, BatteryUse
 from edgefl.simulation.accounts import Ledger, Limits
-from edgefl.simulation.asynchronous import Asynchronous
-from edgefl.simulation.hierarchical import Hierarchical
-from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec
+from edgefl.simulation.protocols.base import Course
 from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.setup import Setup
-from edgefl.simulation.synchronous import Synchronous
 from edgefl.simulation.world import World
 from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import NotTrained, PartFault
@@ -41,16 +36,6 @@ def only_new_objects_collected() -> Generator[None]:
         yield
     finally:
         gc.unfreeze()
-
-
-class Course(Protocol):
-    """The course of a run: one of edgefl's protocols, or a Flower app."""
-
-    def run(self) -> Generator[simpy.Event, object, None]:
-        """The whole run, as a SimPy process."""
-
-    def break_off(self) -> None:
-        """The run ends: abort everything in progress."""
 
 
 MakeCourse = Callable[[World], tuple[RoundBook, Course]]
@@ -89,7 +74,11 @@ def simulate_run(setup: Setup, course: MakeCourse | None = None) -> Outcome:
         Exception: an error of the world or a listener, not of a part of the method; a note says where it was raised.
     """
     world = World(setup)
-    book, protocol = (course or _course)(world)
+    if course is None:
+        book = RoundBook(world)
+        protocol = setup.protocol.course(world, book)
+    else:
+        book, protocol = course(world)
     world.env.process(protocol.run())
     reason: StopReason = "fault"
     fault, untrained = None, None
@@ -175,12 +164,3 @@ def _noting_where(world: World, book: RoundBook) -> Iterator[None]:
             f"method '{label}', seed {seed}, round {book.rounds_done + 1}, {world.env.now:g} s of virtual time"
         )
         raise
-
-
-def _course(world: World) -> tuple[RoundBook, Course]:
-    spec, book = world.setup.protocol, RoundBook(world)
-    if isinstance(spec, AsynchronousSpec):
-        return book, Asynchronous(world, book, spec)
-    if isinstance(spec, HierarchicalSpec):
-        return book, Hierarchical(world, book, spec)
-    return book, Synchronous(world, book, spec)

@@ -29,7 +29,7 @@ from edgefl.simulation.accounts import Limits
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.cost_specs import ComputeSeconds
 from edgefl.simulation.failure_specs import Crash, Outage
-from edgefl.simulation.protocol_specs import ProtocolSpec
+from edgefl.simulation.protocols.base import ProtocolSpec
 from edgefl.simulation.work import CostOf, RoundOverhead
 from edgefl.training.faults import blaming
 from edgefl.training.job import Learner, TrainingJob

@@ -25,7 +25,6 @@ from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.delivery import Attempts, Cause, Delivery, Transfer, whole_bytes
 from edgefl.simulation.power import Power, Radios
-from edgefl.simulation.protocol_specs import HierarchicalSpec
 from edgefl.simulation.setup import Setup
 from edgefl.training.faults import blaming
 
@@ -83,7 +82,7 @@ class Traffic:
         self._env = env
         self._log = setup.log
         self._accounts = accounts
-        self._cells_average = isinstance(setup.protocol, HierarchicalSpec)
+        self._cells_average = setup.protocol.averages_in_cells
         self._fleet = setup.fleet
         self._moved: defaultdict[int, float] = defaultdict(float)
         self._carried: defaultdict[tuple[int, int], float] = defaultdict(float)
@@ -181,8 +180,7 @@ class Traffic:
             joules = transfer_joules(self._fleet.profile_of(client), direction, seconds, delivered)
             if self.power is not None:
                 joules = self.power.given(client, joules, flow)
-        facts = detail(losses=flow.losses) if flow.losses else ""
-        self._write(kind, flow, delivered, seconds=seconds, joules=joules, detail=facts)
+        self._write(kind, flow, delivered, seconds=seconds, joules=joules)
         if client < 0:
             accounts.ledger.bytes_backhaul += delivered
             return
@@ -249,9 +247,8 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _state(setup: float, opening: Opening) -> str:
-    """The state of a connection; the bytes that it has carried only where losses make them count."""
-    state: dict[str, float] = {"setup": setup, "rounds": opening.rounds}
-    return json.dumps(state | ({"sent": opening.sent} if opening.sent else {}))
+    """The state of a connection."""
+    return json.dumps({"setup": setup, "rounds": opening.rounds})
 
 
 @lru_cache(maxsize=64)

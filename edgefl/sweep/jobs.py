@@ -12,7 +12,6 @@ import numpy as np
 
 from edgefl.errors import EdgeflError, UserError
 from edgefl.experiment.inputs import digest_of_scenario
-from edgefl.experiment.pausing import Pause, Paused
 from edgefl.experiment.run import resume, run
 from edgefl.randomness import generator
 from edgefl.record import RunPaths
@@ -86,7 +85,7 @@ def settings_of(grid: Mapping[str, Sequence[Any]], random: int | None = None) ->
 class Job:
     """One setting with one seed, its whole scenario as plain data, and the labels to run.
 
-    Its ``id`` is a hash of everything that it depends on but ``pause``: equal jobs share an id and run once.
+    Its ``id`` is a hash of everything that it depends on: equal jobs share an id and run once.
     """
 
     id: str
@@ -96,7 +95,6 @@ class Job:
     methods: tuple[str, ...]
     device: str
     train: bool
-    pause: Pause | None = None
 
 
 def jobs_of(
@@ -159,11 +157,9 @@ def run_job(job: Job, folder: Path) -> str | None:
     """
     try:
         if is_interrupted(folder):
-            resume(folder, pause=job.pause)
+            resume(folder)
         elif not is_summary(RunPaths(folder).summary):
-            run(scenario_of(job), out=folder, methods=job.methods, device=job.device, train=job.train, pause=job.pause)
-    except Paused:
-        return None
+            run(scenario_of(job), out=folder, methods=job.methods, device=job.device, train=job.train)
     except (EdgeflError, OSError) as error:
         return error.message if isinstance(error, UserError) else str(error)
     except Exception as error:  # noqa: BLE001  (the error of one job must not stop the others)

@@ -1,22 +1,21 @@
 """Search for the best setting of each method on images that the final comparison does not use.
 
-A search is a grid whose best setting is chosen, successive halving, or optuna's proposals.
+A search is a grid whose best setting is chosen, or optuna's proposals.
 """
 
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 import pyarrow as pa
 
 from edgefl.errors import UserError, optional
-from edgefl.experiment.pausing import Pause
 from edgefl.record.metric import WORST, Metric
 from edgefl.registry import chosen_part
-from edgefl.scenario.sections import HalvingSpec, OptunaSpec, SweepSpec
+from edgefl.scenario.sections import OptunaSpec, SweepSpec
 from edgefl.sweep.jobs import Job, Search, Setting
 from edgefl.tasks.base import TASKS
 
@@ -74,7 +73,7 @@ def check_split(jobs: Sequence[Job], asked: str = "--choose") -> None:
 def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
     """Return the setting with the best mean over the seeds for each method; the first if several are equal.
 
-    Only settings whose jobs finished for every seed count, not those that successive halving dropped.
+    Only settings whose jobs finished for every seed count.
     """
     check_split(jobs)
     measured = metric_of(jobs[0])
@@ -82,8 +81,6 @@ def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
     settings = {job.id: job.setting for job in jobs}
     grouped: dict[str, dict[str, tuple[Setting, list[float | None]]]] = {}
     for row in table.to_pylist():
-        if row.get("stop") == "paused":
-            continue
         setting = settings[row["job"]]
         found = grouped.setdefault(row["method"], {}).setdefault(json.dumps(dict(setting)), (setting, []))
         found[1].append(row[column])
@@ -107,39 +104,6 @@ def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
 def _at_the_edge(value: Any, tried: Sequence[Any]) -> bool:
     numbers = [each for each in tried if isinstance(each, int | float) and not isinstance(each, bool)]
     return len(set(numbers)) > 1 and len(numbers) == len(tried) and value in (min(numbers), max(numbers))
-
-
-def halving(candidates: Sequence[Sequence[Job]], spec: HalvingSpec) -> Search:
-    """Yield the jobs of successive halving, rung by rung; the settings of each method compete separately.
-
-    A setting that is kept continues from the checkpoint of its paused run and is not trained from the start again. A
-    run that ended before a rung counts with its final figures. Of equal settings the first is kept. ``candidates`` are,
-    for each method and setting, the jobs of all seeds; each job has one method.
-    """
-    racing = [list(jobs) for jobs in candidates]
-    rung = 0
-    while True:
-        methods = list(dict.fromkeys(jobs[0].methods[0] for jobs in racing))
-        pause = _pause(spec, rung)
-        rounds = max(job.scenario["training"]["rounds"] for jobs in racing for job in jobs)
-        last = len(racing) == len(methods) or (pause.rounds is not None and pause.rounds >= rounds)
-        asked = [[replace(job, pause=None if last else pause) for job in jobs] for jobs in racing]
-        figures = iter((yield [job for jobs in asked for job in jobs]))
-        if last:
-            return
-        values = [merit(spec.metric, [next(figures) for _ in jobs], metric_of(jobs[0])) for jobs in asked]
-        kept: set[int] = set()
-        for method in methods:
-            places = [place for place, jobs in enumerate(racing) if jobs[0].methods[0] == method]
-            places.sort(key=lambda place: -values[place])
-            kept |= set(places[: max(1, len(places) // spec.factor)])
-        racing = [jobs for place, jobs in enumerate(racing) if place in kept]
-        rung += 1
-
-
-def _pause(spec: HalvingSpec, rung: int) -> Pause:
-    given = spec.least * spec.factor**rung
-    return Pause(rounds=round(given)) if spec.of == "rounds" else Pause(seconds=given)
 
 
 def proposals(spec: SweepSpec, options: OptunaSpec, methods: Sequence[str], make: Callable[..., list[Job]]) -> Search:

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 
 from edgefl.errors import UserError
-from edgefl.experiment.pausing import read_pauses
 from edgefl.files import read_json, write_file
 from edgefl.hardware import cores
 from edgefl.record import RunPaths
@@ -26,7 +25,7 @@ from edgefl.training.parallel.worker_pool import PoolBroken, WorkerPool
 
 
 def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
-    """Return the table of all finished or paused jobs in a folder, in the order of settings, methods and seeds."""
+    """Return the table of all finished jobs in a folder, in the order of settings, methods and seeds."""
     paths = list(dict.fromkeys(path for job in jobs for path in job.setting))
     columns = {path: _column([job.setting.get(path) for job in jobs]) for path in paths}
     rows = []
@@ -41,34 +40,16 @@ def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
     return table_of(rows)
 
 
-def is_done(job: Job, folder: Path) -> bool:
-    """Whether a job is finished, or has reached its pause."""
-    if is_summary(RunPaths(folder).summary) and not is_interrupted(folder):
-        return True
-    name = job.pause and job.pause.name
-    return name is not None and all(
-        name in read_pauses(RunPaths(folder).of(label, job.seed).pauses) for label in job.methods
-    )
+def is_done(folder: Path) -> bool:
+    """Whether the job of a run directory is finished."""
+    return is_summary(RunPaths(folder).summary) and not is_interrupted(folder)
 
 
 def figures_by_method(job: Job, folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return the figures of each method in a job's run directory: at its end, at ``job.pause`` or at its last pause.
-
-    A job that ended before its pause has only its final figures, and a job that failed before its pause has none. If
-    ``job.pause`` is not given, the last pause that the job reached counts.
-    """
-    found = {}
+    """Return the figures of each method in a job's run directory; none of a job that failed."""
     summary = RunPaths(folder).summary
     ended = read_summary(summary)[1].methods if is_summary(summary) else {}
-    for label in job.methods:
-        pauses = read_pauses(RunPaths(folder).of(label, job.seed).pauses)
-        if job.pause is not None and job.pause.name in pauses:
-            found[label] = [pauses[job.pause.name]]
-        elif label in ended:
-            found[label] = [figures_of(entry) for entry in ended[label]]
-        elif pauses and job.pause is None:
-            found[label] = [list(pauses.values())[-1]]
-    return found
+    return {label: [figures_of(entry) for entry in ended[label]] for label in job.methods if label in ended}
 
 
 def _column(values: list[Any]) -> list[Any]:
@@ -134,13 +115,13 @@ def search(
     *,
     processes: int | None = None,  # how many jobs run at the same time; by default as many as there are processors
     cluster: bool = False,  # run them on a Ray cluster; the table is the same as with local processes
-    # called with each finished or paused job, why it failed or None, and how many of the step remain
+    # called with each finished job, why it failed or None, and how many of the step remain
     done: Callable[[Job, str | None, int], None] | None = None,
 ) -> SweepResult:
     """Run the jobs that a search yields, step by step, and write the table of all jobs.
 
-    A search uses only results on disk, so after an interruption it yields the same jobs again. Jobs that finished or
-    paused earlier are not run again; an interrupted one is resumed.
+    A search uses only results on disk, so after an interruption it yields the same jobs again. Jobs that finished
+    earlier are not run again; an interrupted one is resumed.
     """
     folder = out / "jobs"
     failures: dict[str, str] = {}
@@ -150,7 +131,7 @@ def search(
         unique = {job.id: job for job in jobs}
         for id, job in unique.items():
             check_folder(job, folder / id)
-        left = {id: job for id, job in unique.items() if not is_done(job, folder / id)}
+        left = {id: job for id, job in unique.items() if not is_done(folder / id)}
 
         def one_done(job: Job, failure: str | None) -> None:
             left.pop(job.id)
@@ -163,7 +144,7 @@ def search(
             run_all_on_ray(list(left.values()), folder, processes, one_done)
         else:
             run_all(list(left.values()), folder, processes or cores(), one_done)
-        asked.update({(job.id, repr(job.setting)): replace(job, pause=None) for job in jobs})
+        asked.update({(job.id, repr(job.setting)): job for job in jobs})
         return [figures_by_method(job, folder / job.id) for job in jobs]
 
     with _taken(out, list(identity)):

@@ -146,7 +146,6 @@ class EngineInputs(NamedTuple):
     device: torch.device
     workers: int | None = None  # number of concurrent jobs; None: the engine's own choice. It never changes a result
     precision: Precision = "float32"
-    convolutions: str = "grouped"  # see EngineSpec
 
 
 @dataclass(frozen=True)

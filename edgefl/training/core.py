@@ -187,7 +187,7 @@ class TrainingCore:
     def engine_for(self, model: BlockModel, data: JobData | None = None) -> Engine:
         """A new engine for a skeleton on the training device; the caller closes it."""
         spec, data = self._spec, self.data if data is None else data
-        given = EngineInputs(model, data, self._device, self._workers, spec.precision, spec.convolutions)
+        given = EngineInputs(model, data, self._device, self._workers, spec.precision)
         entry = ENGINES[self.engine_name]
         engine = entry.build(given)
         if self._results is None or not entry.alike:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 import torch
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from edgefl.errors import UserError, nearest
 from edgefl.hardware import DEVICES, EngineKind, cores
@@ -76,9 +76,6 @@ def keep_freed_memory() -> None:
     mallopt(_TRIM_THRESHOLD, _MOST)
 
 
-Convolutions = Literal["grouped", "products"]
-
-
 class EngineSpec(Component):
     """The training engine and its numerical precision."""
 
@@ -92,21 +89,6 @@ class EngineSpec(Component):
         description="precision of products in a local step: float32, tf32 (CUDA only) or bfloat16 (autocast); "
         "parameters, aggregation and evaluation are always float32",
     )
-    convolutions: Convolutions = Field(
-        default="grouped",
-        description="for engine batched, how clients' convolutions are combined: grouped is one convolution with a "
-        "group for each client; products multiplies matrices of patches, which needs more memory; which is faster "
-        "depends on the device",
-    )
-
-    @model_validator(mode="after")
-    def _of_its_engine(self) -> Self:
-        if self.convolutions != "grouped" and self.kind != "batched":
-            raise ValueError(
-                f"convolutions: {self.convolutions} applies to the engine 'batched' only, found kind: {self.kind}; "
-                "set kind: batched, or delete it"
-            )
-        return self
 
     @classmethod
     def of(cls, value: EngineSpec | str) -> Self:

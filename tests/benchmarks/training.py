@@ -124,9 +124,6 @@ CASES = {
 }
 """The cases by name, from the cheapest to the most expensive."""
 
-PRODUCTS = "batched, products"
-"""The batched engine with convolutions as products; on a CPU it is measured if ``batched`` is requested."""
-
 SAME, WHOLE = "centralised, same batch", "centralised, cohort's batch"
 
 Contender = tuple[str, Precision]
@@ -151,8 +148,6 @@ def bench_engines(
     turns: dict[Contender, Turn] = {}
     for precision in precisions:
         specs = {engine: EngineSpec(kind=engine, precision=precision) for engine in names}
-        if "batched" in names and (device.type != "cpu" or engines is not None):
-            specs[PRODUCTS] = EngineSpec(kind="batched", precision=precision, convolutions="products")
         for engine, spec in specs.items():
             core = cores[engine, precision] = case.core(data, spec)
             turns[engine, precision] = federated(case, core, method)

@@ -150,9 +150,3 @@ def test_an_output_folder_that_holds_something_is_left_alone(refused, tmp_path):
 )
 def test_wrong_arguments_are_refused_alike(refused, arguments, expected):
     assert expected in refused("simulate", "my.yaml", *arguments)
-
-
-def test_an_engine_that_the_scenarios_options_do_not_fit_is_blamed_on_its_option(refused):
-    products = ["--set", "training.engine={kind: batched, convolutions: products}", "--engine", "sequential"]
-    for command in (["simulate", "my.yaml"], ["sweep", "my.yaml", "--grid", "training.rounds=1,2"]):
-        assert refused(*command, *products).startswith("error: --engine sequential: training.engine: ")

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from edgefl.data.choice import chosen_images, held_out, largest_remainders
+from edgefl.data.choice import chosen_images, held_out, largest_remainders, split_off
 from edgefl.data.distribution import data_distribution, of_targets
 from edgefl.data.federated import load_federated, shard_sizes
 from edgefl.data.sets.arrays import Arrays
@@ -207,3 +207,18 @@ def test_places_that_do_not_count_are_no_tokens_of_any_client(tmp_path):
     assert data_distribution(data).counts.tolist() == [
         [int((part == token).sum()) for token in range(6)] for part in mine
     ]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("owners", [[0, 0, 1, 2, 3], [0, 1, 2, 3, 3], [0, 1, 1, 2]])
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.5, 0.9])
+def test_a_sample_to_test_on_is_of_an_owner_with_several(owners, share):
+    owner = np.array(owners)
+    kept, out = split_off(np.zeros(len(owner), np.int64), owner, share)
+    assert len(out) >= 1
+    assert set(owner[kept]) == set(owners)
+
+
+def test_where_each_owner_has_one_sample_none_is_tested_on():
+    with pytest.raises(UserError, match="no sample can be tested on, as each client has only one"):
+        split_off(np.zeros(4, np.int64), np.arange(4), 0.2)

@@ -138,7 +138,7 @@ def test_a_client_that_is_killed_drops_out_at_that_moment_and_comes_back(tmp_pat
 def test_an_outage_longer_than_the_time_out_breaks_real_transfers(tmp_path):
     outage = {"kind": "outage", "link": ["internet", "client/0"], "at": 0.1, "duration": 1.5}
     scenario = small("star", failures=[outage])
-    scenario["network"]["transport"]["timeouts"] = {"connection": "0.5 s", "first_wait": "2 s", "jitter": 0}
+    scenario["network"]["transport"]["timeouts"] = {"connection": "0.5 s", "first_wait": "2 s"}
     scenario["training"].update(cohort=10, rounds=1)
     runs = emulate(check(scenario), out=tmp_path / "run", train=False)
     for run in runs:

@@ -1,7 +1,5 @@
 """What the nodes' kernels are told about routes, delays and windows."""
 
-import pytest
-
 from edgefl.emulation import shaping
 from edgefl.emulation.routing import Routing, Window
 from edgefl.emulation.wiring import LinkSettings, plan_wiring
@@ -53,11 +51,6 @@ def test_a_window_fills_the_path_from_the_beginning():
 def test_with_slow_start_only_the_beginning_of_the_window_differs():
     packets = shaping.window_packets(1e6, 0.04)
     assert routing(initial_window=10).window(PAIR) == Window(10, packets)
-
-
-@pytest.mark.parametrize(("window", "most"), [(14480.0, 10), (1e9, shaping.window_packets(1e6, 0.04))])
-def test_a_maximum_of_bytes_in_flight_limits_the_window(window, most):
-    assert routing(window=window).window(PAIR) == Window(most, most)
 
 
 def test_in_one_fifo_tcp_chooses_its_window_and_sends_single_packets():

@@ -8,14 +8,13 @@ import torch
 
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
-from edgefl.experiment.pausing import Pause, Paused
 from edgefl.scenario import load_scenario
 from edgefl.scenario.loading import check
 from edgefl.torch_settings import present_values
 
-from ..small_runs import SMALL, tree
+from ..small_runs import SMALL, Stop, tree
 
-DEFAULT = {"kind": "auto", "precision": "float32", "convolutions": "grouped"}
+DEFAULT = {"kind": "auto", "precision": "float32"}
 
 
 def engine_in(folder):
@@ -39,8 +38,8 @@ def test_the_commands_engine_replaces_the_scenarios_and_is_written_down(small, t
 def test_the_precision_decides_results_and_a_resumed_run_keeps_it(small, tmp_path):
     scenario = small(training__rounds=2, training__engine={"precision": "bfloat16"})
     whole = run(scenario, out=tmp_path / "whole")
-    with pytest.raises(Paused):
-        run(scenario, out=tmp_path / "left", pause=Pause(rounds=1))
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario, out=tmp_path / "left", listeners=[Stop(1)])
     left = resume(tmp_path / "left")
     assert (left / "summary.json").read_bytes() == (whole / "summary.json").read_bytes()
     exact = run(small(training__rounds=2), out=tmp_path / "exact")

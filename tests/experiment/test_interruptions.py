@@ -1,4 +1,4 @@
-"""Interrupted and paused runs."""
+"""Interrupted runs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ import pytest
 
 from edgefl.experiment import is_interrupted, resume, run
 from edgefl.experiment.one_run import Journal
-from edgefl.experiment.pausing import Pause, Paused, read_pauses
 from edgefl.record import RunPaths
 from edgefl.record.events import Listener
 from edgefl.training.engines import sequential
 from edgefl.training.engines.sequential import train_job
 from edgefl.yaml_file import dump_yaml
 
-from ..small_runs import ACCIDENTS, SMALL
+from ..small_runs import ACCIDENTS, SMALL, Stop
 
 COMMAND = [sys.executable, "-c", "import sys; from edgefl.cli import main; sys.exit(main())"]
 
@@ -93,14 +92,15 @@ def trained(monkeypatch):
 
 
 @pytest.mark.parametrize("method", METHODS, ids=["fedadc", "kept optimizer", "central", "fedbr"])
-def test_a_run_that_was_left_twice_comes_to_the_same_bytes(small, tmp_path, trained, method):
+def test_a_run_that_was_left_twice_comes_to_the_same_bytes(small, tmp_path, trained, method, monkeypatch):
+    monkeypatch.setattr("edgefl.experiment.checkpoints.CHECKPOINT_EVERY", 1)
     scenario = small(methods=[method], training__rounds=5, **(ACCIDENTS if method is KEPT else {}))
     run(scenario, out=tmp_path / "whole", engine="sequential")
     jobs, trained[:] = sorted(trained), []
-    with pytest.raises(Paused):
-        run(scenario, out=tmp_path / "left", engine="sequential", pause=Pause(rounds=1))
-    with pytest.raises(Paused):
-        resume(tmp_path / "left", pause=Pause(rounds=3))
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario, out=tmp_path / "left", engine="sequential", listeners=[Stop(1)])
+    with pytest.raises(KeyboardInterrupt):
+        resume(tmp_path / "left", listeners=[Stop(3)])
     resume(tmp_path / "left")
     label = scenario.methods[0].label
     for name in ("summary.json", f"{label}/seed-0/rounds.parquet", f"{label}/seed-0/events.parquet"):
@@ -108,7 +108,7 @@ def test_a_run_that_was_left_twice_comes_to_the_same_bytes(small, tmp_path, trai
     assert sorted(trained) == jobs
 
 
-def test_a_round_is_on_disk_before_a_listener_follows_it_and_a_pause_comes_last(small, tmp_path):
+def test_a_round_is_on_disk_before_a_listener_follows_it(small, tmp_path):
     paths, seen = RunPaths(tmp_path / "left").of("fedavg", 0), []
 
     class Seen(Listener):
@@ -123,21 +123,8 @@ def test_a_round_is_on_disk_before_a_listener_follows_it_and_a_pause_comes_last(
                 assert journal.rounds == row.round
             seen.append(row)
 
-    with pytest.raises(Paused):
-        run(small(), out=tmp_path / "left", engine="sequential", listeners=[Seen()], pause=Pause(rounds=2))
+    with pytest.raises(KeyboardInterrupt):
+        run(small(), out=tmp_path / "left", engine="sequential", listeners=[Seen(), Stop(2)])
     begin, *rounds = seen
     assert begin == ("fedavg", 0)
     assert [each if isinstance(each, int) else each.round for each in rounds] == [1, 1, 2, 2]
-    assert [path.name for path in paths.checkpoints.glob("*.json")] == ["round-000002.json"]
-
-
-def test_a_run_is_left_at_the_first_round_that_reaches_the_seconds(small, tmp_path):
-    with pytest.raises(Paused):
-        run(small(), out=tmp_path / "left", engine="sequential", pause=Pause(seconds=1e-9))
-    (figures,) = read_pauses(RunPaths(tmp_path / "left").of("fedavg", 0).pauses).values()
-    assert (figures["rounds"], figures["stop"]) == (1, "paused")
-
-
-def test_a_run_that_is_over_before_its_pause_ends_as_usual(small, tmp_path):
-    run(small(training__rounds=2), out=tmp_path / "run", engine="sequential", pause=Pause(rounds=2))
-    assert (tmp_path / "run" / "summary.json").exists()

@@ -31,7 +31,6 @@ ALONE = {
     "deadline": {"protocol": {"kind": "synchronous", "deadline": "60 s"}},
     "asynchronous": {"protocol": {"kind": "asynchronous"}},
     "hierarchical": {"protocol": {"kind": "hierarchical"}, "network__topology": CELLS},
-    "lv08": {"network__transport": {"kind": "lv08"}},
     "tcp": {"network__transport": {"kind": "tcp"}},
 }
 

@@ -63,19 +63,17 @@ def test_a_device_repeats_itself_to_the_last_bit(entry):
     assert one[1:] == other[1:]
 
 
-@pytest.mark.parametrize("convolutions", ["grouped", "products"])
 @pytest.mark.parametrize("entry", [*METHODS, "moon", "scaffold"])
-def test_clients_side_by_side_come_to_what_they_come_to_alone(entry, convolutions):
+def test_clients_side_by_side_come_to_what_they_come_to_alone(entry):
     one = two_rounds(DEVICE, entry, "cnn", {})
-    other = two_rounds(DEVICE, entry, "cnn", {}, engine=EngineSpec(kind="batched", convolutions=convolutions))
+    other = two_rounds(DEVICE, entry, "cnn", {}, engine=EngineSpec(kind="batched"))
     torch.testing.assert_close(other[0], one[0], rtol=1e-2, atol=1e-3)
     assert other[2].loss == pytest.approx(one[2].loss, rel=1e-2)
 
 
 @pytest.mark.skipif(REHEARSAL, reason="a CPU has no graphs")
-@pytest.mark.parametrize("convolutions", ["grouped", "products"])
 @pytest.mark.parametrize("entry", [*METHODS, "moon"])
-def test_a_replayed_graph_gives_the_bits_of_the_step_that_it_recorded(entry, convolutions, monkeypatch):
+def test_a_replayed_graph_gives_the_bits_of_the_step_that_it_recorded(entry, monkeypatch):
     """Eight steps a round: the second is recorded, and the second round finds the recording of the first."""
     recorded = []
     capture = Replay._recorded
@@ -85,7 +83,7 @@ def test_a_replayed_graph_gives_the_bits_of_the_step_that_it_recorded(entry, con
         return recorded[-1]
 
     monkeypatch.setattr(Replay, "_recorded", noting)
-    engine = EngineSpec(kind="batched", convolutions=convolutions)
+    engine = EngineSpec(kind="batched")
     replayed = two_rounds(DEVICE, entry, "cnn", {}, engine=engine, steps=8)
     assert recorded
     assert None not in recorded

@@ -177,16 +177,19 @@ def test_fednova_s_effective_steps_are_the_sum_of_what_each_gradient_moves(steps
     assert float(tau) == pytest.approx(travelled, rel=1e-5)
 
 
-@pytest.mark.parametrize(("momentum", "mu"), [(0.0, 0.5), (0.8, 0.5), (0.0, 10.0), (0.5, 0.0)])
-def test_fednova_under_a_proximal_term_has_the_gradients_mean_direction(momentum, mu) -> None:
+@pytest.mark.parametrize(
+    ("momentum", "mu", "decay"),
+    [(0.0, 0.5, 0.0), (0.8, 0.5, 0.0), (0.0, 10.0, 0.0), (0.5, 0.0, 0.0), (0.0, 0.0, 0.5), (0.8, 0.5, 0.1)],
+)
+def test_fednova_under_a_pull_has_the_gradients_mean_direction(momentum, mu, decay) -> None:
     """Clients whose gradient is g_k everywhere move by g_k τ_k, whatever their steps: the mean is Σ w_k g_k."""
-    local, rate = LocalOptions(momentum=momentum), 0.1
+    local, rate = LocalOptions(momentum=momentum, weight_decay=decay), 0.1
     entry = {"method": "fedprox", "mu": mu, "server": {"kind": "fednova", "local_momentum": momentum}}
     server, weights, gradients, steps = build_method(entry, local).server, (0.25, 0.75), (-1.0, 3.0), (1, 7)
     deltas = []
     for gradient, count in zip(gradients, steps, strict=True):
         parameter = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
-        optimizer = torch.optim.SGD([parameter], lr=rate, momentum=momentum)
+        optimizer = torch.optim.SGD([parameter], lr=rate, momentum=momentum, weight_decay=decay)
         for _ in range(count):
             optimizer.zero_grad()
             (gradient * parameter + 0.5 * mu * parameter**2).sum().backward()
@@ -213,6 +216,11 @@ def test_fednova_refuses_steps_whose_weight_is_not_known(monkeypatch) -> None:
         monkeypatch.setitem(METHODS._parts, "fedprox", replace(recipe, **change))
         with pytest.raises(UserError, match=f"needs local steps of a known weight, and .*{said}"):
             build_method({"method": "fedprox", "server": "fednova"}, LocalOptions())
+    monkeypatch.setitem(METHODS._parts, "fedprox", recipe)
+    for local in (LocalOptions(clip_norm=1.0), LocalOptions(weight_decay=0.1, no_decay=("*.bias",))):
+        with pytest.raises(UserError, match=r"no effective number of steps for (clip_norm|no_decay) with"):
+            build_method({"method": "fedprox", "server": "fednova"}, local)
+    build_method({"method": "fedavg", "server": "fednova"}, LocalOptions(clip_norm=1.0, weight_decay=0.1))
 
 
 def cohorts(rounds: int, clients: int, size: int) -> list[list[int]]:

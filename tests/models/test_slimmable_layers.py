@@ -79,33 +79,3 @@ def test_grouped_convolutions_have_no_narrower_network():
     model = build_model(MODELS["shufflenet"](), (3, 32, 32), 5)
     with using(width=0.5), pytest.raises(UserError, match="grouped"):
         model(torch.zeros(1, 3, 32, 32))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"kernel": 5, "bias": True},
-        {"kernel": 3, "stride": 2, "bias": True},
-        {"kernel": 1, "stride": 2},
-        {"kernel": 3, "padding": 0},
-        {"kernel": 3, "groups": 16},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("width", [1.0, 0.5])
-def test_a_convolution_as_a_product_of_matrices_is_the_same_with_the_same_gradients(options, width):
-    numbers = torch.Generator().manual_seed(0)
-    layer = Conv2d(16, 16, **options).double()
-    for parameter in layer.parameters():
-        torch.nn.init.normal_(parameter, generator=numbers)
-    images = torch.randn(2, int(16 * width), 9, 7, generator=numbers, dtype=torch.float64).requires_grad_()
-    inputs = [images, *layer.parameters()]
-    with using(width=width):
-        expected = layer(images)
-        with using(unfolded=True):
-            found = layer(images)
-    assert found.shape == expected.shape
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-    weights = torch.randn(expected.shape, generator=numbers, dtype=torch.float64)
-    for one, other in zip(*(torch.autograd.grad(out, inputs, weights) for out in (found, expected)), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)

@@ -102,7 +102,6 @@ class FlowRecord(NamedTuple):
     ends: tuple | None = None
     setup: float = 0.0
     opening: Opening = Opening(0)
-    losses: tuple = ()
     outlook: Outlook = Outlook()
 
 
@@ -121,7 +120,6 @@ def record_of(flow, topology):
         ends=(flow.source, flow.target),
         setup=flow.setup,
         opening=flow.opening or Opening(0),
-        losses=tuple(flow.losses),
         outlook=flow.outlook or Outlook(),
     )
 
@@ -180,11 +178,11 @@ def merged(members):
 
 
 class _Active:
-    """A flow between its first byte and its logged end; ``legs`` are (bytes sent at its end, state) of TCP's parts."""
+    """A flow between its first byte and its logged end."""
 
-    def __init__(self, record, legs, share, now):
-        self.record, self.path, self.legs, self.share = record, record.path, legs, share
-        self.opening = legs[0][1]
+    def __init__(self, record, share, now):
+        self.record, self.path, self.share = record, record.path, share
+        self.opening = record.opening
         self.bits, self.rate, self.since = 0.0, 0.0, now
         self.reached = now if record.bytes == 0 else math.inf
 
@@ -229,7 +227,6 @@ class _Audit:
             if record.ended is None or record.ended > joined or (record.ended == joined and not record.cancelled):
                 changes.append((joined, 1, self.join, (record,)))
                 changes += [(seconds, 1, self.grow, (record.flow,)) for seconds in self.growth(record, joined)]
-                changes += [(seconds, 1, self.lose, (record.flow,)) for seconds in record.losses]
                 changes += [(seconds, 2, self.prune, (record.flow, links)) for seconds, links in record.pruned]
                 if record.ended is not None:
                     changes.append((record.ended, 2, self.leave, (record.flow,)))
@@ -254,12 +251,9 @@ class _Audit:
         return (link,)
 
     def join(self, now, record):
-        queue, tcp = self.transport.queue, self.transport.tcp
+        queue = self.transport.queue
         share = 1.0 if queue is None or record.ends is None else queue.weight(*record.ends, record.started)
-        legs = [(record.bytes, record.opening)] if tcp is None else tcp.legs(record.bytes, record.opening)
-        sent = itertools.accumulate(bytes for bytes, _ in legs)
-        legs = [(bytes, state) for bytes, (_, state) in zip(sent, legs, strict=True)]
-        active = self.active[record.flow] = _Active(record, legs, share, now)
+        active = self.active[record.flow] = _Active(record, share, now)
         for link in record.path:
             if link not in self.capacity:
                 self.report(now, record.flow, f"used link {link} before its first capacity was logged")
@@ -285,19 +279,6 @@ class _Audit:
         active.opening = active.opening._replace(rounds=active.opening.rounds + 1)
         return active.path if limited else ()
 
-    def lose(self, now, flow):
-        active = self.active[flow]
-        active.advance(now)
-        sent = active.bits / 8.0
-        expected, _ = active.legs.pop(0)
-        if not active.legs:
-            self.report(now, flow, f"was slowed down by losses after {sent:g} bytes, where none are expected")
-            active.legs.append((expected, active.opening))
-        elif abs(sent - expected) > self.slack(active, now):
-            self.report(now, flow, f"was slowed down by losses after {sent:g} bytes, not {expected:g}")
-        active.opening = active.legs[0][1]._replace(rounds=active.opening.rounds)
-        return active.path
-
     def prune(self, now, flow, links):
         active = self.active[flow]
         active.advance(now)
@@ -311,8 +292,6 @@ class _Audit:
         record = active.record
         active.advance(now)
         expected, slack, late = active.bits / 8.0, self.slack(active, now), now - active.reached
-        if len(active.legs) > 1 and expected > active.legs[0][0] + slack:
-            self.report(now, flow, f"sent on after {active.legs[0][0]:g} bytes, where losses change its rate")
         if record.cancelled:
             # Logs may round the delivered bytes of a cancelled flow to whole bytes.
             if record.delivered is not None and abs(min(expected, record.bytes) - record.delivered) > slack + 1.0:
@@ -328,12 +307,11 @@ class _Audit:
     # Rates.
 
     def latency(self, record):
-        return (record.latency - record.setup) / self.transport.latency_factor
+        return record.latency - record.setup
 
     def limit(self, active):
-        latency = self.latency(active.record)
-        most, tcp = self.transport.limit(latency), self.transport.tcp
-        return most if tcp is None else min(most, tcp.limit(latency, active.opening))
+        tcp = self.transport.tcp
+        return math.inf if tcp is None else tcp.limit(self.latency(active.record), active.opening)
 
     def slack(self, active, now):
         """Bytes by which a flow may differ: the tolerance, and what it delivers in the resolution of the clock."""
@@ -411,7 +389,7 @@ class _Audit:
         limits = [(link, rate * usable, 1.0) for link, rate in rates.items() if rate < math.inf]
         if (most := self.limit(active)) < math.inf:
             limits.append((("flow", record.flow), most, 1.0))
-        weight = record.weight * active.share * self.transport.weight(self.latency(record), rates.values())
+        weight = record.weight * active.share
         airtime = {}
         for link, rate in rates.items():
             if link in self.air and rate > 0.0:

@@ -8,7 +8,7 @@ import pytest
 import simpy
 from scipy.optimize import linprog
 
-from edgefl.network import FlowNetwork, lv08
+from edgefl.network import FlowNetwork
 from edgefl.network.fairness import Claim, Outlook, Shares, allotted
 from edgefl.network.tree import TreeLinks
 from edgefl.scheduling.bandwidth.base import bandwidth
@@ -132,14 +132,6 @@ def test_capacity_changes_and_outages_are_followed():
     ended, _ = uploads("shortest_first", server=8.0, own=[99.0] * 2, bytes=[1, 3], starts=[0.5, 0], changes=changes)
     # 4 bits of each are sent by 1 s: the second had 20 left at 0.5 s; the link is back at 3 s.
     assert ended == pytest.approx([3.25, 4.5], **EXACT)
-
-
-def test_allotted_shares_replace_those_of_round_trips():
-    # Under LV08 the shares of a contended link follow round-trip times; ranks come before them.
-    ended, _ = uploads(
-        "shortest_first", server=8e6, own=[99e6] * 2, bytes=[97e4, 194e4], starts=[0, 0], transport=lv08()
-    )
-    assert ended == pytest.approx([1.0, 3.0], **EXACT)
 
 
 def test_two_separate_links_are_allotted_apart():

@@ -11,17 +11,7 @@ import simpy
 from pydantic import TypeAdapter
 
 from edgefl.errors import UserError
-from edgefl.network import (
-    ClientLinks,
-    FlowNetwork,
-    GraphLinks,
-    LinkSpec,
-    NetworkSpec,
-    Transport,
-    TreeLinks,
-    build_topology,
-    lv08,
-)
+from edgefl.network import ClientLinks, FlowNetwork, GraphLinks, LinkSpec, NetworkSpec, TreeLinks, build_topology
 from edgefl.validation import validated
 
 SCENARIO = {
@@ -292,9 +282,6 @@ def test_the_usual_capacity_is_the_middle_of_what_a_client_has(trace, down, usua
     assert links.scaled(FACTOR).usual("down").tolist() == pytest.approx([FACTOR * usual] * 5)
 
 
-TRANSPORTS = [Transport(), lv08(), lv08(acknowledgements="shared"), Transport(connection_limit=3e6)]
-
-
 def relayed(sharing):
     """A client behind a relay that receives and sends on one channel."""
     graph = nx.DiGraph()
@@ -314,11 +301,10 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS, ids=["fluid", "tcp", "tcp, one medium", "limited"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_transfer_alone_takes_what_was_foreseen(name, transport):
+def test_a_transfer_alone_takes_what_was_foreseen(name):
     env = simpy.Environment()
-    network = FlowNetwork(env, NETWORKS[name](), transport=transport)
+    network = FlowNetwork(env, NETWORKS[name]())
     foreseen = network.alone("server", "client/0").seconds(4e6)
     flow = network.transfer("server", "client/0", 4e6)
     env.run()

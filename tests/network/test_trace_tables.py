@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -103,7 +104,7 @@ def test_columns_without_a_header_have_numbers(tmp_path):
         ("0 4\n1 5\n", "mahimahi", r"one whole millisecond .*, found '0 4'; a table needs a format, such as {time: 1"),
         ("t rate\n0 4\n1 5\n", {**COLUMNS, "time": 1}, "expected one column '1' in the header"),
         ("0 4\n1 5\n", {**COLUMNS, "time": 1, "rate": 3}, r"column '3', found only numbers"),
-        ("t rate\n0 4\n1 4 km\n2\n", COLUMNS, "line 4: expected a value in the column 'rate'"),
+        ("t rate\n0 4\n1 4\n2\n", COLUMNS, "line 4: expected a value in the column 'rate'"),
     ],
 )  # fmt: skip
 def test_a_table_that_needs_another_format_says_which(tmp_path, text, form, message):
@@ -185,7 +186,7 @@ WRONG = {
     "a negative rate": ("run,t,rate\na,0,1\na,1,-2\n", "line 3: rate: expected a number of at least 0.*found '-2'"),
     "no number": ("run,t,rate\na,0,nan\n", "line 2: rate: expected a number"),
     "an unknown mark": ("run,t,rate\na,0,\n", "line 2: rate: expected a number.*found ''"),
-    "a time that is a date": ("run,t,rate\na,2020-01-01,1\n", "line 2: t: expected a number of seconds"),
+    "a time that is a date": ("run,t,rate\na,2020-01-01,1\n", "line 2: t: expected a number in s"),
     "times that fall": ("run,t,rate\na,0,1\nb,9,1\na,2,1\na,1,1\n", "line 5: t: expected times that do not fall"),
     "a group without rates": ("run,t,rate\na,0,1\na,1,1\nb,0,-\n", "two times or more of the trace 'b', found 0"),
     "a group of one time": ("run,t,rate\na,0,1\na,0,1\n", "two times or more of the trace 'a', found 1"),
@@ -290,25 +291,63 @@ STAMPS = {
     "equal stamps": ([f"2026-05-04T{i // 6:02}:00:00" for i in range(24)], "iso", "would share 3600 s"),
     "sessions": ([*range(9), *range(7200, 7209)], "s", "longest gap of 7192 s.*would be gaps"),
     "a late summary": ([*range(1, 11), 3600], "s", "longest gap of 3590 s.*summary"),
-    "a summary": ([*range(1, 11), 10, 10], "s", "the mean rate: remove a summary"),
+    "a summary": ([*range(1, 11), 10, 10], "s", "the mean or the sum.*remove a summary"),
+    "a sum of times": ([*range(10), 45, 45], "s", "the mean or the sum.*remove a summary"),
+    "a later summary of bytes": ([*range(10), 10, 11], "s", "the mean or the sum.*remove a summary"),
+    "days": ([20260428, 20260429, 20260430, 20260501], "s", "dates .*time_format: iso"),
+    "hours of days": ([2026050422, 2026050423, 2026050500], "s", "dates .*time_format: iso"),
+    "minutes of days": ([202605040958, 202605040959, 202605041000], "ms", "dates .*time_format: iso"),
+    "years of two digits": ([260504095958, 260504095959, 260504100000], "s", "dates .*time_format: iso"),
 }
 
 
 @pytest.mark.parametrize("kind", STAMPS)
 def test_times_that_cannot_be_meant_are_refused_with_what_they_would_be(tmp_path, kind):
     times, form, message = STAMPS[kind]
-    rates = [*(5, 6, 7, 5, 6, 7, 5, 6, 7, 6), 6, 5.9] if kind == "a summary" else itertools.cycle((8, 2, 16))
+    last = {"a summary": (6, 5.9), "a sum of times": (6, 6.1), "a later summary of bytes": (60, 59)}.get(kind)
+    rates = itertools.cycle((8, 2, 16)) if last is None else [*(5, 6, 7, 5, 6, 7, 5, 6, 7, 6), *last]
     text = "t,rate\n" + "".join(f"{time},{rate}\n" for time, rate in zip(times, rates, strict=False))
     with pytest.raises(UserError, match=f"t: found a period of .* s, steps of .*{message}"):
         read(tmp_path, text, {**COLUMNS, "time_format": form})
 
 
 def test_the_name_of_a_column_says_its_unit(tmp_path):
-    for name, times in (("time (ns GMT)", (0, 20, 40)), ("elapsedMs", (0, 20, 40)), ("t_us", (0, 20, 40))):
-        with pytest.raises(UserError, match="by the name of the column"):
-            read(tmp_path, f"{name},rate\n" + "".join(f"{time},1\n" for time in times), {**COLUMNS, "time": name})
+    names = {"time (ns GMT)": "ns", "elapsedMs": "ms", "t_us": "us", "Zeit [min]": "min", "hour": "h", "day": "day"}
+    for name, unit in {**names, "Millisekunden": "ms", "heures": "h"}.items():
+        text = f"{name},rate\n" + "".join(f"{time},1\n" for time in (0, 20, 40))
+        with pytest.raises(UserError, match=f"by the name of the column .time_format: {unit}"):
+            read(tmp_path, text, {**COLUMNS, "time": name})
+    [trace] = read(tmp_path, "hour,rate\n0,1\n1,2\n", {**COLUMNS, "time": "hour", "time_format": "h"}).values()
+    assert trace.period == 7200
+    [trace] = read(tmp_path, "second of day,rate\n0,1\n1,2\n", {**COLUMNS, "time": "second of day"}).values()
+    assert trace.period == 2
     [trace] = read(tmp_path, "seconds,rate\n0,1\n5000,2\n10000,3\n", {**COLUMNS, "time": "seconds"}).values()
     assert trace.period == 15000
+
+
+@pytest.mark.parametrize(
+    ("times", "rates", "said"),
+    [
+        ([f"{45782 + hour / 24:.6f}" for hour in range(9)], [8, 2, 16] * 3, "days of a spreadsheet"),
+        (range(10), [5, 6, 7, 5, 6, 7, 5, 7, 6, 6], "if it is a summary"),
+        (range(10), [5, 6, 7, 5, 6, 7, 5, 7, 6, 6.1], None),
+        ([45782 + number / 10 for number in range(9)], [8, 2, 16] * 3, None),
+    ],
+)
+def test_what_may_be_a_day_or_a_summary_is_mentioned(tmp_path, times, rates, said):
+    text = "t,rate\n" + "".join(f"{time},{rate}\n" for time, rate in zip(times, rates, strict=True))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        read(tmp_path, text)
+    assert [said in str(each.message) for each in found] == ([] if said is None else [True])
+
+
+@pytest.mark.parametrize(
+    "text", ["t,rate\n0,1,234\n1,950\n", "t rate\n0 1 234\n1 950\n", "t rate\n0 1\N{NO-BREAK SPACE}234\n1 950\n"]
+)
+def test_thousands_that_make_two_cells_are_refused(tmp_path, text):
+    with pytest.raises(UserError, match="line 2: expected at most 2 values, found 3"):
+        read(tmp_path, text)
 
 
 @pytest.mark.parametrize(

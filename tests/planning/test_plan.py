@@ -127,7 +127,7 @@ def test_a_budget_beyond_the_planned_rounds_is_reached_by_their_means(small):
         ({}, "uploads over the own link of a jetson-nano (20 of 40 rounds)"),
         pytest.param(
             {"kind": "tcp"},
-            "downloads (39 of 40 rounds), most often over the TCP connection (round trips, window, losses) (38)",
+            "downloads (39 of 40 rounds), most often over the TCP connection (round trips, window) (38)",
             marks=pytest.mark.full,
         ),
     ],
@@ -236,7 +236,7 @@ def test_a_plan_counts_the_attempts_that_break_and_their_waits(small, tmp_path):
     """The transfers of the first rounds meet an outage of half a second; attempts break after 0.2 s without a byte."""
     (tmp_path / "outage.csv").write_text("seconds,bits_per_second\n0,0\n0.5,8e6\n100,8e6\n")
     trace = {"kind": "trace", "file": str(tmp_path / "outage.csv"), "format": "csv", "shift": "none"}
-    timeouts = {"connection": "200 ms", "first_wait": "50 ms", "jitter": 0, "factor": 1}
+    timeouts = {"connection": "200 ms", "first_wait": "50 ms"}
     links = {"5g": {"down": trace, "up": trace}}
     scenario = small(network__links=links, network__transport={"timeouts": timeouts}, training__rounds=3)
     run(scenario, out=tmp_path / "run", train=False)
@@ -244,5 +244,5 @@ def test_a_plan_counts_the_attempts_that_break_and_their_waits(small, tmp_path):
     (made,) = plan(scenario).methods
     assert entry["transfers"]["breaks"] > 0
     assert made.breaks * made.rounds == pytest.approx(entry["transfers"]["breaks"])
-    assert made.wait_seconds == pytest.approx(0.05)
+    assert 0.04 < made.wait_seconds < 0.16  # 50 ms and 80 ms, by chance 20 % more or less
     assert plan(small(training__rounds=3)).methods[0].breaks == 0

@@ -14,15 +14,7 @@ from edgefl.experiment import run
 from edgefl.fleet import load_profile, read_profile, step_seconds
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.network.tcp import Opening
-from edgefl.profiling.calibration import (
-    COLUMNS,
-    ClientLog,
-    calibrate,
-    link_data,
-    predicted,
-    profile_data,
-    read_client_log,
-)
+from edgefl.profiling.calibration import COLUMNS, ClientLog, calibrate, predicted, profile_data, read_client_log
 from edgefl.record.tables import read_events
 from edgefl.scenario import load_scenario, resolve
 from edgefl.yaml_file import dump_yaml
@@ -108,16 +100,6 @@ def test_the_prediction_is_the_sum_of_the_steps_of_the_clients_batches(small):
     given = small(cost={"kind": "seconds", "methods": {"fedavg": "4 s"}})
     with pytest.raises(UserError, match=r"cost.kind: expected kind: measured or paper"):
         predicted(given, "fedavg", board)
-
-
-def test_the_latency_and_the_rates_are_those_of_the_scenarios_transport(small):
-    """A transfer over LV08 begins after 13.01 latencies and uses 97 % of a capacity."""
-    found = calibrate(log_of(10, delay=0.1301), delay=0.1301)
-    link = link_data(found, small(network__transport={"kind": "lv08"}).network.transport.build())
-    plain = link_data(found, small().network.transport.build())
-    assert (link["latency"], plain["latency"]) == ("10 ms", "130.1 ms")
-    rate = float(link["down"].removesuffix(" Mbit/s")) / float(plain["down"].removesuffix(" Mbit/s"))
-    assert rate == pytest.approx(1 / 0.97, rel=1e-3)
 
 
 TCP = {"kind": "tcp", "handshake": "tls", "initial_window": 4}

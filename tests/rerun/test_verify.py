@@ -178,9 +178,10 @@ def test_changed_rounds_are_found(copied):
     [
         lambda entry: entry["bytes"].update(useful=0),
         lambda entry: entry["accuracy"].update(best=1.0),
+        lambda entry: entry["metric"].update(samples=entry["metric"]["samples"] + 1),
         lambda entry: entry["blocks"].update(front_age=entry["blocks"]["front_age"] - 0.5),
     ],
-    ids=["bytes", "accuracy", "front age"],
+    ids=["bytes", "accuracy", "samples", "front age"],
 )
 def test_a_changed_summary_is_found(copied, change):
     summary = json.loads((copied / SUMMARY).read_text())

@@ -1,6 +1,7 @@
 """A scenario: defaults, what it resolves to, and how its sections must fit together."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -188,3 +189,16 @@ def test_overlap_is_refused_where_the_next_cohort_cannot_be_known_early(shipped)
     # Asynchronous runs pick at any time, with what has been heard by then.
     asynchronous = {"methods": overlap, "training.selection": "oort", "protocol": {"kind": "asynchronous"}}
     assert with_overrides(shipped, asynchronous).protocol.kind == "asynchronous"
+
+
+def test_a_removed_option_names_what_replaces_it_and_is_ignored_where_it_had_no_effect(small):
+    """Run directories contain every option of their build."""
+    data = resolve(small())
+    data["network"]["transport"] |= {"queue_spread": 0.4, "connection_limit": None, "restart_idle": True}
+    assert check(data) == small()
+    for change, message in (
+        ("network.transport.loss=0.01", "network.transport.loss: this option was removed; instead: links"),
+        ("network.transport.kind=lv08", "the choice 'lv08' was removed; instead: kind: tcp"),
+    ):
+        with pytest.raises(UserError, match=re.escape(message)):
+            load_scenario("5g_10clients", [change])

@@ -75,7 +75,7 @@ def test_what_does_not_fit_is_refused_by_name(kind, parts, message):
     ("equal", {"topology": CELLULAR, "protocol": {"kind": "hierarchical"}}),
     ("equal", {"transport": {"kind": "tcp", "queue": "fifo"}}),
     ("shortest_first", {"topology": {**CELLULAR, "sharing": "rate_fair"}}),
-    ("shortest_first", {"protocol": {"kind": "asynchronous"}, "transport": {"kind": "lv08"}}),
+    ("shortest_first", {"protocol": {"kind": "asynchronous"}}),
     ("deadline_first", {"protocol": {"deadline": {"kind": "adaptive", "first": "9 s"}}, "topology": CELLULAR}),
     ({"kind": "least_makespan", "downloads": True}, {}),
 ])  # fmt: skip

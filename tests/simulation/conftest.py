@@ -30,7 +30,7 @@ from edgefl.scheduling.selection.base import Facts, selection
 from edgefl.simulation.accounts import Limits
 from edgefl.simulation.failure_specs import Failure
 from edgefl.simulation.laws import Record, violations
-from edgefl.simulation.protocol_specs import ProtocolSpec
+from edgefl.simulation.protocols.base import AnyProtocol
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import RoundOverhead
@@ -153,11 +153,12 @@ def _null(value: Any) -> Any:
 
 
 @pytest.fixture
-def run() -> Callable[..., SmallRun]:
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SmallRun]:
     """Runs a world of a few clients; a client's local training takes 2 s on a device of 1 GFLOP/s.
 
-    The log of each run must obey the laws of conservation.
+    The log of each run must obey the laws of conservation. Waits for another attempt are as long as usual, by hand.
     """
+    monkeypatch.setattr("edgefl.network.transport.WAIT_JITTER", 0.0)
 
     def make(
         entry: Any = "fedavg",
@@ -204,7 +205,7 @@ def run() -> Callable[..., SmallRun]:
             seed=0,
             rounds=rounds,
             cohort=cohort or clients,
-            protocol=TypeAdapter(ProtocolSpec).validate_python(protocol or {}),
+            protocol=TypeAdapter(AnyProtocol).validate_python(protocol or {}),
             method=build_method(entry, local),
             scheduler=None if scheduler is None else chosen_part(BLOCK_SCHEDULERS, scheduler).start(0, 4),
             selector=selection(selector).start(0),
@@ -228,7 +229,7 @@ def run() -> Callable[..., SmallRun]:
             evaluate_every=evaluate_every,
             trains=trains,
             seconds=seconds,
-            timeouts=None if timeouts is None else Timeouts(**{"jitter": 0, **timeouts}),
+            timeouts=None if timeouts is None else Timeouts(**timeouts),
             failures=TypeAdapter(tuple[Failure, ...]).validate_python(failures),
             listeners=[log, *listeners],
             bandwidth=None if bandwidth is None else bandwidth_spec(bandwidth),

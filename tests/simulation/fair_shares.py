@@ -54,8 +54,7 @@ def _flow(start, end):
         latency=start.value,
         ends=(facts["path"][0], facts["path"][-1]),
         setup=float(connection["setup"]) if connection else 0.0,
-        opening=Opening(0, connection["rounds"], float(connection.get("sent", 0.0))) if connection else Opening(0),
-        losses=tuple(end.facts.get("losses", ())),
+        opening=Opening(0, connection["rounds"]) if connection else Opening(0),
         outlook=Outlook(outlook["up"], outlook["after"], outlook.get("deadline", math.inf)) if outlook else Outlook(),
     )
 

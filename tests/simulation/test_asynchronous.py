@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edgefl.simulation.protocol_specs import AsynchronousSpec
+from edgefl.simulation.protocols.asynchronous import AsynchronousSpec
 
 
 def asynchronous(**options):

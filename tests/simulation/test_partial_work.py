@@ -87,6 +87,13 @@ def test_the_whole_model_is_received_and_only_the_trained_blocks_are_returned(ru
     assert up == {0: 2 * BLOCK, 1: 4 * BLOCK, 2: 4 * BLOCK}
 
 
+@pytest.mark.parametrize("method", ["scaffold", "fedadc", "fedadc+"])
+def test_a_finish_is_that_of_all_that_is_received_not_of_the_model_alone(run, method):
+    local = {"epochs": 1, "common_finish": {"drop_late": True}}
+    result = run({"method": method, "local": local}, rates=[8e6, 6e6, 4e6], devices=three(), rounds=6, cohort=2)
+    assert [row.aggregated for row in result.outcome.rows] == [2] * 6
+
+
 def test_the_round_closes_at_the_common_finish(run):
     result = run(timely(drop_late=True), rates=[8e6] * 3, devices=three(), rounds=1)
     assert result.outcome.rows[0].seconds == pytest.approx(3.0)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgefl.network import FifoQueue, Tcp, Transport
-from edgefl.simulation.protocol_specs import AdaptiveDeadline
+from edgefl.simulation.protocols.deadlines import AdaptiveDeadline
 
 from .conftest import cells
 from .fair_shares import unfair

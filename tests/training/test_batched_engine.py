@@ -8,7 +8,6 @@ import torch
 
 from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
-from edgefl.errors import UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_step import Sgd
@@ -23,7 +22,6 @@ from edgefl.training.engines.batched import BatchedEngine
 from edgefl.training.engines.sequential import SequentialEngine, train_job
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job_inputs import ClientData
-from edgefl.validation import validated
 
 from .conftest import TinyData, few_of, jobs_of, residual_model, train_round
 
@@ -75,19 +73,18 @@ def tasks_of(entry, dtype=torch.float32, clients=range(6)):
     ]
 
 
-def both(entry, dtype, convolutions="grouped"):
+def both(entry, dtype):
     """One after another, and side by side, in two chunks: 7, 12, 5 and 3 images in batches of up to 4."""
     method, tasks = tasks_of(entry, dtype, (0, 1, 2, 5))
     data = Wide(TinyData(), dtype)
     model = method.objective.adapt(residual_model())
     alone = SequentialEngine(model, data, CPU).train(tasks)
-    return alone, BatchedEngine(model, data, CPU, 2, convolutions=convolutions).train(tasks)
+    return alone, BatchedEngine(model, data, CPU, 2).train(tasks)
 
 
 @pytest.mark.parametrize("entry", few_of(ENTRIES, ["fedavg", "fedbr", "scaffold", "moon"]), ids=str)
 def test_every_method_comes_to_the_same_in_double_precision(entry):
-    convolutions = "products" if entry in ("fedavg", "heterofl", "fedmlb", "stochdepth") else "grouped"
-    alone, together = both(entry, torch.float64, convolutions)
+    alone, together = both(entry, torch.float64)
     for one, other in zip(alone, together, strict=True):
         torch.testing.assert_close(other.final, one.final, rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(other.cross_entropies, one.cross_entropies, rtol=1e-9, atol=1e-9)
@@ -239,25 +236,10 @@ def test_a_failing_step_is_told_with_its_client():
         engine.train(tasks)
 
 
-def test_products_are_asked_of_the_batched_engine_alone():
-    assert EngineSpec(kind="batched", convolutions="products").convolutions == "products"
-    with pytest.raises(UserError, match="applies to the engine 'batched' only, found kind: parallel"):
-        validated(EngineSpec, {"kind": "parallel", "convolutions": "products"})
-
-
-@pytest.mark.parametrize("convolutions", ["grouped", "products"])
-def test_a_core_trains_with_the_engine_and_convolutions_of_its_specification(convolutions, monkeypatch):
-    seen = []
-    unfold = torch.nn.functional.unfold
-    monkeypatch.setattr("torch.nn.functional.unfold", lambda *given, **more: seen.append(1) or unfold(*given, **more))
+def test_a_core_trains_with_the_engine_of_its_specification():
     method = build_method("fedavg", LOCAL)
-    with TrainingCore(
-        TinyData(), residual_model(), 3, engine=EngineSpec(kind="batched", convolutions=convolutions)
-    ) as core:
+    with TrainingCore(TinyData(), residual_model(), 3, engine=EngineSpec(kind="batched")) as core:
         learner = core.learner(method)
         train_round(learner, jobs_of(core, method, 0, range(3)))
         assert core.engine_name == "batched"
-        assert bool(seen) == (convolutions == "products")
-        seen.clear()
         assert 0 <= learner.evaluate(1).metric <= 1
-        assert not seen

@@ -175,16 +175,13 @@ class ServerUpdate(Component):
         """The clients' loss with this server update, given the method's loss; FedDyn adds its penalty."""
         return loss
 
-    def with_clients(self, objective: Objective) -> ServerUpdate:
-        """This server update, given the clients' loss; by default it does not depend on it."""
+    def with_clients(self, objective: Objective, options: LocalOptions) -> ServerUpdate:
+        """This server update, given the clients' loss and local options; by default it depends on neither."""
         return self
 
     def client_state(self) -> ClientState | None:
         """The client state of this server update, in addition to the method's; none by default."""
         return None
-
-    def accept(self, options: LocalOptions) -> None:
-        """Check the local options; by default, all fit this server update."""
 
     def accept_count(self, updates: int, set_by: str, attackers: int) -> None:
         """Check the number of updates of an aggregation without late clients, which the field ``set_by`` sets.

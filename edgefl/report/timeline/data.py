@@ -32,7 +32,7 @@ class Transfer(NamedTuple):
     whole: bool  # false if it was aborted
     joules: float
     setup: float = 0.0
-    tcp: bool = False  # whether it used a TCP connection, whose round trips, window and losses can limit its rate
+    tcp: bool = False  # whether it used a TCP connection, whose round trips and window can limit its rate
 
     @property
     def up(self) -> bool:

@@ -103,7 +103,7 @@ def bottlenecks_of(timeline: Timeline) -> list[Bottleneck]:
     """What limited each round, in the rounds' order.
 
     The slowest link of a transfer's path is the one with the least capacity for each flow that shared it at that time.
-    A TCP connection with less than half of this share is limited by its round trips, its window or its losses.
+    A TCP connection with less than half of this share is limited by its round trips and its window.
     """
     load = _Load(timeline)
     bottlenecks = []
@@ -161,7 +161,7 @@ class _Load:
 
         link = min(longest.links, key=share)
         if longest.tcp and 8 * longest.bytes < _LIMITED_BY_LINK * share(link) * (end - begin):
-            return "TCP connection (round trips, window, losses)"
+            return "TCP connection (round trips, window)"
         if any(node == f"client/{longest.client}" for node in link):
             return f"own link of {with_article(timeline.device_of(longest.client))}"
         return f"{link[0]} → {link[1]}"

@@ -55,9 +55,7 @@ class BatchedEngine:
         replay: Callable[[Callable[[], None]], Replay] | None = None,
         *,
         precision: Precision = "float32",
-        convolutions: str = "grouped",  # see EngineSpec
     ) -> None:
-        self._mode = {**TRAINING, "unfolded": convolutions == "products"}
         self._model = model
         self._data = data
         self._device = device
@@ -95,7 +93,7 @@ class BatchedEngine:
                 known.append(place)
         for _, places in kinds:
             places.sort(key=lambda place: (-tasks[place].steps, tasks[place].client, tasks[place].dispatch))
-            with using(**self._mode):
+            with using(**TRAINING):
                 width = self._width([tasks[place] for place in places])
             yield from (places[start : start + width] for start in range(0, len(places), width))
 
@@ -153,7 +151,7 @@ class BatchedEngine:
             return [self._alone(tasks[0])]
         stack = self._stacked(tasks)
         try:
-            with using(**self._mode):
+            with using(**TRAINING):
                 self._steps(stack)
             return stack.results()
         except torch.OutOfMemoryError:
@@ -223,8 +221,7 @@ def _step(task: JobTask) -> tuple[object, ...]:
 
 def build(given: EngineInputs) -> BatchedEngine:
     """The engine."""
-    model, data, device, _, precision, convolutions = given
-    return BatchedEngine(model, data, device, precision=precision, convolutions=convolutions)
+    return BatchedEngine(given.model, given.data, given.device, precision=given.precision)
 
 
 ENGINES.register("batched")(EngineEntry(build, alike=False))

@@ -166,8 +166,6 @@ PROBES: list[Probe] = probes(world, [
     # With which numbers a client trains.
     ("training.engine.kind", {"training.engine": "sequential"}, {"training.engine": "batched"},
      both(same("flops", "seconds"), lambda before, after: abs(after.moved / before.moved - 1) < 1e-3)),
-    ("training.engine.convolutions", {"training.engine.kind": "batched"}, {"training.engine.convolutions": "products"},
-     both(same("flops", "seconds"), lambda before, after: abs(after.moved / before.moved - 1) < 1e-3)),
     ("training.engine.precision", {}, {"training.engine.precision": "bfloat16"},
      both(same("flops", "seconds"), lambda before, after: 1e-6 < abs(after.moved / before.moved - 1) < 0.1)),
     # What an update counts that is late.

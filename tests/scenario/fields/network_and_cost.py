@@ -20,25 +20,15 @@ NAMED = {
 DRAWN = {
     f"network.links.l.{way}": {"kind": "uniform", "low": "0.1 Mbit/s", "high": "1 Mbit/s"} for way in ("down", "up")
 }
-LV08 = {"network.transport.kind": "lv08"}
 OUTAGES = {
     f"network.links.l.{way}": {
         "kind": "process", "quantiles": {0: "0.1 Mbit/s", 100: "0.4 Mbit/s"}, "step": "10 ms",
         "outage_every": "80 ms", "outage_length": "80 ms",
     } for way in ("down", "up")
 }  # fmt: skip
-BREAKS = {
-    **OUTAGES,
-    "network.transport.timeouts": {"connection": "50 ms", "retries": 50, "first_wait": "20 ms", "jitter": 0},
-}
+BREAKS = {**OUTAGES, "network.transport.timeouts": {"connection": "50 ms", "retries": 50, "first_wait": "20 ms"}}
 RANGES = {**BREAKS, "network.transport.timeouts.resume": "ranges"}
 TCP = {"network.transport.kind": "tcp"}
-SMALL_PACKETS = {**TCP, "network.transport.packet_bytes": 100, "network.transport.initial_window": 1}
-"""The model fills more than one packet."""
-KEPT = {"network.transport.keep_alive": "1 h", "training.cohort": 8}
-RESTING = {**SMALL_PACKETS, **KEPT, "network.topology.latency": "0.3 s"}
-"""Each client's connection is idle for longer than its time-out."""
-LOSSY = {**SMALL_PACKETS, "network.transport.loss": 0.2}
 FIFO = {"network.topology.server": {"down": "0.5 Mbit/s", "up": "0.5 Mbit/s"}, "network.transport.queue": "fifo"}
 """The server's link is shared, so the shares of transfers matter."""
 SECONDS = {"cost": {"kind": "seconds", "methods": {"fedavg": {"low": 1, "high": 9}}}}
@@ -123,35 +113,21 @@ PROBES: list[Probe] = probes(world, [
     ("network.topology<file>.server", NAMED, {"network.topology.server": "far away"}, LATER),
     ("network.topology<file>.clients[]", NAMED,
      {"network.topology.clients": [f"phone {number}" for number in reversed(range(8))]}, differs),
-    ("network.transport.kind", {}, LV08, LATER),
-    ("network.transport.acknowledgements", LV08, {"network.transport.acknowledgements": "shared"}, LATER),
-    ("network.transport.connection_limit", {}, {"network.transport.connection_limit": "0.1 Mbit/s"}, LATER),
+    ("network.transport.kind", {}, TCP, LATER),
     ("network.transport.multicast", {"network.topology.server.down": "0.2 Mbit/s"},
      {"network.transport.multicast": True}, EARLIER),
     ("network.transport.timeouts.connection", BREAKS, timeout(connection="9 s"), less("bytes")),
     ("network.transport.timeouts.transfer", BREAKS, timeout(transfer="60 ms"), more("bytes")),
     ("network.transport.timeouts.retries", BREAKS, timeout(retries=0), less("aggregated")),
     ("network.transport.timeouts.first_wait", BREAKS, timeout(first_wait="3 s"), LATER),
-    ("network.transport.timeouts.factor", BREAKS, timeout(factor=9), LATER),
-    ("network.transport.timeouts.longest_wait", {**BREAKS, **timeout(factor=9)}, timeout(longest_wait="20 ms"),
-     EARLIER),
-    ("network.transport.timeouts.jitter", BREAKS, timeout(jitter=0.2), differs),
     ("network.transport.timeouts.resume", BREAKS, timeout(resume="ranges"), both(EARLIER, less("bytes"))),
     ("network.transport.timeouts.chunk", RANGES, timeout(chunk="900 B"), both(LATER, more("bytes"))),
     ("network.transport.handshake", TCP, {"network.transport.handshake": "tcp"}, EARLIER),
     ("network.transport.keep_alive", TCP, {"network.transport.keep_alive": "1 h"}, EARLIER),
     ("network.transport.packet_bytes", TCP, {"network.transport.packet_bytes": 9000}, EARLIER),
-    ("network.transport.header_bytes", TCP, {"network.transport.header_bytes": 72}, LATER),
-    ("network.transport.framing_bytes", TCP, {"network.transport.framing_bytes": 38}, LATER),
     ("network.transport.initial_window", TCP, {"network.transport.initial_window": 1}, LATER),
-    ("network.transport.restart_idle", RESTING,
-     {"network.transport.restart_idle": False}, EARLIER),
-    ("network.transport.window", TCP, {"network.transport.window": "2 kB"}, LATER),
-    ("network.transport.loss", SMALL_PACKETS, {"network.transport.loss": 0.2}, LATER),
-    ("network.transport.acknowledge_every", LOSSY, {"network.transport.acknowledge_every": 2}, LATER),
     ("network.transport.queue", {**FIFO, "network.transport.queue": "fair"}, {"network.transport.queue": "fifo"},
      differs),
-    ("network.transport.queue_spread", FIFO, {"network.transport.queue_spread": 2}, differs),
     # How long training takes.
     ("cost<measured>.kind", SECONDS, {"cost": {"kind": "measured"}}, EARLIER),
     ("cost<paper>.kind", BLOCKS, {"cost": {"kind": "paper"}}, differs),

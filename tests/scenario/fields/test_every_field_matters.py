@@ -26,8 +26,7 @@ NOTHING_FOLLOWS = {
     "methods[].as": "what the method is called",
     "data<huggingface>": "needs a library of an extra (tests/data/sets/test_huggingface.py)",
     "published[]": "numbers of a paper, which reports show beside those of a run",
-    "sweep.halving": "settings that a search tries and for how long, no run's rounds (tests/experiment/test_search.py)",
-    "sweep.optuna": "likewise",
+    "sweep.optuna": "settings that a search tries, no run's rounds (tests/sweep/test_search.py)",
     "sweep.ranges": "likewise",
     "fleet[].profile.name": "what the device is called",
     "fleet[].profile.kind": "what sort of device it is, for readers",
@@ -62,6 +61,7 @@ ELSEWHERE = {
         for section in ("network.links.*.down", "network.links.*.up", "training.selection", "training.bandwidth")
     },
     "methods[].scheduler<python>": "likewise",
+    "protocol<python>": "likewise",
     "data<arrays>.test_client": "tests/data/sets/test_arrays.py",
     "data.partition<flwr>": "tests/data/partitions/test_flwr.py, where flwr-datasets is installed",
     "fleet[].profile.compute.group_overhead": "grouped convolutions: tests/fleet/test_roofline.py",

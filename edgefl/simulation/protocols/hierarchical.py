@@ -2,19 +2,51 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import simpy
+from pydantic import Field
 
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.payload import Part
+from edgefl.methods.parts.server import Weighting
 from edgefl.network.topology import Node
 from edgefl.record.kinds import Lost
 from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.participation import Participation
 from edgefl.simulation.prefetching import CellPrefetch
-from edgefl.simulation.protocol_specs import HierarchicalSpec
+from edgefl.simulation.protocols.base import PROTOCOLS, Course, RoundsSpec
+from edgefl.simulation.protocols.round_by_round import RoundByRound
 from edgefl.simulation.rounds import RoundBook
-from edgefl.simulation.synchronous import RoundByRound
 from edgefl.simulation.world import World
+
+
+@PROTOCOLS.register("hierarchical")
+class HierarchicalSpec(RoundsSpec):
+    """Synchronous rounds in which each cell averages its clients' updates and sends the server one.
+
+    The mean of the cells' means, each with its clients' weights, is the mean over all clients. Each cell closes
+    separately: when all its clients have returned or dropped out, at the deadline, or when its share of an
+    over-selected cohort has returned. The round ends when every cell's mean has reached the server.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"cells"})
+    averages_in_cells: ClassVar[bool] = True
+
+    kind: Literal["hierarchical"] = Field(description="hierarchical: cells average before the server does")
+
+    def takes(self, weighting: Weighting = "uniform") -> dict[Need, str]:
+        other = "expected protocol.kind: synchronous or asynchronous"
+        takes = super().takes(weighting)
+        takes["each update"] = f"in hierarchical rounds the cells send their clients' mean; {other}"
+        takes["rounds"] = "in hierarchical rounds each cell has its own; expected protocol.kind: synchronous"
+        takes["server's links"] = f"in hierarchical rounds cells send to clients on their own; {other}"
+        if weighting == "samples":
+            takes["plain sum"] = "cells send a mean weighted by samples; expected weighting: uniform"
+        return takes
+
+    def course(self, world: World, book: RoundBook) -> Course:
+        return Hierarchical(world, book, self)
 
 
 @dataclass(eq=False)

@@ -2,20 +2,142 @@
 
 import math
 from collections.abc import Generator
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import simpy
+from pydantic import BeforeValidator, Field, Tag
 
+from edgefl.methods.fits import Need
 from edgefl.methods.parts.payload import Part
+from edgefl.methods.parts.server import Weighting
+from edgefl.options import Options, kind_or, of_kind
 from edgefl.record.events import detail
 from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.participation import Participation
 from edgefl.simulation.prefetching import Prefetch
-from edgefl.simulation.protocol_specs import AsynchronousSpec
+from edgefl.simulation.protocols.base import PROTOCOLS, Course, ProtocolSpec
 from edgefl.simulation.rounds import STALL_ROUNDS, RoundBook
 from edgefl.simulation.world import World
 from edgefl.training.faults import blaming
 from edgefl.training.job import Mixing
+
+
+class ConstantStaleness(Options):
+    """s(τ) = 1: an old update has the weight of a new one."""
+
+    kind: Literal["constant"] = Field(default="constant", description="constant: the same weight for all updates")
+
+    def factor(self, staleness: int) -> float:
+        return 1.0
+
+
+class PolynomialStaleness(Options, allow_inf_nan=False):
+    """s(τ) = (1 + τ)^-a (FedAsync's polynomial; a = 1/2 is FedBuff's).
+
+    >>> PolynomialStaleness().factor(3)
+    0.5
+    """
+
+    kind: Literal["polynomial"] = Field(default="polynomial", description="polynomial: (1 + τ)^-exponent")
+    exponent: float = Field(default=0.5, ge=0, description="a")
+
+    def factor(self, staleness: int) -> float:
+        return float((1 + staleness) ** -self.exponent)
+
+
+class HingeStaleness(Options, allow_inf_nan=False):
+    """s(τ) = 1 up to ``grace`` aggregations, 1 / (slope · (τ - grace) + 1) beyond (Xie et al. 2019, Sec. 5.2).
+
+    >>> HingeStaleness().factor(4), HingeStaleness(slope=1.0).factor(5)
+    (1.0, 0.5)
+    """
+
+    kind: Literal["hinge"] = Field(default="hinge", description="hinge: 1 up to grace, 1 / (slope · (τ - grace) + 1)")
+    slope: float = Field(default=10.0, gt=0, description="how fast the factor falls beyond the grace")
+    grace: int = Field(default=4, ge=0, description="age in aggregations up to which an update has its full weight")
+
+    def factor(self, staleness: int) -> float:
+        return 1.0 if staleness <= self.grace else 1 / (self.slope * (staleness - self.grace) + 1)
+
+
+Staleness = Annotated[
+    Annotated[ConstantStaleness, Tag("constant")]
+    | Annotated[PolynomialStaleness, Tag("polynomial")]
+    | Annotated[HingeStaleness, Tag("hinge")],
+    kind_or("polynomial"),
+    BeforeValidator(
+        of_kind,
+        json_schema_input_type=Literal["constant", "polynomial", "hinge"]
+        | ConstantStaleness
+        | PolynomialStaleness
+        | HingeStaleness,
+    ),
+]
+"""The weight of an update that was trained from a model τ aggregations ago."""
+
+
+@PROTOCOLS.register("asynchronous")
+class AsynchronousSpec(ProtocolSpec):
+    """Clients start and finish at any time; the server aggregates whenever it has ``buffer`` updates.
+
+    FedBuff (Nguyen et al. 2022) is ``buffer: 10, concurrency: 100`` with polynomial staleness; FedAsync (Xie et al.
+    2019) is ``buffer: 1, mix: models, mixing: 0.6``.
+    """
+
+    has_rounds: ClassVar[bool] = False
+
+    kind: Literal["asynchronous"] = Field(description="asynchronous: aggregate as updates arrive")
+    buffer: int | None = Field(
+        default=None, ge=1, description="updates for one aggregation, K; null: `training.cohort`"
+    )
+    concurrency: int | None = Field(
+        default=None, ge=1, description="clients active at any time; null: `training.cohort`"
+    )
+    staleness: Staleness = Field(
+        default=PolynomialStaleness(), description="s(τ): the weight of an update that is τ aggregations old"
+    )
+    mixing: float = Field(default=1.0, gt=0, le=1, description="factor α on every update, in addition to s(τ)")
+    mix: Literal["deltas", "models"] = Field(
+        default="deltas",
+        description="deltas: add the client's change to the model that it received (FedBuff); "
+        "models: move towards the client's model (FedAsync)",
+    )
+
+    ahead: int = Field(
+        default=1, ge=1, description="methods with `overlap: true` only: number of waiting clients that prefetch parts"
+    )
+
+    def takes(self, weighting: Weighting = "uniform") -> dict[Need, str]:
+        """What clients that start and finish at any time take from parts of a scenario."""
+        none = "asynchronous clients begin and end at any time"
+        takes: dict[Need, str] = {"rounds": f"{none}; expected protocol.kind: synchronous", "deadline": none}
+        if self.mix == "models":
+            takes["own start"] = "protocol.mix is models; expected mix: deltas"
+        return takes
+
+    def gathered(self, cohort: int) -> int:
+        return cohort if self.buffer is None else self.buffer
+
+    @property
+    def gathered_by(self) -> str:
+        return super().gathered_by if self.buffer is None else "protocol.buffer"
+
+    def under_way(self, cohort: int) -> int:
+        return cohort if self.concurrency is None else self.concurrency
+
+    @property
+    def under_way_by(self) -> str:
+        return "protocol.concurrency"
+
+    def by_arrival(self) -> str | None:
+        return "kind: asynchronous"
+
+    def course(self, world: World, book: RoundBook) -> Course:
+        return Asynchronous(world, book, self)
+
+    def factor(self, staleness: int) -> float:
+        return self.mixing * self.staleness.factor(staleness)
 
 
 class Asynchronous:

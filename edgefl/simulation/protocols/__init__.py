@@ -1,0 +1,1 @@
+"""How rounds run: one protocol in each module."""

@@ -1,0 +1,137 @@
+"""Synchronous rounds: pick a cohort, wait for its updates, close the round, aggregate."""
+
+from collections.abc import Generator, Sequence
+from typing import Literal
+
+import simpy
+from pydantic import Field
+
+from edgefl.record.kinds import Lost
+from edgefl.simulation.participation import Participation
+from edgefl.simulation.prefetching import Broadcasting, Prefetch
+from edgefl.simulation.protocols.base import PROTOCOLS, Course, RoundsSpec
+from edgefl.simulation.protocols.round_by_round import RoundByRound
+from edgefl.simulation.rounds import RoundBook
+from edgefl.simulation.world import World
+
+
+@PROTOCOLS.register("synchronous")
+class SynchronousSpec(RoundsSpec):
+    """One round after another.
+
+    A synchronous round ends when every picked client has returned or dropped out; with a deadline, not later than the
+    deadline; with over-selection, as soon as ``cohort`` clients have returned.
+
+    >>> SynchronousSpec(over_select=1.3).picked(cohort=10)
+    13
+    """
+
+    kind: Literal["synchronous"] = Field(default="synchronous", description="synchronous: one round after another")
+
+    def course(self, world: World, book: RoundBook) -> Course:
+        return Synchronous(world, book, self)
+
+
+class Synchronous(RoundByRound):
+    """One round after another; a round closes when all or enough updates have arrived, or at its deadline."""
+
+    may_ask = True
+
+    def __init__(self, world: World, book: RoundBook, spec: SynchronousSpec) -> None:
+        super().__init__(world, book, spec)
+        self._prefetches: dict[int, Prefetch] = {}
+        self._broadcasting = Broadcasting(world) if world.setup.method.payload.may_broadcast else None
+
+    def hold(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> Generator[simpy.Event, object, None]:
+        world = self.world
+        closed = world.env.event()
+        self._begin(round, cohort, alphas, closed)
+        yield closed if self.seconds is None else closed | world.env.alarm(self.seconds)
+        self._end("late")
+
+    def picked(self, round: int, cohort: list[int]) -> Generator[simpy.Event, object, None]:
+        """Wait until the clients that a selector asked for losses have evaluated the model.
+
+        Only the cost takes time: each client's download, and its forward pass. The losses do not depend on it, so the
+        cohort is already chosen. A client that is in the cohort has the model for its job. A download is logged as a
+        prefetch, because the client may not take part. A client whose memory cannot hold its training is not charged;
+        it is refused if it is picked. A deadline counts from the end of the evaluations.
+
+        Not modelled: the four bytes of the answer, the waiting of candidates for each other, and random slowdowns. A
+        client that leaves before it has answered counts as if it had answered.
+        """
+        world, asked = self.world, self._decisions.asked
+        if not asked:
+            return
+        answers = []
+        for client, images in asked.items():
+            if world.work.of(client, world.setup.sizes.blocks).fits:
+                parts = world.downlink(client, round, None).parts
+                prefetch = Prefetch(world, client, parts, round, awake=False, within_round=True)
+                self._prefetches[client] = prefetch
+                answers.append(world.env.process(self._evaluate(prefetch, client, round, images)))
+        yield simpy.AllOf(world.env, answers)
+        for client in sorted(asked.keys() - set(cohort)):
+            if client in self._prefetches:
+                self._prefetches.pop(client).drop()
+        self._decisions.chose(round, cohort)
+
+    def _evaluate(
+        self, prefetch: Prefetch, client: int, round: int, images: int
+    ) -> Generator[simpy.Event, object, None]:
+        yield prefetch.delivery | prefetch.over
+        if prefetch.usable:
+            seconds = self.world.forward_seconds(client, round, images)
+            yield self.world.env.timeout(seconds)
+            self.world.evaluated(client, round, images, seconds)
+
+    def prefetch(self, round: int) -> None:
+        present = {each.client for each in self.participants}
+        for client, parts in self.commit(round).items():
+            self._prefetches[client] = Prefetch(self.world, client, parts, round, awake=client in present)
+
+    def break_off(self) -> None:
+        self._end("unfinished")
+        for prefetch in self._prefetches.values():
+            prefetch.drop()
+
+    def _end(self, fate: Lost) -> None:
+        """Drop who has not returned, and abort the broadcasts in progress."""
+        for participant in self.participants:
+            participant.drop(fate)
+        if self._broadcasting is not None:
+            self._broadcasting.round_closes()
+
+    def _begin(self, round: int, cohort: Sequence[int], alphas: dict[int, int], closed: simpy.Event) -> None:
+        world = self.world
+        present = set(cohort)
+        arrivals = 0
+
+        def close(_: object = None) -> None:
+            if not closed.triggered:
+                closed.succeed()
+
+        def left(participant: Participation) -> None:
+            nonlocal arrivals
+            arrivals += participant.phase == "arrived"
+            present.discard(participant.client)
+            if not present:
+                close()
+            elif arrivals >= world.setup.cohort:
+                # Updates that arrive at the same instant count, too.
+                world.env.alarm(0.0).callbacks.append(close)
+
+        self.participants = []
+        for client in cohort:
+            downlink = world.downlink(client, round, alphas.get(client))
+            if self._broadcasting is not None:
+                self._broadcasting.begins(client, downlink.alpha)
+            participant = self.participation(client, round, downlink, alphas.get(client), left)
+            participant.prefetch = self._prefetches.pop(client, None)
+        for participant in self.participants:
+            if participant.work.fits:
+                world.env.process(participant.live())
+            else:
+                participant.refuse()
+        if self._broadcasting is not None:
+            self._broadcasting.begin(round, cohort)
