@@ -149,8 +149,13 @@ def stored_parameters(model: BlockModel, method: Method, alpha: int) -> StoredPa
     stored as frozen copies; M for the whole model.
     """
     blocks = list(model.blocks.values())
-    every = [_numbers(block.parameters()) for block in blocks]
-    trained = [_numbers(each for each in block.parameters() if each.requires_grad) for block in blocks]
+    first: dict[int, nn.Module] = {}  # the block that has a tensor, which others may share
+    for block in blocks:
+        for each in block.parameters():
+            first.setdefault(id(each), block)
+    stored = [[each for each in block.parameters() if first[id(each)] is block] for block in blocks]
+    every = [_numbers(part) for part in stored]
+    trained = [_numbers(each for each in part if each.requires_grad) for part in stored]
     norms = [
         [each for module in block.modules() if isinstance(module, NORMS) for each in module.parameters()]
         for block in blocks
