@@ -10,7 +10,7 @@ import typer
 
 from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, argument, new_folder, option
 from edgefl.cli.printing import say
-from edgefl.cli.simulate import check_device, chosen_labels, exit_if_diverged, following, print_result
+from edgefl.cli.simulate import check_device, chosen_labels, exit_if_stopped, following, print_result
 from edgefl.errors import UserError
 
 
@@ -66,7 +66,7 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
     print_result(runs.measured, as_json=as_json)
     compare = f"edgefl report {runs.measured} --against {runs.predicted}"
     say(f"prediction: {runs.predicted}; to compare: {compare}", err=as_json)
-    exit_if_diverged(runs.measured)
+    exit_if_stopped(runs.measured)
 
 
 def _print_check() -> None:

@@ -188,7 +188,7 @@ def _shown(folder: Path, named: str, metric: Callable[[], Metric], shown: Mappin
         with following(folder, named, metric, as_json=shown["as_json"]) as display:
             yield display
         print_result(folder, **shown)
-        exit_if_diverged(folder)
+        exit_if_stopped(folder)
     except RunsFailed:
         print_result(folder, **shown)
         raise
@@ -241,13 +241,17 @@ def check_device(device: DeviceName) -> None:
             raise UserError("torch finds no CUDA device on this machine; use cpu or auto", file="--device cuda")
 
 
-def exit_if_diverged(run: Path) -> None:
-    """End with exit code 1 if one of the finished runs in a folder diverged."""
+def exit_if_stopped(run: Path) -> None:
+    """End with exit code 1 if one of the finished runs in a folder diverged or stalled."""
     from edgefl.record.summary import read_run
 
     runs = [(label, each) for label, found in read_run(run)[1].methods.items() for each in found]
-    if diverged := [f"{label}, seed {each.seed}" for label, each in runs if each.stop.reason == "diverged"]:
-        say(f"{len(diverged)} of {len(runs)} runs diverged: {'; '.join(diverged)}", err=True)
+    stopped = False
+    for reason in ("diverged", "stalled"):
+        if found := [f"{label}, seed {each.seed}" for label, each in runs if each.stop.reason == reason]:
+            say(f"{len(found)} of {len(runs)} runs {reason}: {'; '.join(found)}", err=True)
+            stopped = True
+    if stopped:
         raise typer.Exit(1)
 
 

@@ -176,6 +176,14 @@ def test_an_interrupted_folder_is_refused_before_data_and_models_are_read(capsys
 
 
 @pytest.mark.full
+def test_a_run_that_stalled_ends_with_exit_code_1_and_is_complete(capsys):
+    change = "network.topology.server={up: 0, down: 0}"
+    assert main(["simulate", "small.yaml", "--no-train", "--set", change, "--out", "here"]) == 1
+    assert "\n4 of 4 runs stalled: fedavg, seed 3; fedavg, seed 1; " in capsys.readouterr().err
+    assert main(["verify", "here"]) == 0
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(("options", "others"), [([], []), (["--json"], []), ([], ["fedavg"])])
 def test_a_run_that_diverged_ends_with_exit_code_1_and_is_complete(capsys, tmp_path, options, others):
     wild = {"method": "fedavg", "as": "wild", "local": {"lr": 1e30}}

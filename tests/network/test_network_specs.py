@@ -32,7 +32,7 @@ SCENARIO = {
     [
         (40, 0, ["40 without a unit is 40 bit/s; did you mean '40 Mbit/s'?"]),
         ("40 bit/s", 20, ["20 without a unit is 20 s; did you mean '20 ms'?"]),
-        (40.0, "20 s", []),  # as in the scenario of a run directory
+        (40.0, "20 s", ["40.0 without a unit is 40 bit/s; did you mean '40.0 Mbit/s'?"]),
         (4000, "5 s", ["4000 without a unit is 4 kbit/s; did you mean '4000 kbit/s'?"]),
         (
             2.5,
