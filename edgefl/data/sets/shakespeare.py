@@ -1,6 +1,5 @@
 """Plays as character data: a client is a speaker, and the model predicts the next character."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -57,8 +56,8 @@ class Shakespeare(DataSpec):
         if not parts:
             raise UserError(f"'{path}' holds no speaker with {self.window} characters and more to train and test on")
         parts.sort(key=lambda part: -len(part[0][1]))
-        train, test = zip(*parts, strict=True)
-        return _joined(train, self.vocabulary), _joined(test, self.vocabulary)
+        known = self.vocabulary
+        return _joined([train for train, _ in parts], known), _joined([test for _, test in parts], known)
 
     def _windows(self, codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """All windows of a text ``[windows, window]``, and the next character of each ``[windows]``."""
@@ -94,7 +93,7 @@ def encoded(text: str) -> NDArray[np.uint8]:
     return places[raw]
 
 
-def _joined(parts: Sequence[tuple[NDArray[np.uint8], NDArray[np.int64]]], classes: int) -> Samples:
+def _joined(parts: list[tuple[NDArray[np.uint8], NDArray[np.int64]]], classes: int) -> Samples:
     return Samples(
         inputs=np.concatenate([windows for windows, _ in parts]),
         labels=np.concatenate([following for _, following in parts]),
