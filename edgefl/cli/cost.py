@@ -72,7 +72,7 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
     def built(model: str, shape: tuple[int, ...], setting: Mapping[str, Any]) -> tuple[CostModel, list[Method]]:
         said = [*(changes or []), *(f"{path}={json.dumps(value)}" for path, value in setting.items())]
         spec, methods = read_step(model, method, said)
-        return CostModel(build_model(spec, shape, classes, of_task)), methods
+        return CostModel(build_model(spec, shape, classes, of_task, numbers=False)), methods
 
     asked = list(product(model, settings, shapes, batches))
     if on is not None:
@@ -232,14 +232,14 @@ def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float, images:
 
     heads = ["method", "blocks", "part", "layer MMACs", "forward MMACs", "training MFLOPs", "x FedAvg", "Eq. 3"]
     heads += ["launches", "MB touched", "peak MB", "optimizer MB", "stored M", "kept M", "down MB", "up MB"]
+    note = (
+        f"{images} part: share of the model, by capacity. Eq. 3: FedBR's published factor over FedAvg. stored: "
+        "parameters in memory while training; kept: parameters kept between a client's rounds. MB are 10^6 bytes."
+    )
+    if base := max((row.base_bytes for row in rows if not isinstance(row, dict)), default=0):
+        note += f" The frozen weights, sent once or never: {base / 1e6:,.4g} MB."
     print_table(
-        heads,
-        [_cells(row, fedavg_flops) for row in rows if not isinstance(row, dict)],
-        notes=[
-            f"{images} part: share of the model, by capacity. Eq. 3: FedBR's published factor over FedAvg. stored: "
-            "parameters in memory while training; kept: parameters kept between a client's rounds. MB are 10^6 bytes."
-        ],
-        words=(0, 1),
+        heads, [_cells(row, fedavg_flops) for row in rows if not isinstance(row, dict)], notes=[note], words=(0, 1)
     )
     for row in rows:
         if not isinstance(row, dict):

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from edgefl.cost.data_dependence import argument_of
 from edgefl.errors import Note
+from edgefl.models.data_dependence import argument_of
 from edgefl.operator_kinds import WIDTHS
 
 Arguments = Sequence[Any]

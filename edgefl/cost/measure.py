@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 
-from edgefl.cost.data_dependence import NEEDS_DATA, DataDependentError, whose
-from edgefl.cost.fake import CPU, META, Fake, fake
 from edgefl.cost.recorder import Record, Recorder
 from edgefl.errors import UserError
 from edgefl.methods.parts.local_options import LocalOptions
@@ -24,6 +22,8 @@ from edgefl.methods.parts.local_step import LocalRule, Trained, local_step, mini
 from edgefl.methods.parts.objective import Batch, Context, Objective, Variant
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
+from edgefl.models.data_dependence import NEEDS_DATA, DataDependentError, whose
+from edgefl.models.fake import CPU, META, Fake, fake
 from edgefl.models.layout import Frozen, Layout, Weights
 from edgefl.models.mode import using
 from edgefl.models.norm import is_refusal
@@ -184,12 +184,13 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
     layout, objective, rule = model.layout, method.objective, method.rule
     model.hold_constants(CPU)
     local, dtype = method.local, torch.bfloat16 if method.local.precision == "bfloat16" else torch.float32
-    recorder, others = Recorder(backend), _other_generators()
+    others = _other_generators()
     at_once = min(batch, local.batch) if local.accumulate > 1 else batch
     more = max(0, batch // at_once - 2)  # minibatches like the second one
     size = batch - more * at_once
-    with without_data(method.label), _constants_in(model, dtype):
+    with without_data(method.label), _constants_in(model, local.precision):
         with Recorder():  # not counted: the step's records start after it
+            recorder = Recorder(backend, rows=_rows(model))
             parameters, buffers = fake(layout.parameter_count, dtype=dtype), fake(layout.buffer_count, dtype=dtype)
             read = sorted(objective.vectors | rule.vectors)
             vectors = {name: fake(layout.parameter_count, dtype=dtype) for name in read}
@@ -244,17 +245,30 @@ def trace(  # noqa: PLR0917  (a step is made of this many things)
 
 
 @contextmanager
-def _constants_in(model: BlockModel, dtype: torch.dtype) -> Iterator[None]:
-    """Let the model's calls read its constants as numbers of this type."""
-    before = model._constants
+def _constants_in(model: BlockModel, precision: str) -> Iterator[None]:
+    """Let the model's calls read its constants as those of a device: a frozen base of fewer bits needs no copies."""
+    before, lora = model._constants, model.lora
+    small = () if lora is None or lora.base == "float32" or precision == "float32" else model.frozen_base()
+    matrices = {id(each) for each in small if each.dim() > 1}
+
+    def own(key: tuple[int, torch.device], each: Tensor) -> Tensor:
+        cast = each.is_floating_point() and (precision == "bfloat16" or key[0] in matrices)
+        return each.to(torch.bfloat16) if cast else each
+
     try:
         with Recorder():
-            model._constants = {
-                key: each.to(dtype) if each.is_floating_point() else each for key, each in before.items()
-            }
+            model._constants = {key: own(key, each) for key, each in before.items()}
         yield
     finally:
         model._constants = before
+
+
+def _rows(model: BlockModel) -> dict[int, tuple[int, int]]:
+    """The rows of a frozen base that a device does not store as float32, by the keys of their storages."""
+    if model.lora is None or model.lora.base == "float32":
+        return {}
+    base = ((model.constant(each, CPU), each.shape) for each in model.frozen_base())
+    return {own.untyped_storage()._cdata: model.lora.stored_rows(shape) for own, shape in base}
 
 
 _SIGNS = ("meta", "data pointer", "unallocated storage")

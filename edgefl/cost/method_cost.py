@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgefl.cost.fake import META
 from edgefl.cost.formulas import uncounted
 from edgefl.cost.law import CostModel
 from edgefl.cost.measure import StepCost
@@ -21,6 +20,7 @@ from edgefl.methods.parts.local_part import OWN, keeping_local
 from edgefl.methods.parts.payload import Part
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
+from edgefl.models.fake import META
 from edgefl.models.norm import BatchNorm, GroupNorm
 
 STEADY_ROUND = 2
@@ -40,6 +40,7 @@ class MethodCost:
     down: tuple[Part, ...]  # the parts of a round's downlink and uplink, for a client that skipped the previous round
     up: tuple[Part, ...]
     optimizer_bytes: int  # of the local optimizer's state, during a job
+    base_bytes: int  # of frozen weights under adapters, as the device stores them; they are sent once or never
     # a step's compute relative to FedAvg's by FedBR's Eq. (3), for methods with hybrid paths
     paper_factor: float | None
 
@@ -59,6 +60,7 @@ class MethodCost:
             "paper_factor": self.paper_factor,
             "peak_memory_bytes": self.step.peak_memory_bytes,
             "optimizer_bytes": self.optimizer_bytes,
+            "base_bytes": self.base_bytes,
             "parameters": self.stored.model,
             "stored_parameters": self.stored.stored,
             "stored_parameters_without_norm": self.stored.stored_without_norm,
@@ -103,6 +105,7 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
         down=downlink.parts,
         up=payload.uplink(encoded_sizes(codecs.up, model.layout)),
         optimizer_bytes=optimizer_bytes(model, method),
+        base_bytes=model.base_bytes,
         paper_factor=paper_factor(method, received, blocks),
     )
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 import pyarrow as pa
 from torch import Tensor
 
-from edgefl.cost.data_dependence import DataDependentError
 from edgefl.cost.measure import StepCost
 from edgefl.errors import EdgeflError
 from edgefl.experiment import checkpoints
@@ -31,6 +30,7 @@ from edgefl.experiment.round_optimum import optimum_of
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import EarlyEnd, summarise
 from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of, world_for
+from edgefl.models.data_dependence import DataDependentError
 from edgefl.record import RunPaths
 from edgefl.record.events import Event, Listener
 from edgefl.record.paths import SeedPaths

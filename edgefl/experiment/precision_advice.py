@@ -54,7 +54,7 @@ def precision_advice(scenario: Scenario, device: str) -> str | None:
         )
     if not has_bfloat16_matrix_units():
         return None
-    model, local = skeleton(scenario), scenario.training.local
+    model, local = skeleton(scenario, numbers=False), scenario.training.local
     step = CostModel(model).cost(build_method("fedavg", local), model.depth, local.batch)
     gain = estimated_gain(step)
     if gain < LEAST_GAIN:

@@ -290,7 +290,7 @@ class _ScenarioRuns(Runs):
         self._inputs = Inputs(scenario, directory.path)
         self._check_inputs()
         directory.use_software(software_of(scenario))
-        self._costs = step_costs(scenario, self._choices.methods)
+        self._costs = step_costs(scenario, self._choices.methods, trains=self._choices.train)
         for (label, _), known in directory.finished.items():
             for key in known.costs:
                 self._costs[label].step(*key)

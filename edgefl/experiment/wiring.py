@@ -57,12 +57,15 @@ class SharedWorld:
     facts: Facts
 
 
-def skeleton(scenario: Scenario) -> BlockModel:
-    """Return the scenario's model; images are read only if the data set does not declare their shape."""
+def skeleton(scenario: Scenario, *, numbers: bool) -> BlockModel:
+    """Return the scenario's model; images are read only if the data set does not declare their shape.
+
+    Without ``numbers``, as costs need none, large tensors have shapes only; see :func:`build_model`.
+    """
     with errors_at("data"):
         description = scenario.data.describe()
     spec, tokens = scenario.model.spec, description.kind == "tokens"
-    return build_model(spec, description.shape, description.classes, scenario.task, tokens=tokens)
+    return build_model(spec, description.shape, description.classes, scenario.task, tokens=tokens, numbers=numbers)
 
 
 def recipe_of(scenario: Scenario, chosen: ScenarioMethod) -> Method:
@@ -72,13 +75,18 @@ def recipe_of(scenario: Scenario, chosen: ScenarioMethod) -> Method:
 
 
 def step_costs(
-    scenario: Scenario, labels: Iterable[str], known: Mapping[str, Sequence[StepRow]] | None = None
+    scenario: Scenario,
+    labels: Iterable[str],
+    known: Mapping[str, Sequence[StepRow]] | None = None,
+    *,
+    trains: bool = False,
 ) -> dict[str, StepCosts]:
     """Return the step costs of methods by label; they share measurements.
 
-    ``known`` are the methods' steps in ``costs.json``, by label, which are not measured again.
+    ``known`` are the methods' steps in ``costs.json``, by label, which are not measured again. If the run ``trains``,
+    the model has the blocks that were compared with the module on numbers.
     """
-    model, known = CostModel(skeleton(scenario)), known or {}
+    model, known = CostModel(skeleton(scenario, numbers=trains)), known or {}
     recipes = {label: recipe_of(scenario, scenario.method(label)) for label in labels}
     return {label: StepCosts(model, recipe, scenario.cost, known.get(label, ())) for label, recipe in recipes.items()}
 
@@ -204,6 +212,7 @@ def setup_of(
         sizes=sizes(model, method.codecs.down),
         sizes_up=sizes(model, method.codecs.up),
         sizes_plain=sizes(model, NoCodec()),
+        base_bytes=model.base_bytes if model.lora is not None and model.lora.base_sent == "once" else 0,
         level_sizes=[sizes(costs.part_of(level).model, NoCodec()).of_model_with(model.depth) for level in levels],
         cost=cost or costs.step,
         samples=world.samples,

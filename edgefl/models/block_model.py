@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from edgefl.errors import UserError
-from edgefl.models.called_part import CalledPart, given_at
+from edgefl.models.called_part import CalledPart, Place, given_at
 from edgefl.models.classifier import Classifier
+from edgefl.models.fake import Fake, WithoutNumbers
 from edgefl.models.layout import FROZEN, Entry, Frozen, Layout, Numbers, Weights, grouped, taken
+from edgefl.models.lora import Lora
 from edgefl.models.mode import mode, using
 from edgefl.models.random_layers import ViewsAsReshapes
 from edgefl.models.residual import Residual
@@ -38,7 +40,7 @@ class Nested(NamedTuple):
 
 _SAME = (
     *("sample_shape", "classes", "align_block", "fresh", "copied", "random", "whole", "tokens"),
-    *("local", "input_type", "reshapes", "recomputes", "task", "names"),
+    *("local", "input_type", "reshapes", "recomputes", "task", "names", "numbers", "lora"),
 )
 """The arguments of a model that one with other blocks has too."""
 
@@ -70,6 +72,8 @@ class BlockModel(nn.Module):
         input_type: the type of inputs: float32, or int64 for an ordinary module that takes tokens.
         reshapes: True if its layers view tensors whose order in memory does not allow it.
         local: names ``block.tensor`` of the tensors that each client keeps for itself.
+        numbers: False if its large tensors have shapes only, on the device ``meta``.
+        lora: the adapters that are trained in place of its frozen weights, if it has any.
 
     The skeleton's own tensors are only a seeded starting point (see ``edgefl.models.registry.build_model``).
     """
@@ -95,8 +99,11 @@ class BlockModel(nn.Module):
         input_type: torch.dtype = torch.float32,
         reshapes: bool = False,
         task: Task | None = None,
+        numbers: bool = True,
+        lora: Lora | None = None,
     ) -> None:
         super().__init__()
+        self.numbers, self.lora = numbers, lora
         self.pretrained = pretrained
         self.fresh = fresh
         self.copied = copied
@@ -177,6 +184,10 @@ class BlockModel(nn.Module):
         """Inputs of the right shape and type, all zero."""
         return torch.zeros(batch, *self.sample_shape, dtype=self.input_type, device=device)
 
+    def calls(self) -> AbstractContextManager[object]:
+        """The context in which it can be called outside of a count: without numbers if it has none."""
+        return nullcontext() if self.numbers else WithoutNumbers()
+
     def zero_weights(self) -> Weights:
         # Real tensors: on meta tensors the first normalisation imports PyTorch's compiler (two seconds).
         layout = self.layout
@@ -187,9 +198,8 @@ class BlockModel(nn.Module):
     @cached_property
     def tap_shapes(self) -> tuple[torch.Size, ...]:
         """The shape of each block's tap without the batch dimension; the last one is that of the task's outputs."""
-        with torch.no_grad(), using(training=False, width=1.0, keep=None, keep_probability=None):
-            taps = self.taps(self.zero_weights(), self.inputs(1))
-        return tuple(tap.shape[1:] for tap in taps)
+        with torch.no_grad(), using(training=False, width=1.0, keep=None, keep_probability=None), self.calls():
+            return tuple(tap.shape[1:] for tap in self.taps(self.zero_weights(), self.inputs(1)))
 
     @cached_property
     def feature_size(self) -> int:
@@ -263,7 +273,7 @@ class BlockModel(nn.Module):
         try:
             for place, tensor in zip(part.places, own, strict=True):
                 if place.at is None:
-                    place.held[place.key] = None if place.kind == "counter" else self._constant(tensor, inputs.device)
+                    place.held[place.key] = None if place.kind == "counter" else self.constant(tensor, inputs.device)
                     continue
                 if place.at not in given:
                     given[place.at] = given_at(place, weights[place.at[0]])
@@ -322,15 +332,31 @@ class BlockModel(nn.Module):
 
     def hold_constants(self, device: torch.device) -> None:
         """Copy the skeleton's constants to a device, so that no call has to."""
-        for part in [*self._parts, *([] if self._whole is None else [self._whole])]:
-            for place in part.places:
-                if place.at is None and place.kind is None:
-                    self._constant(place.held[place.key], device)
+        for place in self._places_of_constants():
+            self.constant(place.held[place.key], device)
 
-    def _constant(self, tensor: Tensor, device: torch.device) -> Tensor:
+    def _places_of_constants(self) -> Iterator[Place]:
+        for part in [*self._parts, *([] if self._whole is None else [self._whole])]:
+            yield from (place for place in part.places if place.at is None and place.kind is None)
+
+    def frozen_base(self) -> list[Tensor]:
+        """The frozen parameters of a model with adapters; none of others."""
+        places = [] if self.lora is None else self._places_of_constants()
+        frozen = [place.held[place.key] for place in places if place.held is place.layer._parameters]
+        return list({id(each): each for each in frozen}.values())
+
+    @property
+    def base_bytes(self) -> int:
+        """Bytes of the frozen parameters as a device stores them, see ``lora.base``."""
+        lora = self.lora
+        return 0 if lora is None else sum(lora.stored_bytes(each.shape) for each in self.frozen_base())
+
+    def constant(self, tensor: Tensor, device: torch.device) -> Tensor:
+        """What its calls on a device get for a constant of the skeleton."""
         key = id(tensor), device
         if key not in self._constants:
-            self._constants[key] = tensor.detach().to(device, copy=True)
+            own = tensor.detach()
+            self._constants[key] = Fake.of(own) if own.is_meta else own.to(device, copy=True)
         return self._constants[key]
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -159,6 +159,11 @@ def traced_axes(model: BlockModel) -> list[Axes]:
 
     The inputs of the first layers and the outputs of the model are always whole.
     """
+    with model.calls():
+        return _traced_axes(model)
+
+
+def _traced_axes(model: BlockModel) -> list[Axes]:
     weights, tracing = model.zero_weights(), Tracing(model)
     for block in weights:
         for tensor in block.values():

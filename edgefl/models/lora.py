@@ -1,9 +1,10 @@
 """Low-rank adapters (LoRA; Hu et al., ICLR 2022), which are trained and sent in place of a model's weights."""
 
+import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -13,6 +14,17 @@ from edgefl.options import Component
 
 BASE = "base_layer"
 """The name of an adapted layer's own weights in peft."""
+
+
+Base = Literal["float32", "bfloat16", "int8", "int4"]
+
+BITS: Mapping[Base, float] = {"float32": 32, "bfloat16": 16, "int8": 8.5, "int4": 4.127}
+"""Bits of a number of the frozen base on a device, with the scales of its blocks.
+
+``int4``: NF4 in blocks of 64 numbers with doubly quantised scales, 4 + 8/64 + 32/(64 · 256) (QLoRA; Dettmers et al.,
+NeurIPS 2023, section 3). ``int8``: blocks of 32 numbers with a scale of 16 bits, as ggml's Q8_0. It is assumed that
+both hold all matrices, embeddings too, and no vectors (scales of norms, biases), which stay float32.
+"""
 
 
 class Lora(Component):
@@ -26,6 +38,30 @@ class Lora(Component):
         min_length=1, description="names of the adapted layers, or the ends of their names, with * for any text"
     )
     dropout: float = Field(default=0.0, ge=0, lt=1, description="share of an adapter's inputs that are dropped")
+    base: Base = Field(
+        default="float32", description="how devices store the frozen weights; training on this machine is the same"
+    )
+    base_sent: Literal["once", "installed"] = Field(
+        default="installed", description="once: a client's first downlink has the frozen weights; installed: none has"
+    )
+
+    def stored_rows(self, shape: Sequence[int]) -> tuple[int, int]:
+        """The numbers in a row of a frozen tensor, and the bytes of a row on a device.
+
+        >>> lora = Lora(targets=["*"], base="int4")
+        >>> lora.stored_rows((1000, 768)), lora.stored_rows((9,))
+        ((768, 397), (1, 4))
+        """
+        bits = BITS[self.base]
+        if bits >= 16 or len(shape) < 2:
+            return 1, 2 if bits == 16 else 4
+        row = math.prod(shape[1:])
+        return row, math.ceil(row * bits / 8)
+
+    def stored_bytes(self, shape: Sequence[int]) -> int:
+        """Bytes of a frozen tensor on a device."""
+        row, bytes = self.stored_rows(shape)
+        return math.prod(shape) // row * bytes
 
 
 def add_adapters(module: nn.Module, lora: Lora) -> None:

@@ -137,7 +137,7 @@ class Cut:
     def _try(self, model: BlockModel) -> None:
         shape = (2, *self._whole.tap_shapes[-1])
         try:
-            with torch.no_grad(), using(training=False, track=False, width=1.0, keep=None):
+            with torch.no_grad(), using(training=False, track=False, width=1.0, keep=None), model.calls():
                 found = tuple(model.apply_blocks(model.zero_weights(), model.inputs(2)).shape)
         except Exception as error:  # noqa: BLE001  (whatever the module's code raises)
             layer = layer_in((frame for frame, _ in walk_tb(error.__traceback__)), model.blocks)

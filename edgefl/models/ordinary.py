@@ -19,10 +19,11 @@ from edgefl.errors import UserError, first_line, one_line
 from edgefl.models.block_model import BlockModel
 from edgefl.models.channels import layer_in
 from edgefl.models.comparison import difference
+from edgefl.models.fake import as_float32, draws_globally, numberless
 from edgefl.models.layout import FROZEN, matching, tensors_of, variables
 from edgefl.models.lora import Lora, add_adapters, without_adapters, without_base
 from edgefl.models.mode import using
-from edgefl.models.module_state import HOOKS, check_tensors, settle, words_of
+from edgefl.models.module_state import HOOKS, attributes_of, check_tensors, mark_remade, settle, words_of
 from edgefl.models.norm import is_refusal
 from edgefl.models.pretrained import load
 from edgefl.models.random_layers import RandomFunctions, backward_of
@@ -89,11 +90,16 @@ class OrdinaryModel(ModelSpec):
     def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
         classes, expected = outputs, task.output_shape(outputs, sample_shape)
         fresh = partial(self._drawn, sample_shape=sample_shape, classes=classes)
-        module, twin = fresh(0), fresh(0)
+        module, checked = fresh(0), not numberless()
+        twin = fresh(0) if checked else None
+        before = dict(attributes_of(module))
         types = [torch.int64] if tokens else [torch.float32] if tokens is False else [torch.float32, torch.int64]
         found = _called(module, twin, sample_shape, expected, types)
         inputs = _drawn_inputs(found.input_type, found.tokens, (found.samples, *sample_shape))
-        settle(module, twin, inputs, reshapes=found.reshapes)
+        if twin is None:
+            mark_remade(module, module, before)
+        else:
+            settle(module, twin, inputs, reshapes=found.reshapes)
         _check_adapters(found.unused)
         state = without_adapters(module.state_dict(keep_vars=True))
 
@@ -113,16 +119,17 @@ class OrdinaryModel(ModelSpec):
                 reshapes=found.reshapes,
                 whole=whole,
                 unused=found.unused,
+                lora=self.lora,
             )
 
         model = of(*self.split(module, found.input_type, sample_shape))
-        if model.depth > 1 and (place := difference(model.again(), inputs)) is not None:
+        if checked and model.depth > 1 and (place := difference(model.again(), inputs)) is not None:
             reason = f"its blocks would compute something else than the module, from '{place}' on"
             if self.blocks is not None:
                 raise UserError(f"the model cannot be split here: {reason}", field="blocks")
             model = of({"model": module}, reason)
         model.copied = _writing_to_their_input(model.again(), found.samples)  # which keeps its own copies of constants
-        model.pretrained = {} if self.weights is None else load(self.weights, model, state)
+        model.pretrained = {} if self.weights is None or not checked else load(self.weights, model, state)
         return model
 
     def _drawn(self, seed: int, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -146,7 +153,7 @@ class OrdinaryModel(ModelSpec):
                     f"{words_of(module, name)} is compiled by TorchScript, so it cannot be called with other weights; "
                     "use the module that was compiled"
                 )
-        module = module.float()
+        module = as_float32(module)
         correct(module)
         if self.trainable is not None or self.lora is not None:
             _train_only(module, self.trainable or (), adapted=self.lora is not None)
@@ -225,7 +232,7 @@ class _Call(NamedTuple):
 
 def _called(
     module: nn.Module,
-    twin: nn.Module,
+    twin: nn.Module | None,
     sample_shape: tuple[int, ...],
     expected: tuple[int, ...],
     input_types: Sequence[torch.dtype],
@@ -235,8 +242,9 @@ def _called(
     for each, reshapes in product(input_types, (False, True)):
         for samples in (2, 8):
             try:
-                with torch.random.fork_rng(devices=[]):
-                    check_tensors(twin, _drawn_inputs(each, None, (samples, *sample_shape)), reshapes=reshapes)
+                if twin is not None:
+                    with torch.random.fork_rng(devices=[]):
+                        check_tensors(twin, _drawn_inputs(each, None, (samples, *sample_shape)), reshapes=reshapes)
                 return _checked(module, (samples, *sample_shape), expected, each, reshapes=reshapes)
             except UserError as error:
                 if "view size" in str(errors.setdefault(each, error)):  # which a copy may mend
@@ -307,7 +315,8 @@ def _checked(
                 f"{words_of(module, path)} has a sparse gradient of its parameter '{name}'; leave out sparse=True, "
                 "which gives the same numbers"
             )
-    _check_memory(module)
+    if not numberless():
+        _check_memory(module)
     unused = frozenset(name for name, leaf in leaves.items() if leaf.grad is None)
     return _Call(given[0], input_type, functions.used, watch.recomputes, watch.tokens, reshapes, unused)
 
@@ -371,7 +380,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.drawing: str | None = None
         self.tokens: int | None = None
         self.recomputes = False
-        self._module, self._memory = module, inputs.untyped_storage().data_ptr()
+        self._module, self._memory = module, inputs.untyped_storage()._cdata
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         before = torch.get_rng_state() if torch.Tag.nondeterministic_seeded in func.tags else None
@@ -379,9 +388,12 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.recomputes = self.recomputes or any(
             frame.f_globals.get("__name__") == _CHECKPOINT for frame, _ in walk_stack(None)
         )
-        if before is not None and not torch.equal(before, torch.get_rng_state()) and self.drawing is None:
+        drawn = before is not None and not torch.equal(before, torch.get_rng_state())
+        if numberless():
+            drawn = draws_globally(func, args, [*args, *(kwargs or {}).values()])
+        if drawn and self.drawing is None:
             path = layer_in((frame for frame, _ in walk_stack(None)), self._module)
             self.drawing = words_of(self._module, path)
-        if func is torch.ops.aten.embedding.default and args[1].untyped_storage().data_ptr() == self._memory:
+        if func is torch.ops.aten.embedding.default and args[1].untyped_storage()._cdata == self._memory:
             self.tokens = min(len(args[0]), self.tokens or len(args[0]))
         return result

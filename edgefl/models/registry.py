@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from edgefl.errors import UserError, WrongAnswer, one_line
 from edgefl.input_file import InputFile
 from edgefl.models.block_model import BlockModel
+from edgefl.models.fake import WithoutNumbers, keep_shapes
 from edgefl.models.layout import grouped, matching, tensors_of
 from edgefl.models.norm import Norm, NormKind, norm_of
 from edgefl.models.pretrained import Weights, load, name_of
@@ -83,11 +84,14 @@ def build_model(
     task: Task | None = None,
     *,
     tokens: bool | None = None,
+    numbers: bool = True,
 ) -> BlockModel:
     """The skeleton of a model on the CPU, with the initial weights of seed 0.
 
     ``classes`` is the number of classes, or of outputs that the task (by default classification) needs. ``tokens`` is
-    True if inputs are integers, such as the numbers of characters, and ``None`` if this is unknown.
+    True if inputs are integers, such as the numbers of characters, and ``None`` if this is unknown. Without
+    ``numbers``, large tensors have shapes only: to count a step, of any size. Then no file of weights is read, and an
+    ordinary module is not compared with its blocks. A model whose constructor needs its numbers has them.
 
     Raises:
         UserError: the model cannot take inputs of that shape or return outputs for the task, is none that can be
@@ -97,6 +101,8 @@ def build_model(
     >>> model.depth, model.layout.block_names
     (4, ('conv1', 'conv2', 'fc1', 'fc2'))
     """
+    if not numbers and (shapes := _shapes(spec, sample_shape, classes, task, tokens)) is not None:
+        return shapes
     with MODELS.blaming(type(spec)):
         task = task or Classification()
         model = checked_model(spec.build_for(sample_shape, classes, task=task, tokens=tokens))
@@ -110,6 +116,26 @@ def build_model(
     with torch.no_grad():
         for index, name, tensor, _ in grouped(model.blocks.values(), model.module):
             tensor.copy_(weights[index][name])
+    return model
+
+
+def _shapes(
+    spec: ModelSpec, sample_shape: tuple[int, ...], classes: int, task: Task | None, tokens: bool | None
+) -> BlockModel | None:
+    """The skeleton without numbers; ``None`` if that is impossible, or if an error may be one of missing numbers."""
+    try:
+        with WithoutNumbers():
+            model = spec.build_for(sample_shape, classes, task=task or Classification(), tokens=tokens)
+            model.task = task or Classification()
+            model.keep_local(_local_names(spec, model))
+            keep_shapes(model)
+            model.numbers = False
+        model = model.again()  # which finds the places of its new tensors
+        _check_outputs(model)
+    except Exception as error:
+        if isinstance(error, UserError) and error.field is not None:
+            raise  # about an option
+        return None
     return model
 
 
@@ -149,7 +175,8 @@ def checked_model(answer: object) -> BlockModel:
     of_parameters = {name for name, _ in answer.named_parameters()}
     for name, tensor in [*answer.named_parameters(), *answer.named_buffers()]:
         fractions = name in of_parameters or tensor.is_floating_point()
-        if (id(tensor) in trained and fractions and tensor.dtype != torch.float32) or tensor.device.type == "meta":
+        wrong = id(tensor) in trained and fractions and tensor.dtype != torch.float32
+        if wrong or (answer.numbers and tensor.is_meta):
             kind = "parameter" if name in of_parameters else "buffer"
             found = f"{tensor.dtype} on {tensor.device}".removeprefix("torch.")
             raise WrongAnswer(

@@ -13,13 +13,13 @@ from typing import Any
 
 from pydantic import Field
 
-from edgefl.cost.fake import fake
 from edgefl.cost.measure import Operator
 from edgefl.cost.recorder import Recorder
 from edgefl.cpu_quota import limited, period_seconds
 from edgefl.errors import UserError
 from edgefl.files import read_bytes, read_json, writing_output
 from edgefl.fleet.fitting import Step
+from edgefl.models.fake import fake
 from edgefl.options import Options
 from edgefl.profiling.measure_device import main
 from edgefl.profiling.measure_device.steps import STEP

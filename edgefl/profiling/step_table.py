@@ -10,13 +10,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from edgefl.cost.data_dependence import DataDependentError
 from edgefl.cost.measure import Operator, measure
 from edgefl.csv_table import read_csv
 from edgefl.errors import UserError, nearest
 from edgefl.fleet import DeviceProfile, InputPipeline, step_seconds, step_signature
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
+from edgefl.models.data_dependence import DataDependentError
 from edgefl.models.registry import build_model
 from edgefl.scenario.named_step import read_shape, read_step
 from edgefl.torch_settings import neutral_torch

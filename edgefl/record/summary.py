@@ -256,6 +256,11 @@ class Summary(_Part):
         """True if this version of edgefl wrote it, and so would write the same again."""
         return self.edgefl == __version__
 
+    @property
+    def has_trained(self) -> bool:
+        """False if nothing was trained (``--no-train``)."""
+        return any(each.metric.final is not None for results in self.methods.values() for each in results)
+
 
 def read_summary(path: Path) -> tuple[dict[str, Any], Summary]:
     """Read ``summary.json``, and return it as plain data and with types."""

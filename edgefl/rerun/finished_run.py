@@ -106,7 +106,7 @@ class FinishedRun:
         for label in self.labels:
             if label not in steps:
                 raise UserError(f"expected the steps of '{label}', found none", file=str(self.paths.costs))
-        self.costs = step_costs(self.scenario, self.labels, steps)
+        self.costs = step_costs(self.scenario, self.labels, steps, trains=summary.has_trained)
 
     def inputs(self, scenario: Scenario) -> dict[str, str]:
         """The digests of a replay's inputs under this scenario, and of the run's training inputs."""

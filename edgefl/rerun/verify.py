@@ -61,7 +61,7 @@ def verify(run: Path, *, trust: bool = False) -> list[str]:
     costs: dict[str, StepCosts] = {}
     if isinstance(scenario, Scenario) and summary.of_this_version and (trust or not code_files(scenario)):
         scenario = allow_code(scenario, summary.inputs, run, trust=trust)
-        costs = step_costs(scenario, summary.methods, known)
+        costs = step_costs(scenario, summary.methods, known, trains=summary.has_trained)
     found = []
     for label, entries in summary.methods.items():
         for entry in entries:

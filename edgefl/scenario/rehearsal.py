@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from pydantic import BaseModel
 
-from edgefl.cost.data_dependence import DataDependentError
 from edgefl.data.federated import reads_samples, shard_sizes
 from edgefl.data.partitions import ByFile, Flwr, Natural
 from edgefl.data.sharding import Integers
@@ -18,6 +17,7 @@ from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_part import keeping_local
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
+from edgefl.models.data_dependence import DataDependentError
 from edgefl.models.mode import using
 from edgefl.models.norm import has_library_norms, is_refusal
 from edgefl.models.random_layers import RandomFunctions
@@ -129,6 +129,7 @@ def _rehearse_learning(scenario: Scenario, *, trains: bool, limited: bool) -> li
             description.classes,
             scenario.task,
             tokens=description.kind == "tokens",
+            numbers=trains,
         )
         if trains:
             _compare_with_pytorch(scenario, model, limited=limited)
@@ -246,7 +247,7 @@ def check_last_batches(model: BlockModel, methods: Iterable[Method], samples: In
 def _takes_one_sample(model: BlockModel) -> bool:
     """True if a local step can have a batch of one sample; the model is called once to find out."""
     try:
-        with torch.no_grad(), using(training=True, track=False), RandomFunctions(torch.tensor(0)):
+        with torch.no_grad(), using(training=True, track=False), RandomFunctions(torch.tensor(0)), model.calls():
             model.apply_blocks(model.zero_weights(), model.inputs(1))
     except ValueError as error:
         if not is_refusal(error):

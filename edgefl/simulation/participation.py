@@ -10,7 +10,7 @@ from typing import Literal
 import simpy
 
 from edgefl.fleet import Direction
-from edgefl.methods.parts.payload import Downlink, Part
+from edgefl.methods.parts.payload import BASE, Downlink, Part
 from edgefl.record.kinds import Lost
 from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.prefetching import Prefetch
@@ -91,6 +91,7 @@ class Participation(Participant):
         if not (yield from self._receive(attempt)):
             return
         world.waited(*self.job.place, self._phases.end_transfer())
+        world.has_base.add(self.client)
         if self.downlink.alpha == world.setup.sizes.blocks:
             world.held[self.client] = self.round
         self.announce()
@@ -215,14 +216,15 @@ class Participation(Participant):
             self._on_downloaded(self)
 
     def _begin_anew(self) -> None:
-        """After an accident the device has lost its downloads and its computation; everything is sent again."""
+        """After an accident the device has lost its downloads and its computation; all but a base is sent again."""
         self._retries -= 1
         self._attempt += 1
         self._break_off_computing()
         self.world.wrote("dropout", *self.job.place, item="accident")
         self.world.lost(*self.job.place, "retried")
         self.phase = "download"
-        self._deliveries = [self._send("down", self.downlink.parts)]
+        kept = (BASE,) if self.client in self.world.has_base else ()
+        self._deliveries = [self._send("down", [part for part in self.downlink.parts if part.name not in kept])]
         self.world.env.process(self._work_through())
 
     def _break_off_computing(self) -> None:

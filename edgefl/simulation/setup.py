@@ -106,6 +106,7 @@ class Setup:
     failures: Sequence[Crash | Outage] = ()
     sizes_up: ModelSizes | None = None  # bytes of the blocks as clients return them; sizes by default
     sizes_plain: ModelSizes | None = None  # their bytes as float32; sizes by default
+    base_bytes: int = 0  # of frozen weights, which each client receives once
     # bytes of the blocks of each capacity level's part of the model, both ways; empty without levels
     level_sizes: Sequence[ModelSizes] = ()
     listeners: Sequence[Listener] = ()

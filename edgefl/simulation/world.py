@@ -10,8 +10,9 @@ import simpy
 
 from edgefl.fleet import Slowdown, idle_joules
 from edgefl.methods.parts.broadcasts import Broadcasts
-from edgefl.methods.parts.payload import Downlink, Part, checked_downlink
+from edgefl.methods.parts.payload import BASE, Downlink, Part, checked_downlink
 from edgefl.network.fairness import Outlook
+from edgefl.network.topology import Node
 from edgefl.record.events import detail
 from edgefl.record.kinds import EventKind, Lost
 from edgefl.simulation.accounts import Accounts, FrontBlocks
@@ -39,6 +40,7 @@ class World:
         self.stopped = self.accounts.stopped
         self._broadcasts = Broadcasts(setup.method, setup.sizes)
         self.held: dict[int, int] = {}  # the last model version that each client held completely
+        self.has_base = set[Node]()  # the clients and cells that have received the weights that are sent once
         self.last_job: dict[int, JobId] = {}  # each client's last job that was computed to its end
         self.fronts: dict[int, int] = {}  # the version of the model that each client was broadcast since then
         self.dispatched: defaultdict[int, int] = defaultdict(int)  # the number of each client's next job
@@ -70,7 +72,9 @@ class World:
             sizes = self.setup.sizes_of(self.level_of(client))
             downlink = checked_downlink(payload.downlink(sizes, round, alpha, held), sizes.blocks)
             self._broadcasts.check(downlink, round, held)
-            return downlink
+        if self.setup.base_bytes and client not in self.has_base:
+            downlink = downlink._replace(parts=(Part(BASE, self.setup.base_bytes, 0), *downlink.parts))
+        return downlink
 
     def uplink(self, client: int, blocks: int | None = None) -> tuple[Part, ...]:
         """The parts that the client uploads, given the α of its work if that is known."""
@@ -97,6 +101,7 @@ class World:
     def received(self, client: int, round: int) -> None:
         """The client has received a broadcast of the model that round ``round`` begins with."""
         self.held[client] = self.fronts[client] = round
+        self.has_base.add(client)
         self._front_blocks.received(client, round)
         self.setup.learner.received(client, round)
 

@@ -6,13 +6,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from edgefl.cost import CostModel
-from edgefl.cost.fake import Fake, fake
 from edgefl.cost.formulas import is_counted, uncounted, work_of
 from edgefl.cost.measure import trace
 from edgefl.cost.recorder import Recorder
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS
+from edgefl.models.fake import Fake, fake
 from edgefl.models.registry import MODELS, build_model
 
 SHIPPED = [name for name, _ in MODELS if name not in ("python", "timm", "torchvision", "transformers")]

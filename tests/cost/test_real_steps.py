@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
-from edgefl.cost.fake import fake
 from edgefl.cost.measure import measure
 from edgefl.cost.recorder import Recorder
 from edgefl.methods.build import build_method
 from edgefl.methods.parts.local_options import LocalOptions
 from edgefl.methods.parts.local_step import local_step
 from edgefl.methods.parts.objective import Batch, Context
+from edgefl.models.fake import fake
 from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.torch_settings import neutral_torch

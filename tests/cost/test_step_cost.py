@@ -420,8 +420,8 @@ def test_the_cross_entropy_objective_alone_needs_nothing_but_the_model():
 def test_one_hot_rows_of_a_given_number_of_classes_do_not_depend_on_data():
     import torch.nn.functional as F
 
-    from edgefl.cost.fake import fake
     from edgefl.cost.recorder import Recorder
+    from edgefl.models.fake import fake
 
     with Recorder() as recorder:
         assert F.one_hot(fake(4, dtype=torch.int64), num_classes=5).shape == (4, 5)

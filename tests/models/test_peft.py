@@ -227,3 +227,29 @@ def test_the_dropout_of_adapters_draws_from_the_key_of_a_job(small, tmp_path):
     found, expected = (load_file(finals[name]) for name in ("batched", "sequential"))
     for name, tensor in expected.items():
         torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=1e-5)
+
+
+STORED = {"float32": 32, "bfloat16": 16, "int8": 8.5, "int4": 4.127}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("base", STORED)
+def test_a_base_is_read_and_kept_in_the_bytes_of_its_type(base):
+    def cost(**options):
+        lora = {"targets": ["first", "second"], "rank": 4, **options}
+        return method_cost(CostModel(build_model(Perceptron(lora=lora), (256,), 10)), FEDAVG, BATCH)
+
+    def stored(rows, columns):
+        return rows * -(-columns * STORED[base] // 8)
+
+    plain, found = cost(), cost(base=base)
+    shapes, biases = [(512, 256), (512, 512), (10, 512)], 512 + 512 + 10
+    saved = [4 * rows * columns - stored(rows, columns) for rows, columns in shapes]
+    of_biases = 2 * biases if base == "bfloat16" else 0
+    assert plain.base_bytes == 4 * (sum(rows * columns for rows, columns in shapes) + biases)
+    assert plain.base_bytes - found.base_bytes == sum(saved) + of_biases
+    assert plain.step.peak_memory_bytes - found.step.peak_memory_bytes == sum(saved) + of_biases
+    # Each is read forwards; backwards also those after an adapter, for the gradient of their input.
+    reads = saved[0] + 2 * saved[1] + 2 * saved[2] + of_biases
+    assert plain.step.bytes_touched - found.step.bytes_touched == reads
+    assert plain.step.training_flops == found.step.training_flops

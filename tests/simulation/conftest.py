@@ -189,6 +189,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SmallRun]:
         local: LocalOptions = LOCAL,
         samples: int = 10,
         overhead: dict[str, Any] | None = None,
+        base_bytes: int = 0,
     ) -> SmallRun:
         clients = len(rates)
         chosen = list(devices or [device()] * clients)
@@ -234,6 +235,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SmallRun]:
             listeners=[log, *listeners],
             bandwidth=None if bandwidth is None else bandwidth_spec(bandwidth),
             overhead=RoundOverhead(**(overhead or {})),
+            base_bytes=base_bytes,
         )
         outcome = simulate_run(setup)
         summary = summarise(outcome, 0, block_wise=scheduler is not None, why=None)

@@ -215,3 +215,26 @@ def test_it_needs_synchronous_rounds_and_an_exact_uplink(small):
         small(methods=[BROADCAST], protocol={"kind": "asynchronous"})
     with pytest.raises(UserError, match="and the codec of the uplink rounds"):
         small(methods=[{**BROADCAST, "codec": {"up": {"kind": "quantise", "bits": 4}}}])
+
+
+BASE = 3_000_000
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"fleet": {"dropout": (0.5,)}, "protocol": {"retries": 5}},
+        {"protocol": {"kind": "asynchronous", "buffer": 2}},
+        {"entry": {"method": "fedbr", "full_every": 2}, "scheduler": {"kind": "fixed", "alpha": 4}},
+    ],
+    ids=["synchronous", "accidents", "asynchronous", "blocks"],
+)
+def test_a_frozen_base_is_sent_to_each_client_once(run, options):
+    """Also to a client that takes part for the first time in a later round; an accident does not lose it."""
+    result, first = run(rates=[8e6] * 4, cohort=2, rounds=6, base_bytes=BASE, **options), {}
+    for event in result.of("transfer_start", item="down"):
+        assert event.bytes == (1_000_000 if event.client in first else 1_000_000 + BASE)
+        first.setdefault(event.client, event.round)
+    assert len(first) > 2
+    assert max(first.values()) > 1

@@ -7,6 +7,16 @@ from .conftest import cells
 HIERARCHICAL = {"kind": "hierarchical"}
 
 
+def test_a_cell_fetches_a_frozen_base_once(run):
+    plain, found = (
+        run(rates=[8e6] * 6, topology=cells([8e6] * 6), cohort=3, protocol=HIERARCHICAL, rounds=6, base_bytes=size)
+        for size in (0, 3_000_000)
+    )
+    assert found.outcome.spent.bytes_backhaul - plain.outcome.spent.bytes_backhaul == 2 * 3_000_000
+    reached = {event.client for event in found.of("transfer_start", item="down") if event.client >= 0}
+    assert found.outcome.spent.bytes - plain.outcome.spent.bytes == len(reached) * 3_000_000
+
+
 def test_cells_fetch_once_and_return_one_mean(run):
     rates = [8e6] * 4
     result = run(rates=rates, topology=cells(rates), protocol=HIERARCHICAL, rounds=2)

@@ -9,6 +9,9 @@ from edgefl.errors import WrongAnswer, one_line
 from edgefl.methods.fits import Need
 from edgefl.options import Component
 
+BASE = "base"
+"""The name of the part with the frozen weights, which a client receives once."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelSizes:

@@ -81,6 +81,7 @@ class Synchronous(RoundByRound):
     ) -> Generator[simpy.Event, object, None]:
         yield prefetch.delivery | prefetch.over
         if prefetch.usable:
+            self.world.has_base.add(client)
             seconds = self.world.forward_seconds(client, round, images)
             yield self.world.env.timeout(seconds)
             self.world.evaluated(client, round, images, seconds)

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgefl.cost.data_dependence import DataDependentError
 from edgefl.errors import Note, in_words
 from edgefl.methods.parts.local_step import Sgd
 from edgefl.methods.parts.objective import Batch
 from edgefl.models.block_model import BlockModel
 from edgefl.models.comparison import close
+from edgefl.models.data_dependence import DataDependentError
 from edgefl.models.mode import using
 from edgefl.torch_settings import Precision
 from edgefl.training.accelerator import Replay
