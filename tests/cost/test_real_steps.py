@@ -299,6 +299,23 @@ def test_two_byte_numbers_have_the_peak_memory_and_the_launches_of_those_with_da
     assert small.layer_macs == plain.layer_macs
 
 
+@pytest.mark.full
+@pytest.mark.extras
+def test_a_base_of_two_bytes_is_read_without_copies_under_autocast():
+    pytest.importorskip("peft", reason="peft is not installed: pip install 'edgefl[peft]'")
+    model = gpt2(lora={"targets": ["c_attn"], "rank": 4, "alpha": 8, "base": "bfloat16"})
+    method = build_method("fedavg", LocalOptions(batch=BATCH, precision="autocast"))
+    with neutral_torch():
+        counted = measure(model, method, model.depth, BATCH)
+        model._constants = {
+            key: each.to(torch.bfloat16) if each.is_floating_point() and each.dim() > 1 else each
+            for key, each in model._constants.items()
+        }
+        real = real_step(model, method)
+    assert counted.peak_memory_bytes == pytest.approx(real.peak, rel=0.05)
+    assert counted.launches == pytest.approx(real.launches, rel=0.1)
+
+
 def test_accumulated_gradients_have_the_peak_memory_and_the_launches_of_those_with_data():
     """Minibatches of 5, 5, 5 and 1; the third one is counted as the second."""
     model = ordinary(lambda: Vit(4))
