@@ -190,8 +190,11 @@ def computed(func: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> A
     plain = tuple(_plain(value, given) for value in args)
     named = {name: _plain(value, given) for name, value in keywords.items()}
     first = next(tensors_in(plain), None)
+    alike = len({each.dtype for each in tensors_in(plain) if each.is_floating_point()}) == 1
     shortcut = SHORTCUTS.get(_name(func))
-    usual = first is not None and first.is_floating_point() and named.get("dtype") is None and "out" not in named
+    usual = (
+        first is not None and first.is_floating_point() and alike and named.get("dtype") is None and "out" not in named
+    )
     result = shortcut(plain) if shortcut is not None and usual else None
     if result is None:
         result = func(*plain, **named)
