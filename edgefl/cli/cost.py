@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby, product
-from operator import itemgetter
+from functools import lru_cache
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from edgefl.cli import arguments
 from edgefl.cli.arguments import Json, option
 from edgefl.cli.printing import print_table, quiet, say, say_json
-from edgefl.errors import UserError
+from edgefl.errors import EdgeflError, UserError
 
 if TYPE_CHECKING:
     from edgefl.cost import CostModel
@@ -67,11 +67,15 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
         raise UserError("seconds of devices are for the whole model; leave out --on or --alpha")
     of_task, batches = read_task(task), _read_batches(batch)
     shapes = [read_shape(each, field="--shape") for each in shape.split(",")]
-    settings = settings_of(parse_grid(grid)) if grid else [{}]
+    settings = (
+        [tuple(f"{path}={json.dumps(value)}" for path, value in each.items()) for each in settings_of(parse_grid(grid))]
+        if grid
+        else [()]
+    )
 
-    def built(model: str, shape: tuple[int, ...], setting: Mapping[str, Any]) -> tuple[CostModel, list[Method]]:
-        said = [*(changes or []), *(f"{path}={json.dumps(value)}" for path, value in setting.items())]
-        spec, methods = read_step(model, method, said)
+    @lru_cache(maxsize=1)
+    def built(model: str, setting: tuple[str, ...], shape: tuple[int, ...]) -> tuple[CostModel, list[Method]]:
+        spec, methods = read_step(model, method, [*(changes or []), *setting])
         return CostModel(build_model(spec, shape, classes, of_task, numbers=False)), methods
 
     asked = list(product(model, settings, shapes, batches))
@@ -83,7 +87,7 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
     if len(asked) > 1:
         raise UserError("expected --on DEVICE,… with several models, batches, shapes or values")
     with quiet(as_json):
-        costs, methods = built(model[0], shapes[0], settings[0])
+        costs, methods = built(model[0], settings[0], shapes[0])
         try:
             rows = [row for each in methods for row in _rows(costs, each, batches[0], alpha, every=all_methods)]
         except UserError as error:
@@ -115,8 +119,8 @@ def _read_batches(text: str) -> list[int]:
 
 
 def _compared(
-    asked: Sequence[tuple[str, Mapping[str, Any], tuple[int, ...], int]],
-    built: Callable[[str, tuple[int, ...], Mapping[str, Any]], tuple[CostModel, list[Method]]],
+    asked: Sequence[tuple[str, tuple[str, ...], tuple[int, ...], int]],
+    built: Callable[[str, tuple[str, ...], tuple[int, ...]], tuple[CostModel, list[Method]]],
     images: int,
     on: str,
 ) -> list[dict[str, Any]]:
@@ -126,23 +130,21 @@ def _compared(
     from edgefl.planning.on_devices import on_devices
 
     profiles, rows = [load_profile(name.strip()) for name in on.split(",")], []
-    for (model, setting, shape), group in groupby(asked, itemgetter(0, 1, 2)):
-        made: tuple[CostModel, list[Method]] | None = None
-        for *_, batch in group:
-            rows.append({"model": model, "shape": list(shape), "batch": batch, "set": setting})
-            try:
-                costs, [method] = made = made or built(model, shape, setting)
-                method = replace(method, local=method.local.model_copy(update={"batch": batch}))
-                adapted = method.objective.adapt(costs.model)
-                rows[-1] |= {
-                    "method": method.label,
-                    "parameters": stored_parameters(adapted, method, adapted.depth).model,
-                    "devices": on_devices(costs, method, images, profiles),
-                }
-            except UserError as error:
-                if len(asked) == 1:
-                    raise
-                rows[-1]["refused"] = str(error)
+    for model, setting, shape, batch in asked:
+        rows.append({"model": model, "shape": list(shape), "batch": batch, "set": list(setting)})
+        try:
+            costs, [method] = built(model, setting, shape)
+            method = replace(method, local=method.local.model_copy(update={"batch": batch}))
+            adapted = method.objective.adapt(costs.model)
+            rows[-1] |= {
+                "method": method.label,
+                "parameters": stored_parameters(adapted, method, adapted.depth).model,
+                "devices": on_devices(costs, method, images, profiles),
+            }
+        except EdgeflError as error:
+            if len(asked) == 1:
+                raise
+            rows[-1]["refused"] = str(error)
     return rows
 
 
@@ -197,9 +199,8 @@ def _words(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     if any(each["shape"] != row["shape"] for each in rows):
         parts.append("x".join(map(str, row["shape"])))
     parts.append(f"batch {row['batch']}")
-    return ", ".join(
-        [*parts, *(f"{path.rpartition('.')[2]} {json.dumps(value)}" for path, value in row["set"].items())]
-    )
+    settings = (each.replace('"', "").partition("=") for each in row["set"])
+    return ", ".join([*parts, *(f"{path.rpartition('.')[2]} {value}" for path, _, value in settings)])
 
 
 def _rows(
