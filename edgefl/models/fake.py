@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Distribution
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.models.data_dependence import DataDependentError, argument_of, data_dependence, whose
@@ -126,8 +127,17 @@ def numberless() -> bool:
     return Fake.modes > 0
 
 
+_validates = Distribution._validate_args
+
+
 def _entered(modes: int) -> None:
+    global _validates  # noqa: PLW0603
+    if not Fake.modes:
+        _validates = Distribution._validate_args
     Fake.modes += modes
+    # Distributions check the numbers of their parameters, which are right or wrong in training.
+    Distribution.set_default_validate_args(_validates and not Fake.modes)
+    torch.backends.mha.set_fastpath_enabled(not Fake.modes)  # it packs the tokens that padding leaves
     Fake.__torch_function__ = torch._C._disabled_torch_function_impl if Fake.modes else _REFUSED  # type: ignore[method-assign]
 
 

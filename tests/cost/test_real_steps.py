@@ -213,7 +213,7 @@ def shipped(name, **options):
 
 
 def gpt2(attention="eager", **options):
-    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'edgefl[transformers]'")
+    pytest.importorskip("transformers", reason="transformers is not installed: pip install -e '.[transformers]'")
     args = {"n_layer": 2, "n_head": 4, "n_embd": 64, "n_positions": 64, "vocab_size": 96}
     dropouts = dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0) | {"attn_implementation": attention}
     spec = MODELS["transformers"](transformers="gpt2", args=args | dropouts, head="next_token", **options)
@@ -221,7 +221,7 @@ def gpt2(attention="eager", **options):
 
 
 def gpt2_with_adapters():
-    pytest.importorskip("peft", reason="peft is not installed: pip install 'edgefl[peft]'")
+    pytest.importorskip("peft", reason="peft is not installed: pip install -e '.[peft]'")
     return gpt2(lora={"targets": ["c_attn"], "rank": 4, "alpha": 8})
 
 

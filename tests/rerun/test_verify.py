@@ -76,7 +76,7 @@ SHAPES = {
         "network": {
             "topology": NARROW,
             "links": {"5g": {"down": "1 Mbit/s", "up": "1 Mbit/s"}},
-            "transport": {"kind": "tcp", "packet_bytes": 100, "loss": 0.05, "queue": "fifo"},
+            "transport": {"kind": "tcp", "packet_bytes": 100, "queue": "fifo"},
         },
         "protocol": {"kind": "synchronous", "deadline": "3 s"},
     },
@@ -88,7 +88,7 @@ SHAPES = {
                 "timeouts": {"connection": "100 ms", "transfer": "150 ms", "resume": "ranges", "chunk": "100 B"}
             },
         },
-        "protocol": {"kind": "synchronous", "deadline": {"kind": "adaptive", "rounds": 2, "first": "2 s"}},
+        "protocol": {"kind": "synchronous", "deadline": "2 s"},
     },
 }
 PLAIN = ("asynchronous", "hierarchical")

@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_refused_by_name(kind, parts, message):
     ("equal", {"transport": {"kind": "tcp", "queue": "fifo"}}),
     ("shortest_first", {"topology": {**CELLULAR, "sharing": "rate_fair"}}),
     ("shortest_first", {"protocol": {"kind": "asynchronous"}}),
-    ("deadline_first", {"protocol": {"deadline": {"kind": "adaptive", "first": "9 s"}}, "topology": CELLULAR}),
+    ("deadline_first", {"protocol": {"deadline": "9 s"}, "topology": CELLULAR}),
     ({"kind": "least_makespan", "downloads": True}, {}),
 ])  # fmt: skip
 def test_what_fits_is_accepted(kind, parts):
@@ -173,7 +173,7 @@ def test_options_that_change_nothing_are_named():
     data["methods"] = ["fedbr"]
     data["model"] = {"name": "mlp", "widths": [8]}
     data["protocol"] = {"retries": 2, "reserve": 2.0}
-    data["training"]["local"]["input"] = {"seconds": "1 ms"}
+    data["training"]["local"] |= {"input": {"seconds": "1 ms"}, "nesterov": True, "no_decay": ["*.bias"]}
 
     def told(cost):
         with warnings.catch_warnings(record=True) as said:
@@ -182,6 +182,7 @@ def test_options_that_change_nothing_are_named():
         return {str(each.message).split(" has no effect")[0].split(" have no effect")[0] for each in said}
 
     always = {"protocol.retries", "protocol.reserve", "fleet.0.capacity", "methods.0.scheduler: bonus_scale and lam"}
+    always |= {"training.local.nesterov", "training.local.no_decay"}
     assert told({"kind": "measured"}) == always
     declared = {"fleet.0: compute.thermal (heat)", "fleet.0.sample", "training.local.input"}
     assert told({"kind": "seconds", "methods": {"fedbr": "2 s"}}) == always | declared
