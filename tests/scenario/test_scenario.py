@@ -15,7 +15,6 @@ from edgefl.methods.recipe import METHODS
 from edgefl.scenario import load_scenario, resolve, with_overrides
 from edgefl.scenario.loading import check
 from edgefl.scenario.methods import read_methods
-from edgefl.simulation.accounts import BudgetSpec
 from edgefl.yaml_file import dump_yaml, parse_yaml
 
 from ..small_runs import SMALL
@@ -86,7 +85,7 @@ def test_a_block_scheduler_is_split_off_and_defaults_to_the_methods_own():
 
 def test_targets_and_budgets_may_be_left_out_null_or_empty(shipped):
     for nothing in (None, {}):
-        assert with_overrides(shipped, {"budgets": nothing}).budgets == BudgetSpec()
+        assert with_overrides(shipped, {"budgets": nothing}).budgets.limits() == {}
     for nothing in (None, []):
         assert with_overrides(shipped, {"targets": nothing}).targets == ()
     data = resolve(shipped)

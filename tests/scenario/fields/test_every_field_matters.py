@@ -62,6 +62,8 @@ ELSEWHERE = {
     },
     "methods[].scheduler<python>": "likewise",
     "protocol<python>": "likewise",
+    "figures[]": "tests/record/test_figures.py",
+    "budgets.*": "likewise",
     "data<arrays>.test_client": "tests/data/sets/test_arrays.py",
     "data.partition<flwr>": "tests/data/partitions/test_flwr.py, where flwr-datasets is installed",
     "fleet[].profile.compute.group_overhead": "grouped convolutions: tests/fleet/test_roofline.py",
