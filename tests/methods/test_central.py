@@ -113,7 +113,7 @@ def test_its_seconds_and_joules_are_those_of_its_profile(small, tmp_path):
     assert len(last) == 9
     assert len(set(last.values())) == 3  # of the device, not of the bandwidth
     found = read_sensitivity(result)
-    leaders = {found.answer(each, OWN).leaders for each in found.questions()}
+    leaders = {found.answer(each, OWN).leaders for each in found.questions}
     assert leaders <= {("fedavg",), ()}
 
 
